@@ -1,0 +1,88 @@
+//! The one way to walk over sorted entries, whatever holds them: a memtable, a block, an SST, a level, a merge.
+
+use crate::error::Result;
+use crate::key::Trailer;
+use bytes::Bytes;
+
+/// A position among entries in tree order (user key ascending, newest first), or beyond either end.
+///
+/// A new cursor is not valid until it is moved by a seek. After an error it is not valid and says the
+/// error again from [`Cursor::next`] and friends: it never skips what it could not read.
+pub trait Cursor {
+    /// Whether the cursor stands on an entry.
+    fn valid(&self) -> bool;
+
+    /// The user key of the entry it stands on.
+    ///
+    /// # Panics
+    /// May panic when not [`Cursor::valid`]. So may the other accessors.
+    fn key(&self) -> &[u8];
+
+    /// The trailer of the entry.
+    fn trailer(&self) -> Trailer;
+
+    /// The value of the entry.
+    fn value(&self) -> &[u8];
+
+    /// The value as a ref-counted slice, without a copy where the holder allows it.
+    fn value_shared(&self) -> Bytes {
+        Bytes::copy_from_slice(self.value())
+    }
+
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// Whatever reading below fails with. So do the other moves.
+    fn seek_first(&mut self) -> Result<()>;
+
+    /// Moves to the last entry.
+    fn seek_last(&mut self) -> Result<()>;
+
+    /// Moves to the first entry at or after `(key, trailer)` in tree order.
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()>;
+
+    /// Moves to the last entry strictly before `(key, trailer)` in tree order.
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()>;
+
+    /// Moves to the next entry; past the last one it becomes invalid.
+    fn next(&mut self) -> Result<()>;
+
+    /// Moves to the previous entry; before the first one it becomes invalid.
+    fn prev(&mut self) -> Result<()>;
+}
+
+impl<C: Cursor + ?Sized> Cursor for Box<C> {
+    fn valid(&self) -> bool {
+        (**self).valid()
+    }
+    fn key(&self) -> &[u8] {
+        (**self).key()
+    }
+    fn trailer(&self) -> Trailer {
+        (**self).trailer()
+    }
+    fn value(&self) -> &[u8] {
+        (**self).value()
+    }
+    fn value_shared(&self) -> Bytes {
+        (**self).value_shared()
+    }
+    fn seek_first(&mut self) -> Result<()> {
+        (**self).seek_first()
+    }
+    fn seek_last(&mut self) -> Result<()> {
+        (**self).seek_last()
+    }
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        (**self).seek(key, trailer)
+    }
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        (**self).seek_before(key, trailer)
+    }
+    fn next(&mut self) -> Result<()> {
+        (**self).next()
+    }
+    fn prev(&mut self) -> Result<()> {
+        (**self).prev()
+    }
+}

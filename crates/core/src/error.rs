@@ -1,0 +1,139 @@
+//! The one error type of the store.
+//!
+//! Each message says what was wrong, with which file or option, and what to do. Keys and values appear
+//! in no message. Errors are cheap to clone, because one failed sync answers many waiting writers.
+
+use crate::units::Micros;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of an operation of the store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused an operation.
+    #[error("{op} {}: {source}", path.display())]
+    Io {
+        /// What was tried, as in "cannot open".
+        op: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// A file's content is not what was written. Nothing is guessed; other files stay readable.
+    #[error("{} is damaged at byte {offset}: {what}. Restore the file from a backup", path.display())]
+    Corruption {
+        /// The file.
+        path: PathBuf,
+        /// The offset of the damaged part in the file.
+        offset: u64,
+        /// What was wrong there.
+        what: String,
+    },
+    /// The device is full. Reads go on; writes work again when space returns.
+    #[error("no space left for {}: free space on that device; nothing is lost and reads go on", path.display())]
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// An earlier failure made the store read-only until it is reopened.
+    #[error("the store is read-only until reopened, because of an earlier failure: {cause}")]
+    ReadOnly {
+        /// The failure.
+        cause: Arc<Error>,
+    },
+    /// Another process or handle has the store open.
+    #[error("{} is in use by another process or handle: close it first", path.display())]
+    Locked {
+        /// The folder of the store.
+        path: PathBuf,
+    },
+    /// The folder does not exist.
+    #[error("there is no store at {}: check the path, or create one", path.display())]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The folder holds something that is not a store.
+    #[error("{} is not a store: {why}. Choose an empty folder or a store's folder", path.display())]
+    NotAStore {
+        /// The folder.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// The folder holds a store already.
+    #[error("there is a store at {} already", path.display())]
+    AlreadyExists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file was written by a newer version of this library.
+    #[error(
+        "{} has format version {found}, this library reads up to {supported}: use a newer vlsm",
+        path.display()
+    )]
+    FormatVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest version known here.
+        supported: u32,
+    },
+    /// An option has an impossible value, or options contradict each other.
+    #[error("option {option}: {why}")]
+    InvalidOption {
+        /// The option.
+        option: &'static str,
+        /// What is wrong and which values work.
+        why: String,
+    },
+    /// An argument of a call is impossible.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// There is no keyspace of this name.
+    #[error("there is no keyspace {0:?}: create it first")]
+    NoSuchKeyspace(String),
+    /// There is a keyspace of this name, made with other options.
+    #[error("there is a keyspace {0:?} already")]
+    KeyspaceExists(String),
+    /// The write's deadline passed before it was let in. Nothing was written.
+    #[error("not admitted within {waited}: {cause}; nothing was written")]
+    Busy {
+        /// How long it waited.
+        waited: Micros,
+        /// For what.
+        cause: &'static str,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+    /// The store met a state that its own code excludes. A bug: what is on disk is not touched further.
+    #[error("internal error (please report it): {0}")]
+    Internal(String),
+}
+
+impl Error {
+    /// Wraps what the system said about a file. A full device becomes [`Error::NoSpace`].
+    #[must_use]
+    pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace { path: path.to_owned() }
+            }
+            _ => Self::Io { op, path: path.to_owned(), source: Arc::new(source) },
+        }
+    }
+
+    /// Damage in a file at an offset.
+    #[must_use]
+    pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Corruption { path: path.to_owned(), offset, what: what.into() }
+    }
+}

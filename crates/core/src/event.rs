@@ -1,0 +1,241 @@
+//! What happened, as typed values. The engine emits them; the LOG, the counters, listeners and the
+//! laboratory read them. No event holds a key or a value.
+
+use crate::error::Error;
+use crate::ids::{FileNumber, JobId, MemtableId, TreeId};
+use crate::units::{Bytes, Micros};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Why a write had to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitCause {
+    /// Another writer's group was being written to the WAL.
+    WalQueue,
+    /// The WAL was being made durable.
+    WalSync,
+    /// All memtables were full and none was flushed yet.
+    MemtableFull,
+    /// L0 was at its bound, by the admission's judgement.
+    L0Bound,
+    /// Levels exceeded their targets by more than the allowed debt.
+    LevelDebt,
+    /// The memory budget was used up.
+    MemoryBudget,
+    /// The admission's rate.
+    Admission,
+}
+
+impl WaitCause {
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::WalQueue,
+        Self::WalSync,
+        Self::MemtableFull,
+        Self::L0Bound,
+        Self::LevelDebt,
+        Self::MemoryBudget,
+        Self::Admission,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::WalQueue => "wal queue",
+            Self::WalSync => "wal sync",
+            Self::MemtableFull => "memtable full",
+            Self::L0Bound => "L0 bound",
+            Self::LevelDebt => "level debt",
+            Self::MemoryBudget => "memory budget",
+            Self::Admission => "admission",
+        }
+    }
+}
+
+/// What kind of work a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Memtables become a run of L0.
+    Flush,
+    /// Tables of one place are merged into a deeper one.
+    Compact,
+    /// Runs of L0 become one run of L0.
+    MergeWithin,
+    /// Tables move to the next level without being rewritten.
+    TrivialMove,
+}
+
+/// One stage of a compaction chain: jobs out of one level that a memtable had to wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChainStage {
+    /// The level whose room was made; 0 for L0.
+    pub level: u8,
+    /// Jobs of the stage.
+    pub jobs: u64,
+    /// The stage's width: bytes read and merged by its jobs during the wait.
+    pub width: Bytes,
+}
+
+/// The compaction chain that one memtable waited for (vlsm.txt §3): its stages are the levels from which
+/// room had to be made before the memtable could be flushed.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ChainReport {
+    /// The stages, L0 first.
+    pub stages: Vec<ChainStage>,
+    /// How long the memtable waited from its rotation to its flush's grant.
+    pub waited: Micros,
+}
+
+impl ChainReport {
+    /// Number of stages.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// Bytes over all stages.
+    #[must_use]
+    pub fn width(&self) -> Bytes {
+        self.stages.iter().map(|stage| stage.width).sum()
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// The store is open.
+    Opened {
+        /// WAL batches replayed.
+        batches: u64,
+        /// WAL bytes read.
+        wal_bytes: Bytes,
+        /// Time since the call.
+        took: Micros,
+    },
+    /// Recovery goes on; at most once a second.
+    Recovering {
+        /// WAL bytes read so far.
+        done: Bytes,
+        /// WAL bytes in all.
+        total: Bytes,
+    },
+    /// A memtable was sealed and a fresh one took its place.
+    Rotated {
+        /// Of which tree.
+        tree: TreeId,
+        /// The sealed one.
+        memtable: MemtableId,
+        /// Its size.
+        bytes: Bytes,
+    },
+    /// A new WAL file is being written.
+    WalSwitched {
+        /// Its number.
+        file: FileNumber,
+        /// Whether an older file's space was reused.
+        recycled: bool,
+    },
+    /// A job began.
+    JobStarted {
+        /// The job.
+        job: JobId,
+        /// Its tree.
+        tree: TreeId,
+        /// Its kind.
+        kind: JobKind,
+        /// From which level; 0 for memtables and L0.
+        from: u8,
+        /// Into which level.
+        to: u8,
+        /// Input bytes expected.
+        bytes: Bytes,
+    },
+    /// A job ended and its result is installed.
+    JobFinished {
+        /// The job.
+        job: JobId,
+        /// Its tree.
+        tree: TreeId,
+        /// Its kind.
+        kind: JobKind,
+        /// From which level.
+        from: u8,
+        /// Into which level.
+        to: u8,
+        /// Bytes read.
+        read: Bytes,
+        /// Bytes written.
+        written: Bytes,
+        /// SSTs written.
+        files: u64,
+        /// From its start to its install.
+        took: Micros,
+    },
+    /// A job was cancelled; what it had written is discarded.
+    JobCancelled {
+        /// The job.
+        job: JobId,
+        /// Bytes written in vain.
+        wasted: Bytes,
+    },
+    /// A memtable that had to wait for its flush was granted it.
+    ChainEnded {
+        /// Its tree.
+        tree: TreeId,
+        /// What it waited for.
+        chain: ChainReport,
+    },
+    /// A write waited at least a millisecond.
+    Waited {
+        /// Why.
+        cause: WaitCause,
+        /// How long.
+        took: Micros,
+    },
+    /// A background failure. Writes are refused from here on.
+    BackgroundError {
+        /// What failed.
+        error: Error,
+    },
+    /// The store is closed.
+    Closed,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Opened { batches, wal_bytes, took } => {
+                write!(f, "opened: replayed {batches} batches ({wal_bytes} of WAL) in {took}")
+            }
+            Self::Recovering { done, total } => write!(f, "recovering: {done} of {total} of WAL"),
+            Self::Rotated { tree, memtable, bytes } => {
+                write!(f, "{tree} rotated {memtable} ({bytes})")
+            }
+            Self::WalSwitched { file, recycled } => {
+                write!(f, "wal {file}{}", if *recycled { " (recycled)" } else { "" })
+            }
+            Self::JobStarted { job, tree, kind, from, to, bytes } => {
+                write!(f, "{tree} {job} {kind:?} L{from}->L{to} started: {bytes} in")
+            }
+            Self::JobFinished { job, tree, kind, from, to, read, written, files, took } => write!(
+                f,
+                "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} in {files} files, {took}"
+            ),
+            Self::JobCancelled { job, wasted } => write!(f, "{job} cancelled: {wasted} wasted"),
+            Self::ChainEnded { tree, chain } => write!(
+                f,
+                "{tree} chain: length {}, width {}, waited {}",
+                chain.length(),
+                chain.width(),
+                chain.waited
+            ),
+            Self::Waited { cause, took } => write!(f, "a write waited {took}: {}", cause.name()),
+            Self::BackgroundError { error } => write!(f, "background error: {error}"),
+            Self::Closed => write!(f, "closed"),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Keys as the tree orders them.
+//!
+//! A *user key* is any byte string of at most [`MAX_KEY_LEN`] bytes. Inside the tree each entry also has a
+//! *trailer*: its sequence number and its kind, packed into 64 bits. The order of entries is: user
+//! key ascending by bytes, then trailer descending, so that of one user key the newest comes first.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
+use std::fmt;
+
+/// The longest user key in bytes.
+pub const MAX_KEY_LEN: usize = 64 * 1024;
+/// The longest value in bytes.
+pub const MAX_VALUE_LEN: usize = 1 << 30;
+
+/// A sequence number: the position of a write in the one order of all writes of a store.
+///
+/// 56 bits are used; zero is before every write.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before every write.
+    pub const ZERO: Self = Self(0);
+    /// The largest sequence number: sees every write.
+    pub const MAX: Self = Self((1 << 56) - 1);
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// What an entry says about its key. The numbers are part of the file formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A tombstone: the key is absent from here on.
+    Delete = 0,
+    /// The key has the entry's value.
+    Put = 1,
+}
+
+impl Kind {
+    /// Numbers that later formats will use: merge operand, range tombstone, put with expiry.
+    pub const RESERVED: std::ops::RangeInclusive<u8> = 2..=4;
+
+    /// The kind with this number, if this version knows it.
+    #[must_use]
+    pub fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            _ => None,
+        }
+    }
+}
+
+/// Sequence number and kind in 64 bits: `seq << 8 | kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Trailer(pub u64);
+
+impl Trailer {
+    /// Sorts before every entry of its user key.
+    pub const FIRST: Self = Self(u64::MAX);
+    /// Sorts after every entry of its user key, or is the entry of sequence number zero.
+    pub const LAST: Self = Self(0);
+
+    /// Packs the two.
+    #[must_use]
+    #[inline]
+    pub fn new(seq: Seq, kind: Kind) -> Self {
+        Self(seq.0 << 8 | kind as u64)
+    }
+
+    /// The trailer to seek with: the first entry of a key that a reader at `seq` may see.
+    #[must_use]
+    #[inline]
+    pub fn seek(seq: Seq) -> Self {
+        Self(seq.0 << 8 | 0xff)
+    }
+
+    /// The sequence number.
+    #[must_use]
+    #[inline]
+    pub fn seq(self) -> Seq {
+        Seq(self.0 >> 8)
+    }
+
+    /// The number of the kind, known or not.
+    #[must_use]
+    #[inline]
+    pub fn kind_number(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The kind, if this version knows it.
+    #[must_use]
+    #[inline]
+    pub fn kind(self) -> Option<Kind> {
+        Kind::from_u8(self.0 as u8)
+    }
+}
+
+/// Compares two entries in tree order: user key ascending, then trailer descending.
+#[must_use]
+#[inline]
+pub fn compare(a_key: &[u8], a: Trailer, b_key: &[u8], b: Trailer) -> Ordering {
+    a_key.cmp(b_key).then_with(|| b.0.cmp(&a.0))
+}
+
+/// The first eight bytes of a key as a big-endian number, short keys padded with zeros.
+///
+/// `prefix(a) < prefix(b)` implies `a < b`; equal prefixes decide nothing.
+#[must_use]
+#[inline]
+pub fn prefix(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut head = [0; 8];
+            head[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(head)
+        }
+    }
+}
+
+/// Refuses keys and values that the formats cannot hold.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] when the key is longer than [`MAX_KEY_LEN`] or the value than
+/// [`MAX_VALUE_LEN`].
+pub fn check_lengths(key_len: usize, value_len: usize) -> Result<()> {
+    if key_len > MAX_KEY_LEN {
+        return Err(Error::InvalidArgument(format!(
+            "a key of {key_len} bytes is longer than the limit of {MAX_KEY_LEN}"
+        )));
+    }
+    if value_len > MAX_VALUE_LEN {
+        return Err(Error::InvalidArgument(format!(
+            "a value of {value_len} bytes is longer than the limit of {MAX_VALUE_LEN}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newest_of_a_key_comes_first() {
+        let old = Trailer::new(Seq(7), Kind::Put);
+        let new = Trailer::new(Seq(9), Kind::Delete);
+        assert_eq!(compare(b"a", new, b"a", old), Ordering::Less);
+        assert_eq!(compare(b"a", old, b"b", new), Ordering::Less);
+        assert_eq!(compare(b"a", Trailer::seek(Seq(8)), b"a", old), Ordering::Less);
+        assert_eq!(compare(b"a", Trailer::seek(Seq(8)), b"a", new), Ordering::Greater);
+    }
+
+    #[test]
+    fn prefixes_never_contradict_the_order_of_keys() {
+        let keys: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"abcdefgh", b"abcdefghi", b"b"];
+        for pair in keys.windows(2) {
+            assert!(prefix(pair[0]) <= prefix(pair[1]));
+        }
+    }
+
+    #[test]
+    fn trailer_keeps_both_parts() {
+        let trailer = Trailer::new(Seq::MAX, Kind::Put);
+        assert_eq!((trailer.seq(), trailer.kind()), (Seq::MAX, Some(Kind::Put)));
+        assert_eq!(Trailer(Seq(1).0 << 8 | 2).kind(), None);
+    }
+}

@@ -1,0 +1,29 @@
+//! The vocabulary of the store and the tree as plain data.
+//!
+//! Every other crate speaks in these words: keys, sequence numbers, units, errors, events, tables,
+//! runs, levels, versions and the edits between them. Nothing here does I/O, starts a thread, takes
+//! a lock or asks for the time; everything can be built, compared and printed in a test.
+
+pub mod cursor;
+pub mod edit;
+pub mod error;
+pub mod event;
+pub mod ids;
+pub mod key;
+pub mod range;
+pub mod table;
+pub mod tables;
+pub mod text;
+pub mod units;
+pub mod version;
+
+pub use cursor::Cursor;
+pub use edit::{Change, VersionEdit};
+pub use error::{Error, Result};
+pub use ids::{FileNumber, FileUid, JobId, MemtableId, RunId, TreeId};
+pub use key::{Kind, Seq, Trailer};
+pub use range::KeyRange;
+pub use table::{FileMeta, Table};
+pub use tables::Tables;
+pub use units::{Bytes, BytesPerSec, Micros};
+pub use version::{Place, Run, RunOrigin, Version, Violation};

@@ -1,0 +1,288 @@
+//! A sorted run of tables with disjoint ranges, as a persistent structure.
+//!
+//! A level of 500,000 SSTs changes by a few tables at a time. So the tables are kept in chunks of at
+//! most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
+//!
+//! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is not
+//! empty and lies before the next one's; I3 no user key is in two tables; I4 `len` and `bytes` are sums.
+//! Cost of an edit: O(chunks + tables in the chunks between its first and last key).
+
+use crate::range::KeyRange;
+use crate::table::Table;
+use crate::units::Bytes;
+use std::sync::Arc;
+
+/// The most tables in one chunk. A chunk that grows past it is split in halves.
+pub const CHUNK_MAX: usize = 512;
+
+type Chunk = Arc<Vec<Arc<Table>>>;
+
+/// Tables with disjoint ranges in key order.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    chunks: Arc<Vec<Chunk>>,
+    len: usize,
+    bytes: Bytes,
+}
+
+impl PartialEq for Tables {
+    fn eq(&self, other: &Self) -> bool {
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl Tables {
+    /// A run of these tables, sorted by their lower ends.
+    #[must_use]
+    pub fn new(mut tables: Vec<Arc<Table>>) -> Self {
+        tables.sort_by(|a, b| a.range.lo.cmp(&b.range.lo));
+        Self::from_chunks(split(tables))
+    }
+
+    fn from_chunks(chunks: Vec<Chunk>) -> Self {
+        let len = chunks.iter().map(|chunk| chunk.len()).sum();
+        let bytes = chunks.iter().flat_map(|chunk| chunk.iter()).map(|table| table.bytes).sum();
+        Self { chunks: Arc::new(chunks), len, bytes }
+    }
+
+    /// Number of tables.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no table.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sum of the tables' visible bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    /// All tables in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Table>> + Clone {
+        self.chunks.iter().flat_map(|chunk| chunk.iter())
+    }
+
+    /// The smallest range that covers all tables.
+    #[must_use]
+    pub fn range(&self) -> Option<KeyRange> {
+        let first = self.chunks.first()?.first()?;
+        let last = self.chunks.last()?.last()?;
+        Some(first.range.union(&last.range))
+    }
+
+    /// The table that shows `key`, if any.
+    #[must_use]
+    pub fn find(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        self.starting_at(key).next().filter(|table| !table.range.starts_after(key))
+    }
+
+    /// The tables that do not lie wholly before `key`, in key order.
+    pub fn starting_at<'a>(
+        &'a self,
+        key: &[u8],
+    ) -> impl Iterator<Item = &'a Arc<Table>> + Clone + use<'a> {
+        let chunk = self.chunk_of(key);
+        let skip = self
+            .chunks
+            .get(chunk)
+            .map_or(0, |tables| tables.partition_point(|table| table.range.ends_before(key)));
+        self.chunks[chunk..].iter().flat_map(|tables| tables.iter()).skip(skip)
+    }
+
+    /// The tables that do not lie wholly after `key`, last first.
+    pub fn ending_at<'a>(
+        &'a self,
+        key: &[u8],
+    ) -> impl Iterator<Item = &'a Arc<Table>> + Clone + use<'a> {
+        let end = self.chunks.partition_point(|chunk| !chunk[0].range.starts_after(key));
+        let (skip, chunks) = match end.checked_sub(1) {
+            Some(last) => {
+                let tables = &self.chunks[last];
+                let keep = tables.partition_point(|table| !table.range.starts_after(key));
+                (tables.len() - keep, &self.chunks[..end])
+            }
+            None => (0, &self.chunks[..0]),
+        };
+        chunks.iter().rev().flat_map(|tables| tables.iter().rev()).skip(skip)
+    }
+
+    /// The tables that share a key with `range`, in key order.
+    pub fn overlapping<'a>(
+        &'a self,
+        range: &'a KeyRange,
+    ) -> impl Iterator<Item = &'a Arc<Table>> + Clone {
+        self.starting_at(&range.lo).take_while(move |table| !range.is_before(&table.range))
+    }
+
+    /// Sum of the visible bytes of the tables that share a key with `range`.
+    #[must_use]
+    pub fn overlapping_bytes(&self, range: &KeyRange) -> Bytes {
+        self.overlapping(range).map(|table| table.bytes).sum()
+    }
+
+    /// The index of the first chunk that does not lie wholly before `key`.
+    fn chunk_of(&self, key: &[u8]) -> usize {
+        self.chunks
+            .partition_point(|chunk| chunk.last().is_none_or(|table| table.range.ends_before(key)))
+    }
+
+    /// A run without the tables for which `gone` says so and with `added`. `gone` is asked only of tables
+    /// within `range`, which must cover all that is removed or added.
+    #[must_use]
+    pub fn replace(
+        &self,
+        range: &KeyRange,
+        gone: impl Fn(&Table) -> bool,
+        added: &[Arc<Table>],
+    ) -> Self {
+        let first = self.chunk_of(&range.lo);
+        let end = self.chunks[first..]
+            .iter()
+            .take_while(|chunk| !range.is_before(&chunk[0].range))
+            .count()
+            + first;
+        // With nothing to rebuild, the additions may still belong into a neighbour with room.
+        let first = if first == end { first.saturating_sub(1) } else { first };
+        let old = self.chunks[first..end].iter().flat_map(|chunk| chunk.iter());
+        let before: Bytes = old.clone().map(|table| table.bytes).sum();
+        let count = old.clone().count();
+        let mut tables: Vec<_> = old
+            .filter(|table| !(range.overlaps(&table.range) && gone(table)))
+            .chain(added)
+            .cloned()
+            .collect();
+        tables.sort_by(|a, b| a.range.lo.cmp(&b.range.lo));
+        let after: Bytes = tables.iter().map(|table| table.bytes).sum();
+        let len = self.len - count + tables.len();
+        let mut chunks = Vec::with_capacity(self.chunks.len() + 2);
+        chunks.extend_from_slice(&self.chunks[..first]);
+        chunks.extend(split(tables));
+        chunks.extend_from_slice(&self.chunks[end..]);
+        Self { chunks: Arc::new(chunks), len, bytes: self.bytes - before + after }
+    }
+
+    /// Checks the invariants within `range`, or all of them.
+    ///
+    /// # Errors
+    /// A sentence that names the violated invariant and the files.
+    pub fn check(&self, within: Option<&KeyRange>) -> Result<(), String> {
+        let mut previous: Option<&Table> = None;
+        let everything = within.is_none();
+        let tables: Box<dyn Iterator<Item = &Arc<Table>>> = match within {
+            Some(range) => Box::new(self.overlapping(range)),
+            None => Box::new(self.iter()),
+        };
+        let (mut len, mut bytes) = (0, Bytes::ZERO);
+        for table in tables {
+            if table.range.is_empty() {
+                return Err(format!("I2: file {} has an empty range", table.file.number));
+            }
+            if let Some(previous) = previous
+                && !previous.range.is_before(&table.range)
+            {
+                return Err(format!(
+                    "I3: files {} and {} of one run overlap",
+                    previous.file.number, table.file.number
+                ));
+            }
+            previous = Some(table);
+            len += 1;
+            bytes += table.bytes;
+        }
+        if everything && (len != self.len || bytes != self.bytes) {
+            return Err(format!("I4: {len} tables of {bytes}, but {} of {}", self.len, self.bytes));
+        }
+        if self.chunks.iter().any(|chunk| chunk.is_empty()) {
+            return Err("I1: an empty chunk".into());
+        }
+        Ok(())
+    }
+}
+
+/// Cuts tables into chunks of about equal length, each at most [`CHUNK_MAX`].
+fn split(tables: Vec<Arc<Table>>) -> Vec<Chunk> {
+    if tables.is_empty() {
+        return Vec::new();
+    }
+    if tables.len() <= CHUNK_MAX {
+        return vec![Arc::new(tables)];
+    }
+    let pieces = tables.len().div_ceil(CHUNK_MAX * 3 / 4);
+    let size = tables.len().div_ceil(pieces);
+    tables.chunks(size).map(|piece| Arc::new(piece.to_vec())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::FileMeta;
+
+    fn table(n: u32) -> Arc<Table> {
+        let key = |n: u32| bytes::Bytes::from(format!("{n:08}"));
+        Arc::new(Table::whole(Arc::new(FileMeta {
+            number: crate::FileNumber(n.into()),
+            bytes: Bytes(100),
+            smallest: key(n * 10),
+            largest: key(n * 10 + 5),
+            ..FileMeta::default()
+        })))
+    }
+
+    #[test]
+    fn finds_and_walks_across_chunks() {
+        let run = Tables::new((0..5000).rev().map(table).collect());
+        run.check(None).expect("sound");
+        assert_eq!(run.find(b"00041233").map(|t| t.file.number.0), Some(4123));
+        assert_eq!(run.find(b"00041237"), None);
+        let numbers =
+            |n| run.ending_at(b"00000037").map(|t| t.file.number.0).take(n).collect::<Vec<_>>();
+        assert_eq!(numbers(9), [3, 2, 1, 0]);
+        assert_eq!(run.ending_at(b"").count(), 0);
+        assert_eq!(run.starting_at(b"99999999").count(), 0);
+        let range = KeyRange::closed("00010006", "00010030");
+        assert_eq!(
+            run.overlapping(&range).map(|t| t.file.number.0).collect::<Vec<_>>(),
+            [1001, 1002, 1003]
+        );
+        assert_eq!(run.overlapping_bytes(&range), Bytes(300));
+    }
+
+    #[test]
+    fn an_edit_shares_the_chunks_it_does_not_touch() {
+        let run = Tables::new((0..5000).map(table).collect());
+        let edited = run.replace(&table(2500).range, |t| t.file.number.0 == 2500, &[]);
+        assert_eq!((edited.len(), edited.bytes()), (4999, Bytes(499_900)));
+        edited.check(None).expect("sound");
+        let shared =
+            edited.chunks.iter().filter(|c| run.chunks.iter().any(|d| Arc::ptr_eq(c, d))).count();
+        assert_eq!(shared, run.chunks.len() - 1);
+        let back = edited.replace(&table(2500).range, |_| false, &[table(2500)]);
+        assert_eq!(back, run);
+    }
+
+    #[test]
+    fn grows_from_nothing_and_shrinks_to_nothing() {
+        let mut run = Tables::default();
+        for n in (0..2000).rev() {
+            run = run.replace(&table(n).range, |_| false, &[table(n)]);
+        }
+        run.check(None).expect("sound");
+        assert_eq!(run.len(), 2000);
+        let all = run.range().expect("not empty");
+        let none = run.replace(&all, |_| true, &[]);
+        none.check(None).expect("sound");
+        assert!(none.is_empty() && none.range().is_none());
+    }
+
+    #[test]
+    fn overlap_is_found_by_check() {
+        let run = Tables::new(vec![table(1), table(1)]);
+        assert!(run.check(None).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! What a shape proposes, and what running jobs hold.
+
+use std::sync::Arc;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Place, Table, TreeId};
+
+/// What a job makes room in: its urgency class, most urgent first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Memory: a memtable becomes free.
+    Memtable,
+    /// L0 shrinks.
+    L0,
+    /// This level shrinks.
+    Level(u8),
+}
+
+/// What a job reads.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Inputs {
+    /// Memtables, oldest first.
+    pub memtables: Vec<MemtableId>,
+    /// Tables with their places. Of L0: oldest run first.
+    pub tables: Vec<(Place, Arc<Table>)>,
+}
+
+impl Inputs {
+    /// Bytes of all tables.
+    #[must_use]
+    pub fn table_bytes(&self) -> Bytes {
+        self.tables.iter().map(|(_, table)| table.bytes).sum()
+    }
+}
+
+/// A job that a shape proposes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Of which tree.
+    pub tree: TreeId,
+    /// What it makes room in.
+    pub frees: Class,
+    /// What kind of work.
+    pub kind: JobKind,
+    /// What it reads.
+    pub inputs: Inputs,
+    /// Into which level it writes; 0 for a run of L0.
+    pub output_level: u8,
+    /// The keys it reads and writes: the output's vacant range is reserved too.
+    pub range: KeyRange,
+    /// Bytes it reads, expected.
+    pub bytes_in: Bytes,
+    /// Bytes it writes, expected.
+    pub bytes_out: Bytes,
+    /// Larger is better; comparable within one class of one shape.
+    pub score: f64,
+    /// The compaction pointer it advances when it is installed: (level, next key; none for the start).
+    pub sets_cursor: Option<(u8, Option<bytes::Bytes>)>,
+    /// Running jobs that hold something it needs. It may start only if the grant cancels all of them.
+    pub conflicts: Vec<JobId>,
+}
+
+/// Candidates of one tree, ranked best first within each class, bounded in number by the shape.
+pub type Candidates = Vec<Candidate>;
+
+/// What one running or paused job holds until it is installed or cancelled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reservation {
+    /// The job.
+    pub job: JobId,
+    /// Its candidate: inputs and output range.
+    pub candidate: Arc<Candidate>,
+}
+
+/// All reservations of one tree.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Busy {
+    /// One entry a job.
+    pub reservations: Vec<Reservation>,
+}
+
+impl Busy {
+    /// The job that reads this table, if any.
+    #[must_use]
+    pub fn reads(&self, table: &Table) -> Option<JobId> {
+        self.reservations.iter().find_map(|held| {
+            let mut tables = held.candidate.inputs.tables.iter();
+            tables
+                .any(|(_, input)| {
+                    input.file.number == table.file.number && input.range.overlaps(&table.range)
+                })
+                .then_some(held.job)
+        })
+    }
+
+    /// The jobs that write into this level within this range.
+    pub fn writes<'a>(
+        &'a self,
+        level: u8,
+        range: &'a KeyRange,
+    ) -> impl Iterator<Item = JobId> + use<'a> {
+        self.reservations
+            .iter()
+            .filter(move |held| {
+                held.candidate.output_level == level && held.candidate.range.overlaps(range)
+            })
+            .map(|held| held.job)
+    }
+
+    /// The job that reads this memtable, if any.
+    #[must_use]
+    pub fn reads_memtable(&self, id: MemtableId) -> Option<JobId> {
+        self.reservations
+            .iter()
+            .find(|held| held.candidate.inputs.memtables.contains(&id))
+            .map(|held| held.job)
+    }
+
+    /// Whether a job of this class is under way.
+    #[must_use]
+    pub fn has_class(&self, class: Class) -> bool {
+        self.reservations.iter().any(|held| held.candidate.frees == class)
+    }
+}

@@ -1,0 +1,28 @@
+//! The three axes on which a write stall can be fought, as pure functions.
+//!
+//! | axis | question | trait |
+//! |---|---|---|
+//! | [`shape`] | *what* must be merged, cut where, into which level | [`Shape`] |
+//! | [`schedule`] | *when*, and with how much bandwidth | [`Schedule`] |
+//! | [`admission`] | *how fast* new bytes are let in | [`Admission`] |
+//!
+//! Policies get plain values ([`signals`], [`candidate`]) and answer with plain values ([`decision`]). They
+//! do no I/O, start no thread, take no lock, ask for no time and log nothing; only the engine acts. One
+//! mechanism is one file under its axis, one line in the axis' registry, one file of test data and one row
+//! in `docs/mechanisms.md`. No axis sees another: they meet in the engine's `control/tick.rs` alone.
+
+pub mod admission;
+pub mod candidate;
+pub mod decision;
+pub mod profile;
+pub mod schedule;
+pub mod shape;
+pub mod signals;
+
+pub use admission::Admission;
+pub use candidate::{Busy, Candidate, Candidates, Class, Inputs, Reservation};
+pub use decision::{Admit, Grants, Share};
+pub use profile::{PolicyOptions, Profile};
+pub use schedule::Schedule;
+pub use shape::{CutRule, Shape};
+pub use signals::{Chain, Counters, MemtableFacts, Pressure, Running, Signals, TreeFacts};

@@ -1,0 +1,19 @@
+//! *When* each job runs, and with how much bandwidth.
+
+use crate::candidate::Candidate;
+use crate::decision::Grants;
+use crate::signals::{Running, Signals};
+
+/// *When*. May keep state between calls; is told the time and never asks for it.
+pub trait Schedule: Send + std::fmt::Debug {
+    /// The name in the registry.
+    fn name(&self) -> &'static str;
+
+    /// Which candidates start now, and what each running job may do until the next call.
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants;
+}

@@ -1,0 +1,173 @@
+//! What the engine observed, as plain values. Counters are cumulative: the window is the policy's.
+
+use crate::candidate::Candidate;
+use std::sync::Arc;
+use vlsm_core::{Bytes, BytesPerSec, JobId, KeyRange, MemtableId, Micros, Seq, TreeId};
+
+/// A sealed memtable, as a shape sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemtableFacts {
+    /// Its identity; larger is newer.
+    pub id: MemtableId,
+    /// Bytes of its entries.
+    pub bytes: Bytes,
+    /// Its keys; none when it is empty.
+    pub range: Option<KeyRange>,
+    /// Largest sequence number in it.
+    pub seq_max: Seq,
+    /// Whether all its writers have finished and its largest sequence number is published. Only then may
+    /// a job read it.
+    pub ready: bool,
+}
+
+/// What a shape must know of a tree besides its version.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TreeFacts {
+    /// Which tree.
+    pub tree: TreeId,
+    /// The time.
+    pub now: Micros,
+    /// Sealed memtables, oldest first.
+    pub memtables: Vec<MemtableFacts>,
+    /// Size of one memtable.
+    pub memtable_bytes: Bytes,
+    /// The oldest snapshot that a reader holds.
+    pub oldest_snapshot: Option<Seq>,
+}
+
+/// How full one level is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LevelPressure {
+    /// The level, 1 or deeper.
+    pub level: u8,
+    /// Its visible bytes.
+    pub bytes: Bytes,
+    /// Its target; none for the last level, which has none.
+    pub target: Option<Bytes>,
+    /// Bytes beyond the target.
+    pub debt: Bytes,
+}
+
+/// How close a tree is to its bounds, by its shape's judgement.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pressure {
+    /// Runs in L0.
+    pub l0_runs: usize,
+    /// Those of them that came straight from a flush.
+    pub l0_flushed: usize,
+    /// Bytes in L0.
+    pub l0_bytes: Bytes,
+    /// Each level below L0.
+    pub levels: Vec<LevelPressure>,
+    /// Bytes over all levels that compaction owes.
+    pub debt: Bytes,
+    /// How far the tree is towards slowing writes down, 1.0 being there, and by which trigger.
+    pub slowdown: f64,
+    /// How far the tree is towards stopping writes, 1.0 being there.
+    pub stop: f64,
+    /// Whether the trigger nearest to its bound is L0 (else it is debt).
+    pub by_l0: bool,
+}
+
+/// The stages a flush would have to wait for at this moment, L0 first: (level, bytes to be merged).
+///
+/// Empty when a flush could start now (vlsm.txt §3: a compaction chain; its length is the number of stages,
+/// its width the bytes of each).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chain {
+    /// Level and bytes of each stage.
+    pub stages: Vec<(u8, Bytes)>,
+}
+
+/// A job under way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Running {
+    /// The job.
+    pub job: JobId,
+    /// What it does.
+    pub candidate: Arc<Candidate>,
+    /// Input bytes merged so far.
+    pub done: Bytes,
+    /// Input bytes left.
+    pub left: Bytes,
+    /// Since when it has been granted nothing.
+    pub paused_since: Option<Micros>,
+}
+
+/// Counters since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Write operations admitted.
+    pub writes: u64,
+    /// Bytes of keys and values admitted.
+    pub write_bytes: Bytes,
+    /// Point reads.
+    pub gets: u64,
+    /// Iterators positioned.
+    pub scans: u64,
+    /// Blocks read into the block cache.
+    pub cache_miss_blocks: u64,
+    /// Their bytes on the device.
+    pub cache_miss_bytes: Bytes,
+    /// Bytes the WAL wrote.
+    pub wal_bytes: Bytes,
+    /// Bytes that jobs read.
+    pub job_read_bytes: Bytes,
+    /// Bytes that jobs wrote.
+    pub job_written_bytes: Bytes,
+    /// Writers waiting at the moment (not cumulative).
+    pub waiting_writers: u64,
+}
+
+/// The memtables of the store (of one tree, where an admission is asked for one tree).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct MemtableSignals {
+    /// Bytes in active memtables.
+    pub active: Bytes,
+    /// Bytes in sealed memtables.
+    pub immutable: Bytes,
+    /// Number of sealed memtables.
+    pub immutable_count: usize,
+    /// Bytes of all memtables that may exist.
+    pub capacity: Bytes,
+}
+
+impl MemtableSignals {
+    /// Share of the capacity in use, 0 to 1.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        match self.capacity.0 {
+            0 => 0.0,
+            capacity => (self.active + self.immutable).as_f64() / capacity as f64,
+        }
+    }
+}
+
+/// The device for the present mix of reads and writes, as far as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceSignals {
+    /// Sequential read throughput.
+    pub read: Option<BytesPerSec>,
+    /// Sequential write throughput.
+    pub write: Option<BytesPerSec>,
+}
+
+/// Everything a schedule or an admission may look at.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Signals {
+    /// The time.
+    pub now: Micros,
+    /// Worker threads.
+    pub workers: usize,
+    /// Cumulative counters.
+    pub counters: Counters,
+    /// Memtables.
+    pub memtables: MemtableSignals,
+    /// The device.
+    pub device: DeviceSignals,
+    /// Bytes read and written by jobs out of each level per byte admitted, by level; index 0 is flush,
+    /// index 1 is L0→L1 and so on.
+    pub work_per_byte: Vec<f64>,
+    /// Pressure of each tree that is not idle.
+    pub pressure: Vec<(TreeId, Arc<Pressure>)>,
+}
