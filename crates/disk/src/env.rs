@@ -1,0 +1,81 @@
+//! The environment: every wait, thread, clock, random number and file of the engine goes through [`Env`].
+//!
+//! In production it is the operating system (`RealEnv`). In the simulator it is a seeded scheduler that runs
+//! the same engine, its workers and concurrent clients, as coroutines on one thread: they switch only at
+//! [`Condition::wait`], at file operations and at [`Env::interleave`], so one seed is one run.
+//!
+//! Rule for callers: no lock is held across a wait, a file operation or an interleave point, unless the
+//! lock is only ever taken with `try_lock`. (A coroutine that blocks on a lock blocks the whole machine.)
+
+use crate::fs::Fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How urgently a thread wants the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// As the clients.
+    Normal,
+    /// Niced: runs when clients leave time.
+    Background,
+}
+
+/// Waits for a thread to end.
+pub trait Join: Send {
+    /// Returns when the thread has ended. True when it ended by itself, false when it panicked.
+    fn join(self: Box<Self>) -> bool;
+}
+
+/// The machine as the engine sees it.
+pub trait Env: Send + Sync + 'static {
+    /// The files.
+    fn fs(&self) -> &Arc<dyn Fs>;
+
+    /// Monotonic time since the environment was made.
+    fn now(&self) -> Duration;
+
+    /// Wall-clock time since the Unix epoch, for file stamps and the LOG only.
+    fn wall_clock(&self) -> Duration;
+
+    /// A random number.
+    fn random(&self) -> u64;
+
+    /// Runs `body` on a thread of its own.
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join>;
+
+    /// A new condition to wait for. A waiter spins for up to `spin` before it sleeps.
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition>;
+
+    /// A point where the simulator may switch to another coroutine. Does nothing in production.
+    fn interleave(&self) {}
+}
+
+/// Something to wait for: an event count. It has no memory but its epoch, so the state waited for lives
+/// with the caller, in atomics or behind a lock that is not held while waiting:
+///
+/// ```text
+/// loop {
+///     let epoch = condition.epoch();
+///     if state_is_there() { break; }
+///     condition.wait(epoch, deadline);
+/// }
+/// ```
+///
+/// No wake-up is lost: a notify after `epoch()` makes the following `wait` return at once. Notifying is
+/// cheap when nobody sleeps.
+pub trait Condition: Send + Sync {
+    /// The number of notifications so far.
+    fn epoch(&self) -> u64;
+
+    /// Blocks until the epoch differs from `epoch` (true) or the time of [`Env::now`] reaches `deadline`
+    /// (false). May return early with true.
+    fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool;
+
+    /// Wakes all waiters.
+    fn notify(&self);
+}

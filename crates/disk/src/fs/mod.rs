@@ -1,0 +1,115 @@
+//! Files and directories, as far as a store needs them.
+//!
+//! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what was not
+//! synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
+//!
+//! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn at 512
+//! bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations, renames and
+//! removals in any subset).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How a file is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OpenOptions {
+    /// Make the file; it must not exist.
+    pub create_new: bool,
+    /// Allow writing.
+    pub write: bool,
+    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A file system that
+    /// cannot do it opens the file without.
+    pub direct: bool,
+}
+
+impl OpenOptions {
+    /// An existing file, to read.
+    pub const READ: Self = Self { create_new: false, write: false, direct: false };
+    /// An existing file, to read and write.
+    pub const WRITE: Self = Self { create_new: false, write: true, direct: false };
+    /// A new file, to read and write.
+    pub const CREATE: Self = Self { create_new: true, write: true, direct: false };
+
+    /// The same with the page cache bypassed.
+    #[must_use]
+    pub fn direct(self, direct: bool) -> Self {
+        Self { direct, ..self }
+    }
+}
+
+/// An open file.
+pub trait File: Send + Sync {
+    /// Reads into `buf` from `offset`. Shorter than `buf` only at the end of the file.
+    ///
+    /// # Errors
+    /// What the system says. So do all operations here.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `buf` at `offset`, growing the file where needed. After an error any part may have been
+    /// written.
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes content and length durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The file's length.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts or extends (with zeros) to `len`.
+    fn truncate(&self, len: u64) -> io::Result<()>;
+}
+
+/// An exclusive lock, held until dropped.
+pub trait Lock: Send + Sync {}
+
+/// A file system.
+pub trait Fs: Send + Sync {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// What the system says. So do all operations here.
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
+
+    /// Makes a directory (mode 0700) and its parents.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, in no order.
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Renames a file, replacing the target.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a second name for a file.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Makes a directory's entries durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Whether there is a file or directory of this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Locks a file exclusively, making it if needed. None when somebody else holds it.
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// What the system says.
+pub fn read_all(fs: &dyn Fs, path: &Path) -> io::Result<Vec<u8>> {
+    let file = fs.open(path, OpenOptions::READ)?;
+    let len = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    let mut content = vec![0; len];
+    let read = file.read_at(&mut content, 0)?;
+    content.truncate(read);
+    Ok(content)
+}
