@@ -1,0 +1,132 @@
+//! Stamps what a new mechanism needs, so that the house rules hold from its first minute.
+//!
+//! 1. `crates/policy/src/AXIS/NAME.rs` from a template that compiles and does nothing yet.
+//! 2. A `mod` line and a registry line in `crates/policy/src/AXIS/mod.rs`, below its markers.
+//! 3. `crates/policy/testdata/AXIS/NAME.txt` and a row in `docs/mechanisms.md`.
+//!
+//! Everything is composed before anything is written, so a wrong name leaves the tree as it was.
+
+use crate::tidy;
+use std::path::Path;
+
+/// Stamps the mechanism `name` of `axis`.
+pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).map_err(|e| format!("cannot read {path}: {e}"))
+    };
+    if !tidy::AXES.contains(&axis) {
+        return Err(format!("axis {axis:?}: one of {}", tidy::AXES.join(", ")));
+    }
+    let module = format!("crates/policy/src/{axis}/mod.rs");
+    let file = format!("crates/policy/src/{axis}/{name}.rs");
+    if root.join(&file).exists() {
+        return Err(format!("{file} exists already"));
+    }
+    let changes = [
+        (module.clone(), register(&read(&module)?, name)?),
+        (tidy::DOCS.to_owned(), add_row(&read(tidy::DOCS)?, axis, name)?),
+        (tidy::testdata(axis, name), testdata(name)),
+        (file.clone(), template(axis, name)),
+    ];
+    for (path, text) in &changes {
+        let target = root.join(path);
+        if let Some(folder) = target.parent() {
+            std::fs::create_dir_all(folder).map_err(|e| format!("cannot make {path}: {e}"))?;
+        }
+        std::fs::write(target, text).map_err(|e| format!("cannot write {path}: {e}"))?;
+    }
+    let paths: Vec<&str> = changes.iter().map(|(path, _)| path.as_str()).collect();
+    Ok(format!("stamped {name}: {}\nnow write {file}", paths.join(", ")))
+}
+
+/// The axis' `mod.rs` with the module declared and registered, both in alphabetical order.
+fn register(text: &str, name: &str) -> Result<String, String> {
+    let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if !valid {
+        return Err(format!("name {name:?}: write it in snake_case"));
+    }
+    let declared = insert_sorted(text, |l| l.starts_with("pub mod "), &format!("pub mod {name};"))
+        .ok_or("no `pub mod` line to insert beside")?;
+    let entry = format!("    {name}::ENTRY,");
+    insert_sorted(&declared, |l| l.starts_with("    ") && l.ends_with("::ENTRY,"), &entry)
+        .ok_or_else(|| "no `NAME::ENTRY,` line in the registry to insert beside".to_owned())
+}
+
+/// The page with a row at the end of the axis' table.
+fn add_row(text: &str, axis: &str, name: &str) -> Result<String, String> {
+    let mut inside = false;
+    let mut last = None;
+    for (i, line) in text.lines().enumerate() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            inside = heading.to_lowercase().starts_with(axis);
+        } else if inside && line.starts_with('|') {
+            last = Some((i, line.matches('|').count()));
+        }
+    }
+    let (at, bars) = last.ok_or_else(|| format!("{}: no table for {axis}", tidy::DOCS))?;
+    let row = format!("| `{name}` |{}", " |".repeat(bars.saturating_sub(2)));
+    Ok(insert(text, at + 1, &row))
+}
+
+/// Puts `line` among the lines that `like` picks, in order; none when it picks no line.
+fn insert_sorted(text: &str, like: impl Fn(&str) -> bool, line: &str) -> Option<String> {
+    let peers: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, l)| like(l)).collect();
+    let (last, _) = *peers.last()?;
+    let at = peers.iter().find(|(_, peer)| *peer > line).map_or(last + 1, |(i, _)| *i);
+    Some(insert(text, at, line))
+}
+
+fn insert(text: &str, at: usize, line: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.insert(at.min(lines.len()), line);
+    lines.join("\n") + "\n"
+}
+
+fn testdata(name: &str) -> String {
+    format!("# What {name} chooses: a tree as text, a command, the answer.\n")
+}
+
+fn template(axis: &str, name: &str) -> String {
+    let kind: String = name.split('_').map(tidy::trait_of).collect();
+    let text = match axis {
+        "shape" => include_str!("../templates/shape.txt"),
+        "schedule" => include_str!("../templates/schedule.txt"),
+        _ => include_str!("../templates/admission.txt"),
+    };
+    text.replace("{Name}", &kind).replace("{name}", name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_in_order() {
+        let text =
+            "pub mod b;\npub mod d;\n\nconst R: &[E] = &[\n    b::ENTRY,\n    d::ENTRY,\n];\n";
+        let got = register(text, "c").expect("the markers are there");
+        let want = "pub mod b;\npub mod c;\npub mod d;\n\nconst R: &[E] = &[\n    b::ENTRY,\n    \
+                    c::ENTRY,\n    d::ENTRY,\n];\n";
+        assert_eq!(got, want);
+        assert!(register(text, "Big").is_err());
+        assert!(register("", "c").is_err());
+    }
+
+    #[test]
+    fn adds_a_row_to_the_table_of_the_axis() {
+        let docs = "## Shapes\n| n | e |\n|---|---|\n| `a` | x |\n\n## Schedules\n| n |\n";
+        let got = add_row(docs, "shape", "b").expect("there is a table");
+        assert!(got.contains("| `a` | x |\n| `b` | |\n\n## Schedules"), "{got}");
+        assert!(add_row(docs, "admission", "b").is_err());
+    }
+
+    #[test]
+    fn templates_name_the_mechanism() {
+        for axis in tidy::AXES {
+            let text = template(axis, "my_way");
+            assert!(text.contains("struct MyWay") && text.contains("\"my_way\""), "{axis}");
+            assert!(text.starts_with("//! `my_way`") && !text.contains("{N"), "{axis}");
+        }
+    }
+}
