@@ -2,8 +2,15 @@
 //!
 //! Sees [`vlsm_core`] only. Must not know policies, memtables, jobs or who calls it.
 
+pub mod aligned;
 pub mod env;
+pub mod env_real;
 pub mod fs;
+pub mod io;
+pub mod sst;
 
+pub use aligned::AlignedBuf;
 pub use env::{Condition, Env, Priority};
+pub use env_real::RealEnv;
 pub use fs::{File, Fs};
+pub use io::{IoPool, Pending};

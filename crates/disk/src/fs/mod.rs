@@ -7,6 +7,8 @@
 //! bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations, renames and
 //! removals in any subset).
 
+pub mod posix;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,235 @@
+//! The environment in production: the operating system's files, clock, threads and waits.
+//!
+//! A [`Condition`] is an event count on one futex word. A notify is one atomic increment and one load; only
+//! when somebody sleeps does it enter the kernel, and no lock is ever held that a niced thread could be
+//! preempted with. A waiter spins for a while first, because the wake-up of a sleeper costs both sides more
+//! than a short wait.
+//!
+//! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time, and a
+//! notifier raises the epoch before it looks for sleepers, so one of them sees the other.
+
+use crate::env::{Condition, Env, Join, Priority};
+use crate::fs::Fs;
+use crate::fs::posix::PosixFs;
+use rustix::thread::futex;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How much [`Priority::Background`] gives way to clients.
+const BACKGROUND_NICE: i32 = 10;
+
+/// The operating system.
+pub struct RealEnv {
+    fs: Arc<dyn Fs>,
+    start: Instant,
+    random: AtomicU64,
+}
+
+impl RealEnv {
+    /// The operating system, with its own files.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Self::with_fs(Arc::new(PosixFs))
+    }
+
+    /// The operating system, with other files: for tests that inject faults.
+    #[must_use]
+    #[allow(clippy::disallowed_methods)]
+    pub fn with_fs(fs: Arc<dyn Fs>) -> Arc<Self> {
+        let time = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let seed = RandomState::new().hash_one(time);
+        Arc::new(Self { fs, start: Instant::now(), random: AtomicU64::new(seed) })
+    }
+}
+
+impl Env for RealEnv {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    #[allow(clippy::disallowed_methods)]
+    fn wall_clock(&self) -> Duration {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
+    fn random(&self) -> u64 {
+        const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut x = self.random.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        let run = move || {
+            if priority == Priority::Background {
+                // Best effort: a sandbox may forbid it. On Linux the call is about this thread alone.
+                let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+            }
+            body();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
+        // Threads are started when a store opens; without them nothing works.
+        Box::new(Thread(thread.expect("the system can start a thread")))
+    }
+
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
+        let word = AtomicU32::new(0);
+        Arc::new(EventCount { word, sleepers: AtomicU32::new(0), spin, start: self.start })
+    }
+}
+
+struct Thread(std::thread::JoinHandle<()>);
+
+impl Join for Thread {
+    fn join(self: Box<Self>) -> bool {
+        self.0.join().is_ok()
+    }
+}
+
+/// The epoch is 32 bits wide: a waiter would have to sleep through exactly 2³² notifications between its
+/// look at the epoch and its wait to miss them.
+struct EventCount {
+    word: AtomicU32,
+    sleepers: AtomicU32,
+    spin: Duration,
+    start: Instant,
+}
+
+impl EventCount {
+    fn changed(&self, epoch: u64) -> bool {
+        self.word.load(Ordering::SeqCst) != epoch as u32
+    }
+
+    /// Spins until the epoch changes, or the time to spin is over (false).
+    fn spin(&self, epoch: u64, deadline: Option<Duration>) -> bool {
+        if self.spin.is_zero() {
+            return self.changed(epoch);
+        }
+        let end = self.start.elapsed() + self.spin;
+        let end = deadline.map_or(end, |deadline| deadline.min(end));
+        loop {
+            for _ in 0..32 {
+                if self.changed(epoch) {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if self.start.elapsed() >= end {
+                return self.changed(epoch);
+            }
+        }
+    }
+
+    fn sleep(&self, epoch: u64, deadline: Option<Duration>) -> bool {
+        loop {
+            if self.changed(epoch) {
+                return true;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_sub(self.start.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            // A span that no clock can count is no deadline.
+            let left = left.and_then(|left| left.try_into().ok());
+            // Interrupted, timed out or changed already: the loop looks again.
+            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, epoch as u32, left.as_ref());
+        }
+    }
+}
+
+impl Condition for EventCount {
+    fn epoch(&self) -> u64 {
+        u64::from(self.word.load(Ordering::SeqCst))
+    }
+
+    fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool {
+        if self.spin(epoch, deadline) {
+            return true;
+        }
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let changed = self.sleep(epoch, deadline);
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        changed
+    }
+
+    fn notify(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            // Fails only for a bad address.
+            let _ = futex::wake(&self.word, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_ended_by_notify_or_deadline() {
+        let env = RealEnv::new();
+        for spin in [Duration::ZERO, Duration::from_micros(50)] {
+            let condition = env.condition(spin);
+            let epoch = condition.epoch();
+            assert!(!condition.wait(epoch, Some(env.now() + Duration::from_millis(2))));
+            condition.notify();
+            assert!(condition.wait(epoch, None), "a notify before the wait is not lost");
+        }
+    }
+
+    #[test]
+    fn no_wake_up_is_lost_between_two_threads() {
+        let env = RealEnv::new();
+        let (ping, pong) = (env.condition(Duration::ZERO), env.condition(Duration::ZERO));
+        let turn = Arc::new(AtomicU64::new(0));
+        let rounds = 20_000;
+        let body = {
+            let (ping, pong, turn) = (ping.clone(), pong.clone(), turn.clone());
+            move || {
+                for round in 0..rounds {
+                    wait_for(&*ping, &turn, 2 * round + 1);
+                    turn.store(2 * round + 2, Ordering::SeqCst);
+                    pong.notify();
+                }
+            }
+        };
+        let thread = env.spawn("pong", Priority::Background, Box::new(body));
+        for round in 0..rounds {
+            turn.store(2 * round + 1, Ordering::SeqCst);
+            ping.notify();
+            wait_for(&*pong, &turn, 2 * round + 2);
+        }
+        assert!(thread.join());
+    }
+
+    fn wait_for(condition: &dyn Condition, turn: &AtomicU64, value: u64) {
+        loop {
+            let epoch = condition.epoch();
+            if turn.load(Ordering::SeqCst) == value {
+                return;
+            }
+            condition.wait(epoch, None);
+        }
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        let env = RealEnv::new();
+        let numbers: std::collections::BTreeSet<u64> = (0..1000).map(|_| env.random()).collect();
+        assert_eq!(numbers.len(), 1000);
+        assert_ne!(RealEnv::new().random(), env.random());
+    }
+}
