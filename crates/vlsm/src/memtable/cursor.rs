@@ -1,0 +1,74 @@
+//! A cursor over a memtable. It holds the memtable, not a lock: entries added meanwhile may appear.
+//!
+//! Steps forward follow a link; steps backward search anew, because the list has no links back.
+
+use super::Memtable;
+use super::skiplist::Node;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Result, Trailer};
+
+/// A position in a memtable.
+pub struct MemtableCursor {
+    memtable: Arc<Memtable>,
+    node: Option<Node>,
+}
+
+impl MemtableCursor {
+    pub(super) fn new(memtable: Arc<Memtable>) -> Self {
+        Self { memtable, node: None }
+    }
+
+    fn node(&self) -> Node {
+        self.node.expect("the cursor is on an entry (documented panic)")
+    }
+}
+
+impl Cursor for MemtableCursor {
+    fn valid(&self) -> bool {
+        self.node.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.memtable.list.key(self.node())
+    }
+
+    fn trailer(&self) -> Trailer {
+        self.memtable.list.trailer(self.node())
+    }
+
+    fn value(&self) -> &[u8] {
+        self.memtable.list.value(self.node())
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.node = self.memtable.list.first();
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.node = self.memtable.list.last();
+        Ok(())
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.node = self.memtable.list.seek(key, trailer);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.node = self.memtable.list.seek_before(key, trailer);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.node = self.memtable.list.next(self.node());
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let list = &self.memtable.list;
+        let node = self.node();
+        self.node = list.seek_before(list.key(node), list.trailer(node));
+        Ok(())
+    }
+}

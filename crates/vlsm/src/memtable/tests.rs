@@ -1,0 +1,187 @@
+//! Memtables against a sorted map, and the skip list under several threads. Small enough for Miri:
+//! `cargo +nightly miri test -p vlsm skiplist`.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Kind};
+
+fn put(seq: u64) -> Trailer {
+    Trailer::new(Seq(seq), Kind::Put)
+}
+
+fn fill(memtable: &Memtable, entries: &[(Vec<u8>, u64, Vec<u8>)]) {
+    for (key, seq, value) in entries {
+        let size = Memtable::entry_size(key.len(), value.len(), Seq(*seq));
+        let mut space = memtable.reserve(1, size, Seq(*seq)..=Seq(*seq)).expect("room");
+        memtable.insert(&mut space, key, put(*seq), value);
+        assert_eq!(space.remaining(), 0, "sizes are exact");
+        memtable.end_write();
+    }
+}
+
+fn new(bytes: usize) -> Arc<Memtable> {
+    Arc::new(Memtable::new(MemtableId(1), Arena::new(bytes)))
+}
+
+#[test]
+fn skiplist_agrees_with_a_sorted_map() {
+    let count: u64 = if cfg!(miri) { 60 } else { 5000 };
+    let mut entries = Vec::new();
+    for seq in 1..=count {
+        let n = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        // Short keys, long keys with a common start, and many versions of some.
+        let key = match n % 3 {
+            0 => vec![b'a'; (n % 11) as usize],
+            1 => format!("a common start {:03}", n % 400).into_bytes(),
+            _ => (n % 1000).to_be_bytes()[5..].to_vec(),
+        };
+        entries.push((key, seq, seq.to_le_bytes()[..(seq % 9) as usize].to_vec()));
+    }
+    let memtable = new(1 << 20);
+    fill(&memtable, &entries);
+    let map: BTreeMap<_, _> =
+        entries.iter().map(|(k, s, v)| ((k.clone(), std::cmp::Reverse(*s)), v.clone())).collect();
+
+    let mut cursor = memtable.cursor();
+    assert!(!cursor.valid());
+    cursor.seek_first().expect("memory");
+    for ((key, seq), value) in &map {
+        assert_eq!(
+            (cursor.key(), cursor.trailer(), cursor.value()),
+            (&key[..], put(seq.0), &value[..])
+        );
+        cursor.next().expect("memory");
+    }
+    assert!(!cursor.valid());
+    cursor.seek_last().expect("memory");
+    for (key, seq) in map.keys().rev() {
+        assert_eq!((cursor.key(), cursor.trailer()), (&key[..], put(seq.0)));
+        cursor.prev().expect("memory");
+    }
+    assert!(!cursor.valid());
+
+    for (key, seq, _) in entries.iter().step_by(7) {
+        for at in [seq - 1, *seq, count] {
+            let expected = map
+                .range((key.clone(), std::cmp::Reverse(at))..)
+                .next()
+                .filter(|((found, _), _)| found == key)
+                .map(|((_, seq), value)| (put(seq.0), &value[..]));
+            assert_eq!(memtable.get(key, Seq(at)), expected);
+            cursor.seek_before(key, Trailer::seek(Seq(at))).expect("memory");
+            let before = map.range(..(key.clone(), std::cmp::Reverse(at))).next_back();
+            assert_eq!(cursor.valid(), before.is_some());
+            if let Some(((key, seq), _)) = before {
+                assert_eq!((cursor.key(), cursor.trailer()), (&key[..], put(seq.0)));
+            }
+        }
+    }
+    let (first, last) = memtable.range().expect("not empty");
+    assert_eq!(first, map.keys().next().expect("not empty").0);
+    assert_eq!(last, map.keys().next_back().expect("not empty").0);
+    assert_eq!(memtable.seqs(), Some((Seq(1), Seq(count))));
+    assert_eq!(memtable.entries() as u64, count);
+}
+
+#[test]
+fn skiplist_keeps_every_entry_of_parallel_writers() {
+    let (threads, each): (u64, u64) = if cfg!(miri) { (3, 20) } else { (8, 20_000) };
+    let memtable = new(64 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let memtable = &memtable;
+            scope.spawn(move || {
+                for i in 0..each {
+                    let seq = i * threads + thread + 1;
+                    let key = (seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52).to_be_bytes();
+                    fill(memtable, &[(key.to_vec(), seq, seq.to_le_bytes().to_vec())]);
+                    let (trailer, value) = memtable.get(&key, Seq(seq)).expect("own write");
+                    assert_eq!((trailer, value), (put(seq), &seq.to_le_bytes()[..]));
+                }
+            });
+        }
+        scope.spawn(|| {
+            // Whatever a reader sees meanwhile is in order and whole.
+            let mut cursor = memtable.cursor();
+            for _ in 0..10 {
+                let mut last: Option<(Vec<u8>, Trailer)> = None;
+                cursor.seek_first().expect("memory");
+                while cursor.valid() {
+                    assert_eq!(cursor.value(), cursor.trailer().seq().0.to_le_bytes());
+                    let here = (cursor.key().to_vec(), cursor.trailer());
+                    if let Some((key, trailer)) = &last {
+                        let order = vlsm_core::key::compare(key, *trailer, &here.0, here.1);
+                        assert!(order.is_lt());
+                    }
+                    last = Some(here);
+                    cursor.next().expect("memory");
+                }
+            }
+        });
+    });
+    let mut cursor = memtable.cursor();
+    cursor.seek_first().expect("memory");
+    let mut count = 0;
+    while cursor.valid() {
+        count += 1;
+        cursor.next().expect("memory");
+    }
+    assert_eq!(count, threads * each);
+    assert!(memtable.seal());
+}
+
+#[test]
+fn skiplist_refuses_when_full_and_changes_nothing() {
+    let size = Memtable::entry_size(3, 100, Seq(1));
+    let memtable = new(Memtable::arena_bytes(size));
+    assert!(memtable.reserve(1, size + 1, Seq(1)..=Seq(1)).is_none());
+    assert_eq!((memtable.bytes(), memtable.entries(), memtable.range()), (0, 0, None));
+    fill(&memtable, &[(b"key".to_vec(), 1, vec![7; 100])]);
+    assert!(memtable.reserve(1, 8, Seq(2)..=Seq(2)).is_none());
+    assert_eq!(memtable.get(b"key", Seq::MAX), Some((put(1), &[7; 100][..])));
+    assert_eq!(memtable.get(b"key", Seq::ZERO), None);
+}
+
+#[test]
+fn a_sealed_memtable_drains_with_its_last_writer() {
+    let memtable = new(4096);
+    memtable.begin_write();
+    memtable.begin_write();
+    assert!(!memtable.seal());
+    assert!(!memtable.end_write());
+    assert!(!memtable.drained());
+    assert!(memtable.end_write());
+    assert!(memtable.drained());
+}
+
+#[test]
+fn skiplist_blocks_are_pooled() {
+    let pool = ArenaPool::new(1024, 1);
+    pool.fill();
+    assert_eq!(pool.spare_blocks(), 1);
+    let first = Memtable::new(MemtableId(1), pool.take(1024));
+    let second = Memtable::new(MemtableId(2), pool.take(10));
+    let large = Memtable::new(MemtableId(3), pool.take(5000));
+    fill(&first, &[(b"old".to_vec(), 1, vec![0; 20])]);
+    fill(&large, &[(b"large".to_vec(), 1, vec![0; 4000])]);
+    assert_eq!(pool.spare_blocks(), 0);
+    drop(large);
+    assert_eq!(pool.spare_blocks(), 0);
+    drop(first);
+    drop(second);
+    assert_eq!(pool.spare_blocks(), 1);
+    let again = Memtable::new(MemtableId(4), pool.take(1024));
+    assert_eq!(again.range(), None);
+    fill(&again, &[(b"new".to_vec(), 9, vec![1; 20])]);
+    assert_eq!(again.range(), Some((&b"new"[..], &b"new"[..])));
+    drop(pool);
+}
+
+#[test]
+#[should_panic(expected = "not reserved")]
+fn a_reservation_of_another_memtable_is_refused() {
+    let (one, other) = (new(4096), new(4096));
+    let mut space = one.reserve(1, 64, Seq(1)..=Seq(1)).expect("room");
+    other.insert(&mut space, b"k", put(1), b"v");
+}
