@@ -1,0 +1,291 @@
+//! The simulated machine as the engine's environment, and how to run something on it.
+//!
+//! A run has a thread of its own: thread-local state (and the panic count of a task that was left in the
+//! middle of unwinding) ends with it, and a run that blocks for real, on a lock held over a wait, is
+//! noticed by the caller's clock.
+
+use crate::device::{Device, DeviceConfig, DeviceReport};
+use crate::machine::{Machine, Status, Stop, TaskId};
+use crate::trace::What;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+use vlsm_disk::Fs;
+use vlsm_disk::env::{Condition, Env, Join, Priority};
+
+/// Real time after which a run counts as hung.
+const HUNG_AFTER: Duration = Duration::from_secs(120);
+
+/// What a run is given.
+#[derive(Debug, Clone)]
+pub struct SimConfig {
+    /// Decides everything that is not decided by the code under test.
+    pub seed: u64,
+    /// Switches between tasks after which the run counts as a livelock.
+    pub steps_max: u64,
+    /// What the disk does besides storing.
+    pub device: DeviceConfig,
+}
+
+impl SimConfig {
+    /// A run that does not crash.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, steps_max: 20_000_000, device: DeviceConfig::default() }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub enum End<R> {
+    /// The root task returned.
+    Done(R),
+    /// The machine lost power, as configured.
+    Crashed,
+    /// No task could ever go on, or none got anywhere, or one panicked: what was found, in words.
+    Failed(String),
+}
+
+/// What a run left behind.
+#[derive(Debug, Clone)]
+pub struct Outcome<R> {
+    /// How it ended.
+    pub end: End<R>,
+    /// Hash over all events: the same for the same seed.
+    pub hash: u64,
+    /// Switches between tasks.
+    pub steps: u64,
+    /// Virtual time at the end.
+    pub time: Duration,
+    /// Tasks still running when the root task returned.
+    pub running: usize,
+    /// Tasks whose destructors never ended.
+    pub abandoned: usize,
+    /// What the disk saw.
+    pub device: DeviceReport,
+    /// The last events.
+    pub tail: String,
+}
+
+impl<R> Outcome<R> {
+    /// What the root task returned.
+    ///
+    /// # Panics
+    /// When it did not return.
+    pub fn expect(self, what: &str) -> R {
+        match self.end {
+            End::Done(result) => result,
+            End::Crashed => panic!("{what}: crashed\n{}", self.tail),
+            End::Failed(why) => panic!("{what}: {why}\n{}", self.tail),
+        }
+    }
+}
+
+/// The machine as the engine sees it.
+pub struct SimEnv {
+    machine: Arc<Machine>,
+    fs: Arc<dyn Fs>,
+    device: Arc<Device>,
+}
+
+impl SimEnv {
+    /// Runs `root` and all it starts on a machine with this disk, until it returns, the machine crashes,
+    /// or nothing can go on.
+    ///
+    /// # Panics
+    /// When the run blocks for real, or the OS gives no thread.
+    pub fn run<R: Send + 'static>(
+        config: &SimConfig,
+        disk: Arc<dyn Fs>,
+        root: impl FnOnce(Arc<Self>) -> R + Send + 'static,
+    ) -> Outcome<R> {
+        let (sender, receiver) = mpsc::channel();
+        let config = config.clone();
+        let seed = config.seed;
+        let body = move || {
+            let outcome = Self::run_here(&config, disk, root);
+            let _ = sender.send(outcome);
+        };
+        let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(body);
+        let thread = thread.expect("the system gives a thread");
+        match receiver.recv_timeout(HUNG_AFTER) {
+            Ok(outcome) => {
+                let _ = thread.join();
+                outcome
+            }
+            Err(_) => panic!("seed {seed}: hung; is a lock held over a wait or a file operation?"),
+        }
+    }
+
+    fn run_here<R: Send + 'static>(
+        config: &SimConfig,
+        disk: Arc<dyn Fs>,
+        root: impl FnOnce(Arc<Self>) -> R + Send + 'static,
+    ) -> Outcome<R> {
+        let machine = Arc::new(Machine::new(config.seed));
+        let device = Arc::new(Device::new(machine.clone(), config.device.clone()));
+        let fs: Arc<dyn Fs> = device.clone().mount(disk);
+        let env = Arc::new(Self { machine: machine.clone(), fs, device: device.clone() });
+        let result = Arc::new(Mutex::new(None));
+        let slot = result.clone();
+        let body = Box::new(move || {
+            let value = root(env);
+            *slot.lock() = Some(value);
+        });
+        let report = machine.run(body, config.steps_max);
+        let end = match (report.stop, report.panics.is_empty(), result.lock().take()) {
+            (_, false, _) => End::Failed(report.panics.join("\n")),
+            (Stop::Deadlock(stacks), ..) => End::Failed(format!("deadlock:\n{stacks}")),
+            (Stop::StepLimit(stacks), ..) => End::Failed(format!("livelock:\n{stacks}")),
+            (Stop::Crashed, ..) => End::Crashed,
+            (Stop::RootEnded, _, Some(value)) => End::Done(value),
+            (Stop::RootEnded, _, None) => End::Failed("the root task vanished".into()),
+        };
+        Outcome {
+            end,
+            hash: report.hash,
+            steps: report.steps,
+            time: report.time,
+            running: report.running,
+            abandoned: report.abandoned,
+            device: device.report(),
+            tail: report.tail,
+        }
+    }
+
+    /// Lets virtual time pass for the calling task.
+    pub fn sleep(&self, span: Duration) {
+        self.machine.sleep(span);
+    }
+
+    /// The disk's switches and counters.
+    #[must_use]
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Starts a task that returns a value; the handle waits for it.
+    pub fn task<R: Send + 'static>(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce() -> R + Send + 'static,
+    ) -> TaskHandle<R> {
+        let slot = Arc::new(Mutex::new(None));
+        let result = slot.clone();
+        let run = Box::new(move || {
+            let value = body();
+            *slot.lock() = Some(value);
+        });
+        TaskHandle { join: self.spawn(name, Priority::Normal, run), result }
+    }
+}
+
+/// Waits for a task's result.
+pub struct TaskHandle<R> {
+    join: Box<dyn Join>,
+    result: Arc<Mutex<Option<R>>>,
+}
+
+impl<R> TaskHandle<R> {
+    /// The result, when the task has returned one.
+    pub fn join(self) -> Option<R> {
+        self.join.join();
+        self.result.lock().take()
+    }
+}
+
+impl Env for SimEnv {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        &self.fs
+    }
+
+    fn now(&self) -> Duration {
+        self.machine.now()
+    }
+
+    fn wall_clock(&self) -> Duration {
+        Duration::from_secs(1_700_000_000) + self.machine.now()
+    }
+
+    fn random(&self) -> u64 {
+        self.machine.random()
+    }
+
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        let task = self.machine.spawn(name, priority == Priority::Background, body);
+        Box::new(SimJoin { machine: self.machine.clone(), task })
+    }
+
+    fn condition(&self, _spin: Duration) -> Arc<dyn Condition> {
+        Arc::new(SimCondition {
+            id: self.machine.new_condition(),
+            machine: self.machine.clone(),
+            epoch: AtomicU64::new(0),
+            waiters: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn interleave(&self) {
+        self.machine.give_way(self.machine.pace.interleave);
+    }
+}
+
+struct SimJoin {
+    machine: Arc<Machine>,
+    task: TaskId,
+}
+
+impl Join for SimJoin {
+    fn join(self: Box<Self>) -> bool {
+        self.machine.join(self.task)
+    }
+}
+
+struct SimCondition {
+    machine: Arc<Machine>,
+    id: u32,
+    epoch: AtomicU64,
+    waiters: Mutex<Vec<(TaskId, u64)>>,
+}
+
+impl Condition for SimCondition {
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool {
+        self.machine.note(What::Wait, "", u64::from(self.id));
+        self.machine.give_way(self.machine.pace.interleave);
+        if self.epoch() != epoch || self.machine.one_in(self.machine.pace.early) {
+            return true;
+        }
+        if deadline.is_some_and(|deadline| deadline <= self.machine.now()) {
+            return false;
+        }
+        {
+            let mut waiters = self.waiters.lock();
+            let own = self.machine.ticket();
+            // Older entries of this task are of waits that ended by their deadline.
+            waiters.retain(|waiter| waiter.0 != own.0);
+            waiters.push(own);
+        }
+        self.machine.block(Status::Waiting { condition: Some(self.id), deadline });
+        self.epoch() != epoch || self.machine.is_off()
+    }
+
+    fn notify(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.machine.note(What::Notify, "", u64::from(self.id));
+        let waiters = std::mem::take(&mut *self.waiters.lock());
+        for waiter in waiters {
+            self.machine.wake(waiter);
+        }
+    }
+}

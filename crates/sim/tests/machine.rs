@@ -1,0 +1,204 @@
+//! The simulated machine itself: determinism, deadlocks and livelocks found, crashes, virtual time.
+
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use vlsm_disk::Fs;
+use vlsm_disk::env::{Condition, Env, Priority};
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::fs::sim::SimFs;
+use vlsm_sim::{End, SimConfig, SimEnv};
+
+fn disk(seed: u64) -> Arc<dyn Fs> {
+    let _ = seed;
+    Arc::new(SimFs::new())
+}
+
+/// A counter behind a condition.
+struct Turnstile {
+    count: AtomicU64,
+    passed: Arc<dyn Condition>,
+}
+
+impl Turnstile {
+    fn new(env: &SimEnv) -> Arc<Self> {
+        Arc::new(Self { count: AtomicU64::new(0), passed: env.condition(Duration::ZERO) })
+    }
+
+    fn pass(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.passed.notify();
+    }
+
+    fn wait_for(&self, count: u64) {
+        loop {
+            let epoch = self.passed.epoch();
+            if self.count.load(Ordering::Relaxed) >= count {
+                return;
+            }
+            self.passed.wait(epoch, None);
+        }
+    }
+}
+
+/// Four tasks that write, wait for one another and note the order of their steps.
+fn busy(env: &Arc<SimEnv>) -> Vec<(u64, u64)> {
+    let dir = Path::new("/d");
+    env.fs().create_dir_all(dir).expect("the disk works");
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let stile = Turnstile::new(env);
+    let tasks: Vec<_> = (0..4)
+        .map(|n| {
+            let (env, order, stile) = (env.clone(), order.clone(), stile.clone());
+            env.clone().task(&format!("task {n}"), move || {
+                let path = dir.join(format!("{n}"));
+                let file = env.fs().open(&path, OpenOptions::CREATE).expect("the disk works");
+                for step in 0..20 {
+                    file.write_at(&env.random().to_le_bytes(), step * 8).expect("the disk works");
+                    order.lock().push((n, step));
+                    stile.pass();
+                    stile.wait_for(step * 4);
+                }
+                file.sync().expect("the disk works");
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.join().expect("ends well");
+    }
+    order.lock().clone()
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let run = |seed| {
+        let outcome = SimEnv::run(&SimConfig::new(seed), disk(seed), |env| busy(&env));
+        let (hash, steps, time) = (outcome.hash, outcome.steps, outcome.time);
+        (outcome.expect("runs"), hash, steps, time)
+    };
+    let mut hashes = std::collections::HashSet::new();
+    for seed in 0..20 {
+        let (first, second) = (run(seed), run(seed));
+        assert_eq!(first, second, "seed {seed}");
+        assert_eq!(first.0.len(), 80);
+        hashes.insert(first.1);
+    }
+    assert_eq!(hashes.len(), 20, "seeds differ");
+}
+
+#[test]
+fn a_deadlock_is_found_and_explained() {
+    let outcome = SimEnv::run(&SimConfig::new(1), disk(1), |env| {
+        let stile = Turnstile::new(&env);
+        let inner = stile.clone();
+        let stuck = env.task("the waiter", move || inner.wait_for(1));
+        stuck.join();
+    });
+    let End::Failed(why) = outcome.end else { panic!("not found: {:?}", outcome.end) };
+    assert!(why.contains("deadlock") && why.contains("the waiter"), "{why}");
+    assert!(why.contains("wait_for") && why.contains("machine.rs"), "{why}");
+    assert_eq!(outcome.abandoned, 0);
+}
+
+#[test]
+fn a_livelock_is_found() {
+    let config = SimConfig { steps_max: 10_000, ..SimConfig::new(1) };
+    let outcome = SimEnv::run(&config, disk(1), |env| {
+        loop {
+            env.interleave();
+        }
+    });
+    let End::Failed(why) = outcome.end else { panic!("not found: {:?}", outcome.end) };
+    assert!(why.contains("livelock"), "{why}");
+}
+
+#[test]
+fn a_panic_in_a_task_is_reported() {
+    let outcome = SimEnv::run(&SimConfig::new(3), disk(3), |env| {
+        let well = env.spawn("bad", Priority::Normal, Box::new(|| panic!("as planned"))).join();
+        assert!(!well);
+    });
+    let End::Failed(why) = outcome.end else { panic!("not reported: {:?}", outcome.end) };
+    assert!(why.contains("as planned") && why.contains("bad"), "{why}");
+}
+
+#[test]
+fn time_jumps_to_the_next_deadline() {
+    let outcome = SimEnv::run(&SimConfig::new(2), disk(2), |env| {
+        let condition = env.condition(Duration::ZERO);
+        let deadline = env.now() + Duration::from_secs(3600);
+        while condition.wait(condition.epoch(), Some(deadline)) {}
+        (deadline, env.now())
+    });
+    let (deadline, now) = outcome.expect("runs");
+    assert!(now >= deadline && now < deadline + Duration::from_millis(10), "{deadline:?} {now:?}");
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    for seed in 0..200 {
+        let outcome = SimEnv::run(&SimConfig::new(seed), disk(seed), |env| {
+            let stile = Turnstile::new(&env);
+            let (ping, other, inner) = (Turnstile::new(&env), stile.clone(), env.clone());
+            let pong = ping.clone();
+            let task = env.task("pong", move || {
+                for n in 1..=50 {
+                    pong.wait_for(n);
+                    inner.interleave();
+                    other.pass();
+                }
+            });
+            for n in 1..=50 {
+                ping.pass();
+                env.interleave();
+                stile.wait_for(n);
+            }
+            task.join().expect("ends");
+        });
+        outcome.expect("runs");
+    }
+}
+
+/// Counts its drops; in one of them it waits as engines do when they close.
+struct Closing {
+    drops: Arc<AtomicUsize>,
+    env: Arc<SimEnv>,
+    worker: Option<Box<dyn vlsm_disk::env::Join>>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::Relaxed);
+        let _ = self.env.fs().remove(Path::new("/d/a"));
+        if let Some(worker) = self.worker.take() {
+            worker.join();
+        }
+    }
+}
+
+#[test]
+fn every_crash_point_unwinds_everything() {
+    let mutating = {
+        let outcome = SimEnv::run(&SimConfig::new(5), disk(5), |env| busy(&env).len());
+        assert_eq!((outcome.running, outcome.abandoned), (0, 0));
+        outcome.device.mutating
+    };
+    for point in 0..mutating * 2 {
+        let mut config = SimConfig::new(5);
+        config.device.crash_point = Some(point);
+        let drops = Arc::new(AtomicUsize::new(0));
+        let counted = drops.clone();
+        let outcome = SimEnv::run(&config, disk(5), move |env| {
+            let stile = Turnstile::new(&env);
+            let worker =
+                env.spawn("idle", Priority::Background, Box::new(move || stile.wait_for(9)));
+            let closing = Closing { drops: counted, env: env.clone(), worker: Some(worker) };
+            busy(&env);
+            drop(closing);
+        });
+        assert!(matches!(outcome.end, End::Crashed), "point {point}: {:?}", outcome.end);
+        assert_eq!((drops.load(Ordering::Relaxed), outcome.abandoned), (1, 0), "point {point}");
+    }
+}
