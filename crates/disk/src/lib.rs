@@ -3,11 +3,13 @@
 //! Sees [`vlsm_core`] only. Must not know policies, memtables, jobs or who calls it.
 
 pub mod aligned;
+pub mod codec;
 pub mod env;
 pub mod env_real;
 pub mod fs;
 pub mod io;
 pub mod sst;
+pub mod wal;
 
 pub use aligned::AlignedBuf;
 pub use env::{Condition, Env, Priority};

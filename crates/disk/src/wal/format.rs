@@ -1,0 +1,332 @@
+//! The bytes of files made of records: the WAL and the manifest.
+//!
+//! A file is a header page of 4 KiB, then records at multiples of eight bytes. The header proper lies in the
+//! first 512 bytes, which a device writes as one: after a crash it is the old or the new one, so a header
+//! that does not verify is damage, never a torn write.
+//!
+//! Record: 24 bytes of header, then the payload, then zeros up to a multiple of eight.
+//!
+//! ```text
+//!  0  u32  checksum of bytes 4..24, seeded with the file's uid and the record's offset
+//!  4  u32  checksum of the payload
+//!  8  u32  length of the payload
+//! 12  u32  offset / 8 up to which the file was known to be synced
+//! 16  u64  sequence number (56 bits), kind (the top 8 bits)
+//! ```
+//!
+//! The payload's checksum does not depend on where it lands, so a writer computes it before it enters the
+//! section that orders the batches; the header's checksum covers it and binds the place. All checksums are
+//! CRC-32C, all numbers little endian.
+
+use crate::codec::Reader;
+use bytes::Bytes;
+use std::path::Path;
+use vlsm_core::{Error, Result, Seq};
+
+/// The format version this library writes, and the newest it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// Length of a file's header page; the first record begins here.
+pub const HEADER_LEN: u64 = 4096;
+/// Length of a record's header.
+pub const RECORD_HEADER_LEN: usize = 24;
+/// The first bytes of a WAL.
+pub const WAL_MAGIC: &[u8; 8] = b"vLSM-wal";
+/// The first bytes of a manifest.
+pub const MANIFEST_MAGIC: &[u8; 8] = b"vLSM-man";
+
+const ALIGN: u64 = 8;
+/// The header proper, checksum included: one sector.
+const SECTOR: usize = 512;
+
+/// The checksum of a payload.
+#[must_use]
+pub fn checksum(payload: &[u8]) -> u32 {
+    crc32c::crc32c(payload)
+}
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A whole batch; in a manifest, a group of changes.
+    Batch = 1,
+    /// A part of a large batch.
+    Fragment = 2,
+    /// The end of a large batch: gives it its place in the order.
+    Commit = 3,
+    /// Nothing but the offset up to which the file was synced.
+    Mark = 4,
+}
+
+impl RecordKind {
+    fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Batch),
+            2 => Some(Self::Fragment),
+            3 => Some(Self::Commit),
+            4 => Some(Self::Mark),
+            _ => None,
+        }
+    }
+}
+
+/// Why a file ends where it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum SealKind {
+    /// The writer went on to the next file.
+    Clean = 1,
+    /// An append failed; what lies beyond is undefined.
+    FailedAppend = 2,
+    /// The store was reopened.
+    Recovered = 3,
+}
+
+/// The end of a file, as its successor's header records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seal {
+    /// The file.
+    pub number: u64,
+    /// Its random number.
+    pub uid: u64,
+    /// Its valid length: what lies beyond is ignored.
+    pub len: u64,
+    /// The length known to be synced when the successor's header was written. Equal to `len` unless the
+    /// successor was begun before its predecessor was synced.
+    pub synced: u64,
+    /// Why it ends there.
+    pub kind: SealKind,
+}
+
+/// The header of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The number in the file's name.
+    pub number: u64,
+    /// The random number that all checksums of this file bind.
+    pub uid: u64,
+    /// Whether records follow. A prepared file waits for its turn and holds nothing.
+    pub started: bool,
+    /// The file was at least this long, durably, before it was started.
+    pub filled: u64,
+    /// No record here has a smaller sequence number.
+    pub next_seq: Seq,
+    /// The file before this one.
+    pub predecessor: Option<Seal>,
+}
+
+impl Header {
+    /// The header page.
+    #[must_use]
+    pub fn encode(&self, magic: &[u8; 8]) -> Vec<u8> {
+        let mut page = Vec::with_capacity(HEADER_LEN as usize);
+        page.extend_from_slice(magic);
+        page.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        page.extend_from_slice(&u32::from(self.started).to_le_bytes());
+        for number in [self.number, self.uid, self.filled, self.next_seq.0] {
+            page.extend_from_slice(&number.to_le_bytes());
+        }
+        if let Some(seal) = self.predecessor {
+            page.extend_from_slice(&u64::from(seal.kind as u32).to_le_bytes());
+            for number in [seal.number, seal.uid, seal.len, seal.synced] {
+                page.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        page.resize(SECTOR - 4, 0);
+        page.extend_from_slice(&checksum(&page).to_le_bytes());
+        page.resize(HEADER_LEN as usize, 0);
+        page
+    }
+
+    /// Reads a header page.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] when it does not verify, [`Error::FormatVersion`] when it is newer.
+    pub fn decode(page: &[u8], magic: &[u8; 8], path: &Path) -> Result<Self> {
+        let damaged = |what: &str| Error::corruption(path, 0, what);
+        if page.len() < HEADER_LEN as usize {
+            return Err(damaged("the file is shorter than its header"));
+        }
+        let (body, stored) = page[..SECTOR].split_at(SECTOR - 4);
+        if stored != checksum(body).to_le_bytes() {
+            return Err(damaged("the header does not match its checksum"));
+        }
+        let mut reader = Reader::new(body);
+        if reader.take(8) != Ok(&magic[..]) {
+            return Err(damaged("the header is of another kind of file"));
+        }
+        let version = reader.u32().map_err(|why| damaged(why.0))?;
+        if version > FORMAT_VERSION {
+            return Err(Error::FormatVersion {
+                path: path.to_owned(),
+                found: version,
+                supported: FORMAT_VERSION,
+            });
+        }
+        Self::decode_body(&mut reader).map_err(|why| damaged(why.0))
+    }
+
+    fn decode_body(reader: &mut Reader<'_>) -> Result<Self, crate::codec::Malformed> {
+        let started = reader.u32()? != 0;
+        let (number, uid, filled) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let next_seq = Seq(reader.u64()?);
+        let kind = match reader.u64()? {
+            1 => Some(SealKind::Clean),
+            2 => Some(SealKind::FailedAppend),
+            3 => Some(SealKind::Recovered),
+            _ => None,
+        };
+        let (pred, pred_uid, len, synced) =
+            (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        let predecessor = kind.map(|kind| Seal { number: pred, uid: pred_uid, len, synced, kind });
+        Ok(Self { number, uid, started, filled, next_seq, predecessor })
+    }
+}
+
+/// The seed of the checksum of the record at `offset`.
+#[inline]
+fn seed(uid: u64, offset: u64) -> u32 {
+    let mixed = (uid ^ offset.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as u32 ^ offset as u32
+}
+
+/// The bytes that a record with such a payload takes in the file.
+#[must_use]
+#[inline]
+pub fn record_len(payload: usize) -> u64 {
+    ((RECORD_HEADER_LEN + payload) as u64).next_multiple_of(ALIGN)
+}
+
+/// The parts of a record that are not its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordHead {
+    /// What it is.
+    pub kind: RecordKind,
+    /// Its (first) sequence number.
+    pub seq: Seq,
+    /// The offset up to which the file was known to be synced.
+    pub synced: u64,
+    /// The payload's [`checksum`].
+    pub payload_checksum: u32,
+}
+
+/// Appends the record that will lie at `offset` to `out`.
+#[inline]
+pub fn encode_record(out: &mut Vec<u8>, uid: u64, offset: u64, head: &RecordHead, payload: &[u8]) {
+    let synced = u32::try_from(head.synced / ALIGN).unwrap_or(u32::MAX);
+    let mut header = [0; RECORD_HEADER_LEN];
+    header[4..8].copy_from_slice(&head.payload_checksum.to_le_bytes());
+    header[8..12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[12..16].copy_from_slice(&synced.to_le_bytes());
+    header[16..].copy_from_slice(&(head.seq.0 | (head.kind as u64) << 56).to_le_bytes());
+    let checksum = crc32c::crc32c_append(seed(uid, offset), &header[4..]);
+    header[..4].copy_from_slice(&checksum.to_le_bytes());
+    out.reserve(header.len() + payload.len() + ALIGN as usize);
+    out.extend_from_slice(&header);
+    out.extend_from_slice(payload);
+    let padding = payload.len().wrapping_neg() % ALIGN as usize;
+    out.extend_from_slice(&[0; ALIGN as usize][..padding]);
+}
+
+/// A record that verified.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its head.
+    pub head: RecordHead,
+    /// Its payload; shares the file's content.
+    pub payload: Bytes,
+}
+
+/// What lies beyond the last of a row of valid records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing that verifies, or only records that prove no sync beyond the valid end: what a crash leaves.
+    Torn,
+    /// A valid record at this offset proves that the bytes at the valid end had been synced.
+    Damaged(u64),
+}
+
+/// Walks over the records of a file's content.
+pub struct Records {
+    content: Bytes,
+    uid: u64,
+    offset: u64,
+}
+
+impl Records {
+    /// Begins after the header page. `content` is the file up to its valid length, header included.
+    #[must_use]
+    pub fn new(content: Bytes, uid: u64) -> Self {
+        Self { content, uid, offset: HEADER_LEN }
+    }
+
+    /// Where the next record begins: after the end, the length of what is valid.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn at(&self, offset: u64) -> Option<(RecordHead, usize)> {
+        let rest = self.content.get(usize::try_from(offset).ok()?..)?;
+        let header = rest.get(..RECORD_HEADER_LEN)?;
+        let kind = RecordKind::from_u8(header[23])?;
+        let mut reader = Reader::new(header);
+        let stored = reader.u32().ok()?;
+        let payload_checksum = reader.u32().ok()?;
+        let len = reader.u32().ok()? as usize;
+        let synced = u64::from(reader.u32().ok()?) * ALIGN;
+        let seq = Seq(reader.u64().ok()? & Seq::MAX.0);
+        if len > rest.len() - RECORD_HEADER_LEN
+            || stored != crc32c::crc32c_append(seed(self.uid, offset), &header[4..])
+        {
+            return None;
+        }
+        Some((RecordHead { kind, seq, synced, payload_checksum }, len))
+    }
+
+    fn payload_at(&self, offset: u64, len: usize) -> Bytes {
+        let start = offset as usize + RECORD_HEADER_LEN;
+        self.content.slice(start..start + len)
+    }
+
+    /// What lies beyond [`Records::offset`] once the walk has ended.
+    #[must_use]
+    pub fn tail(&self) -> Tail {
+        // A crafted file could make every eighth byte the begin of a record that goes to the end of the
+        // file. Reading it all for each is not worth anybody's time: beyond the budget it is damage.
+        let mut budget = self.content.len().saturating_mul(4);
+        let mut offset = self.offset + ALIGN;
+        while offset < self.content.len() as u64 {
+            if let Some((head, len)) = self.at(offset)
+                && head.synced > self.offset
+            {
+                match budget.checked_sub(len) {
+                    Some(left) => budget = left,
+                    None => return Tail::Damaged(offset),
+                }
+                if checksum(&self.payload_at(offset, len)) == head.payload_checksum {
+                    return Tail::Damaged(offset);
+                }
+            }
+            offset += ALIGN;
+        }
+        Tail::Torn
+    }
+}
+
+impl Iterator for Records {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        let offset = self.offset;
+        let (head, len) = self.at(offset)?;
+        let payload = self.payload_at(offset, len);
+        if checksum(&payload) != head.payload_checksum {
+            return None;
+        }
+        self.offset = offset + record_len(len);
+        Some(Record { offset, head, payload })
+    }
+}

@@ -1,0 +1,44 @@
+//! The write-ahead log, shared by all trees of a store.
+//!
+//! A WAL is a chain of files. Each begins with a header page that seals its predecessor (which file, up to
+//! which byte) and goes on with records. A batch is one record, or fragments and a commit record when
+//! it is large. Every checksum binds the file's random number and the offset, so records that an
+//! earlier life of a recycled file left behind never verify.
+//!
+//! What may be lost, and what is damage: bytes that were not synced when the machine stopped may be missing
+//! in any subset. So the log ends at the first record that does not verify, unless a later one proves that
+//! it had been synced: each record carries the offset up to which its file was synced when it was framed.
+//!
+//! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written, `reader` the
+//! way back. The layout is in `docs/format.md`.
+
+pub mod batch;
+pub mod format;
+pub mod reader;
+pub mod writer;
+
+pub use batch::{Batch, Entries, Entry};
+pub use format::{Header, RecordKind, Seal, SealKind};
+pub use reader::{RecoverOptions, Recovered, Replayed, recover};
+pub use writer::{Framer, PreparedWal, WalFile, prepare_next};
+
+use std::path::{Path, PathBuf};
+
+/// A batch over this size is written as fragments, so that small ones need not wait for it.
+pub const LARGE_BATCH: usize = 256 * 1024;
+/// The bytes of a large batch in one fragment.
+pub const FRAGMENT_LEN: usize = 64 * 1024;
+
+/// The path of the WAL file with this number.
+#[must_use]
+pub fn wal_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:06}.wal"))
+}
+
+/// The number in a WAL file's name; none for other files.
+#[must_use]
+pub fn wal_number(name: &Path) -> Option<u64> {
+    let digits = name.file_name()?.to_str()?.strip_suffix(".wal")?;
+    let canonical = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| canonical)
+}

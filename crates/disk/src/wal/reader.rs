@@ -1,0 +1,373 @@
+//! The way back from WAL files to batches.
+//!
+//! 1. Of the files at or beyond the manifest's smallest WAL number, read the headers. Prepared ones hold
+//!    nothing.
+//! 2. From the last started file follow the seals back to the smallest number. A predecessor that is missing
+//!    or has another uid is corruption. Started files off this chain were given up by an earlier
+//!    recovery.
+//! 3. From the first to the last, hand out the batches in order. A file with a successor ends at its seal
+//!    and must be valid up to there; the last one ends at the first record that does not verify, unless a
+//!    later one proves it had been synced (`format::Tail`).
+//! 4. Where a successor was begun before its predecessor was synced, a crash may leave the predecessor short.
+//!    Then the log ends there, provided that nothing in the files after it proves a sync.
+//! 5. The last file is synced, so that what was handed out stays when the next crash comes.
+//!
+//! The smallest WAL number is zero, or that of a file whose start was durable; so it must be there.
+//! A file that cannot be read is an error, never an end. Memory: the content of one file, and the
+//! fragments of batches not committed yet.
+
+use crate::codec::Reader;
+use crate::fs::{Fs, OpenOptions, read_all};
+use crate::wal::format::{
+    HEADER_LEN, Header, Record, RecordKind, Records, Seal, SealKind, Tail, WAL_MAGIC, checksum,
+};
+use crate::wal::{wal_number, wal_path};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use vlsm_core::{Error, Result, Seq};
+
+/// What to recover, and how strictly.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecoverOptions {
+    /// The smallest WAL number still needed, as the manifest has it.
+    pub min_wal: u64,
+    /// End the log at damage instead of failing. What lies beyond is lost.
+    pub salvage: bool,
+}
+
+/// One batch on its way back, and how far the recovery is.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    /// The WAL that holds its (commit) record.
+    pub wal: u64,
+    /// Sequence number of its first entry.
+    pub first_seq: Seq,
+    /// Its entries, as `batch` encodes them. Keeps the content of the whole file in memory.
+    pub payload: Bytes,
+    /// Bytes of WAL behind us.
+    pub done: u64,
+    /// Bytes of WAL at most.
+    pub total: u64,
+}
+
+/// A WAL file whose batches were handed out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveWal {
+    /// Its number.
+    pub number: u64,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its valid length.
+    pub len: u64,
+}
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    /// The files whose batches were handed out, oldest first.
+    pub live: Vec<LiveWal>,
+    /// WAL files and leftovers of making them that nobody needs: to be recycled or removed.
+    pub unused: Vec<PathBuf>,
+    /// The end of the log, for the header of the WAL that follows. None when there was no log.
+    pub end: Option<Seal>,
+    /// The largest of the files' and batches' first sequence numbers. The numbers of a batch's own entries
+    /// go on from its first.
+    pub seq_floor: Seq,
+    /// The largest file number among all WAL files there are.
+    pub largest_number: u64,
+    /// Number of batches.
+    pub batches: u64,
+    /// With salvage: the damage where the log was ended.
+    pub damage: Option<Error>,
+}
+
+struct Candidate {
+    path: PathBuf,
+    header: Header,
+    len: u64,
+}
+
+/// Reads the WAL of a store and hands each batch to `sink`, in order.
+///
+/// # Errors
+/// [`Error::Corruption`] for damage, [`Error::Io`] when a file cannot be read, and whatever `sink` fails
+/// with. Batches handed out before an error were valid.
+pub fn recover(
+    fs: &dyn Fs,
+    dir: &Path,
+    options: RecoverOptions,
+    sink: &mut dyn FnMut(Replayed) -> Result<()>,
+) -> Result<Recovered> {
+    let mut recovered = Recovered::default();
+    let started = list(fs, dir, options, &mut recovered)?;
+    let chain = chain(dir, options, started, &mut recovered)?;
+    let total = chain.iter().map(|file| file.len).sum();
+    let mut replay = Replay { fs, chain, total, done: 0, pending: Pending::default() };
+    let end = match replay.run(&mut recovered, sink) {
+        Err(error @ Error::Corruption { .. }) if options.salvage => {
+            recovered.damage = Some(error);
+            recovered.live.len()
+        }
+        result => result?,
+    };
+    let given_up = replay.chain.split_off(end.min(replay.chain.len()));
+    recovered.unused.extend(given_up.into_iter().map(|file| file.path));
+    for live in &recovered.live {
+        let failed = |error| Error::io("cannot sync WAL", &live.path, error);
+        let file = fs.open(&live.path, OpenOptions::WRITE).map_err(failed)?;
+        file.sync().map_err(failed)?;
+    }
+    Ok(recovered)
+}
+
+/// The started files at or beyond the smallest number, by number.
+fn list(
+    fs: &dyn Fs,
+    dir: &Path,
+    options: RecoverOptions,
+    recovered: &mut Recovered,
+) -> Result<BTreeMap<u64, Candidate>> {
+    let names = fs.read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+    let mut started = BTreeMap::new();
+    for name in names {
+        if name.to_str().is_some_and(|name| name.ends_with(".wal.tmp")) {
+            recovered.unused.push(dir.join(name));
+            continue;
+        }
+        let Some(number) = wal_number(&name) else { continue };
+        recovered.largest_number = recovered.largest_number.max(number);
+        let path = dir.join(name);
+        if number < options.min_wal {
+            recovered.unused.push(path);
+            continue;
+        }
+        match read_header(fs, &path, number) {
+            Ok((header, len)) if header.started => {
+                started.insert(number, Candidate { path, header, len });
+            }
+            Ok(_) => recovered.unused.push(path),
+            Err(error @ Error::Corruption { .. }) if options.salvage => {
+                recovered.damage = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    recovered.unused.sort();
+    Ok(started)
+}
+
+/// Reads the header of a WAL file; with it, the file's length.
+///
+/// # Errors
+/// [`Error::Corruption`] when it is not the header of this file, or the file is shorter than it was.
+pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64)> {
+    let failed = |error| Error::io("cannot read WAL", path, error);
+    let file = fs.open(path, OpenOptions::READ).map_err(failed)?;
+    let len = file.len().map_err(failed)?;
+    let mut page = vec![0; HEADER_LEN as usize];
+    let read = file.read_at(&mut page, 0).map_err(failed)?;
+    let header = Header::decode(&page[..read], WAL_MAGIC, path)?;
+    if header.number != number {
+        let what = format!("the header is of WAL {}", header.number);
+        return Err(Error::corruption(path, 16, what));
+    }
+    if len < header.filled {
+        let what = format!("the file is shorter than the {} bytes it had", header.filled);
+        return Err(Error::corruption(path, len, what));
+    }
+    Ok((header, len))
+}
+
+/// Follows the seals back from the last started file; oldest first in the answer.
+fn chain(
+    dir: &Path,
+    options: RecoverOptions,
+    mut started: BTreeMap<u64, Candidate>,
+    recovered: &mut Recovered,
+) -> Result<Vec<Candidate>> {
+    let mut chain: Vec<Candidate> = Vec::new();
+    let mut next = started.pop_last().map(|last| last.1);
+    while let Some(file) = next.take() {
+        let (number, path) = (file.header.number, file.path.clone());
+        let predecessor = file.header.predecessor;
+        chain.push(file);
+        if let Some(seal) = predecessor.filter(|seal| seal.number >= options.min_wal) {
+            let found = started.remove(&seal.number);
+            match found {
+                Some(found) if found.header.uid == seal.uid && seal.number < number => {
+                    next = Some(found);
+                }
+                _ if options.salvage => {}
+                _ => {
+                    let what = format!("WAL {} before it is missing or another one", seal.number);
+                    return Err(Error::corruption(&path, 48, what));
+                }
+            }
+        }
+    }
+    chain.reverse();
+    let first = chain.first().map(|file| file.header.number);
+    if options.min_wal > 0 && first != Some(options.min_wal) && !options.salvage {
+        let what = "the WAL from which to recover is missing";
+        return Err(Error::corruption(&wal_path(dir, options.min_wal), 0, what));
+    }
+    recovered.unused.extend(started.into_values().map(|file| file.path));
+    Ok(chain)
+}
+
+struct Replay<'a> {
+    fs: &'a dyn Fs,
+    chain: Vec<Candidate>,
+    total: u64,
+    done: u64,
+    pending: Pending,
+}
+
+impl Replay<'_> {
+    /// Goes through the chain; answers how many files of it hold the log.
+    fn run(
+        &mut self,
+        recovered: &mut Recovered,
+        sink: &mut dyn FnMut(Replayed) -> Result<()>,
+    ) -> Result<usize> {
+        for index in 0..self.chain.len() {
+            let file = &self.chain[index];
+            let seal = self.chain.get(index + 1).and_then(|next| next.header.predecessor);
+            let (path, header) = (file.path.clone(), file.header);
+            advance(&mut recovered.seq_floor, header.next_seq, &path, 0)?;
+            let content = read_all(self.fs, &path)
+                .map_err(|error| Error::io("cannot read WAL", &path, error))?;
+            let mut content = Bytes::from(content);
+            if let Some(seal) = seal {
+                content.truncate(usize::try_from(seal.len).unwrap_or(usize::MAX));
+            }
+            let mut records = Records::new(content, header.uid);
+            let ended = self.file(&path, header.number, &mut records, recovered, sink);
+            // Kept when it failed too: salvage ends the log here.
+            let (number, uid, len) = (header.number, header.uid, records.offset());
+            recovered.live.push(LiveWal { number, path: path.clone(), len });
+            let kind = SealKind::Recovered;
+            recovered.end = Some(Seal { number, uid, len, synced: len, kind });
+            ended?;
+            self.done += self.chain[index].len;
+            if self.ends_at(index, &path, &records, seal)? {
+                return Ok(index + 1);
+            }
+        }
+        Ok(self.chain.len())
+    }
+
+    /// Hands out the batches of one file.
+    fn file(
+        &mut self,
+        path: &Path,
+        wal: u64,
+        records: &mut Records,
+        recovered: &mut Recovered,
+        sink: &mut dyn FnMut(Replayed) -> Result<()>,
+    ) -> Result<()> {
+        for record in records {
+            let offset = record.offset;
+            let damaged = |what: &str| Error::corruption(path, offset, what);
+            let first_seq = record.head.seq;
+            let payload = match record.head.kind {
+                RecordKind::Mark => continue,
+                RecordKind::Fragment => {
+                    self.pending.add(&record).map_err(damaged)?;
+                    continue;
+                }
+                RecordKind::Commit => self.pending.complete(&record).map_err(damaged)?,
+                RecordKind::Batch => record.payload,
+            };
+            advance(&mut recovered.seq_floor, first_seq, path, offset)?;
+            recovered.batches += 1;
+            let (done, total) = (self.done + offset, self.total);
+            sink(Replayed { wal, first_seq, payload, done, total })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the log ends in this file, which is as it should be; or it is damaged.
+    fn ends_at(
+        &self,
+        index: usize,
+        path: &Path,
+        records: &Records,
+        seal: Option<Seal>,
+    ) -> Result<bool> {
+        let end = records.offset();
+        if seal.is_some_and(|seal| seal.len == end) {
+            return Ok(false);
+        }
+        if seal.is_some_and(|seal| end < seal.synced || end > seal.len) {
+            return Err(Error::corruption(path, end, "a record does not match its checksum"));
+        }
+        if let Tail::Damaged(later) = records.tail() {
+            let what = format!("a record does not match its checksum, but one at {later} does");
+            return Err(Error::corruption(path, end, what));
+        }
+        let later = &self.chain[index + 1..];
+        let sealed = later.iter().skip(1).filter_map(|file| file.header.predecessor);
+        let mut proofs = sealed.map(|seal| seal.synced > 0);
+        for file in later {
+            if proofs.next() == Some(true) || self.was_synced(file)? {
+                let what = "a record does not match its checksum, but later WALs were synced";
+                return Err(Error::corruption(path, end, what));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether anything in the file proves that it was ever synced.
+    fn was_synced(&self, file: &Candidate) -> Result<bool> {
+        let content = read_all(self.fs, &file.path)
+            .map_err(|error| Error::io("cannot read WAL", &file.path, error))?;
+        let mut records = Records::new(Bytes::from(content), file.header.uid);
+        let synced = records.by_ref().any(|record| record.head.synced > 0);
+        Ok(synced || records.tail() != Tail::Torn)
+    }
+}
+
+/// Sequence numbers only grow along the log.
+fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
+    if seq < *floor {
+        let what = format!("sequence number {seq} follows {floor}");
+        return Err(Error::corruption(path, offset, what));
+    }
+    *floor = seq;
+    Ok(())
+}
+
+/// Fragments of large batches that are not committed yet.
+#[derive(Default)]
+struct Pending(BTreeMap<u64, Vec<Bytes>>);
+
+impl Pending {
+    fn add(&mut self, record: &Record) -> Result<(), &'static str> {
+        let mut reader = Reader::new(&record.payload);
+        let batch = reader.u64().map_err(|why| why.0)?;
+        let index = reader.u32().map_err(|why| why.0)?;
+        let parts = self.0.entry(batch).or_default();
+        if parts.len() != index as usize {
+            return Err("a fragment of a batch is missing");
+        }
+        parts.push(record.payload.slice(12..));
+        Ok(())
+    }
+
+    fn complete(&mut self, record: &Record) -> Result<Bytes, &'static str> {
+        let mut reader = Reader::new(&record.payload);
+        let batch = reader.u64().map_err(|why| why.0)?;
+        let count = reader.u32().map_err(|why| why.0)?;
+        let stored = reader.u32().map_err(|why| why.0)?;
+        let len = reader.u64().map_err(|why| why.0)?;
+        let parts = self.0.remove(&batch).unwrap_or_default();
+        let payload = parts.concat();
+        let whole = parts.len() == count as usize && payload.len() as u64 == len;
+        if !whole || checksum(&payload) != stored {
+            return Err("the fragments of a batch do not make the batch");
+        }
+        Ok(payload.into())
+    }
+}

@@ -1,0 +1,292 @@
+//! WAL files that are written.
+//!
+//! 1. [`prepare_next`] makes a file ready ahead of time, off every latency path: under a temporary name it
+//!    gets a header that says "prepared" and zeros up to its capacity (or it is an old WAL, whose blocks are
+//!    there already), is synced, renamed to its number, and the directory is synced. So a file under its
+//!    final name is always complete, and writing into it later allocates no block: an fdatasync needs no
+//!    commit of the file system's journal.
+//! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it. One small
+//!    write into an allocated block. [`PreparedWal::begin`] leaves the sync to the first
+//!    [`WalFile::sync`], which must follow the predecessor's.
+//! 3. A [`Framer`] turns batches into records. It only computes and copies, so it may run in the section that
+//!    orders the batches; the bytes are written by [`WalFile::write`] afterwards.
+//!
+//! After a failed write or sync the file is abandoned: the next one seals it at its last good length.
+//! Threads: a framer has one owner; a `WalFile` may be written and synced by several threads at once.
+
+use crate::fs::{File, Fs, OpenOptions};
+use crate::wal::format::{
+    HEADER_LEN, Header, RecordHead, RecordKind, Seal, SealKind, WAL_MAGIC, checksum, encode_record,
+    record_len,
+};
+use crate::wal::{FRAGMENT_LEN, wal_path};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Error, Result, Seq};
+
+const FILL_CHUNK: usize = 256 * 1024;
+
+/// Turns batches into records that follow each other in one file.
+#[derive(Debug, Clone)]
+pub struct Framer {
+    uid: u64,
+    offset: u64,
+}
+
+impl Framer {
+    /// Where the next record will lie.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Appends the record of a whole batch to `out`; returns the offset of its end.
+    ///
+    /// `synced` is the offset up to which this file is known to be synced, `payload_checksum` the
+    /// [`checksum`] of the payload.
+    #[inline]
+    pub fn batch(
+        &mut self,
+        out: &mut Vec<u8>,
+        first_seq: Seq,
+        synced: u64,
+        payload: &[u8],
+        payload_checksum: u32,
+    ) -> u64 {
+        self.record(out, RecordKind::Batch, first_seq, synced, payload, payload_checksum)
+    }
+
+    /// Appends a part of a large batch: `payload` is one of [`fragments`].
+    pub fn fragment(&mut self, out: &mut Vec<u8>, synced: u64, payload: &[u8]) -> u64 {
+        let payload_checksum = checksum(payload);
+        self.record(out, RecordKind::Fragment, Seq::ZERO, synced, payload, payload_checksum)
+    }
+
+    /// Appends the record that completes a large batch and gives it its place in the order.
+    pub fn commit(
+        &mut self,
+        out: &mut Vec<u8>,
+        first_seq: Seq,
+        synced: u64,
+        commit: &Commit,
+    ) -> u64 {
+        let payload = commit.encode();
+        self.record(out, RecordKind::Commit, first_seq, synced, &payload, checksum(&payload))
+    }
+
+    /// Appends a mark: later damage before `synced` will not pass for a torn tail.
+    pub fn mark(&mut self, out: &mut Vec<u8>, synced: u64) -> u64 {
+        self.record(out, RecordKind::Mark, Seq::ZERO, synced, &[], checksum(&[]))
+    }
+
+    #[inline]
+    fn record(
+        &mut self,
+        out: &mut Vec<u8>,
+        kind: RecordKind,
+        seq: Seq,
+        synced: u64,
+        payload: &[u8],
+        payload_checksum: u32,
+    ) -> u64 {
+        let head = RecordHead { kind, seq, synced, payload_checksum };
+        encode_record(out, self.uid, self.offset, &head, payload);
+        self.offset += record_len(payload.len());
+        self.offset
+    }
+}
+
+/// What the commit record of a large batch says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// The random number its fragments carry.
+    pub batch: u64,
+    /// How many fragments there are.
+    pub fragments: u32,
+    /// The checksum of the batch's whole payload.
+    pub payload_checksum: u32,
+    /// The length of the batch's whole payload.
+    pub len: u64,
+}
+
+impl Commit {
+    /// The commit of the batch that [`fragments`] cuts.
+    #[must_use]
+    pub fn new(batch: u64, payload: &[u8]) -> Self {
+        let fragments = payload.len().div_ceil(FRAGMENT_LEN) as u32;
+        let payload_checksum = checksum(payload);
+        Self { batch, fragments, payload_checksum, len: payload.len() as u64 }
+    }
+
+    fn encode(&self) -> [u8; 24] {
+        let mut payload = [0; 24];
+        payload[..8].copy_from_slice(&self.batch.to_le_bytes());
+        payload[8..12].copy_from_slice(&self.fragments.to_le_bytes());
+        payload[12..16].copy_from_slice(&self.payload_checksum.to_le_bytes());
+        payload[16..].copy_from_slice(&self.len.to_le_bytes());
+        payload
+    }
+}
+
+/// Cuts the payload of a large batch into the payloads of its fragments: the batch's random number, the
+/// fragment's index (u32), and at most [`FRAGMENT_LEN`] bytes.
+pub fn fragments(batch: u64, payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    payload.chunks(FRAGMENT_LEN).zip(0_u32..).map(move |(part, index)| {
+        let mut fragment = Vec::with_capacity(12 + part.len());
+        fragment.extend_from_slice(&batch.to_le_bytes());
+        fragment.extend_from_slice(&index.to_le_bytes());
+        fragment.extend_from_slice(part);
+        fragment
+    })
+}
+
+/// A file that waits for its turn.
+pub struct PreparedWal {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    header: Header,
+}
+
+/// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that nobody
+/// needs any more, durably: the manifest's smallest WAL number is beyond it.
+///
+/// # Errors
+/// What the file system says. The recycled file may be gone then, or still there under its old name.
+pub fn prepare_next(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    uid: u64,
+    capacity: u64,
+    recycled: Option<&Path>,
+) -> Result<PreparedWal> {
+    let path = wal_path(dir, number);
+    let from = match recycled {
+        Some(old) => old.to_owned(),
+        None => path.with_extension("wal.tmp"),
+    };
+    let file = match recycled {
+        Some(old) => fs.open(old, OpenOptions::WRITE),
+        None => remove_if_there(fs, &from).and_then(|()| fs.open(&from, OpenOptions::CREATE)),
+    }
+    .map_err(|error| Error::io("cannot make WAL", &from, error))?;
+    let failed = |error| Error::io("cannot prepare WAL", &from, error);
+    let len = file.len().map_err(failed)?;
+    let filled = capacity.max(HEADER_LEN).max(len);
+    let (started, next_seq) = (false, Seq::ZERO);
+    let header = Header { number, uid, started, filled, next_seq, predecessor: None };
+    file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
+    fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
+    file.sync().map_err(failed)?;
+    fs.rename(&from, &path).map_err(|error| Error::io("cannot rename WAL to", &path, error))?;
+    fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))?;
+    Ok(PreparedWal { file, path, header })
+}
+
+fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
+    if fs.exists(path)? { fs.remove(path) } else { Ok(()) }
+}
+
+fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
+    let zeros = vec![0; FILL_CHUNK.min(end.saturating_sub(offset) as usize)];
+    while offset < end {
+        let len = (end - offset).min(zeros.len() as u64);
+        file.write_at(&zeros[..len as usize], offset)?;
+        offset += len;
+    }
+    Ok(())
+}
+
+impl PreparedWal {
+    /// The number in its name.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.header.number
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts the file: seals the predecessor and makes the header durable. The predecessor must be synced
+    /// up to the seal.
+    ///
+    /// # Errors
+    /// What the file system says. The file is lost then, the predecessor is as it was.
+    pub fn start(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
+        assert!(
+            predecessor.is_none_or(|seal| seal.synced >= seal.len),
+            "a WAL must be synced up to its seal before its successor is durable"
+        );
+        let wal = self.begin(predecessor, next_seq)?;
+        wal.sync()?;
+        Ok(wal)
+    }
+
+    /// Starts the file without waiting for the device. Its first sync must follow the predecessor's sync
+    /// up to the seal; until then nothing in it survives power loss.
+    ///
+    /// # Errors
+    /// As [`PreparedWal::start`].
+    pub fn begin(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
+        let Self { file, path, header } = self;
+        let header = Header { started: true, next_seq, predecessor, ..header };
+        let wal = WalFile { file, path, number: header.number, uid: header.uid };
+        wal.write(&header.encode(WAL_MAGIC), 0)?;
+        Ok(wal)
+    }
+}
+
+/// A WAL file in use.
+pub struct WalFile {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    number: u64,
+    uid: u64,
+}
+
+impl WalFile {
+    /// The number in its name.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The framer of its records, from the first one on.
+    #[must_use]
+    pub fn framer(&self) -> Framer {
+        Framer { uid: self.uid, offset: HEADER_LEN }
+    }
+
+    /// Writes framed records. `offset` is the framer's offset before the first of them.
+    ///
+    /// # Errors
+    /// What the file system says. The file must not be written any more then.
+    pub fn write(&self, records: &[u8], offset: u64) -> Result<()> {
+        self.file
+            .write_at(records, offset)
+            .map_err(|error| Error::io("cannot write WAL", &self.path, error))
+    }
+
+    /// Makes durable what was written.
+    ///
+    /// # Errors
+    /// What the file system says. It must not be tried again: nobody knows what is on the device.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync().map_err(|error| Error::io("cannot sync WAL", &self.path, error))
+    }
+
+    /// The end of this file, for its successor's header.
+    #[must_use]
+    pub fn seal(&self, len: u64, synced: u64, kind: SealKind) -> Seal {
+        Seal { number: self.number, uid: self.uid, len, synced: synced.min(len), kind }
+    }
+}
