@@ -59,6 +59,31 @@ pub struct Candidate {
     pub conflicts: Vec<JobId>,
 }
 
+impl Candidate {
+    /// Whether the two cannot run at the same time: they read the same memtable or a shared part of a table,
+    /// or write into the same keys of one level below L0.
+    #[must_use]
+    pub fn collides(&self, other: &Self) -> bool {
+        if self.tree != other.tree {
+            return false;
+        }
+        let (mine, theirs) = (&self.inputs, &other.inputs);
+        mine.memtables.iter().any(|id| theirs.memtables.contains(id))
+            || (self.output_level > 0
+                && self.output_level == other.output_level
+                && self.range.overlaps(&other.range))
+            || mine.tables.iter().any(|(_, table)| other.reads(table))
+    }
+
+    /// Whether it reads a part of this table.
+    #[must_use]
+    pub fn reads(&self, table: &Table) -> bool {
+        self.inputs.tables.iter().any(|(_, input)| {
+            input.file.number == table.file.number && input.range.overlaps(&table.range)
+        })
+    }
+}
+
 /// Candidates of one tree, ranked best first within each class, bounded in number by the shape.
 pub type Candidates = Vec<Candidate>;
 
@@ -82,14 +107,7 @@ impl Busy {
     /// The job that reads this table, if any.
     #[must_use]
     pub fn reads(&self, table: &Table) -> Option<JobId> {
-        self.reservations.iter().find_map(|held| {
-            let mut tables = held.candidate.inputs.tables.iter();
-            tables
-                .any(|(_, input)| {
-                    input.file.number == table.file.number && input.range.overlaps(&table.range)
-                })
-                .then_some(held.job)
-        })
+        self.reservations.iter().find(|held| held.candidate.reads(table)).map(|held| held.job)
     }
 
     /// The jobs that write into this level within this range.

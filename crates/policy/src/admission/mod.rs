@@ -1,7 +1,25 @@
 //! *How fast* new bytes are let in.
 
+pub mod open;
+pub mod slowdown_stop;
+
 use crate::decision::Admit;
+use crate::registry::Entry;
 use crate::signals::Signals;
+
+/// All admissions.
+pub static REGISTRY: &[Entry<dyn Admission>] = &[
+    Entry {
+        name: "open",
+        what: "nothing is held back until memory is full",
+        make: |options| Box::new(open::Open::new(options)),
+    },
+    Entry {
+        name: "slowdown_stop",
+        what: "RocksDB's delayed write rate, then stop",
+        make: |options| Box::new(slowdown_stop::SlowdownStop::new(options)),
+    },
+];
 
 /// *How fast*. May keep state between calls; is told the time and never asks for it.
 pub trait Admission: Send + std::fmt::Debug {

@@ -1,8 +1,18 @@
 //! *When* each job runs, and with how much bandwidth.
 
+pub mod fifo;
+
 use crate::candidate::Candidate;
 use crate::decision::Grants;
+use crate::registry::Entry;
 use crate::signals::{Running, Signals};
+
+/// All schedules.
+pub static REGISTRY: &[Entry<dyn Schedule>] = &[Entry {
+    name: "fifo",
+    what: "flushes at once, compactions first come first served",
+    make: |options| Box::new(fifo::Fifo::new(options)),
+}];
 
 /// *When*. May keep state between calls; is told the time and never asks for it.
 pub trait Schedule: Send + std::fmt::Debug {

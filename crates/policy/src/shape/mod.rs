@@ -1,12 +1,63 @@
 //! *What* must be merged: the shape of the tree.
+//!
+//! What all shapes keep to, so that jobs can run side by side ([`conflicts`]):
+//! 1. a job out of level n over a range reads *all* tables of the output level in that range, so whoever
+//!    writes there reads there too;
+//! 2. two jobs never read the same part of a table, nor write into the same keys of one level. Hence a
+//!    job that moves T out of level n and one that writes into level n at T's keys exclude each
+//!    other: the second one would have to read T;
+//! 3. of L0, a job into L1 takes an oldest-first prefix of the runs within its range; a merge within L0
+//!    takes runs that are neighbours by age.
+
+pub mod cuts;
+mod incremental;
+pub mod lsmi;
+mod pick;
+mod room;
+pub mod tiered_l0;
+pub mod vlsm;
 
 use crate::candidate::{Busy, Candidate, Candidates};
+use crate::registry::Entry;
 use crate::signals::{Chain, Pressure, TreeFacts};
-use vlsm_core::{Bytes, Version, Violation};
+use vlsm_core::{Bytes, JobId, Version, Violation};
+
+/// All shapes.
+pub static REGISTRY: &[Entry<dyn Shape>] = &[
+    Entry {
+        name: "vlsm",
+        what: "vLSM: FIFO L0, overlap-aware SSTs in L1, large step from L1 to L2",
+        make: |options| Box::new(vlsm::Vlsm::new(options)),
+    },
+    Entry {
+        name: "tiered_l0",
+        what: "RocksDB: all of L0 into L1 at once",
+        make: |options| Box::new(tiered_l0::TieredL0::new(options)),
+    },
+    Entry {
+        name: "lsmi",
+        what: "incremental, no tiering: one run of L0 against all of L1",
+        make: |options| Box::new(lsmi::Lsmi::new(options)),
+    },
+];
+
+/// The running jobs that hold something the candidate needs (rule 2), in ascending order.
+///
+/// Cost: O(jobs · their inputs · the candidate's inputs).
+#[must_use]
+pub fn conflicts(busy: &Busy, candidate: &Candidate) -> Vec<JobId> {
+    let held = busy.reservations.iter().filter(|held| held.candidate.collides(candidate));
+    let mut jobs: Vec<JobId> = held.map(|held| held.job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs
+}
 
 /// Where a job cuts its output into SSTs. No rule ever cuts inside one user key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CutRule {
+    /// Nowhere: one SST.
+    Never,
     /// At this size.
     Size {
         /// SST size.
@@ -26,6 +77,17 @@ pub enum CutRule {
         /// The level looked at: the output level + 1.
         next_level: u8,
     },
+}
+
+impl CutRule {
+    /// The level it looks at, if it does.
+    #[must_use]
+    pub fn next_level(&self) -> Option<u8> {
+        match self {
+            Self::LookAhead { next_level, .. } => Some(*next_level),
+            Self::Never | Self::Size { .. } => None,
+        }
+    }
 }
 
 /// The two readings of a vSST's overlap with the next level.
@@ -53,7 +115,11 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// How close the tree is to its bounds.
     fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure;
 
-    /// What a flush would have to wait for at this moment.
+    /// What a flush would have to wait for if L0 were full at this moment: the chain that stands behind L0, by
+    /// the state of the levels. It is what the shapes are compared by (vlsm.txt §2.3, Fig. 9).
+    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain;
+
+    /// What a flush would have to wait for at this moment; empty when L0 has room.
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain;
 
     /// Whether the tree is one that this shape may have made or may work on.

@@ -1,0 +1,112 @@
+//! `slowdown_stop`: RocksDB's delayed write rate and stop.
+//!
+//! Source: 2-mechanisms ("slowdown_stop"); RocksDB's `ColumnFamilyData::RecalculateWriteStallConditions`
+//! and `SetupDelay`. Deviations: RocksDB recomputes when a flush or compaction is installed, we when
+//! the pressure has changed since the last decision, which is the same moment; "near to the stop" is
+//! 94 % of the way for L0 (RocksDB: two runs short of 36) and for debt alike (RocksDB: three quarters
+//! of the way from soft to hard); its slowdown for nearly full memtables applies only above three of
+//! them and is left out.
+//!
+//! Of the trees, the one nearest to its stop counts (then to its slowdown):
+//! 1. at its stop: nothing is let in;
+//! 2. at its slowdown: writes get the delayed rate. Whenever the pressure has changed: ×0.6 just after a
+//!    stop or near one; else ×0.8 while the debt has not shrunk; else ÷0.8, at most the initial rate;
+//! 3. below: no limit. The rate is kept, ×1.4, for the next time.
+//!
+//! Cost: O(trees). State: the rate and what was seen last.
+
+use super::Admission;
+use crate::decision::Admit;
+use crate::options::PolicyOptions;
+use crate::signals::{Pressure, Signals};
+use vlsm_core::event::WaitCause;
+use vlsm_core::{Bytes, BytesPerSec};
+
+/// No lower than this.
+const RATE_MIN: f64 = 16.0 * 1024.0;
+/// While the debt does not shrink.
+const WORSE: f64 = 0.8;
+/// While it shrinks.
+const BETTER: f64 = 1.0 / WORSE;
+/// Near to a stop, or just after one.
+const NEAR_STOP: f64 = 0.6;
+/// Once writes are slowed down no more.
+const RECOVER: f64 = 1.4;
+/// How far towards the stop is near it.
+const NEAR: f64 = 0.94;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Slowed,
+    Stopped,
+}
+
+/// RocksDB's write controller.
+#[derive(Debug)]
+pub struct SlowdownStop {
+    rate_max: f64,
+    rate: f64,
+    state: State,
+    /// Debt and runs of the tree that counted last.
+    seen: Option<(Bytes, usize)>,
+}
+
+impl SlowdownStop {
+    /// With the initial rate of the options.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        let rate = options.delayed_write_rate.0 as f64;
+        Self { rate_max: rate, rate, state: State::Free, seen: None }
+    }
+
+    fn adjust(&mut self, now: (Bytes, usize), stop: f64) {
+        let factor = match self.seen {
+            // The first slowdown after a free stretch takes the rate as it is.
+            _ if self.state == State::Free => 1.0,
+            Some(before) if before == now && self.state == State::Slowed => 1.0,
+            _ if self.state == State::Stopped || stop >= NEAR => NEAR_STOP,
+            Some(before) if now < before => BETTER,
+            _ => WORSE,
+        };
+        self.rate = (self.rate * factor).clamp(RATE_MIN, self.rate_max);
+    }
+}
+
+fn cause(pressure: &Pressure) -> WaitCause {
+    if pressure.by_l0 { WaitCause::L0Bound } else { WaitCause::LevelDebt }
+}
+
+impl Admission for SlowdownStop {
+    fn name(&self) -> &'static str {
+        "slowdown_stop"
+    }
+
+    fn decide(&mut self, signals: &Signals) -> Admit {
+        let key = |pressure: &Pressure| (pressure.stop, pressure.slowdown);
+        let trees = signals.pressure.iter().map(|(_, pressure)| &**pressure);
+        let worst = trees.max_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        // A tree may be slowed by its debt while another is nearer to its stop by L0.
+        let slowed = signals.pressure.iter().any(|(_, pressure)| pressure.slowdown >= 1.0);
+        let (state, admit) = match worst {
+            Some(worst) if worst.stop >= 1.0 => (State::Stopped, Admit::stop(cause(worst))),
+            Some(worst) if slowed => {
+                self.adjust((worst.debt, worst.l0_runs), worst.stop);
+                let writes = Some(BytesPerSec(self.rate as u64));
+                (State::Slowed, Admit { writes, cause: Some(cause(worst)) })
+            }
+            _ => {
+                if self.state != State::Free {
+                    self.rate = (self.rate * RECOVER).min(self.rate_max);
+                }
+                (State::Free, Admit::OPEN)
+            }
+        };
+        self.state = state;
+        self.seen = worst.map(|worst| (worst.debt, worst.l0_runs));
+        admit
+    }
+}

@@ -1,0 +1,251 @@
+//! The options of the three axes in one value that can be written to a file and read back.
+//!
+//! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
+//! once; the constructors of shapes, schedules and admissions take what they need of it.
+
+use crate::shape::Overlap;
+use serde::{Deserialize, Serialize};
+use vlsm_core::version::LEVELS_MAX;
+use vlsm_core::{Bytes, BytesPerSec, Error, Result};
+
+/// Which mechanisms a tree uses, and their sizes. [`Default`] is the profile `vlsm`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PolicyOptions {
+    /// Name of the shape: `vlsm`, `tiered_l0` or `lsmi`.
+    pub shape: String,
+    /// Name of the schedule: `fifo`.
+    pub schedule: String,
+    /// Name of the admission: `open` or `slowdown_stop`.
+    pub admission: String,
+    /// Size at which the active memtable is sealed.
+    pub memtable_bytes: Bytes,
+    /// Memtables at most, the active one among them.
+    pub memtable_count: usize,
+    /// S_M: size of an SST.
+    pub sst_max: Bytes,
+    /// S_m: least size of a vSST (shape `vlsm`).
+    pub sst_min: Bytes,
+    /// f: growth factor of the levels, and the overlap a good vSST may have at most.
+    pub growth: u64,
+    /// Φ: growth factor from L1 to L2 (shape `vlsm`; the others use `growth`).
+    pub phi: u64,
+    /// Target of L1.
+    pub l1_bytes: Bytes,
+    /// Levels below L0 at most; the last one has no target.
+    pub levels: u8,
+    /// How the overlap of a vSST is counted.
+    pub overlap: Overlap,
+    /// Runs in L0 from which they are compacted. Eager (1) costs nothing where runs go one by one.
+    pub l0_trigger: usize,
+    /// Runs in L0 at which flushes wait (shapes `vlsm` and `lsmi`). It is L0's maximum.
+    pub l0_max: usize,
+    /// Runs in L0 at which writes are slowed down.
+    pub l0_slowdown: usize,
+    /// Runs in L0 at which writes are stopped.
+    pub l0_stop: usize,
+    /// Merge runs within L0 while L0→L1 is busy (shape `tiered_l0`).
+    pub intra_l0: bool,
+    /// Bytes by which each level may exceed its target before merges into it wait ("overflow" or
+    /// debt in vlsm.txt §5). None: no bound, so no level ever waits for the next.
+    #[serde(with = "limit")]
+    pub overflow: Option<Bytes>,
+    /// Bytes owed to compaction, over all levels, at which writes are slowed down.
+    #[serde(with = "limit")]
+    pub debt_soft: Option<Bytes>,
+    /// Bytes owed to compaction, over all levels, at which writes are stopped.
+    #[serde(with = "limit")]
+    pub debt_hard: Option<Bytes>,
+    /// Move tables that overlap nothing instead of rewriting them.
+    pub trivial_move: bool,
+    /// A table is not moved when it overlaps more than this many SST sizes in the level after the
+    /// next: its own compaction would become too wide (RocksDB's `max_compaction_bytes`).
+    pub trivial_move_overlap: u64,
+    /// Rate that writes are slowed down to at first.
+    pub delayed_write_rate: BytesPerSec,
+}
+
+impl Default for PolicyOptions {
+    fn default() -> Self {
+        Self::vlsm(Bytes::mib(8))
+    }
+}
+
+impl PolicyOptions {
+    /// vLSM at an SST size: one S_M each for memtables and SSTs, L1 = f · S_M, and Φ such that L2 stays
+    /// at 2 GB (vlsm.txt §4.2, §6.3).
+    #[must_use]
+    pub fn vlsm(sst_max: Bytes) -> Self {
+        let growth = 8;
+        let l1_bytes = Bytes(sst_max.0.saturating_mul(growth).max(1));
+        Self {
+            shape: "vlsm".into(),
+            schedule: "fifo".into(),
+            admission: "slowdown_stop".into(),
+            memtable_bytes: sst_max,
+            memtable_count: 2,
+            sst_max,
+            sst_min: sst_max / growth,
+            growth,
+            phi: (Bytes::mib(2048).0 / l1_bytes.0).max(growth),
+            l1_bytes,
+            levels: 7,
+            overlap: Overlap::Count,
+            l0_trigger: 1,
+            l0_max: 20,
+            l0_slowdown: 16,
+            l0_stop: 36,
+            intra_l0: false,
+            overflow: Some(Bytes::mib(64)),
+            debt_soft: None,
+            debt_hard: None,
+            trivial_move: true,
+            trivial_move_overlap: 25,
+            delayed_write_rate: BytesPerSec(16 << 20),
+        }
+    }
+
+    /// RocksDB in the papers' configuration, with RocksDB's own debt limits (vlsm.txt §5, §3.1).
+    #[must_use]
+    pub fn rocksdb() -> Self {
+        Self {
+            shape: "tiered_l0".into(),
+            memtable_bytes: Bytes::mib(64),
+            sst_max: Bytes::mib(64),
+            sst_min: Bytes::mib(64),
+            phi: 8,
+            l1_bytes: Bytes::mib(256),
+            l0_trigger: 4,
+            l0_max: 36,
+            l0_slowdown: 20,
+            l0_stop: 36,
+            intra_l0: true,
+            overflow: None,
+            debt_soft: Some(Bytes::mib(64 << 10)),
+            debt_hard: Some(Bytes::mib(256 << 10)),
+            ..Self::default()
+        }
+    }
+
+    /// Target of a level, 1 or deeper, where the step from L1 to L2 has this factor. None for the last
+    /// level.
+    pub(crate) fn target(&self, level: u8, l1_to_l2: u64) -> Option<Bytes> {
+        if level >= self.levels {
+            return None;
+        }
+        let mut target = self.l1_bytes.0;
+        for step in 1..level {
+            let factor = if step == 1 { l1_to_l2 } else { self.growth };
+            target = target.saturating_mul(factor);
+        }
+        // Far from wrapping when a few more bytes are added.
+        Some(Bytes(target.min(u64::MAX / 4)))
+    }
+
+    /// Refuses values that cannot work, each with the reason.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn validate(&self) -> Result<()> {
+        let rules = [
+            (self.memtable_bytes.0 >= 4 << 10, "memtable_bytes", "must be at least 4 KB"),
+            (
+                self.memtable_count >= 2,
+                "memtable_count",
+                "must be at least 2: one takes writes while the other is flushed",
+            ),
+            (self.sst_max.0 >= 4 << 10, "sst_max", "must be at least 4 KB"),
+            (
+                self.sst_max.0 <= 16 << 30,
+                "sst_max",
+                "must be at most 16 GB: larger SSTs make every compaction as large",
+            ),
+            (
+                self.sst_min.0 >= 1 && self.sst_min <= self.sst_max,
+                "sst_min",
+                "must be from 1 byte up to sst_max",
+            ),
+            (
+                (2..=1 << 10).contains(&self.growth),
+                "growth",
+                "must be from 2 to 1024: each level is this much larger than the one above",
+            ),
+            ((2..=1 << 20).contains(&self.phi), "phi", "must be from 2 to 1048576"),
+            (
+                self.l1_bytes >= self.sst_max,
+                "l1_bytes",
+                "must be at least sst_max: L1 has to hold one SST",
+            ),
+            (
+                (1..=LEVELS_MAX as u8).contains(&self.levels),
+                "levels",
+                "must be from 1 to 15: the manifest knows no more levels",
+            ),
+            (self.l0_trigger >= 1, "l0_trigger", "must be at least 1"),
+            (
+                self.l0_max >= self.l0_trigger,
+                "l0_max",
+                "must be at least l0_trigger, or flushes would wait for a compaction that never starts",
+            ),
+            (self.l0_slowdown >= 1, "l0_slowdown", "must be at least 1"),
+            (
+                self.l0_stop >= self.l0_slowdown && self.l0_stop > self.l0_trigger,
+                "l0_stop",
+                "must be at least l0_slowdown and more than l0_trigger",
+            ),
+            (
+                at_most(self.debt_soft, self.debt_hard),
+                "debt_hard",
+                "must be at least debt_soft: writes are slowed down before they are stopped",
+            ),
+            (
+                self.delayed_write_rate.0 >= 16 << 10,
+                "delayed_write_rate",
+                "must be at least 16 KB/s",
+            ),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether a soft limit is not above a hard one.
+fn at_most(soft: Option<Bytes>, hard: Option<Bytes>) -> bool {
+    match (soft, hard) {
+        (Some(soft), Some(hard)) => soft <= hard,
+        _ => true,
+    }
+}
+
+/// A limit in a file: a number of bytes, or the word `none` (TOML knows no null).
+mod limit {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use vlsm_core::Bytes;
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(u64),
+        Word(String),
+    }
+
+    pub fn serialize<S: Serializer>(limit: &Option<Bytes>, to: S) -> Result<S::Ok, S::Error> {
+        match limit {
+            Some(bytes) => to.serialize_u64(bytes.0),
+            None => to.serialize_str("none"),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, D::Error> {
+        match Either::deserialize(from)? {
+            Either::Number(bytes) => Ok(Some(Bytes(bytes))),
+            Either::Word(word) if word == "none" => Ok(None),
+            Either::Word(word) => Err(D::Error::custom(format!(
+                "a limit is a number of bytes or \"none\", not {word:?}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Names and the mechanisms they stand for. Each axis lists its own in `REGISTRY`.
+
+use crate::options::PolicyOptions;
+use vlsm_core::{Error, Result};
+
+/// One mechanism of an axis.
+pub struct Entry<T: ?Sized> {
+    /// Its name in options and reports.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// Makes one.
+    pub make: fn(&PolicyOptions) -> Box<T>,
+}
+
+/// Makes the mechanism of this name.
+///
+/// # Errors
+/// [`Error::InvalidOption`] that names the nearest known one.
+pub fn make<T: ?Sized>(
+    option: &'static str,
+    entries: &[Entry<T>],
+    name: &str,
+    options: &PolicyOptions,
+) -> Result<Box<T>> {
+    match entries.iter().find(|entry| entry.name == name) {
+        Some(entry) => Ok((entry.make)(options)),
+        None => Err(unknown(option, name, entries.iter().map(|entry| entry.name))),
+    }
+}
+
+/// The error for a name that is not known.
+pub fn unknown(
+    option: &'static str,
+    name: &str,
+    known: impl Iterator<Item = &'static str> + Clone,
+) -> Error {
+    let list = known.clone().collect::<Vec<_>>().join(", ");
+    let nearest = known.map(|entry| (distance(name, entry), entry)).min();
+    let hint = match nearest {
+        Some((distance, entry)) if distance <= 3 => format!("did you mean {entry:?}? "),
+        _ => String::new(),
+    };
+    Error::InvalidOption { option, why: format!("{name:?} is not known; {hint}There are: {list}") }
+}
+
+/// The number of letters to change, add or leave out that makes one word the other.
+fn distance(a: &str, b: &str) -> usize {
+    // Names are short; longer ones resemble none.
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() > 64 {
+        return a.len();
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

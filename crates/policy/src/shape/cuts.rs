@@ -1,0 +1,212 @@
+//! Where a running merge closes an SST: at a size, or by looking ahead at the next level.
+//!
+//! Source: vlsm.txt §4.2. A merge asks [`Cutter::before`] once for each *new* user key, so the versions
+//! of one user key are never split over two SSTs.
+//!
+//! Look-ahead:
+//! 1. the open vSST covers [its first key, the last key]; it overlaps the tables of the next level
+//!    that share a key with that range;
+//! 2. would the vSST with one more key overlap more than f, and has it S_m bytes: close it first;
+//! 3. has it S_M bytes: close it first.
+//!
+//! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes, and a *poor* one, whose overlap went beyond f
+//! while it was smaller than S_m, is S_m long. The last vSST of a job may be smaller than S_m.
+//!
+//! Readings. The paper's symbols were lost. [`Overlap::Count`]: the number of overlapped SSTs.
+//! [`Overlap::Ratio`]: their bytes ÷ the bytes of the vSST, as the text says; the ratio falls while the
+//! vSST grows, so only the moment of asking counts.
+//!
+//! Cost: the boundary of the first table that is not yet overlapped is cached, so a key costs one
+//! comparison, mostly of its first eight bytes; a crossed boundary and a closed vSST cost O(log
+//! tables) each. The tables are those of the version at the job's start; if the level changes before
+//! the install, the output is still legal.
+
+use super::{CutRule, Overlap};
+use std::sync::Arc;
+use vlsm_core::{Bytes, KeyRange, Table, Tables, key};
+
+/// Whether a vSST is cheap to merge into the next level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Grade {
+    /// Overlap at most f.
+    Good,
+    /// Overlap beyond f.
+    Poor,
+}
+
+/// Grades an SST of `bytes` over `range` against the next level.
+///
+/// Cost: O(log tables + overlapped tables), and no more of those than decide it.
+#[must_use]
+pub fn grade(range: &KeyRange, bytes: Bytes, next: &Tables, overlap: Overlap, max: f64) -> Grade {
+    let mut seen = Seen::default();
+    for table in next.overlapping(range) {
+        seen.add(table);
+        if seen.exceeds(bytes, overlap, max) {
+            return Grade::Poor;
+        }
+    }
+    Grade::Good
+}
+
+/// What the open vSST overlaps.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    count: u64,
+    bytes: u64,
+}
+
+impl Seen {
+    fn add(&mut self, table: &Table) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(table.bytes.0);
+    }
+
+    fn exceeds(&self, written: Bytes, overlap: Overlap, max: f64) -> bool {
+        match overlap {
+            Overlap::Count => self.count as f64 > max,
+            Overlap::Ratio => self.bytes as f64 > max * written.as_f64(),
+        }
+    }
+}
+
+/// Says, key by key, where a merge closes its SSTs.
+#[derive(Debug)]
+pub struct Cutter {
+    rule: CutRule,
+    next: Tables,
+    seen: Seen,
+    /// The first table after the last key, and the head of its lower end.
+    ahead: Option<(u64, Arc<Table>)>,
+    opened: bool,
+}
+
+impl Cutter {
+    /// A cutter by this rule. `next_level` is the level the rule looks at ([`CutRule::next_level`]), as of the
+    /// job's start; it is not looked at for a fixed size.
+    #[must_use]
+    pub fn new(rule: CutRule, next_level: Tables) -> Self {
+        Self { rule, next: next_level, seen: Seen::default(), ahead: None, opened: false }
+    }
+
+    /// Whether to close the open SST before this user key is added to it. To be asked once for each new
+    /// user key, in ascending order, the first one included. `written` is the open SST's size so far.
+    ///
+    /// After a yes, the key is the first of the next SST.
+    #[inline]
+    pub fn before(&mut self, user_key: &[u8], written: Bytes) -> bool {
+        match self.rule {
+            CutRule::Never => false,
+            CutRule::Size { sst } => written >= sst,
+            CutRule::LookAhead { sst_min, sst_max, overlap_max, overlap, .. } => {
+                if !self.opened {
+                    self.note_opened(user_key);
+                    return false;
+                }
+                if let Some((head, table)) = &self.ahead {
+                    let crossed = match key::prefix(user_key).cmp(head) {
+                        std::cmp::Ordering::Less => false,
+                        std::cmp::Ordering::Equal => !table.range.starts_after(user_key),
+                        std::cmp::Ordering::Greater => true,
+                    };
+                    if crossed {
+                        self.cross(user_key);
+                    }
+                }
+                let close = written >= sst_max
+                    || (written >= sst_min && self.seen.exceeds(written, overlap, overlap_max));
+                if close {
+                    self.note_opened(user_key);
+                }
+                close
+            }
+        }
+    }
+
+    /// An SST was opened, by the caller's own decision, with this first key. Not needed after a yes of
+    /// [`Cutter::before`].
+    pub fn note_opened(&mut self, first_key: &[u8]) {
+        self.opened = true;
+        self.seen = Seen::default();
+        let mut tables = self.next.starting_at(first_key);
+        let mut ahead = tables.next();
+        if let Some(table) = ahead.filter(|table| !table.range.starts_after(first_key)) {
+            self.seen.add(table);
+            ahead = tables.next();
+        }
+        self.ahead = ahead.map(|table| (key::prefix(&table.range.lo), table.clone()));
+    }
+
+    /// Counts the tables up to this key, which is not before the one ahead.
+    #[cold]
+    fn cross(&mut self, user_key: &[u8]) {
+        let Some((_, first)) = self.ahead.take() else { return };
+        for table in self.next.starting_at(&first.range.lo) {
+            if table.range.starts_after(user_key) {
+                self.ahead = Some((key::prefix(&table.range.lo), table.clone()));
+                return;
+            }
+            self.seen.add(table);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vlsm_core::text;
+
+    fn next() -> Tables {
+        text::parse("L2: 1:8[b,c] 2:8[d,e] 3:8[g,h] 4:8[k,z]").expect("parses").level(2).clone()
+    }
+
+    fn rule(overlap: Overlap, overlap_max: f64) -> CutRule {
+        let (sst_min, sst_max) = (Bytes(2), Bytes(8));
+        CutRule::LookAhead { sst_min, sst_max, overlap_max, overlap, next_level: 2 }
+    }
+
+    /// The first keys of the SSTs when each key is one byte long.
+    fn firsts(rule: CutRule, keys: &str) -> String {
+        let mut cutter = Cutter::new(rule, next());
+        let mut written = 0;
+        let mut out = String::new();
+        for key in keys.chars() {
+            if cutter.before(key.to_string().as_bytes(), Bytes(written)) || out.is_empty() {
+                out.push(key);
+                written = 0;
+            }
+            written += 1;
+        }
+        out
+    }
+
+    #[test]
+    fn closes_before_the_key_that_overlaps_one_too_many() {
+        assert_eq!(firsts(rule(Overlap::Count, 1.0), "abcdefgh"), "adg");
+        assert_eq!(firsts(rule(Overlap::Count, 2.0), "abcdefgh"), "ag");
+        assert_eq!(firsts(rule(Overlap::Count, 9.0), "abcdefghijklm"), "ai", "at S_M");
+        // A jump over whole tables counts them; below S_m it must go on, and close at S_m.
+        assert_eq!(firsts(rule(Overlap::Count, 1.0), "azz"), "az");
+        assert_eq!(firsts(rule(Overlap::Count, 1.0), "bzz"), "bz");
+        assert_eq!(firsts(CutRule::Size { sst: Bytes(3) }, "abcdefgh"), "adg");
+        assert_eq!(firsts(CutRule::Never, "abcdefgh"), "a");
+    }
+
+    #[test]
+    fn the_ratio_falls_while_the_vsst_grows() {
+        // 8 bytes overlapped by 2 written: 4; 16 by 3: more than 5.
+        assert_eq!(firsts(rule(Overlap::Ratio, 5.0), "abcdefgh"), "adg");
+        // Crossing before S_m leaves a poor one of S_m bytes.
+        assert_eq!(firsts(rule(Overlap::Ratio, 1.0), "bcdefgh"), "bdfh");
+    }
+
+    #[test]
+    fn grades_by_both_readings() {
+        let range = KeyRange::closed("c", "g");
+        let by = |overlap, max| grade(&range, Bytes(6), &next(), overlap, max);
+        assert_eq!(by(Overlap::Count, 3.0), Grade::Good);
+        assert_eq!(by(Overlap::Count, 2.0), Grade::Poor);
+        assert_eq!(by(Overlap::Ratio, 4.0), Grade::Good);
+        assert_eq!(by(Overlap::Ratio, 3.9), Grade::Poor);
+    }
+}

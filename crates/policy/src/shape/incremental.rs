@@ -1,0 +1,177 @@
+//! A FIFO L0 and levels that make room one step at a time: what `vlsm` and `lsmi` share.
+//!
+//! Source: vlsm.txt §2.2, §2.3, §4.1. Rules:
+//! 1. a flush needs an L0 slot: fewer than `l0_max` runs. One memtable becomes one run;
+//! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for it within
+//!    target + overflow;
+//! 3. level n gives to level n + 1 when it lacks room for one SST more (L1: for the oldest run) within
+//!    its target, if level n + 1 has room within its target + overflow;
+//! 4. order: by the share of its slack that each place has used: L0 its queue, a level its overflow. If L0
+//!    comes first but waits for a job out of L1, no further job starts out of L1.
+//!
+//! Chain: L0 full → the oldest run against L1; L1 without room → the step out of it, and so on down to
+//! the first level that has room. The overflow postpones each step; none at all, and no chain forms.
+//!
+//! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses wants to give
+//! (`room.rs`); the last level never refuses; the candidate of L0 conflicts only with jobs that end.
+
+use super::pick::{self, Context};
+use super::room::{Rooms, towards};
+use crate::candidate::{Busy, Candidate, Candidates};
+use crate::options::PolicyOptions;
+use crate::signals::{Chain, LevelPressure, Pressure};
+use vlsm_core::{Bytes, RunOrigin, Table, Version};
+
+/// What a level gives to the next: the candidates of one step, best first.
+pub type Step<'a> = &'a dyn Fn(&Context<'_>, u8, f64) -> Vec<Candidate>;
+
+/// The shared part of a shape.
+#[derive(Debug, Clone)]
+pub struct Incremental {
+    pub options: PolicyOptions,
+    /// Growth factor from L1 to L2.
+    pub l1_to_l2: u64,
+}
+
+impl Incremental {
+    pub fn candidates(
+        &self,
+        context: &Context<'_>,
+        step: Step<'_>,
+        movable: impl Fn(&Table) -> bool,
+    ) -> Candidates {
+        let Context { version, facts, busy, .. } = *context;
+        let mut list = Vec::new();
+        if version.l0.len() < self.options.l0_max {
+            list.extend(pick::flush(facts, busy, 1));
+        }
+        let rooms = self.rooms(version, busy);
+        let l0 = self.oldest_run(context, &rooms, movable);
+        let l0_score = self.l0_score(version);
+        let l0_waits = l0.as_ref().is_some_and(|candidate| !candidate.conflicts.is_empty());
+        let mut ranked: Vec<(f64, Vec<Candidate>)> = vec![(l0_score, l0.into_iter().collect())];
+        for level in 1..=version.depth() {
+            let need = self.need(version, level);
+            let score = self.score(&rooms, level, need);
+            if rooms.wants(level, need)
+                && rooms.allows(level + 1, self.options.sst_max)
+                && !(level == 1 && l0_waits && l0_score >= score)
+            {
+                ranked.push((score, step(context, level, score)));
+            }
+        }
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
+        list
+    }
+
+    pub fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
+        Rooms::new(version, busy, &self.options, self.l1_to_l2)
+    }
+
+    /// Rule 2. The oldest run that no job reads; an older one that a job reads conflicts where they
+    /// overlap, because both write into L1.
+    fn oldest_run(
+        &self,
+        context: &Context<'_>,
+        rooms: &Rooms,
+        movable: impl Fn(&Table) -> bool,
+    ) -> Option<Candidate> {
+        let version = context.version;
+        let run = version.l0.iter().find(|run| !context.is_busy(run))?;
+        if version.l0.len() < self.options.l0_trigger || !rooms.allows(1, run.tables.bytes()) {
+            return None;
+        }
+        context.merge(pick::of_runs([run]), 1, self.l0_score(version), movable)
+    }
+
+    /// The bytes that a level must have room for.
+    fn need(&self, version: &Version, level: u8) -> Bytes {
+        let run = version.l0.first().map_or(Bytes::ZERO, |run| run.tables.bytes());
+        if level == 1 { self.options.sst_max.max(run) } else { self.options.sst_max }
+    }
+
+    fn l0_score(&self, version: &Version) -> f64 {
+        version.l0.len() as f64 / self.options.l0_max as f64
+    }
+
+    /// Share of the overflow that the level uses; without an overflow, share of the target.
+    fn score(&self, rooms: &Rooms, level: u8, need: Bytes) -> f64 {
+        let slack = match self.options.overflow {
+            Some(overflow) => overflow + need,
+            None => rooms.target(level).unwrap_or_default(),
+        };
+        towards(rooms.excess(level, need), Some(slack))
+    }
+
+    pub fn pressure(&self, version: &Version) -> Pressure {
+        let rooms = self.rooms(version, &Busy::default());
+        let levels = rooms.pressures(version.depth());
+        let debt = version.l0_bytes() + levels.iter().map(|level| level.debt).sum();
+        pressure(version, &self.options, levels, debt)
+    }
+
+    /// The chain behind a full L0. Of a step, the width is that of its candidates, as often as it takes
+    /// to make the room.
+    pub fn chain_behind_l0(&self, context: &Context<'_>, step: Step<'_>) -> Chain {
+        let version = context.version;
+        let rooms = self.rooms(version, &Busy::default());
+        let l1 = version.level(1);
+        let (mut need, first) = match version.l0.first() {
+            Some(run) => {
+                let below = run.tables.range().map(|range| l1.overlapping_bytes(&range));
+                (run.tables.bytes(), run.tables.bytes() + below.unwrap_or_default())
+            }
+            None => (context.facts.memtable_bytes, context.facts.memtable_bytes + l1.bytes()),
+        };
+        let mut stages = vec![(0, first)];
+        for level in 1..=version.depth() {
+            let lacking = rooms.lacking(level, need);
+            if lacking == Bytes::ZERO {
+                break;
+            }
+            let jobs = step(context, level, 0.0);
+            let width: Bytes = jobs.iter().map(|job| job.bytes_in).sum();
+            let given: Bytes = jobs
+                .iter()
+                .flat_map(|job| job.inputs.tables.iter())
+                .filter(|(place, _)| place.level() == level)
+                .map(|(_, table)| table.bytes)
+                .sum();
+            let rounds = lacking.0.div_ceil(given.0.max(1)).max(1);
+            stages.push((level, Bytes(width.0.saturating_mul(rounds))));
+            need = self.options.sst_max;
+        }
+        Chain { stages }
+    }
+
+    /// Whether a flush has to wait.
+    pub fn l0_full(&self, version: &Version) -> bool {
+        version.l0.len() >= self.options.l0_max
+    }
+}
+
+/// The distances to the limits of the options.
+pub fn pressure(
+    version: &Version,
+    options: &PolicyOptions,
+    levels: Vec<LevelPressure>,
+    debt: Bytes,
+) -> Pressure {
+    let runs = version.l0.len();
+    let by_runs = |limit: usize| runs as f64 / limit.max(1) as f64;
+    let (l0_slow, debt_slow) = (by_runs(options.l0_slowdown), towards(debt, options.debt_soft));
+    let (l0_stop, debt_stop) = (by_runs(options.l0_stop), towards(debt, options.debt_hard));
+    let by_l0 =
+        if l0_stop.max(debt_stop) >= 1.0 { l0_stop >= debt_stop } else { l0_slow >= debt_slow };
+    Pressure {
+        l0_runs: runs,
+        l0_flushed: version.l0.iter().filter(|run| run.origin == RunOrigin::Flush).count(),
+        l0_bytes: version.l0_bytes(),
+        levels,
+        debt,
+        slowdown: l0_slow.max(debt_slow),
+        stop: l0_stop.max(debt_stop),
+        by_l0,
+    }
+}

@@ -1,0 +1,84 @@
+//! `lsmi`: incremental compaction without tiering. The strawman of the paper.
+//!
+//! Source: vlsm.txt §3.2, Fig. 3(a); 2-mechanisms ("lsmi"). L0, flushes, chains and the room rule are those
+//! of `incremental.rs`: the oldest run goes against all of L1 it overlaps. Its own:
+//! 1. every SST has the fixed size S_M;
+//! 2. every level gives single SSTs, least overlap first among up to 50;
+//! 3. targets: L1 (256 MB), then f times each. With SSTs of 64 MB the step L0→L1 is 4, with 8 MB it is 32,
+//!    and its amplification grows with it.
+//!
+//! Deviations: as `vlsm`, runs are compacted as soon as there is one.
+
+use super::incremental::Incremental;
+use super::pick::Context;
+use super::{CutRule, Shape};
+use crate::candidate::{Busy, Candidate, Candidates};
+use crate::options::PolicyOptions;
+use crate::signals::{Chain, Pressure, TreeFacts};
+use vlsm_core::event::JobKind;
+use vlsm_core::{Version, Violation};
+
+/// Incremental, no tiering.
+#[derive(Debug)]
+pub struct Lsmi {
+    tree: Incremental,
+}
+
+impl Lsmi {
+    /// With these sizes.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self { tree: Incremental { options: options.clone(), l1_to_l2: options.growth } }
+    }
+
+    fn context<'a>(
+        &'a self,
+        version: &'a Version,
+        facts: &'a TreeFacts,
+        busy: &'a Busy,
+    ) -> Context<'a> {
+        Context { version, facts, busy, options: &self.tree.options }
+    }
+}
+
+/// Rule 2.
+fn step(context: &Context<'_>, level: u8, score: f64) -> Vec<Candidate> {
+    context.singles(level, score, 1)
+}
+
+impl Shape for Lsmi {
+    fn name(&self) -> &'static str {
+        "lsmi"
+    }
+
+    fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
+        self.tree.candidates(&self.context(version, facts, busy), &step, |_| true)
+    }
+
+    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+        match candidate.kind {
+            JobKind::Flush => CutRule::Never,
+            _ => CutRule::Size { sst: self.tree.options.sst_max },
+        }
+    }
+
+    fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
+        self.tree.pressure(version)
+    }
+
+    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        let busy = Busy::default();
+        self.tree.chain_behind_l0(&self.context(version, facts, &busy), &step)
+    }
+
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        match self.tree.l0_full(version) {
+            true => self.chain_behind_l0(version, facts),
+            false => Chain::default(),
+        }
+    }
+
+    fn check(&self, version: &Version) -> Result<(), Violation> {
+        version.check()
+    }
+}

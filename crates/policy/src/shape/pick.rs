@@ -1,0 +1,171 @@
+//! Picking inputs: what the shapes have in common.
+//!
+//! Costs: a pick looks at no more than [`WINDOW`] idle tables of a level, and at no more than
+//! [`OVERLAP_MAX`] tables below each; only the inputs of the job picked are collected.
+
+use super::conflicts;
+use crate::candidate::{Busy, Candidate, Class, Inputs};
+use crate::options::PolicyOptions;
+use crate::signals::TreeFacts;
+use std::sync::Arc;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, KeyRange, Place, Run, Table, Version};
+
+/// Tables of a level that one pick looks at (RocksDB's number; vlsm.txt §4.2.2).
+pub const WINDOW: usize = 50;
+/// Tables of the next level that count when overlaps are compared.
+const OVERLAP_MAX: usize = 4096;
+
+/// What a pick works on.
+pub struct Context<'a> {
+    pub version: &'a Version,
+    pub facts: &'a TreeFacts,
+    pub busy: &'a Busy,
+    pub options: &'a PolicyOptions,
+}
+
+/// The flush of up to `count` memtables: the oldest ones, as long as they are ready. One flush at a
+/// time, so that runs are installed in the order of their age.
+pub fn flush(facts: &TreeFacts, busy: &Busy, count: usize) -> Option<Candidate> {
+    if busy.has_class(Class::Memtable) {
+        return None;
+    }
+    let ready: Vec<_> = facts.memtables.iter().take_while(|m| m.ready).take(count).collect();
+    if ready.is_empty() {
+        return None;
+    }
+    let bytes = ready.iter().map(|memtable| memtable.bytes).sum();
+    // Empty memtables have no range; their flush writes nothing.
+    let range = KeyRange::cover(ready.iter().filter_map(|memtable| memtable.range.as_ref()))
+        .unwrap_or_else(|| KeyRange::closed("", ""));
+    Some(Candidate {
+        tree: facts.tree,
+        frees: Class::Memtable,
+        kind: JobKind::Flush,
+        inputs: Inputs { memtables: ready.iter().map(|m| m.id).collect(), tables: Vec::new() },
+        output_level: 0,
+        range,
+        bytes_in: bytes,
+        bytes_out: bytes,
+        score: facts.memtables.len() as f64,
+        sets_cursor: None,
+        conflicts: Vec::new(),
+    })
+}
+
+impl<'a> Context<'a> {
+    /// The merge of these tables of one level (or of runs of L0, oldest first) into `to`, with what they
+    /// overlap there; a trivial move where that is legal and wise. None for no tables.
+    pub fn merge(
+        &self,
+        from: Vec<(Place, Arc<Table>)>,
+        to: u8,
+        score: f64,
+        movable: impl Fn(&Table) -> bool,
+    ) -> Option<Candidate> {
+        let level = from.first()?.0.level();
+        let own = KeyRange::cover(from.iter().map(|(_, table)| &table.range))?;
+        let below: Vec<_> = self.version.level(to).overlapping(&own).cloned().collect();
+        let range = KeyRange::cover(
+            std::iter::once(&own)
+                .chain(below.first().map(|table| &table.range))
+                .chain(below.last().map(|table| &table.range)),
+        )?;
+        let moves = self.options.trivial_move
+            && below.is_empty()
+            && disjoint(&from)
+            && from.iter().all(|(_, table)| movable(table) && self.narrow_below(table, to + 1));
+        let sets_cursor = (level > 0).then(|| (level, self.after(level, &own)));
+        let mut tables = from;
+        tables.extend(below.into_iter().map(|table| (Place::Level(to), table)));
+        let inputs = Inputs { memtables: Vec::new(), tables };
+        let bytes = if moves { Bytes::ZERO } else { inputs.table_bytes() };
+        let mut candidate = Candidate {
+            tree: self.facts.tree,
+            frees: if level == 0 { Class::L0 } else { Class::Level(level) },
+            kind: if moves { JobKind::TrivialMove } else { JobKind::Compact },
+            inputs,
+            output_level: to,
+            range,
+            bytes_in: bytes,
+            bytes_out: bytes,
+            score,
+            sets_cursor,
+            conflicts: Vec::new(),
+        };
+        candidate.conflicts = conflicts(self.busy, &candidate);
+        Some(candidate)
+    }
+
+    /// The compaction pointer behind a range: its upper end, or the start after the last table.
+    fn after(&self, level: u8, range: &KeyRange) -> Option<bytes::Bytes> {
+        let tables = self.version.level(level);
+        let last = tables.range().is_none_or(|all| range.cmp_hi(&all).is_ge());
+        (!last).then(|| range.hi.clone())
+    }
+
+    /// Whether a table moved above `level` would not overlap too much of it.
+    fn narrow_below(&self, table: &Table, level: u8) -> bool {
+        if usize::from(level) > self.version.levels.len() {
+            return true;
+        }
+        let limit = self.options.sst_max.0.saturating_mul(self.options.trivial_move_overlap);
+        self.overlap(table, level).0 <= limit
+    }
+
+    /// Bytes of `level` that share a key with the table's range.
+    pub fn overlap(&self, table: &Table, level: u8) -> Bytes {
+        let tables = self.version.level(level).overlapping(&table.range);
+        tables.take(OVERLAP_MAX).map(|table| table.bytes).sum()
+    }
+
+    /// Up to [`WINDOW`] idle tables of a level, from its compaction pointer on and round. Jobs that read
+    /// tables are few, so few are skipped.
+    pub fn window(&self, level: u8) -> impl Iterator<Item = &'a Arc<Table>> {
+        let tables = self.version.level(level);
+        let start: &[u8] = self.version.cursor(level).map_or(&[], |key| key);
+        let busy = self.busy;
+        tables
+            .starting_at(start)
+            .chain(tables.iter())
+            .take(tables.len())
+            .filter(move |table| busy.reads(table).is_none())
+            .take(WINDOW)
+    }
+
+    /// Merges of single tables into the next level, least overlap per byte first, up to `count` that could
+    /// start now. Of equals, the one nearest to the compaction pointer.
+    pub fn singles(&self, level: u8, score: f64, count: usize) -> Vec<Candidate> {
+        let ratio =
+            |table: &Table| self.overlap(table, level + 1).as_f64() / table.bytes.as_f64().max(1.0);
+        let mut ranked: Vec<_> = self.window(level).map(|table| (ratio(table), table)).collect();
+        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let place = Place::Level(level);
+        ranked
+            .into_iter()
+            .filter_map(|(_, table)| {
+                self.merge(vec![(place, table.clone())], level + 1, score, |_| true)
+            })
+            .filter(|candidate| candidate.conflicts.is_empty())
+            .take(count)
+            .collect()
+    }
+
+    /// Whether a running job reads a table of this run.
+    pub fn is_busy(&self, run: &Run) -> bool {
+        run.tables.iter().any(|table| self.busy.reads(table).is_some())
+    }
+}
+
+/// The tables of runs with their places, in the order given.
+pub fn of_runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<(Place, Arc<Table>)> {
+    let tables = |run: &'a Run| run.tables.iter().map(|table| (Place::L0(run.id), table.clone()));
+    runs.into_iter().flat_map(tables).collect()
+}
+
+/// Whether no two of the tables share a key.
+fn disjoint(tables: &[(Place, Arc<Table>)]) -> bool {
+    let mut ranges: Vec<_> = tables.iter().map(|(_, table)| &table.range).collect();
+    ranges.sort_by(|a, b| a.lo.cmp(&b.lo));
+    ranges.windows(2).all(|pair| pair[0].is_before(pair[1]))
+}

@@ -1,0 +1,144 @@
+//! How full the levels are, with what running jobs take out and bring in.
+//!
+//! Two questions make compaction chains (vlsm.txt §2.3): does a level *want* to give something to the next
+//! (it lacks room for `need` more bytes), and is there *room* below for it. A level that exceeds its target
+//! by no more than the overflow still takes merges in, so the chain forms only beyond that.
+//!
+//! Progress: while no job runs, a level without room wants to give, whatever the overflow; the last
+//! level always has room. So from any level without room a chain of wants leads to one that can move.
+
+use crate::candidate::{Busy, Class};
+use crate::options::PolicyOptions;
+use crate::signals::LevelPressure;
+use vlsm_core::{Bytes, Version};
+
+/// One level.
+#[derive(Debug, Clone, Copy, Default)]
+struct Room {
+    bytes: Bytes,
+    /// Bytes that running jobs move to the next level.
+    leaving: Bytes,
+    /// Bytes that running jobs bring from above.
+    arriving: Bytes,
+    target: Option<Bytes>,
+}
+
+/// All levels below L0.
+#[derive(Debug)]
+pub struct Rooms {
+    levels: Vec<Room>,
+    overflow: Option<Bytes>,
+}
+
+impl Rooms {
+    /// Measures a tree. `l1_to_l2` is the growth factor of that step.
+    pub fn new(version: &Version, busy: &Busy, options: &PolicyOptions, l1_to_l2: u64) -> Self {
+        // A tree deeper than the options say keeps its depth.
+        let last = options.levels.max(version.depth());
+        let mut levels: Vec<Room> = (1..=last)
+            .map(|level| Room {
+                bytes: version.level(level).bytes(),
+                target: if level == last { None } else { options.target(level, l1_to_l2) },
+                ..Room::default()
+            })
+            .collect();
+        for held in &busy.reservations {
+            let candidate = &*held.candidate;
+            let to = usize::from(candidate.output_level);
+            let from = match candidate.frees {
+                Class::Level(level) => usize::from(level),
+                Class::L0 | Class::Memtable => 0,
+            };
+            let inputs = candidate.inputs.tables.iter();
+            let moved =
+                inputs.filter(|(place, _)| usize::from(place.level()) == from).map(|i| i.1.bytes);
+            let moved: Bytes = moved.sum();
+            if from > 0
+                && let Some(room) = levels.get_mut(from - 1)
+            {
+                room.leaving += moved;
+            }
+            if to > from
+                && let Some(room) = levels.get_mut(to - 1)
+            {
+                room.arriving += moved;
+            }
+        }
+        Self { levels, overflow: options.overflow }
+    }
+
+    fn get(&self, level: u8) -> Room {
+        self.levels.get(usize::from(level) - 1).copied().unwrap_or_default()
+    }
+
+    /// The last level.
+    pub fn last(&self) -> u8 {
+        self.levels.len() as u8
+    }
+
+    /// Bytes in a level.
+    pub fn bytes(&self, level: u8) -> Bytes {
+        self.get(level).bytes
+    }
+
+    /// Target of a level; none for the last.
+    pub fn target(&self, level: u8) -> Option<Bytes> {
+        self.get(level).target
+    }
+
+    /// Bytes that no running job takes away.
+    pub fn staying(&self, level: u8) -> Bytes {
+        let room = self.get(level);
+        room.bytes.saturating_sub(room.leaving)
+    }
+
+    /// Whether the level lacks room for `need` more bytes within its target, and has something to give.
+    pub fn wants(&self, level: u8, need: Bytes) -> bool {
+        self.excess(level, need) > Bytes::ZERO
+    }
+
+    /// Bytes by which the level lacks room for `need` more, at most what stays in it.
+    pub fn excess(&self, level: u8, need: Bytes) -> Bytes {
+        let staying = self.staying(level);
+        match self.target(level) {
+            Some(target) => (staying + need).saturating_sub(target).min(staying),
+            None => Bytes::ZERO,
+        }
+    }
+
+    /// Whether `more` bytes may be merged into the level. An empty level takes anything.
+    pub fn allows(&self, level: u8, more: Bytes) -> bool {
+        let room = self.get(level);
+        let (Some(target), Some(overflow)) = (room.target, self.overflow) else { return true };
+        let held = room.bytes + room.arriving;
+        held == Bytes::ZERO || (held + more).0 <= target.0.saturating_add(overflow.0)
+    }
+
+    /// Bytes that must leave the level before `more` may be merged into it.
+    pub fn lacking(&self, level: u8, more: Bytes) -> Bytes {
+        let room = self.get(level);
+        match (room.target, self.overflow) {
+            (Some(target), Some(overflow)) if !self.allows(level, more) => {
+                let limit = target.0.saturating_add(overflow.0);
+                Bytes((room.bytes + more).0.saturating_sub(limit)).min(room.bytes)
+            }
+            _ => Bytes::ZERO,
+        }
+    }
+
+    /// The levels as a pressure reports them.
+    pub fn pressures(&self, depth: u8) -> Vec<LevelPressure> {
+        (1..=depth)
+            .map(|level| {
+                let Room { bytes, target, .. } = self.get(level);
+                let debt = target.map_or(Bytes::ZERO, |target| bytes.saturating_sub(target));
+                LevelPressure { level, bytes, target, debt }
+            })
+            .collect()
+    }
+}
+
+/// How far `amount` is towards `limit`, 1.0 being there. No limit is never reached.
+pub fn towards(amount: Bytes, limit: Option<Bytes>) -> f64 {
+    limit.map_or(0.0, |limit| amount.as_f64() / limit.as_f64().max(1.0))
+}

@@ -1,0 +1,227 @@
+//! `tiered_l0`: RocksDB's leveled compaction with its tiering step.
+//!
+//! Source: vlsm.txt §3.1, Fig. 3(b); 2-mechanisms ("tiered_l0"); RocksDB's `LevelCompactionPicker` and
+//! `VersionStorageInfo::{ComputeCompactionScore, EstimateCompactionBytesNeeded}`. Rules:
+//! 1. a flush takes all memtables that are ready, oldest first, and never waits for L0;
+//! 2. score of L0: max(runs ÷ trigger, bytes ÷ target of L1); of a level: bytes that no job moves down ÷
+//!    target. What scores at least 1 is proposed, highest score first;
+//! 3. L0→L1 takes every run that is idle, from the oldest on, and all it overlaps of L1; one at a time;
+//! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged within L0 (option),
+//!    newest first, as long as the bytes per run saved do not grow;
+//! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
+//! 6. deeper levels give single SSTs, least overlap per byte first, several at once.
+//!
+//! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
+//! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.
+//!
+//! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB itself
+//! merges, and so do we. For its chains L0 counts as full at its trigger (the paper draws L0 as large
+//! as L1, which is 4 runs of 64 MB), although a flush may start until writes are stopped.
+//!
+//! Cost of one call: O(levels · 50 · log tables + overlapped tables).
+
+use super::incremental::pressure;
+use super::pick::{self, Context};
+use super::room::Rooms;
+use super::{CutRule, Shape};
+use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs};
+use crate::options::PolicyOptions;
+use crate::signals::{Chain, Pressure, TreeFacts};
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, KeyRange, Run, Version, Violation};
+
+/// Jobs out of one level proposed at once.
+const JOBS_MAX: usize = 4;
+/// Fewest runs worth a merge within L0 (RocksDB's `kMinFilesForIntraL0Compaction`).
+const INTRA_L0_MIN: usize = 4;
+
+/// RocksDB.
+#[derive(Debug)]
+pub struct TieredL0 {
+    options: PolicyOptions,
+}
+
+impl TieredL0 {
+    /// With these sizes.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self { options: options.clone() }
+    }
+
+    fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
+        Rooms::new(version, busy, &self.options, self.options.growth)
+    }
+
+    /// Whether a level may take a merge in: it does not exceed its target by more than the overflow.
+    fn allows(&self, rooms: &Rooms, level: u8) -> bool {
+        rooms.allows(level, Bytes::ZERO)
+    }
+
+    fn l0_score(&self, runs: &[&Run]) -> f64 {
+        let bytes: Bytes = runs.iter().map(|run| run.tables.bytes()).sum();
+        let by_bytes = bytes.as_f64() / self.options.l1_bytes.as_f64().max(1.0);
+        (runs.len() as f64 / self.options.l0_trigger as f64).max(by_bytes)
+    }
+
+    /// Rules 3 and 4: the candidates of L0 with its score.
+    fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms) -> (f64, Vec<Candidate>) {
+        let Context { version, busy, .. } = *context;
+        let idle: Vec<&Run> = version.l0.iter().filter(|run| !context.is_busy(run)).collect();
+        let score = self.l0_score(&idle);
+        if score < 1.0 {
+            return (score, Vec::new());
+        }
+        let mut list = Vec::new();
+        let to_l1 = busy
+            .reservations
+            .iter()
+            .any(|held| held.candidate.frees == Class::L0 && held.candidate.output_level == 1);
+        let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
+        if !to_l1 && self.allows(rooms, 1) {
+            list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
+        }
+        let waits = list.first().is_none_or(|candidate| !candidate.conflicts.is_empty());
+        if waits && self.options.intra_l0 {
+            list.extend(self.within_l0(context, score));
+        }
+        (score, list)
+    }
+
+    /// Rule 4.
+    fn within_l0(&self, context: &Context<'_>, score: f64) -> Option<Candidate> {
+        let l0 = &context.version.l0;
+        if l0.len() < self.options.l0_trigger + 2 {
+            return None;
+        }
+        let limit = self.options.sst_max.0.saturating_mul(self.options.trivial_move_overlap);
+        let (mut count, mut bytes, mut per_run_saved) = (0, 0u64, u64::MAX);
+        for run in l0.iter().rev().take_while(|run| !context.is_busy(run)) {
+            let more = bytes + run.tables.bytes().0;
+            let saved = if count == 0 { u64::MAX } else { more / count as u64 };
+            if count > 0 && (saved > per_run_saved || more > limit) {
+                break;
+            }
+            (count, bytes, per_run_saved) = (count + 1, more, saved);
+        }
+        if count < INTRA_L0_MIN {
+            return None;
+        }
+        let tables = pick::of_runs(&l0[l0.len() - count..]);
+        let range = KeyRange::cover(tables.iter().map(|(_, table)| &table.range))?;
+        Some(Candidate {
+            tree: context.facts.tree,
+            frees: Class::L0,
+            kind: JobKind::MergeWithin,
+            inputs: Inputs { memtables: Vec::new(), tables },
+            output_level: 0,
+            range,
+            bytes_in: Bytes(bytes),
+            bytes_out: Bytes(bytes),
+            score,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        })
+    }
+
+    /// What compaction owes (RocksDB's estimate): all of L0 against L1 once it is due, then each level's excess,
+    /// the share that comes from above included, with its part of the next level.
+    fn debt(&self, version: &Version, rooms: &Rooms) -> Bytes {
+        let l0 = version.l0_bytes();
+        let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
+        let mut carried = if due { l0.as_f64() } else { 0.0 };
+        let mut debt = if due { carried + rooms.bytes(1).as_f64() } else { 0.0 };
+        for level in 1..rooms.last() {
+            let bytes = rooms.bytes(level).as_f64() + carried;
+            let target = rooms.target(level).map_or(f64::MAX, Bytes::as_f64);
+            carried = (bytes - target).max(0.0);
+            if carried > 0.0 {
+                let below = rooms.bytes(level + 1).as_f64();
+                if below > 0.0 {
+                    debt += carried * (below / bytes + 1.0);
+                }
+            }
+        }
+        Bytes(debt as u64)
+    }
+
+    /// Bytes moved and merged when `excess` bytes of a level go down in whole SSTs.
+    fn width(&self, rooms: &Rooms, level: u8, excess: Bytes) -> Bytes {
+        let sst = self.options.sst_max.0;
+        let bytes = rooms.bytes(level);
+        let moved = Bytes(excess.0.div_ceil(sst).saturating_mul(sst)).min(bytes).as_f64();
+        let overlap = rooms.bytes(level + 1).as_f64() / bytes.as_f64().max(1.0);
+        Bytes((moved * (1.0 + overlap)) as u64)
+    }
+}
+
+impl Shape for TieredL0 {
+    fn name(&self) -> &'static str {
+        "tiered_l0"
+    }
+
+    fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
+        let context = Context { version, facts, busy, options: &self.options };
+        let mut list: Candidates = pick::flush(facts, busy, usize::MAX).into_iter().collect();
+        let rooms = self.rooms(version, busy);
+        let (score, l0) = self.out_of_l0(&context, &rooms);
+        let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
+        let mut ranked = vec![(score, l0)];
+        for level in 1..=version.depth() {
+            let Some(target) = rooms.target(level) else { break };
+            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
+            if score >= 1.0 && self.allows(&rooms, level + 1) && !(level == 1 && l0_waits) {
+                ranked.push((score, context.singles(level, score, JOBS_MAX)));
+            }
+        }
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
+        list
+    }
+
+    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+        match candidate.output_level {
+            0 => CutRule::Never,
+            _ => CutRule::Size { sst: self.options.sst_max },
+        }
+    }
+
+    fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
+        let rooms = self.rooms(version, &Busy::default());
+        let debt = self.debt(version, &rooms);
+        pressure(version, &self.options, rooms.pressures(version.depth()), debt)
+    }
+
+    /// The tiering step, then each level that would be beyond its target by more than it may.
+    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        let rooms = self.rooms(version, &Busy::default());
+        let full = facts.memtable_bytes * self.options.l0_trigger as u64;
+        let l0 = version.l0_bytes().max(full);
+        let mut stages = vec![(0, l0 + rooms.bytes(1))];
+        let Some(allowed) = self.options.overflow.or(self.options.debt_hard) else {
+            return Chain { stages };
+        };
+        let mut arriving = l0;
+        for level in 1..rooms.last() {
+            let limit = rooms.target(level).unwrap_or(Bytes(u64::MAX / 2)).0 + allowed.0;
+            let bytes = rooms.bytes(level);
+            let excess = (bytes + arriving).saturating_sub(Bytes(limit)).min(bytes);
+            if excess == Bytes::ZERO {
+                break;
+            }
+            stages.push((level, self.width(&rooms, level, excess)));
+            arriving = excess;
+        }
+        Chain { stages }
+    }
+
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        match version.l0.len() >= self.options.l0_trigger {
+            true => self.chain_behind_l0(version, facts),
+            false => Chain::default(),
+        }
+    }
+
+    fn check(&self, version: &Version) -> Result<(), Violation> {
+        version.check()
+    }
+}
