@@ -278,7 +278,7 @@ impl Records {
         let len = reader.u32().ok()? as usize;
         let synced = u64::from(reader.u32().ok()?) * ALIGN;
         let seq = Seq(reader.u64().ok()? & Seq::MAX.0);
-        if len > rest.len() - RECORD_HEADER_LEN
+        if record_len(len) > rest.len() as u64
             || stored != crc32c::crc32c_append(seed(self.uid, offset), &header[4..])
         {
             return None;

@@ -145,6 +145,7 @@ pub struct PreparedWal {
     file: Arc<dyn File>,
     path: PathBuf,
     header: Header,
+    recycled: bool,
 }
 
 /// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that nobody
@@ -180,7 +181,7 @@ pub fn prepare_next(
     file.sync().map_err(failed)?;
     fs.rename(&from, &path).map_err(|error| Error::io("cannot rename WAL to", &path, error))?;
     fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))?;
-    Ok(PreparedWal { file, path, header })
+    Ok(PreparedWal { file, path, header, recycled: recycled.is_some() })
 }
 
 fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
@@ -210,6 +211,18 @@ impl PreparedWal {
         &self.path
     }
 
+    /// The framer of its records. They may be framed before the file is begun, and written after.
+    #[must_use]
+    pub fn framer(&self) -> Framer {
+        Framer { uid: self.header.uid, offset: HEADER_LEN }
+    }
+
+    /// Whether an old WAL's space was reused.
+    #[must_use]
+    pub fn was_recycled(&self) -> bool {
+        self.recycled
+    }
+
     /// Starts the file: seals the predecessor and makes the header durable. The predecessor must be synced
     /// up to the seal.
     ///
@@ -231,7 +244,7 @@ impl PreparedWal {
     /// # Errors
     /// As [`PreparedWal::start`].
     pub fn begin(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
-        let Self { file, path, header } = self;
+        let Self { file, path, header, .. } = self;
         let header = Header { started: true, next_seq, predecessor, ..header };
         let wal = WalFile { file, path, number: header.number, uid: header.uid };
         wal.write(&header.encode(WAL_MAGIC), 0)?;
