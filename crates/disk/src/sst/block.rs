@@ -1,0 +1,306 @@
+//! Reads blocks: a point lookup that copies nothing, and a cursor.
+//!
+//! Both begin at a restart point, found by binary search, and walk from there. The bytes may be
+//! anything: every length is compared with what is there, and damage is said, not skipped. The
+//! layout is that of `block_builder`.
+//!
+//! Threads and locks: a block is immutable and shared; a cursor belongs to one thread.
+
+use super::block_builder::BLOCK_TAIL_LEN;
+use super::format::{Damage, common_prefix, u32_at, varint_at};
+use bytes::Bytes;
+use std::cmp::Ordering;
+use vlsm_core::{Trailer, key};
+
+/// Where the parts of a block's payload lie.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    /// Length of the entries, which begin at zero.
+    pub(crate) entries: usize,
+    restarts_at: usize,
+    restart_count: usize,
+}
+
+impl Layout {
+    pub(crate) fn parse(payload: &[u8]) -> Result<Self, Damage> {
+        let at = payload.len().checked_sub(BLOCK_TAIL_LEN).ok_or("a block is too short")?;
+        let restart_count = u32_at(payload, at).ok_or("a block is too short")? as usize;
+        let entries = u32_at(payload, at + 4).ok_or("a block is too short")? as usize;
+        let restarts_at = restart_count
+            .checked_mul(4)
+            .and_then(|len| at.checked_sub(len))
+            .filter(|restarts_at| entries <= *restarts_at && restart_count > 0 && entries > 0)
+            .ok_or("a block's restart points do not fit")?;
+        Ok(Self { entries, restarts_at, restart_count })
+    }
+
+    /// The offset of the entry at this restart point.
+    fn restart(&self, payload: &[u8], index: usize) -> Result<usize, Damage> {
+        match u32_at(payload, self.restarts_at + 4 * index) {
+            Some(at) if (at as usize) < self.entries => Ok(at as usize),
+            _ => Err("a restart point lies outside its block"),
+        }
+    }
+}
+
+/// One entry as it lies in a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RawEntry {
+    /// Bytes that the key has from the entry before.
+    pub(crate) shared: usize,
+    /// Where the rest of the key begins.
+    pub(crate) key_at: usize,
+    /// Sequence number and kind, a known one.
+    pub(crate) trailer: Trailer,
+    /// Where the value begins.
+    pub(crate) value_at: usize,
+    /// Where the next entry begins.
+    pub(crate) end: usize,
+}
+
+impl RawEntry {
+    /// The part of the key that is not shared.
+    #[inline]
+    pub(crate) fn suffix<'a>(&self, entries: &'a [u8]) -> &'a [u8] {
+        &entries[self.key_at..self.value_at - 8]
+    }
+}
+
+/// Decodes the entry at `at`.
+#[inline]
+pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
+    const CUT: Damage = "an entry is cut off";
+    let (shared, at) = varint_at(entries, at).ok_or(CUT)?;
+    let (unshared, at) = varint_at(entries, at).ok_or(CUT)?;
+    let (value_len, key_at) = varint_at(entries, at).ok_or(CUT)?;
+    let value_at = key_at + unshared + 8;
+    let end = value_at + value_len;
+    if end > entries.len() {
+        return Err(CUT);
+    }
+    let trailer = entries[..value_at].last_chunk::<8>().ok_or(CUT)?;
+    let trailer = Trailer(u64::from_le_bytes(*trailer));
+    if trailer.kind().is_none() {
+        return Err("an entry has an unknown kind: it was written by a newer version");
+    }
+    Ok(RawEntry { shared, key_at, trailer, value_at, end })
+}
+
+/// Appends the key of `entry` to what `key` has of the entry before.
+#[inline]
+pub(crate) fn assemble(key: &mut Vec<u8>, entries: &[u8], entry: &RawEntry) -> Result<(), Damage> {
+    if entry.shared > key.len() {
+        return Err("an entry shares more than the key before it has");
+    }
+    let suffix = entry.suffix(entries);
+    if entry.shared + suffix.len() > key::MAX_KEY_LEN {
+        return Err("a key is too long");
+    }
+    key.truncate(entry.shared);
+    key.extend_from_slice(suffix);
+    Ok(())
+}
+
+/// What a point lookup in one block found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// The entry.
+    Found(Trailer, Bytes),
+    /// The key has no such entry.
+    Absent,
+    /// All entries of the block come before what was asked for.
+    Beyond,
+}
+
+/// A block's payload, not compressed.
+#[derive(Debug, Clone)]
+pub struct Block {
+    data: Bytes,
+    layout: Layout,
+    /// Bytes of memory it keeps.
+    weight: u32,
+}
+
+impl Block {
+    /// Takes the payload of a block that keeps `weight` bytes of memory.
+    pub(crate) fn new(data: Bytes, weight: usize) -> Result<Self, Damage> {
+        let layout = Layout::parse(&data)?;
+        Ok(Self { data, layout, weight: u32::try_from(weight).unwrap_or(u32::MAX) })
+    }
+
+    /// Bytes of memory that it keeps.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.weight as usize
+    }
+
+    #[inline]
+    fn entries(&self) -> &[u8] {
+        &self.data[..self.layout.entries]
+    }
+
+    /// The restart point from which to look for the first entry at or after the target: the last
+    /// one before the target, or the first.
+    fn restart_before(&self, target: &[u8], trailer: Trailer) -> Result<usize, Damage> {
+        let (mut low, mut high) = (0, self.layout.restart_count);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            let at = self.layout.restart(&self.data, middle)?;
+            let entry = entry_at(self.entries(), at)?;
+            let suffix = entry.suffix(self.entries());
+            if key::compare(suffix, entry.trailer, target, trailer) == Ordering::Less {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.layout.restart(&self.data, low)
+    }
+
+    /// The first entry at or after (target, trailer), if it is one of the target's.
+    ///
+    /// No key is put together: `matched` is how many bytes the last key has in common with the
+    /// target. It came before the target, so a key that shares more than that with it comes before
+    /// the target too.
+    pub(crate) fn get(&self, target: &[u8], trailer: Trailer) -> Result<Lookup, Damage> {
+        let entries = self.entries();
+        let mut at = self.restart_before(target, trailer)?;
+        let mut matched = 0;
+        let mut key_len = 0;
+        while at < entries.len() {
+            let entry = entry_at(entries, at)?;
+            let suffix = entry.suffix(entries);
+            if entry.shared > key_len {
+                return Err("an entry shares more than the key before it has");
+            }
+            key_len = entry.shared + suffix.len();
+            at = entry.end;
+            if entry.shared > matched {
+                continue;
+            }
+            let rest = &target[entry.shared..];
+            let more = common_prefix(rest, suffix);
+            matched = entry.shared + more;
+            match rest.get(more).cmp(&suffix.get(more)) {
+                Ordering::Less => return Ok(Lookup::Absent),
+                Ordering::Equal if entry.trailer <= trailer => {
+                    let value = self.data.slice(entry.value_at..entry.end);
+                    return Ok(Lookup::Found(entry.trailer, value));
+                }
+                _ => {}
+            }
+        }
+        Ok(Lookup::Beyond)
+    }
+}
+
+/// A position in a block, or beyond either end.
+#[derive(Debug)]
+pub(crate) struct BlockCursor {
+    block: Block,
+    key: Vec<u8>,
+    trailer: Trailer,
+    /// Where the entry begins; none when the cursor stands on none.
+    at: Option<usize>,
+    value_at: usize,
+    end: usize,
+}
+
+impl BlockCursor {
+    pub(crate) fn new(block: Block) -> Self {
+        let key = Vec::new();
+        Self { block, key, trailer: Trailer::LAST, at: None, value_at: 0, end: 0 }
+    }
+
+    /// Goes on with another block, not yet at a position.
+    pub(crate) fn set_block(&mut self, block: Block) {
+        self.block = block;
+        self.at = None;
+    }
+
+    pub(crate) fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(crate) fn trailer(&self) -> Trailer {
+        self.trailer
+    }
+
+    pub(crate) fn value(&self) -> &[u8] {
+        &self.block.data[self.value_at..self.end]
+    }
+
+    pub(crate) fn value_shared(&self) -> Bytes {
+        self.block.data.slice(self.value_at..self.end)
+    }
+
+    fn load(&mut self, at: usize) -> Result<(), Damage> {
+        self.at = None;
+        let entries = &self.block.data[..self.block.layout.entries];
+        if at >= entries.len() {
+            return Ok(());
+        }
+        let entry = entry_at(entries, at)?;
+        assemble(&mut self.key, entries, &entry)?;
+        self.trailer = entry.trailer;
+        (self.value_at, self.end) = (entry.value_at, entry.end);
+        self.at = Some(at);
+        Ok(())
+    }
+
+    fn load_restart(&mut self, at: usize) -> Result<(), Damage> {
+        self.key.clear();
+        self.load(at)
+    }
+
+    pub(crate) fn seek_first(&mut self) -> Result<(), Damage> {
+        self.load_restart(0)
+    }
+
+    pub(crate) fn seek_last(&mut self) -> Result<(), Damage> {
+        let layout = self.block.layout;
+        self.load_restart(layout.restart(&self.block.data, layout.restart_count - 1)?)?;
+        while self.end < layout.entries {
+            self.load(self.end)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn seek(&mut self, target: &[u8], trailer: Trailer) -> Result<(), Damage> {
+        self.load_restart(self.block.restart_before(target, trailer)?)?;
+        while self.valid()
+            && key::compare(&self.key, self.trailer, target, trailer) == Ordering::Less
+        {
+            self.load(self.end)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next(&mut self) -> Result<(), Damage> {
+        self.load(self.end)
+    }
+
+    /// Walks to the entry before from the last restart point before this entry.
+    pub(crate) fn prev(&mut self) -> Result<(), Damage> {
+        let Some(here) = self.at.take().filter(|at| *at > 0) else { return Ok(()) };
+        let layout = self.block.layout;
+        let (mut low, mut high) = (0, layout.restart_count);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if layout.restart(&self.block.data, middle)? < here {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        self.load_restart(layout.restart(&self.block.data, low)?)?;
+        while self.valid() && self.end < here {
+            self.load(self.end)?;
+        }
+        if self.end == here { Ok(()) } else { Err("a restart point is no entry's start") }
+    }
+}

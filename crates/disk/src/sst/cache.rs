@@ -1,0 +1,112 @@
+//! The block cache: blocks of SSTs, not compressed, bounded by the memory they keep.
+//!
+//! A block is found by its file's uid and its offset, so files that are gone leave no wrong
+//! answers, only entries that age out. Two readers that miss the same block at the same time both
+//! read it.
+//!
+//! Threads and locks: any thread; the locks of the shards are held for a lookup or an insertion,
+//! never while a file is read.
+
+use super::block::Block;
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter, sync::Cache};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use vlsm_core::FileUid;
+
+/// Memory of an entry beyond its block.
+const ENTRY_OVERHEAD: usize = 128;
+
+#[derive(Clone)]
+struct ByMemory;
+
+impl Weighter<(FileUid, u64), Block> for ByMemory {
+    fn weight(&self, _: &(FileUid, u64), block: &Block) -> u64 {
+        (block.weight() + ENTRY_OVERHEAD) as u64
+    }
+}
+
+/// What a cache counted since it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CacheCounters {
+    /// Blocks that were there.
+    pub hits: u64,
+    /// Blocks that had to be read.
+    pub misses: u64,
+    /// Bytes read for them.
+    pub miss_bytes: u64,
+}
+
+/// Blocks that were read lately.
+pub struct BlockCache {
+    blocks: Option<Cache<(FileUid, u64), Block, ByMemory>>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    miss_bytes: AtomicU64,
+}
+
+impl BlockCache {
+    /// A cache that keeps at most `capacity` bytes; 0 for none.
+    ///
+    /// # Panics
+    /// Never: the options are complete.
+    #[must_use]
+    pub fn new(capacity: u64) -> Self {
+        let items = usize::try_from(capacity / 4096).unwrap_or(usize::MAX).max(16);
+        let blocks = (capacity > 0).then(|| {
+            let options = OptionsBuilder::new()
+                .estimated_items_capacity(items)
+                .weight_capacity(capacity)
+                .build()
+                .expect("both capacities are given");
+            let hasher = DefaultHashBuilder::default();
+            Cache::with_options(options, ByMemory, hasher, Default::default())
+        });
+        let counter = AtomicU64::default;
+        Self { blocks, hits: counter(), misses: counter(), miss_bytes: counter() }
+    }
+
+    pub(crate) fn get(&self, uid: FileUid, offset: u64) -> Option<Block> {
+        let found = self.blocks.as_ref()?.get(&(uid, offset));
+        if found.is_some() {
+            self.hits.fetch_add(1, Relaxed);
+        }
+        found
+    }
+
+    /// Counts a block that was read, and keeps it if asked to.
+    pub(crate) fn missed(&self, uid: FileUid, offset: u64, bytes: u64, block: &Block, fill: bool) {
+        self.misses.fetch_add(1, Relaxed);
+        self.miss_bytes.fetch_add(bytes, Relaxed);
+        if let Some(blocks) = self.blocks.as_ref().filter(|_| fill) {
+            blocks.insert((uid, offset), block.clone());
+        }
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn counters(&self) -> CacheCounters {
+        CacheCounters {
+            hits: self.hits.load(Relaxed),
+            misses: self.misses.load(Relaxed),
+            miss_bytes: self.miss_bytes.load(Relaxed),
+        }
+    }
+
+    /// Bytes that it keeps now.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.blocks.as_ref().map_or(0, Cache::weight)
+    }
+
+    /// Changes the capacity. A cache made with none stays off.
+    pub fn set_capacity(&self, capacity: u64) {
+        if let Some(blocks) = &self.blocks {
+            blocks.set_capacity(capacity);
+        }
+    }
+}
+
+impl std::fmt::Debug for BlockCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BlockCache({} bytes, {:?})", self.memory_bytes(), self.counters())
+    }
+}

@@ -1,0 +1,142 @@
+//! A Bloom filter over user keys, one cache line a key.
+//!
+//! A key's hash chooses one line of 512 bits, and within it a handful of bits; a lookup touches one
+//! line of memory. That costs a little accuracy against a filter without lines: about 1.0 % false
+//! answers at 10 bits a key.
+//!
+//! ```text
+//! filter := [line of 64 bytes]* · probes u32
+//! ```
+//!
+//! Threads and locks: immutable once built.
+
+use super::format::{Damage, u32_at};
+use bytemuck::{Pod, Zeroable};
+use xxhash_rust::xxh3::xxh3_64;
+
+const LINE_LEN: usize = 64;
+const PROBES_MAX: u32 = 16;
+
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line([u32; 16]);
+
+/// The hash of a user key that filters use. One hash serves the filters of all files.
+#[must_use]
+#[inline]
+pub fn hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// A set of keys that may say yes for a key it does not have, but never no for one it has.
+pub struct Filter {
+    lines: Vec<Line>,
+    probes: u32,
+}
+
+impl Filter {
+    /// A filter with `bits_per_key` bits for each of these hashes of distinct keys.
+    #[must_use]
+    pub fn build(hashes: &[u64], bits_per_key: u32) -> Self {
+        let bits = hashes.len() as u64 * u64::from(bits_per_key);
+        let count = bits.div_ceil(8 * LINE_LEN as u64).clamp(1, 1 << 26) as usize;
+        // ln 2 bits a key is best in theory; a line prefers a little less, and so does the
+        // processor.
+        let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX);
+        let mut filter = Self { lines: vec![Line::zeroed(); count], probes };
+        for hash in hashes {
+            let line = filter.line_of(*hash);
+            for (word, bit) in filter.bits_of(*hash) {
+                filter.lines[line].0[word] |= bit;
+            }
+        }
+        filter
+    }
+
+    #[inline]
+    fn line_of(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
+    }
+
+    /// The bits of a hash in its line: nine bits of a sequence of odd multiples each.
+    #[inline]
+    fn bits_of(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> + use<> {
+        let mut state = hash as u32;
+        (0..self.probes).map(move |_| {
+            state = state.wrapping_mul(0x9e37_79b9);
+            ((state >> 28) as usize, 1 << ((state >> 23) & 31))
+        })
+    }
+
+    /// Whether the key with this hash may be in the set.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, hash: u64) -> bool {
+        let line = &self.lines[self.line_of(hash)].0;
+        self.bits_of(hash).all(|(word, bit)| line[word] & bit != 0)
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.lines.len() * LINE_LEN
+    }
+
+    /// Bytes that a filter of this many keys takes in a file, about.
+    pub(super) fn len_for(keys: usize, bits_per_key: u32) -> usize {
+        if bits_per_key == 0 { 0 } else { keys * bits_per_key as usize / 8 + LINE_LEN + 4 }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.memory_bytes() + 4);
+        for word in self.lines.iter().flat_map(|line| &line.0) {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&self.probes.to_le_bytes());
+        out
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let Some(lines_len) = bytes.len().checked_sub(4).filter(|len| len % LINE_LEN == 0) else {
+            return Err("the filter has a wrong length");
+        };
+        let probes = u32_at(bytes, lines_len).unwrap_or(0);
+        if lines_len == 0 || !(1..=PROBES_MAX).contains(&probes) {
+            return Err("the filter is impossible");
+        }
+        let mut lines = vec![Line::zeroed(); lines_len / LINE_LEN];
+        for (line, bytes) in lines.iter_mut().zip(bytes.chunks_exact(LINE_LEN)) {
+            for (word, bytes) in line.0.iter_mut().zip(bytes.chunks_exact(4)) {
+                *word = u32::from_le_bytes(bytes.try_into().expect("chunks have four bytes"));
+            }
+        }
+        Ok(Self { lines, probes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_forgets_and_seldom_lies() {
+        for (bits, most) in [(4, 0.20), (10, 0.015), (16, 0.004)] {
+            let hashes: Vec<u64> = (0..20_000u32).map(|n| hash(&n.to_be_bytes())).collect();
+            let filter = Filter::decode(&Filter::build(&hashes, bits).encode()).expect("sound");
+            assert!(hashes.iter().all(|hash| filter.may_contain(*hash)));
+            let lies =
+                (20_000..120_000u32).filter(|n| filter.may_contain(hash(&n.to_be_bytes()))).count();
+            assert!((lies as f64) < 100_000.0 * most, "{bits} bits: {lies} of 100000");
+        }
+    }
+
+    #[test]
+    fn one_key_and_damage() {
+        let filter = Filter::build(&[hash(b"")], 10);
+        assert!(filter.may_contain(hash(b"")));
+        let bytes = filter.encode();
+        assert!(Filter::decode(&bytes[1..]).is_err());
+        assert!(Filter::decode(&bytes[64..]).is_err());
+        assert!(Filter::decode(&[]).is_err());
+    }
+}

@@ -1,0 +1,434 @@
+//! The bytes that are common to all parts of an SST: varints, checksums, footer and properties.
+//!
+//! Every byte of a file is under a checksum, and every checksum is mixed with the file's uid and
+//! with the offset of what it covers, so that a block read from another file or place does not
+//! verify:
+//! 1. a block's checksum covers its payload and its compression tag;
+//! 2. index, filter and properties have theirs in the footer;
+//! 3. the footer's checksum covers the zeros before it and its own fields, and is kept in the
+//!    manifest.
+//!
+//! Invariants: all numbers are little-endian; nothing is allocated by a length that was not
+//! compared with the bytes at hand before. The place and the algorithm of the footer's checksum,
+//! the version and the magic number are the same in all versions, so that a newer file is told from
+//! a damaged one.
+
+use std::time::Duration;
+use vlsm_core::{FileUid, Seq, key};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The newest format version that this code reads, and the one it writes.
+pub const VERSION: u32 = 1;
+/// The last eight bytes of every SST.
+pub const MAGIC: [u8; 8] = *b"vLSM-SST";
+/// Bytes of a footer.
+pub const FOOTER_LEN: usize = 112;
+/// Bytes after a block's payload: compression tag and checksum.
+pub const BLOCK_TRAILER_LEN: usize = 9;
+/// Extents beyond this times the stored bytes, and beyond 64 KiB, are not written compressed.
+const EXPANSION_MAX: usize = 255;
+
+/// What is wrong with some bytes. The caller knows the file and the offset.
+pub(crate) type Damage = &'static str;
+
+/// How blocks are compressed. The numbers are part of the format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None = 0,
+    /// LZ4 block format.
+    Lz4 = 1,
+    /// Zstandard, with the feature `zstd`.
+    #[cfg(feature = "zstd")]
+    Zstd = 2,
+}
+
+/// The checksum of `bytes`, bound to a place in a file.
+#[must_use]
+#[inline]
+pub fn checksum(uid: FileUid, offset: u64, bytes: &[u8]) -> u64 {
+    let mut place = uid.0 ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    place = (place ^ (place >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    xxh3_64(bytes) ^ place ^ (place >> 32)
+}
+
+/// Appends a varint.
+#[inline]
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Reads a varint of at most 32 bits at `at`: the value and where the next byte is.
+#[inline]
+pub(crate) fn varint_at(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let first = *bytes.get(at)?;
+    if first < 0x80 {
+        return Some((usize::from(first), at + 1));
+    }
+    let mut value = u64::from(first & 0x7f);
+    for index in 1..5 {
+        let byte = *bytes.get(at + index)?;
+        value |= u64::from(byte & 0x7f) << (7 * index);
+        if byte < 0x80 {
+            let value = u32::try_from(value).ok()?;
+            return Some((value as usize, at + index + 1));
+        }
+    }
+    None
+}
+
+/// The `u32` at `at`, if it is there.
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// The `u64` at `at`, if it is there.
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Length of the longest common prefix.
+#[inline]
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    let limit = a.len().min(b.len());
+    let mut at = 0;
+    while let (Some(x), Some(y)) = (u64_at(a, at), u64_at(b, at)) {
+        let differ = x ^ y;
+        if differ != 0 {
+            return at + (differ.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < limit && a[at] == b[at] {
+        at += 1;
+    }
+    at
+}
+
+/// Compresses a block's payload into `out` (its raw length, then the compressed bytes). False when
+/// that is not worth it: less than an eighth saved, or so much that a reader would mistrust it.
+pub(crate) fn compress(compression: Compression, raw: &[u8], out: &mut Vec<u8>) -> bool {
+    out.clear();
+    match compression {
+        Compression::None => return false,
+        Compression::Lz4 => {
+            out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
+            let Ok(len) = lz4_flex::block::compress_into(raw, &mut out[4..]) else { return false };
+            out.truncate(4 + len);
+        }
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => {
+            out.resize(4 + zstd::zstd_safe::compress_bound(raw.len()), 0);
+            let Ok(len) = zstd::bulk::compress_to_buffer(raw, &mut out[4..], 3) else {
+                return false;
+            };
+            out.truncate(4 + len);
+        }
+    }
+    let Ok(raw_len) = u32::try_from(raw.len()) else { return false };
+    out[..4].copy_from_slice(&raw_len.to_le_bytes());
+    out.len() + raw.len() / 8 <= raw.len() && raw.len() <= expansion_max(out.len())
+}
+
+fn expansion_max(stored: usize) -> usize {
+    stored.saturating_mul(EXPANSION_MAX).max(64 << 10)
+}
+
+/// Checks a stored block and says what its payload is and how it is compressed.
+#[inline]
+pub(crate) fn open_block(
+    stored: &[u8],
+    uid: FileUid,
+    offset: u64,
+) -> Result<(&[u8], Compression), Damage> {
+    let Some((covered, sum)) = stored.split_last_chunk::<8>() else {
+        return Err("a block is too short");
+    };
+    if checksum(uid, offset, covered) != u64::from_le_bytes(*sum) {
+        return Err("a block's checksum does not match");
+    }
+    let Some((tag, payload)) = covered.split_last() else { return Err("a block is too short") };
+    let compression = match tag {
+        0 => Compression::None,
+        1 => Compression::Lz4,
+        #[cfg(feature = "zstd")]
+        2 => Compression::Zstd,
+        #[cfg(not(feature = "zstd"))]
+        2 => return Err("a block is compressed with zstd, which this build lacks (feature zstd)"),
+        _ => return Err("a block has an unknown compression"),
+    };
+    Ok((payload, compression))
+}
+
+/// Decompresses a payload into `out`.
+pub(crate) fn decompress(
+    compression: Compression,
+    payload: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Damage> {
+    let Some((raw_len, packed)) = payload.split_first_chunk::<4>() else {
+        return Err("a compressed block is too short");
+    };
+    let raw_len = u32::from_le_bytes(*raw_len) as usize;
+    if raw_len > expansion_max(payload.len()) {
+        return Err("a compressed block says it is impossibly long");
+    }
+    out.resize(raw_len, 0);
+    let len = match compression {
+        Compression::None => return Err("a block is not compressed"),
+        Compression::Lz4 => lz4_flex::block::decompress_into(packed, out).ok(),
+        #[cfg(feature = "zstd")]
+        Compression::Zstd => zstd::bulk::decompress_to_buffer(packed, &mut out[..]).ok(),
+    };
+    if len != Some(raw_len) { Err("a block cannot be decompressed") } else { Ok(()) }
+}
+
+/// Where a part of the file lies, and its checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Section {
+    /// Where it starts.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// Their checksum.
+    pub checksum: u64,
+}
+
+impl Section {
+    /// Describes `bytes` that begin at `offset`.
+    pub(crate) fn of(uid: FileUid, offset: u64, bytes: &[u8]) -> Self {
+        Self { offset, len: bytes.len() as u64, checksum: checksum(uid, offset, bytes) }
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.len)
+    }
+}
+
+/// The fixed fields at the end of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Footer {
+    /// The format version.
+    pub version: u32,
+    /// The file's random number.
+    pub uid: FileUid,
+    /// The index.
+    pub index: Section,
+    /// The filter; of length zero when there is none.
+    pub filter: Section,
+    /// The properties.
+    pub properties: Section,
+}
+
+impl Footer {
+    /// The zeros and the footer that end a file whose properties end at `position`, and the
+    /// checksum.
+    pub(crate) fn encode(&self, position: u64) -> (Vec<u8>, u64) {
+        let zeros =
+            (position + FOOTER_LEN as u64).next_multiple_of(4096) - (position + FOOTER_LEN as u64);
+        let mut out = vec![0; zeros as usize];
+        for section in [&self.index, &self.filter, &self.properties] {
+            for number in [section.offset, section.len, section.checksum] {
+                out.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        out.extend_from_slice(&self.uid.0.to_le_bytes());
+        out.extend_from_slice(&[0; 12]);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        let sum = checksum(self.uid, position, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        out.extend_from_slice(&MAGIC);
+        (out, sum)
+    }
+
+    /// Reads the footer at the end of `tail`, the last bytes of a file of `file_len` bytes, and its
+    /// checksum. `tail` has the last 4096 bytes at least.
+    pub(crate) fn decode(tail: &[u8], file_len: u64) -> Result<(Self, u64), Damage> {
+        let start = tail.len().checked_sub(FOOTER_LEN).ok_or("the file is too short")?;
+        let fields = &tail[start..];
+        if fields[FOOTER_LEN - 8..] != MAGIC {
+            return Err("this is not an SST, or its end is missing");
+        }
+        let number = |index: usize| u64_at(fields, index * 8).expect("a footer has 14 numbers");
+        let section = |index: usize| Section {
+            offset: number(index),
+            len: number(index + 1),
+            checksum: number(index + 2),
+        };
+        let footer = Self {
+            version: u32_at(fields, 92).expect("a footer has 112 bytes"),
+            uid: FileUid(number(9)),
+            index: section(0),
+            filter: section(3),
+            properties: section(6),
+        };
+        let end = footer.properties.end().filter(|end| *end <= file_len);
+        let covered = end
+            .and_then(|end| usize::try_from(file_len - end).ok())
+            .filter(|len| (FOOTER_LEN..FOOTER_LEN + 4096).contains(len) && *len <= tail.len())
+            .ok_or("the footer is damaged")?;
+        let position = file_len - covered as u64;
+        let sum = number(12);
+        if checksum(footer.uid, position, &tail[tail.len() - covered..tail.len() - 16]) != sum {
+            return Err("the footer's checksum does not match");
+        }
+        Ok((footer, sum))
+    }
+
+    /// Whether the parts follow each other without a gap.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.index.end() == Some(self.filter.offset)
+            && self.filter.end() == Some(self.properties.offset)
+    }
+}
+
+/// What a file says about itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// Number of entries, tombstones included.
+    pub entries: u64,
+    /// Number of tombstones.
+    pub tombstones: u64,
+    /// Sum of the lengths of all keys.
+    pub key_bytes: u64,
+    /// Sum of the lengths of all values.
+    pub value_bytes: u64,
+    /// Smallest sequence number.
+    pub seq_min: Seq,
+    /// Largest sequence number.
+    pub seq_max: Seq,
+    /// When it was written, since the Unix epoch.
+    pub created: Duration,
+    /// Smallest user key.
+    pub smallest: Vec<u8>,
+    /// Largest user key.
+    pub largest: Vec<u8>,
+}
+
+/// Properties with this bit must be understood by who reads the file.
+const REQUIRED: u8 = 0x80;
+
+impl Properties {
+    /// As a list of (id, length, bytes).
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let micros = u64::try_from(self.created.as_micros()).unwrap_or(u64::MAX);
+        let numbers = [
+            self.entries,
+            self.tombstones,
+            self.key_bytes,
+            self.value_bytes,
+            self.seq_min.0,
+            self.seq_max.0,
+            micros,
+        ];
+        let mut out = Vec::new();
+        for (id, number) in (1..).zip(numbers) {
+            out.extend_from_slice(&[id, 8]);
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        for (id, key) in [(8, &self.smallest), (9, &self.largest)] {
+            out.push(id);
+            put_varint(&mut out, key.len() as u64);
+            out.extend_from_slice(key);
+        }
+        out
+    }
+
+    /// Reads the list. Unknown ids are skipped, unless they must be understood.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
+        let mut properties = Self::default();
+        let mut at = 0;
+        let mut seen = 0u32;
+        while at < bytes.len() {
+            let id = bytes[at];
+            let (len, start) = varint_at(bytes, at + 1).ok_or("a property has no length")?;
+            let value = bytes.get(start..start + len).ok_or("a property is cut off")?;
+            at = start + len;
+            let number = || match value.try_into() {
+                Ok(number) => Ok(u64::from_le_bytes(number)),
+                Err(_) => Err("a property has a wrong length"),
+            };
+            match id {
+                1 => properties.entries = number()?,
+                2 => properties.tombstones = number()?,
+                3 => properties.key_bytes = number()?,
+                4 => properties.value_bytes = number()?,
+                5 => properties.seq_min = Seq(number()?),
+                6 => properties.seq_max = Seq(number()?),
+                7 => properties.created = Duration::from_micros(number()?),
+                8 if len <= key::MAX_KEY_LEN => properties.smallest = value.to_vec(),
+                9 if len <= key::MAX_KEY_LEN => properties.largest = value.to_vec(),
+                8 | 9 => return Err("a key in the properties is too long"),
+                _ if id & REQUIRED != 0 => return Err("the file uses an unknown feature"),
+                _ => {}
+            }
+            seen |= 1 << id.min(31);
+        }
+        if seen & 0x3fe != 0x3fe {
+            return Err("a property is missing");
+        }
+        Ok(properties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_of_every_length() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, 1 << 21, 1 << 28, u64::from(u32::MAX)] {
+            let mut out = vec![9];
+            put_varint(&mut out, value);
+            assert_eq!(varint_at(&out, 1), Some((value as usize, out.len())));
+            assert_eq!(varint_at(&out[..out.len() - 1], 1), None);
+        }
+        assert_eq!(varint_at(&[0xff; 9], 0), None);
+        assert_eq!(varint_at(&[0xff, 0xff, 0xff, 0xff, 0x1f], 0), None);
+    }
+
+    #[test]
+    fn common_prefixes() {
+        let a = b"0123456789abcdef-and-more";
+        for len in 0..a.len() {
+            let mut b = a.to_vec();
+            b[len] ^= 1;
+            assert_eq!(common_prefix(a, &b), len);
+            assert_eq!(common_prefix(a, &a[..len]), len);
+        }
+        assert_eq!(common_prefix(a, a), a.len());
+    }
+
+    #[test]
+    fn a_checksum_binds_file_and_offset() {
+        let sum = checksum(FileUid(1), 4096, b"x");
+        assert_ne!(sum, checksum(FileUid(2), 4096, b"x"));
+        assert_ne!(sum, checksum(FileUid(1), 8192, b"x"));
+        assert_ne!(sum, checksum(FileUid(1), 4096, b"y"));
+    }
+
+    #[test]
+    fn properties_round_trip_and_know_the_future() {
+        let properties = Properties {
+            entries: 3,
+            seq_max: Seq(9),
+            created: Duration::from_secs(5),
+            largest: b"zz".to_vec(),
+            ..Properties::default()
+        };
+        let mut bytes = properties.encode();
+        bytes.extend_from_slice(&[77, 1, 5]);
+        assert_eq!(Properties::decode(&bytes), Ok(properties));
+        bytes.extend_from_slice(&[0x81, 0]);
+        assert!(Properties::decode(&bytes).is_err());
+        assert!(Properties::decode(&[]).is_err());
+    }
+}

@@ -1,0 +1,39 @@
+//! SST: an immutable file of sorted entries.
+//!
+//! ```text
+//! [block]* [index] [filter] [properties] [zeros] [footer]      a multiple of 4096 bytes
+//! ```
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`format`] | constants, checksums, varints, footer, properties |
+//! | [`block`] | how a block is read: point lookup and cursor |
+//! | `block_builder` | how a block is written |
+//! | `index` | the last key and the extent of every block |
+//! | [`filter`] | the Bloom filter |
+//! | [`writer`] | entries to bytes; does no I/O |
+//! | [`reader`] | gets and cursors through the block cache |
+//! | [`cache`] | the block cache |
+//! | [`scan`] | sequential reading for compactions, past the block cache |
+//!
+//! The format is described in `docs/format.md`. Writer and scanner never wait: the caller does the
+//! I/O they ask for. Readers are shared; they take no lock of their own.
+
+pub mod block;
+mod block_builder;
+pub mod cache;
+pub mod filter;
+pub mod format;
+mod index;
+pub mod reader;
+pub mod scan;
+pub mod writer;
+
+pub use cache::BlockCache;
+pub use format::{Compression, Properties};
+pub use reader::{ReadStats, SstCursor, SstReader};
+pub use scan::{ReadRequest, Scan, Scanner};
+pub use writer::{SstOptions, SstSummary, SstWriter};
+
+#[cfg(test)]
+mod tests;

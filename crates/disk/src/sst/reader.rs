@@ -1,0 +1,492 @@
+//! Reads an SST: gets and cursors through the block cache.
+//!
+//! Open: the last 64 KiB, then the rest of index, filter and properties if they are longer. They
+//! stay in memory; blocks do not. Get: 1. filter; 2. index; 3. one block, or several where one
+//! key's versions fill it.
+//!
+//! Invariants: R1 lengths are compared with the file's length before anything is allocated; R2 no
+//! byte is used before its checksum was verified. All reads are aligned, whether or not the file
+//! bypasses the page cache.
+//!
+//! Threads and locks: a reader is immutable and shared, a cursor belongs to one thread; no lock is
+//! held while the file is read.
+
+use super::block::{Block, BlockCursor, Lookup};
+use super::cache::BlockCache;
+use super::filter::{self, Filter};
+use super::format::{
+    Compression, Damage, Footer, Properties, Section, VERSION, checksum, decompress, open_block,
+};
+use super::index::Index;
+use super::writer::SstSummary;
+use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
+use crate::fs::File;
+use bytes::Bytes;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Cursor, Error, FileMeta, FileUid, Result, Seq, Trailer, units};
+
+/// What is read at first when a file is opened.
+const OPEN_LEN: u64 = 64 << 10;
+
+/// What gets and cursors counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadStats {
+    /// Gets that asked a filter.
+    pub filter_checks: u64,
+    /// Gets that a filter answered.
+    pub filter_negatives: u64,
+    /// Gets that a filter let through though the file has no version of the key that they may see.
+    pub filter_false_positives: u64,
+    /// Blocks found in the cache.
+    pub block_hits: u64,
+    /// Blocks read from the file.
+    pub block_misses: u64,
+    /// Bytes read from the file.
+    pub bytes_read: u64,
+}
+
+/// An open SST.
+pub struct SstReader {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    index: Index,
+    filter: Option<Filter>,
+    summary: SstSummary,
+}
+
+impl SstReader {
+    /// Opens the file that the manifest describes so.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] when it is another or damaged file, [`Error::FormatVersion`] when it
+    /// is newer than this code, [`Error::Io`] when it cannot be read.
+    pub fn open(file: Arc<dyn File>, path: &Path, expected: &FileMeta) -> Result<Self> {
+        let reader = Self::open_unknown(file, path)?;
+        let wrong = |what: &str| Err(Error::corruption(path, 0, what));
+        let found = &reader.summary;
+        if found.bytes != expected.bytes {
+            return wrong("the file is not as long as the manifest says");
+        }
+        if found.uid != expected.uid || found.checksum != expected.checksum {
+            return wrong("this is another file than the manifest says");
+        }
+        Ok(reader)
+    }
+
+    /// Opens a file of which nothing is known, for tools and repairs.
+    ///
+    /// # Errors
+    /// As [`SstReader::open`].
+    pub fn open_unknown(file: Arc<dyn File>, path: &Path) -> Result<Self> {
+        let len = file.len().map_err(|error| Error::io("cannot measure", path, error))?;
+        if len == 0 || len % ALIGNMENT as u64 != 0 {
+            return Err(Error::corruption(path, len, "the file is cut off"));
+        }
+        let damaged = |what: Damage| Error::corruption(path, len - ALIGNMENT as u64, what);
+        let mut start = len - len.min(OPEN_LEN);
+        let mut tail = read(&*file, path, start..len)?;
+        let (footer, sum) = Footer::decode(&tail, len).map_err(damaged)?;
+        if footer.version != VERSION {
+            let (found, supported) = (footer.version, VERSION);
+            return Err(Error::FormatVersion { path: path.to_owned(), found, supported });
+        }
+        if !footer.is_contiguous() {
+            return Err(damaged("the parts of the file overlap"));
+        }
+        if footer.index.offset < start {
+            start = align_down(footer.index.offset);
+            tail = read(&*file, path, start..len)?;
+        }
+        let section = |section: &Section| section_of(&tail, start, footer.uid, section, path);
+        let index = Index::decode(section(&footer.index)?, footer.index.offset)
+            .map_err(|what| Error::corruption(path, footer.index.offset, what))?;
+        let filter = match footer.filter.len {
+            0 => None,
+            _ => Some(
+                Filter::decode(section(&footer.filter)?)
+                    .map_err(|what| Error::corruption(path, footer.filter.offset, what))?,
+            ),
+        };
+        let properties = Properties::decode(section(&footer.properties)?)
+            .map_err(|what| Error::corruption(path, footer.properties.offset, what))?;
+        let bytes = units::Bytes(len);
+        let summary = SstSummary { uid: footer.uid, bytes, checksum: sum, properties };
+        Ok(Self { file, path: path.to_owned(), index, filter, summary })
+    }
+
+    /// Bytes of memory that index and filter keep.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.index.memory_bytes()
+            + self.filter.as_ref().map_or(0, Filter::memory_bytes)
+            + std::mem::size_of::<Self>()
+    }
+
+    /// What is known of the file.
+    #[must_use]
+    pub fn summary(&self) -> &SstSummary {
+        &self.summary
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
+    /// Number of data blocks.
+    #[must_use]
+    pub fn block_count(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Bytes of the blocks that may hold keys of `range`, for estimates.
+    #[must_use]
+    pub fn bytes_in(&self, range: &vlsm_core::KeyRange) -> units::Bytes {
+        let blocks = self.blocks_of(range);
+        if blocks.is_empty() {
+            return units::Bytes::ZERO;
+        }
+        let start = self.index.extent(blocks.start).start;
+        units::Bytes(self.index.extent(blocks.end - 1).end - start)
+    }
+
+    /// The blocks that may hold keys of `range`.
+    pub(super) fn blocks_of(&self, range: &vlsm_core::KeyRange) -> Range<usize> {
+        let start = self.index.find(&range.lo);
+        let last = match range.hi_inclusive {
+            true => self.index.find_after(&range.hi),
+            false => self.index.find(&range.hi),
+        };
+        start..(last + 1).min(self.index.len()).max(start)
+    }
+
+    pub(super) fn extent(&self, block: usize) -> Range<u64> {
+        self.index.extent(block)
+    }
+
+    pub(super) fn uid(&self) -> FileUid {
+        self.summary.uid
+    }
+
+    pub(super) fn damaged(&self, block: usize, what: Damage) -> Error {
+        Error::corruption(&self.path, self.index.extent(block).start, what)
+    }
+
+    /// A block from the cache or the file.
+    fn block(
+        &self,
+        number: usize,
+        cache: &BlockCache,
+        fill: bool,
+        stats: &mut ReadStats,
+    ) -> Result<Block> {
+        let extent = self.index.extent(number);
+        if let Some(block) = cache.get(self.uid(), extent.start) {
+            stats.block_hits += 1;
+            return Ok(block);
+        }
+        let around = align_down(extent.start)..align_up(extent.end);
+        let buf = read(&*self.file, &self.path, around.clone())?;
+        let block = self.decode(buf, extent.start - around.start, &extent);
+        let block = block.map_err(|what| self.damaged(number, what))?;
+        let bytes = around.end - around.start;
+        stats.block_misses += 1;
+        stats.bytes_read += bytes;
+        cache.missed(self.uid(), extent.start, bytes, &block, fill);
+        Ok(block)
+    }
+
+    /// Makes a block of the bytes around its extent, without a copy where little memory is lost by
+    /// it.
+    fn decode(&self, buf: AlignedBuf, skip: u64, extent: &Range<u64>) -> Result<Block, Damage> {
+        let skip = skip as usize;
+        let stored = &buf[skip..skip + (extent.end - extent.start) as usize];
+        let (payload, compression) = open_block(stored, self.uid(), extent.start)?;
+        let payload_len = payload.len();
+        if compression != Compression::None {
+            let mut raw = Vec::new();
+            decompress(compression, payload, &mut raw)?;
+            let weight = raw.len();
+            return Block::new(Bytes::from(raw), weight);
+        }
+        if buf.capacity() - payload_len > payload_len / 4 {
+            return Block::new(Bytes::copy_from_slice(payload), payload_len);
+        }
+        let weight = buf.capacity();
+        Block::new(Bytes::from_owner(buf).slice(skip..skip + payload_len), weight)
+    }
+
+    /// The newest entry of `key` that a reader at `seq` sees, tombstones included.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] or [`Error::Io`].
+    pub fn get(
+        &self,
+        key: &[u8],
+        seq: Seq,
+        cache: &BlockCache,
+        fill: bool,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(Trailer, Bytes)>> {
+        self.get_hashed(key, filter::hash(key), seq, cache, fill, stats)
+    }
+
+    /// As [`SstReader::get`], with the key's [`filter::hash`], which is the same for all files.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] or [`Error::Io`].
+    pub fn get_hashed(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+        cache: &BlockCache,
+        fill: bool,
+        stats: &mut ReadStats,
+    ) -> Result<Option<(Trailer, Bytes)>> {
+        if let Some(filter) = &self.filter {
+            stats.filter_checks += 1;
+            if !filter.may_contain(hash) {
+                stats.filter_negatives += 1;
+                return Ok(None);
+            }
+        }
+        for number in self.index.find(key)..self.index.len() {
+            let block = self.block(number, cache, fill, stats)?;
+            let found = block.get(key, Trailer::seek(seq));
+            match found.map_err(|what| self.damaged(number, what))? {
+                Lookup::Found(trailer, value) => return Ok(Some((trailer, value))),
+                Lookup::Beyond if self.index.ends_with(number, key) => {}
+                Lookup::Absent | Lookup::Beyond => break,
+            }
+        }
+        stats.filter_false_positives += u64::from(self.filter.is_some());
+        Ok(None)
+    }
+
+    /// A cursor over all entries, which fills the cache as it reads if `fill`.
+    #[must_use]
+    pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
+        SstCursor {
+            reader: self.clone(),
+            cache: cache.clone(),
+            fill,
+            stats: ReadStats::default(),
+            block: None,
+            number: 0,
+            error: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for SstReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SstReader({}, {})", self.path.display(), self.summary.bytes)
+    }
+}
+
+/// Reads exactly this range of a file, which is aligned and lies within it.
+fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<AlignedBuf> {
+    let len = usize::try_from(range.end - range.start)
+        .map_err(|_| Error::corruption(path, range.start, "an extent is too long"))?;
+    let mut buf = AlignedBuf::zeroed(len);
+    let count = file
+        .read_at(&mut buf, range.start)
+        .map_err(|error| Error::io("cannot read", path, error))?;
+    if count < len {
+        return Err(Error::corruption(path, range.start + count as u64, "the file is cut off"));
+    }
+    Ok(buf)
+}
+
+/// The verified bytes of a section, given the end of the file from `start` on.
+fn section_of<'a>(
+    tail: &'a [u8],
+    start: u64,
+    uid: FileUid,
+    section: &Section,
+    path: &Path,
+) -> Result<&'a [u8]> {
+    let damaged = |what: &str| Error::corruption(path, section.offset, what);
+    let bounds = section.offset.checked_sub(start).and_then(|from| {
+        let to = from.checked_add(section.len)?;
+        Some(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
+    });
+    let bytes = bounds
+        .and_then(|bounds| tail.get(bounds))
+        .ok_or_else(|| damaged("a part lies outside the file"))?;
+    if checksum(uid, section.offset, bytes) != section.checksum {
+        return Err(damaged("the checksum of index, filter or properties does not match"));
+    }
+    Ok(bytes)
+}
+
+/// A position among the entries of an SST.
+pub struct SstCursor {
+    reader: Arc<SstReader>,
+    cache: Arc<BlockCache>,
+    fill: bool,
+    stats: ReadStats,
+    block: Option<BlockCursor>,
+    number: usize,
+    error: Option<Error>,
+}
+
+impl SstCursor {
+    /// What it counted.
+    #[must_use]
+    pub fn stats(&self) -> &ReadStats {
+        &self.stats
+    }
+
+    fn here(&self) -> &BlockCursor {
+        self.block.as_ref().expect("the cursor stands on an entry")
+    }
+
+    /// Goes to a block and there to a position; not valid when there is no such block.
+    fn enter(
+        &mut self,
+        number: usize,
+        position: impl FnOnce(&mut BlockCursor) -> Result<(), Damage>,
+    ) -> Result<()> {
+        if number >= self.reader.index.len() {
+            self.block = None;
+            return Ok(());
+        }
+        if self.block.is_none() || self.number != number {
+            let block = self.reader.block(number, &self.cache, self.fill, &mut self.stats)?;
+            match &mut self.block {
+                Some(cursor) => cursor.set_block(block),
+                None => self.block = Some(BlockCursor::new(block)),
+            }
+            self.number = number;
+        }
+        match &mut self.block {
+            Some(cursor) => position(cursor).map_err(|what| self.reader.damaged(number, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is beyond an end of a block, not of the file.
+    fn is_past_block(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| !block.valid())
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        while self.is_past_block() {
+            self.enter(self.number + 1, BlockCursor::seek_first)?;
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        while self.is_past_block() {
+            match self.number.checked_sub(1) {
+                Some(before) => self.enter(before, BlockCursor::seek_last)?,
+                None => self.block = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a move. After an error the cursor is not valid and repeats the error.
+    fn sticky(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        run(self).inspect_err(|error| {
+            self.block = None;
+            self.error = Some(error.clone());
+        })
+    }
+}
+
+impl Cursor for SstCursor {
+    fn valid(&self) -> bool {
+        self.block.as_ref().is_some_and(BlockCursor::valid)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.here().key()
+    }
+
+    fn trailer(&self) -> Trailer {
+        self.here().trailer()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.here().value()
+    }
+
+    fn value_shared(&self) -> Bytes {
+        self.here().value_shared()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.error = None;
+        self.sticky(|cursor| {
+            cursor.enter(0, BlockCursor::seek_first)?;
+            cursor.forward()
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.error = None;
+        self.sticky(|cursor| {
+            cursor.enter(cursor.reader.index.len() - 1, BlockCursor::seek_last)?;
+            cursor.backward()
+        })
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.error = None;
+        self.sticky(|cursor| {
+            let number = cursor.reader.index.find(key);
+            cursor.enter(number, |block| block.seek(key, trailer))?;
+            while cursor.is_past_block() && cursor.reader.index.ends_with(cursor.number, key) {
+                cursor.enter(cursor.number + 1, |block| block.seek(key, trailer))?;
+            }
+            cursor.forward()
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.seek(key, trailer)?;
+        if self.valid() { self.prev() } else { self.seek_last() }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.sticky(|cursor| {
+            match &mut cursor.block {
+                Some(block) if block.valid() => {
+                    let number = cursor.number;
+                    block.next().map_err(|what| cursor.reader.damaged(number, what))?;
+                }
+                _ => return Ok(()),
+            }
+            cursor.forward()
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.sticky(|cursor| {
+            match &mut cursor.block {
+                Some(block) if block.valid() => {
+                    let number = cursor.number;
+                    block.prev().map_err(|what| cursor.reader.damaged(number, what))?;
+                }
+                _ => return Ok(()),
+            }
+            cursor.backward()
+        })
+    }
+}

@@ -1,0 +1,347 @@
+//! Sequential reading of slices of SSTs for compactions, past the block cache.
+//!
+//! A scanner walks over the tables of one sorted run as if they were one. It never waits; the
+//! caller does the reading:
+//! 1. [`Scanner::next_read`] asks for the next chunk: whole blocks, at most about `chunk_len`
+//!    bytes. At most `depth` chunks are asked for or ready beyond the one that is being read from.
+//! 2. The caller runs the [`ReadRequest`] wherever it likes and hands the memory in with
+//!    [`Scanner::supply`], in any order.
+//! 3. [`Scanner::advance`] goes to the next entry, or says that it lacks the next chunk.
+//!
+//! Invariants: S1 entries outside a table's range are not shown; S2 every block's checksum is
+//! verified before its first entry is shown; S3 no allocation per entry: keys are put together in
+//! one buffer, values are slices of the chunk. Memory: `depth + 1` chunks; a block longer than a
+//! chunk is a chunk of its own.
+//!
+//! Threads and locks: one thread; no lock.
+
+use super::block::{Layout, assemble, entry_at};
+use super::format::{Compression, Damage, decompress, open_block};
+use super::reader::SstReader;
+use crate::aligned::{AlignedBuf, align_down, align_up};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use vlsm_core::{Error, KeyRange, Result, Trailer};
+
+/// What [`Scanner::advance`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scan {
+    /// It stands on an entry.
+    Entry,
+    /// The next chunk was not supplied yet.
+    NeedMore,
+    /// There are no more entries.
+    Done,
+}
+
+/// A chunk that a scanner wants.
+#[derive(Debug)]
+pub struct ReadRequest {
+    ticket: u64,
+    reader: Arc<SstReader>,
+    offset: u64,
+    buf: AlignedBuf,
+}
+
+impl ReadRequest {
+    /// Which chunk it is: to be handed in with its bytes.
+    #[must_use]
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// The file it is part of.
+    #[must_use]
+    pub fn reader(&self) -> &Arc<SstReader> {
+        &self.reader
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.buf.len()
+    }
+
+    /// Reads it. Blocks.
+    ///
+    /// # Errors
+    /// What the system says, or that the file ends too early.
+    pub fn run(mut self) -> io::Result<AlignedBuf> {
+        let count = self.reader.file().read_at(&mut self.buf, self.offset)?;
+        if count < self.buf.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(self.buf)
+    }
+}
+
+/// A table of the run.
+struct Part {
+    reader: Arc<SstReader>,
+    range: KeyRange,
+    blocks: Range<usize>,
+    /// From this block on, keys may lie beyond the range.
+    last_from: usize,
+}
+
+/// A chunk that was asked for.
+struct Slot {
+    ticket: u64,
+    part: usize,
+    blocks: Range<usize>,
+    /// Where its memory begins in the file.
+    offset: u64,
+    buf: Option<AlignedBuf>,
+}
+
+/// A position in a sorted run of tables.
+pub struct Scanner {
+    parts: Vec<Part>,
+    chunk_len: u64,
+    depth: usize,
+    /// The part and the block from which the next chunk begins.
+    next_part: usize,
+    next_block: usize,
+    next_ticket: u64,
+    slots: VecDeque<Slot>,
+    /// The chunk that is being read from, and the next block in it.
+    open: Option<Slot>,
+    chunk: AlignedBuf,
+    block: usize,
+    /// The open block's payload when it was compressed.
+    raw: Vec<u8>,
+    is_raw: bool,
+    /// The entries of the open block that are still to come, in `raw` or in `chunk`.
+    entries: Range<usize>,
+    base: usize,
+    checks_range: bool,
+    key: Vec<u8>,
+    trailer: Trailer,
+    value: Range<usize>,
+    spare: Vec<AlignedBuf>,
+    bytes_read: u64,
+}
+
+impl Scanner {
+    /// A scanner over these slices, which must be disjoint and in key order.
+    #[must_use]
+    pub fn new(tables: Vec<(Arc<SstReader>, KeyRange)>, chunk_len: usize, depth: usize) -> Self {
+        let part = |(reader, range): (Arc<SstReader>, KeyRange)| {
+            let blocks = reader.blocks_of(&range);
+            let last_from = reader.blocks_of(&KeyRange::closed(range.hi.clone(), range.hi.clone()));
+            Part { reader, range, blocks, last_from: last_from.start }
+        };
+        let parts: Vec<Part> = tables.into_iter().map(part).collect();
+        debug_assert!(parts.windows(2).all(|pair| pair[0].range.is_before(&pair[1].range)));
+        Self {
+            next_block: parts.first().map_or(0, |part| part.blocks.start),
+            parts,
+            chunk_len: chunk_len as u64,
+            depth: depth.max(1),
+            next_part: 0,
+            next_ticket: 0,
+            slots: VecDeque::new(),
+            open: None,
+            chunk: AlignedBuf::default(),
+            block: 0,
+            raw: Vec::new(),
+            is_raw: false,
+            entries: 0..0,
+            base: 0,
+            checks_range: false,
+            key: Vec::new(),
+            trailer: Trailer::LAST,
+            value: 0..0,
+            spare: Vec::new(),
+            bytes_read: 0,
+        }
+    }
+
+    /// The next chunk to read, if any is wanted now.
+    pub fn next_read(&mut self) -> Option<ReadRequest> {
+        if self.slots.len() >= self.depth {
+            return None;
+        }
+        let part = loop {
+            let part = self.parts.get(self.next_part)?;
+            if self.next_block < part.blocks.end {
+                break part;
+            }
+            self.next_part += 1;
+            self.next_block = self.parts.get(self.next_part)?.blocks.start;
+        };
+        let first = self.next_block;
+        let start = part.reader.extent(first).start;
+        let mut end = first + 1;
+        while end < part.blocks.end && part.reader.extent(end).end - start <= self.chunk_len {
+            end += 1;
+        }
+        let offset = align_down(start);
+        let len = align_up(part.reader.extent(end - 1).end) - offset;
+        let mut buf = self.spare.pop().unwrap_or_default();
+        buf.set_len(len as usize);
+        let reader = part.reader.clone();
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.next_block = end;
+        let slot = Slot { ticket, part: self.next_part, blocks: first..end, offset, buf: None };
+        self.slots.push_back(slot);
+        self.bytes_read += len;
+        Some(ReadRequest { ticket, reader, offset, buf })
+    }
+
+    /// Hands in a chunk that was asked for.
+    ///
+    /// # Panics
+    /// When it was not asked for.
+    pub fn supply(&mut self, ticket: u64, buf: AlignedBuf) {
+        let slot = self.slots.iter_mut().find(|slot| slot.ticket == ticket);
+        slot.expect("the chunk was asked for").buf = Some(buf);
+    }
+
+    /// Bytes that were asked for so far.
+    #[must_use]
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Whether [`Scanner::advance`] would have to say `NeedMore` at the end of the open chunk.
+    #[must_use]
+    pub fn lacks_chunk(&self) -> bool {
+        self.slots.front().is_some_and(|slot| slot.buf.is_none())
+    }
+
+    /// The user key of the entry.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The trailer of the entry.
+    #[must_use]
+    #[inline]
+    pub fn trailer(&self) -> Trailer {
+        self.trailer
+    }
+
+    /// The value of the entry.
+    #[must_use]
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        &self.payload()[self.value.clone()]
+    }
+
+    #[inline]
+    fn payload(&self) -> &[u8] {
+        if self.is_raw { &self.raw } else { &self.chunk }
+    }
+
+    /// Goes to the next entry.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`]. The scanner must not be used any more then.
+    #[inline]
+    pub fn advance(&mut self) -> Result<Scan> {
+        loop {
+            if self.entries.is_empty() {
+                match self.open_next_block()? {
+                    Scan::Entry => {}
+                    other => return Ok(other),
+                }
+            }
+            self.decode().map_err(|what| self.damaged(what))?;
+            if !self.checks_range || self.is_in_range() {
+                return Ok(Scan::Entry);
+            }
+        }
+    }
+
+    #[inline]
+    fn decode(&mut self) -> Result<(), Damage> {
+        let payload = if self.is_raw { &self.raw[..] } else { &self.chunk[..] };
+        let entries = &payload[self.base..self.entries.end];
+        let entry = entry_at(entries, self.entries.start - self.base)?;
+        assemble(&mut self.key, entries, &entry)?;
+        self.trailer = entry.trailer;
+        self.value = self.base + entry.value_at..self.base + entry.end;
+        self.entries.start = self.base + entry.end;
+        Ok(())
+    }
+
+    /// Whether the entry belongs to its table. Beyond the upper end nothing else does.
+    fn is_in_range(&mut self) -> bool {
+        let part = self.open.as_ref().map_or(0, |slot| slot.part);
+        let range = &self.parts[part].range;
+        if range.ends_before(&self.key) {
+            self.entries.start = self.entries.end;
+            return false;
+        }
+        !range.starts_after(&self.key)
+    }
+
+    /// Verifies the next block and makes its entries the ones to come.
+    #[inline(never)]
+    fn open_next_block(&mut self) -> Result<Scan> {
+        while self.open.as_ref().is_none_or(|slot| self.block >= slot.blocks.end) {
+            if self.slots.is_empty() && !self.wants_more() {
+                return Ok(Scan::Done);
+            }
+            let ready = self.slots.front_mut().and_then(|slot| slot.buf.take());
+            let Some(buf) = ready else { return Ok(Scan::NeedMore) };
+            let used = std::mem::replace(&mut self.chunk, buf);
+            if used.capacity() > 0 && self.spare.len() <= self.depth {
+                self.spare.push(used);
+            }
+            self.open = self.slots.pop_front();
+            self.block = self.open.as_ref().map_or(0, |slot| slot.blocks.start);
+        }
+        self.enter_block().map_err(|what| self.damaged(what))?;
+        self.block += 1;
+        Ok(Scan::Entry)
+    }
+
+    fn wants_more(&self) -> bool {
+        let mut parts = self.parts.iter().skip(self.next_part);
+        parts.next().is_some_and(|part| self.next_block < part.blocks.end)
+            || parts.any(|part| !part.blocks.is_empty())
+    }
+
+    fn enter_block(&mut self) -> Result<(), Damage> {
+        let slot = self.open.as_ref().ok_or("no chunk is open")?;
+        let part = &self.parts[slot.part];
+        let extent = part.reader.extent(self.block);
+        let start = (extent.start - slot.offset) as usize;
+        let end = (extent.end - slot.offset) as usize;
+        let stored = self.chunk.get(start..end).ok_or("a chunk is too short")?;
+        let (payload, compression) = open_block(stored, part.reader.uid(), extent.start)?;
+        self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
+        self.is_raw = compression != Compression::None;
+        let layout = if self.is_raw {
+            decompress(compression, payload, &mut self.raw)?;
+            self.base = 0;
+            Layout::parse(&self.raw)?
+        } else {
+            self.base = start;
+            Layout::parse(payload)?
+        };
+        self.entries = self.base..self.base + layout.entries;
+        self.key.clear();
+        Ok(())
+    }
+
+    /// The error for damage in the open block.
+    #[cold]
+    fn damaged(&self, what: Damage) -> Error {
+        match &self.open {
+            Some(slot) => {
+                let reader = &self.parts[slot.part].reader;
+                let open = if self.entries.is_empty() { self.block } else { self.block - 1 };
+                reader.damaged(open.clamp(slot.blocks.start, slot.blocks.end - 1), what)
+            }
+            None => Error::Internal(what.into()),
+        }
+    }
+}

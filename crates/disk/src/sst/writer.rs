@@ -1,0 +1,309 @@
+//! Turns ascending entries into the bytes of an SST. Does no I/O.
+//!
+//! 1. Entries go into the block builder; a full block is checksummed and copied into the open
+//!    chunk.
+//! 2. A full chunk (256 KiB, aligned) is handed out by [`SstWriter::take_full`]; the caller writes
+//!    it whenever it likes, in any order, and may give the memory back with [`SstWriter::recycle`].
+//! 3. [`SstWriter::finish`] appends index, filter, properties and footer.
+//!
+//! Where blocks end: uncompressed blocks end at a 4096-byte line, so that reading one touches no
+//! more lines than it must. When that would waste more than a sixteenth of a line (entries are
+//! large), the entry that does not fit is taken in and the next block follows without a gap.
+//! Compressed blocks are not aligned.
+//!
+//! Invariants: W1 entries ascend strictly in tree order; W2 what was handed out never changes.
+//! Cost: no allocation per entry; two copies of each byte, one within the first-level cache.
+
+use super::block_builder::BlockBuilder;
+use super::filter::{self, Filter};
+use super::format::{
+    BLOCK_TRAILER_LEN, Compression, Footer, Properties, Section, VERSION, checksum, common_prefix,
+    compress,
+};
+use super::index::IndexBuilder;
+use crate::aligned::{ALIGNMENT, AlignedBuf};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::time::Duration;
+use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Trailer, key, units};
+
+/// Bytes of the chunks that a writer hands out.
+pub const CHUNK_LEN: usize = 256 << 10;
+/// The most that is left unused at the end of a line.
+const WASTE_MAX: usize = ALIGNMENT / 16;
+
+/// How an SST is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SstOptions {
+    /// Bytes of a block before compression, about.
+    pub block_bytes: usize,
+    /// Entries from one restart point to the next.
+    pub restart_interval: usize,
+    /// Bits of the Bloom filter for each user key; 0 for no filter.
+    pub bits_per_key: u32,
+    /// How blocks are compressed.
+    pub compression: Compression,
+    /// Wall-clock time since the Unix epoch, for the properties.
+    pub created: Duration,
+}
+
+impl Default for SstOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: ALIGNMENT,
+            restart_interval: 16,
+            bits_per_key: 10,
+            compression: Compression::None,
+            created: Duration::ZERO,
+        }
+    }
+}
+
+/// What is known of a finished SST.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SstSummary {
+    /// The random number its checksums bind.
+    pub uid: FileUid,
+    /// Length of the file.
+    pub bytes: units::Bytes,
+    /// The footer's checksum.
+    pub checksum: u64,
+    /// What the file says about itself.
+    pub properties: Properties,
+}
+
+impl SstSummary {
+    /// The same as the manifest records it, for the file of this number.
+    #[must_use]
+    pub fn into_meta(self, number: FileNumber) -> FileMeta {
+        FileMeta {
+            number,
+            uid: self.uid,
+            bytes: self.bytes,
+            checksum: self.checksum,
+            entries: self.properties.entries,
+            tombstones: self.properties.tombstones,
+            smallest: Bytes::from(self.properties.smallest),
+            largest: Bytes::from(self.properties.largest),
+            seq_min: self.properties.seq_min,
+            seq_max: self.properties.seq_max,
+            ..FileMeta::default()
+        }
+    }
+}
+
+/// Writes one SST.
+pub struct SstWriter {
+    options: SstOptions,
+    uid: FileUid,
+    block: BlockBuilder,
+    /// Where the open block ends at the latest, if it can.
+    room: usize,
+    index: IndexBuilder,
+    hashes: Vec<u64>,
+    properties: Properties,
+    last_key: Vec<u8>,
+    last_trailer: Trailer,
+    /// The open chunk.
+    chunk: AlignedBuf,
+    /// Bytes before the open chunk.
+    handed_out: u64,
+    full: VecDeque<(u64, AlignedBuf)>,
+    spare: Vec<AlignedBuf>,
+    compressed: Vec<u8>,
+}
+
+impl SstWriter {
+    /// A writer of a new file with this random number.
+    #[must_use]
+    pub fn new(options: SstOptions, uid: FileUid) -> Self {
+        let mut writer = Self {
+            options,
+            uid,
+            block: BlockBuilder::new(options.restart_interval),
+            room: 0,
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            properties: Properties {
+                seq_min: Seq::MAX,
+                created: options.created,
+                ..Properties::default()
+            },
+            last_key: Vec::new(),
+            last_trailer: Trailer::FIRST,
+            chunk: AlignedBuf::default(),
+            handed_out: 0,
+            full: VecDeque::new(),
+            spare: Vec::new(),
+            compressed: Vec::new(),
+        };
+        writer.room = writer.room_for_block();
+        writer
+    }
+
+    /// Whether there is no entry yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.properties.entries == 0
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        let filter = Filter::len_for(self.hashes.len(), self.options.bits_per_key);
+        self.position() + (self.block.len() + self.index.len() + filter) as u64
+    }
+
+    fn position(&self) -> u64 {
+        self.handed_out + self.chunk.len() as u64
+    }
+
+    /// Appends an entry, which must come after the last one in tree order.
+    pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let shared = common_prefix(&self.last_key, key);
+        let first = self.is_empty();
+        debug_assert!(
+            first || key::compare(&self.last_key, self.last_trailer, key, trailer).is_lt(),
+            "W1: entries do not ascend"
+        );
+        self.make_room(shared, key, value);
+        if self.block.is_empty() && !first {
+            self.index.separate(&self.last_key, key);
+        }
+        self.block.add(shared, key, trailer, value);
+        if first || shared < key.len() || shared < self.last_key.len() {
+            self.last_key.truncate(shared);
+            self.last_key.extend_from_slice(&key[shared..]);
+            if self.options.bits_per_key > 0 {
+                self.hashes.push(filter::hash(key));
+            }
+        }
+        self.last_trailer = trailer;
+        let properties = &mut self.properties;
+        if first {
+            properties.smallest = key.to_vec();
+        }
+        properties.entries += 1;
+        properties.tombstones += u64::from(trailer.kind() == Some(Kind::Delete));
+        properties.key_bytes += key.len() as u64;
+        properties.value_bytes += value.len() as u64;
+        properties.seq_min = properties.seq_min.min(trailer.seq());
+        properties.seq_max = properties.seq_max.max(trailer.seq());
+    }
+
+    /// Ends the open block if the entry belongs into the next one.
+    #[inline]
+    fn make_room(&mut self, shared: usize, key: &[u8], value: &[u8]) {
+        if self.block.is_empty() || self.block.len_with(shared, key.len(), value.len()) <= self.room
+        {
+            return;
+        }
+        let len = self.block.len();
+        if self.options.compression != Compression::None {
+            self.finish_block(0);
+        } else if len > self.room || self.room - len <= WASTE_MAX {
+            self.finish_block(self.room);
+        }
+    }
+
+    /// How long a block that begins here may get.
+    fn room_for_block(&self) -> usize {
+        let block_bytes = self.options.block_bytes;
+        if self.options.compression != Compression::None {
+            return block_bytes;
+        }
+        let within = (self.position() % ALIGNMENT as u64) as usize;
+        let least = block_bytes.max(ALIGNMENT) - ALIGNMENT / 2;
+        (within + least).next_multiple_of(ALIGNMENT) - within
+    }
+
+    fn finish_block(&mut self, len: usize) {
+        let offset = self.position();
+        let mut compressed = std::mem::take(&mut self.compressed);
+        let mut block = std::mem::replace(&mut self.block, BlockBuilder::new(1));
+        let payload = block.finish(len);
+        let (stored, tag) = if compress(self.options.compression, payload, &mut compressed) {
+            (&mut compressed, self.options.compression as u8)
+        } else {
+            (payload, Compression::None as u8)
+        };
+        stored.push(tag);
+        let sum = checksum(self.uid, offset, stored);
+        stored.extend_from_slice(&sum.to_le_bytes());
+        debug_assert!(stored.len() > BLOCK_TRAILER_LEN, "a block holds at least one entry");
+        self.index.block(stored.len());
+        self.emit(stored);
+        block.clear();
+        self.block = block;
+        self.compressed = compressed;
+        self.room = self.room_for_block();
+    }
+
+    /// Copies bytes into the open chunk and queues it when it is full.
+    fn emit(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.chunk.capacity() == 0 {
+                self.chunk =
+                    self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(CHUNK_LEN));
+            }
+            let taken = self.chunk.fill_from(bytes);
+            bytes = &bytes[taken..];
+            if self.chunk.len() == self.chunk.capacity() {
+                let chunk = std::mem::take(&mut self.chunk);
+                let offset = self.handed_out;
+                self.handed_out += chunk.len() as u64;
+                self.full.push_back((offset, chunk));
+            }
+        }
+    }
+
+    /// A chunk that is ready to be written at this offset, if any.
+    #[inline]
+    pub fn take_full(&mut self) -> Option<(u64, AlignedBuf)> {
+        self.full.pop_front()
+    }
+
+    /// Takes back the memory of a written chunk, or of anything of the same capacity.
+    pub fn recycle(&mut self, mut chunk: AlignedBuf) {
+        if chunk.capacity() == CHUNK_LEN && self.spare.len() < 4 {
+            chunk.clear();
+            self.spare.push(chunk);
+        }
+    }
+
+    /// Ends the file: what remains to be written, and what is known of it.
+    ///
+    /// # Panics
+    /// When there is no entry.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<(u64, AlignedBuf)>, SstSummary) {
+        assert!(!self.is_empty(), "an SST holds at least one entry");
+        if !self.block.is_empty() {
+            self.finish_block(0);
+        }
+        let mut footer = Footer { version: VERSION, uid: self.uid, ..Footer::default() };
+        let index = self.index.finish(&self.last_key);
+        footer.index = Section::of(self.uid, self.position(), &index);
+        self.emit(&index);
+        let filter = match self.options.bits_per_key {
+            0 => Vec::new(),
+            bits => Filter::build(&self.hashes, bits).encode(),
+        };
+        footer.filter = Section::of(self.uid, self.position(), &filter);
+        self.emit(&filter);
+        let mut properties = std::mem::take(&mut self.properties);
+        properties.largest = std::mem::take(&mut self.last_key);
+        let encoded = properties.encode();
+        footer.properties = Section::of(self.uid, self.position(), &encoded);
+        self.emit(&encoded);
+        let (end, checksum) = footer.encode(self.position());
+        self.emit(&end);
+        let bytes = units::Bytes(self.position());
+        let mut rest: Vec<_> = self.full.drain(..).collect();
+        if !self.chunk.is_empty() {
+            rest.push((self.handed_out, self.chunk));
+        }
+        (rest, SstSummary { uid: self.uid, bytes, checksum, properties })
+    }
+}
