@@ -1,2 +1,107 @@
-//! placeholder
-fn main() {}
+//! The `vlsm` program: look into a store, change it, load it, measure it.
+//!
+//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect` (stats,
+//! levels), `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to
+//! bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program for people: its input, output and clock are the real ones"
+)]
+
+mod bench;
+mod data;
+mod dump;
+mod escape;
+mod failure;
+mod import;
+mod inspect;
+mod lines;
+mod progress;
+mod record;
+mod store;
+
+use clap::{Parser, Subcommand};
+use failure::{Failure, Result};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  vlsm bench                                    a minute's load on a temporary store, with a report
+  vlsm put my-store apple green
+  vlsm get my-store apple
+  vlsm import my-store packages.tsv             TSV or JSON lines; - or nothing for stdin
+  vlsm scan my-store --prefix app --limit 10
+  vlsm export my-store > all.tsv
+  vlsm levels my-store
+
+A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for those that
+cannot be typed, or use --hex. Exit codes: 0 done, 1 failed or not found, 2 wrong usage.
+`vlsm COMMAND --help` has examples for each command.";
+
+/// An embedded key-value store whose writes do not stall
+#[derive(Debug, Parser)]
+#[command(name = "vlsm", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Load and read a store and report throughput, latencies, stalls and compaction chains
+    Bench(bench::Args),
+    /// Set a key to a value
+    Put(data::PutArgs),
+    /// Print the value of a key
+    Get(data::GetArgs),
+    /// Remove keys
+    Delete(data::DeleteArgs),
+    /// Print records in key order
+    Scan(data::ScanArgs),
+    /// Read records from a file or stdin into a store
+    Import(import::Args),
+    /// Write all records as TSV or JSON lines
+    Export(data::ExportArgs),
+    /// Print what a store holds and what it did since it was opened
+    Stats(inspect::StatsArgs),
+    /// Print the tree: runs of L0, levels, SSTs
+    Levels(inspect::LevelsArgs),
+    /// Print a file of a store in readable form
+    #[command(subcommand)]
+    Dump(dump::Command),
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result {
+    match command {
+        Command::Bench(args) => bench::run(args).map_err(Failure::new),
+        Command::Put(args) => data::put(&args),
+        Command::Get(args) => data::get(&args),
+        Command::Delete(args) => data::delete(&args),
+        Command::Scan(args) => data::scan(&args),
+        Command::Import(args) => import::run(&args),
+        Command::Export(args) => data::export(&args),
+        Command::Stats(args) => inspect::stats(&args),
+        Command::Levels(args) => inspect::levels(&args),
+        Command::Dump(command) => dump::run(&command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,314 @@
+//! `put get delete scan export`: single records and ranges of them.
+//!
+//! Keys and values on the command line are read as escapes (`escape.rs`) or, with `--hex`, as
+//! hexadecimal, and printed alike. Data goes to stdout, everything else to stderr.
+
+use crate::escape::{unescape, unhex};
+use crate::failure::{Failure, Result};
+use crate::progress::Progress;
+use crate::record::{Format, Layout, detect};
+use crate::store::{Store, StoreArgs};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write};
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const PUT_EXAMPLES: &str = "\
+Examples:
+  vlsm put my-store apple green
+  vlsm put my-store 'tab\\tin\\x00key' 'two\\nlines'
+  vlsm put my-store --hex 00ff01 c0ffee
+  vlsm put my-store photo --file photo.jpg      the value as it is, any bytes
+  date | vlsm put my-store now --file -
+
+The store is made if there is none. The write is on the device when the command returns.";
+
+/// Options of `put`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = PUT_EXAMPLES)]
+pub struct PutArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Key, with escapes
+    key: OsString,
+    /// Value, with escapes
+    #[arg(required_unless_present = "file", conflicts_with = "file")]
+    value: Option<OsString>,
+    /// Take the value from this file as it is; - for stdin
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Key and value are hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Sets a key.
+pub fn put(args: &PutArgs) -> Result {
+    let key = argument("KEY", &args.key, args.hex)?;
+    let value = match (&args.file, &args.value) {
+        (Some(file), _) => whole_file(file)?,
+        (None, Some(value)) => argument("VALUE", value, args.hex)?,
+        (None, None) => return Err(Failure::usage("give a VALUE or --file")),
+    };
+    vlsm_core::key::check_lengths(key.len(), value.len())?;
+    let mut store = Store::open(&args.store, true)?;
+    store.batch_put(&key, &value);
+    store.sync()?;
+    store.close()
+}
+
+const GET_EXAMPLES: &str = "\
+Examples:
+  vlsm get my-store apple
+  vlsm get my-store --hex 00ff01                value in hexadecimal too
+  vlsm get my-store photo --raw > photo.jpg     exact bytes, no line feed
+
+The exit code is 1 when there is no such key.";
+
+/// Options of `get`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = GET_EXAMPLES)]
+pub struct GetArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Key, with escapes
+    key: OsString,
+    /// Key and value are hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Print the value's bytes as they are, without a line feed
+    #[arg(long)]
+    raw: bool,
+}
+
+/// Prints the value of a key.
+pub fn get(args: &GetArgs) -> Result {
+    let key = argument("KEY", &args.key, args.hex)?;
+    let store = Store::open(&args.store, false)?;
+    let value = store.get(&key)?;
+    store.close()?;
+    let value = value.ok_or_else(|| Failure::new("there is no such key"))?;
+    let mut out = io::stdout().lock();
+    if args.raw {
+        out.write_all(&value)?;
+    } else {
+        let mut line = Vec::new();
+        Layout { format: Format::Tsv, hex: args.hex }.write_text(&value, &mut line);
+        line.push(b'\n');
+        out.write_all(&line)?;
+    }
+    Ok(out.flush()?)
+}
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  vlsm delete my-store apple
+  vlsm delete my-store apple pear plum          all of them or none
+  vlsm delete my-store --hex 00ff01
+
+To delete a key that is not there is no error.";
+
+/// Options of `delete`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DELETE_EXAMPLES)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Keys, with escapes
+    #[arg(required = true, value_name = "KEY")]
+    keys: Vec<OsString>,
+    /// Keys are hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Removes keys, as one batch.
+pub fn delete(args: &DeleteArgs) -> Result {
+    let keys = args.keys.iter().map(|key| argument("KEY", key, args.hex));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
+    let mut store = Store::open(&args.store, false)?;
+    keys.iter().for_each(|key| store.batch_delete(key));
+    store.sync()?;
+    store.close()
+}
+
+const SCAN_EXAMPLES: &str = "\
+Examples:
+  vlsm scan my-store                            everything, in key order
+  vlsm scan my-store --prefix app --limit 10
+  vlsm scan my-store --from a --to q            a included, q not
+  vlsm scan my-store --reverse --limit 1        the last record
+  vlsm scan my-store --keys-only | head
+  vlsm scan my-store --prefix app --count";
+
+/// Options of `scan`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = SCAN_EXAMPLES)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Key to stop before
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Only keys that begin with this
+    #[arg(long, conflicts_with_all = ["from", "to"])]
+    prefix: Option<OsString>,
+    /// At most this many records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// From the last key to the first
+    #[arg(long)]
+    reverse: bool,
+    /// Print no values
+    #[arg(long)]
+    keys_only: bool,
+    /// Print the number of records only
+    #[arg(long, conflicts_with = "keys_only")]
+    count: bool,
+    /// Format of the output: tsv or json
+    #[arg(long, value_enum, default_value = "tsv", hide_possible_values = true)]
+    format: Format,
+    /// Keys and values are hexadecimal, in the options too
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Prints a range of records.
+pub fn scan(args: &ScanArgs) -> Result {
+    let read = |name, key: &Option<OsString>| -> Result<Option<Vec<u8>>> {
+        key.as_ref().map(|key| argument(name, key, args.hex)).transpose()
+    };
+    let from = read("--from", &args.from)?.map_or(Bound::Unbounded, Bound::Included);
+    let to = read("--to", &args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
+    let prefix = read("--prefix", &args.prefix)?;
+    let store = Store::open(&args.store, false)?;
+    let mut pairs = match prefix {
+        Some(prefix) => store.prefix(&prefix),
+        None => store.range((from, to)),
+    };
+    let layout = Layout { format: args.format, hex: args.hex };
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut line = Vec::new();
+    let mut count = 0;
+    while count < args.limit.unwrap_or(u64::MAX) {
+        let pair = if args.reverse { pairs.next_back() } else { pairs.next() };
+        let Some((key, value)) = pair.transpose()? else { break };
+        count += 1;
+        if args.count {
+            continue;
+        }
+        line.clear();
+        if args.keys_only {
+            layout.write_key(&key, &mut line);
+        } else {
+            layout.write(&key, &value, &mut line);
+        }
+        out.write_all(&line)?;
+    }
+    if args.count {
+        writeln!(out, "{count}")?;
+    }
+    out.flush()?;
+    drop(pairs);
+    store.close()
+}
+
+const EXPORT_EXAMPLES: &str = "\
+Examples:
+  vlsm export my-store > all.tsv
+  vlsm export my-store all.jsonl                JSON lines, by the name of the file
+  vlsm export my-store | gzip > all.tsv.gz
+  vlsm export my-store | vlsm import other-store
+
+import reads it back, byte for byte. The export is the keyspace as of one moment.";
+
+/// Options of `export`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXPORT_EXAMPLES)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// File to write, which must not exist; - for stdout
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Format of the output: tsv or json [default: by the name of the file, else tsv]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    format: Option<Format>,
+    /// Write keys and values in hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Writes all records of a keyspace.
+pub fn export(args: &ExportArgs) -> Result {
+    let store = Store::open(&args.store, false)?;
+    let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
+    let layout = Layout { format, hex: args.hex };
+    if args.file == Path::new("-") {
+        export_to(&store, layout, io::stdout().lock(), None)?;
+        return store.close();
+    }
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(format!("{} exists: remove it, or name another", args.file.display()))
+        }
+        _ => Failure::file("cannot write", &args.file, &error),
+    };
+    let file = File::create_new(&args.file).map_err(failed)?;
+    let mut progress = Progress::new(None);
+    let bytes = export_to(&store, layout, &file, Some(&mut progress))?;
+    file.sync_all().map_err(failed)?;
+    progress.finish("exported", bytes);
+    store.close()
+}
+
+fn export_to(
+    store: &Store,
+    layout: Layout,
+    out: impl Write,
+    mut progress: Option<&mut Progress>,
+) -> Result<u64> {
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    let mut line = Vec::new();
+    let mut bytes = 0;
+    for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
+        let (key, value) = pair?;
+        line.clear();
+        layout.write(&key, &value, &mut line);
+        out.write_all(&line)?;
+        bytes += line.len() as u64;
+        if let Some(progress) = &mut progress {
+            progress.record(bytes);
+        }
+    }
+    out.flush()?;
+    Ok(bytes)
+}
+
+/// The bytes that an argument stands for.
+fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
+    let read = if hex { unhex } else { unescape };
+    let mut bytes = Vec::new();
+    match read(text.as_bytes(), &mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(why) => Err(Failure::usage(format!("{name}: {why}"))),
+    }
+}
+
+/// The content of a file that the user named, or of stdin. At most one byte more than a value may have.
+fn whole_file(path: &Path) -> Result<Vec<u8>> {
+    let limit = vlsm_core::key::MAX_VALUE_LEN as u64 + 1;
+    let mut value = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut value)
+    } else {
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut value))
+    };
+    read.map_err(|error| Failure::file("cannot read", path, &error))?;
+    Ok(value)
+}

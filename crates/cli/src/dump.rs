@@ -1,0 +1,189 @@
+//! `vlsm dump wal|sst|manifest FILE`: a file of a store as text, without opening the store.
+//!
+//! The file is read as recovery reads it: nothing is shown that does not verify, and where a file stops
+//! making sense, that is said with the offset. The store may be open elsewhere: nothing is locked or
+//! changed. Keys and values are shown in escaped form, long values cut unless `--full` is given.
+
+use crate::escape::escape;
+use crate::failure::Result;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use vlsm_core::{Bytes, Cursor, Error, Kind};
+use vlsm_disk::fs::{Fs, OpenOptions, posix::PosixFs, read_all};
+use vlsm_disk::sst::{BlockCache, SstReader};
+use vlsm_disk::wal::format::{HEADER_LEN, Header, Records, Tail, WAL_MAGIC};
+use vlsm_disk::wal::{Entries, RecordKind};
+
+/// Bytes of a value that are shown without `--full`.
+const SHOWN: usize = 64;
+
+/// What to dump.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Batches of a write-ahead log (NNNNNN.wal)
+    #[command(after_help = "Example:\n  vlsm dump wal my-store/000007.wal | less")]
+    Wal(Args),
+    /// Properties and entries of an SST (NNNNNN.sst)
+    #[command(after_help = "Example:\n  vlsm dump sst my-store/000012.sst --full | head")]
+    Sst(Args),
+    /// Changes of the tree, as a manifest records them
+    #[command(after_help = "Example:\n  vlsm dump manifest my-store/000003.manifest")]
+    Manifest(Args),
+}
+
+/// Which file, and how much of it.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file
+    file: PathBuf,
+    /// Show all of each value
+    #[arg(long)]
+    full: bool,
+    /// Show the header or the properties only
+    #[arg(long, conflicts_with = "full")]
+    brief: bool,
+}
+
+/// Runs the command.
+pub fn run(command: &Command) -> Result {
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    match command {
+        Command::Wal(args) => wal(args, &mut out)?,
+        Command::Sst(args) => sst(args, &mut out)?,
+        Command::Manifest(args) => manifest(args, &mut out)?,
+    }
+    Ok(out.flush()?)
+}
+
+fn read(path: &Path) -> Result<bytes::Bytes> {
+    let content = read_all(&PosixFs, path);
+    Ok(content.map_err(|error| Error::io("cannot read", path, error))?.into())
+}
+
+fn header(content: &[u8], magic: &[u8; 8], path: &Path, out: &mut impl Write) -> Result<Header> {
+    let page = &content[..content.len().min(HEADER_LEN as usize)];
+    let header = Header::decode(page, magic, path)?;
+    let state = if header.started { "started" } else { "prepared, holds nothing" };
+    writeln!(out, "file {:06} uid {:016x} {state}", header.number, header.uid)?;
+    writeln!(out, "length {}, filled up to {}", content.len(), header.filled)?;
+    writeln!(out, "no sequence number below {}", header.next_seq)?;
+    match header.predecessor {
+        Some(seal) => writeln!(
+            out,
+            "follows {:06} uid {:016x}, which ends at {} (synced to {}, {:?})",
+            seal.number, seal.uid, seal.len, seal.synced, seal.kind
+        )?,
+        None => writeln!(out, "follows no other file")?,
+    }
+    Ok(header)
+}
+
+fn wal(args: &Args, out: &mut impl Write) -> Result {
+    let content = read(&args.file)?;
+    let header = header(&content, WAL_MAGIC, &args.file, out)?;
+    if args.brief || !header.started {
+        return Ok(());
+    }
+    let mut records = Records::new(content, header.uid);
+    for record in records.by_ref() {
+        let (head, len) = (record.head, record.payload.len());
+        write!(out, "@{} {:?} seq {} {len} bytes", record.offset, head.kind, head.seq)?;
+        writeln!(out, ", synced to {}", head.synced)?;
+        match head.kind {
+            RecordKind::Batch => entries(&record.payload, head.seq.0, args.full, out)?,
+            RecordKind::Fragment => writeln!(out, "  part {}", part(&record.payload))?,
+            RecordKind::Commit => writeln!(out, "  of batch {}", part(&record.payload))?,
+            RecordKind::Mark => {}
+        }
+    }
+    let end = records.offset();
+    match records.tail() {
+        Tail::Torn => writeln!(out, "@{end} end")?,
+        Tail::Damaged(later) => {
+            writeln!(out, "@{end} DAMAGED: does not verify, but the record at {later} does")?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of a large batch and of its fragment, as in a fragment or a commit record.
+fn part(payload: &[u8]) -> String {
+    let number = |range: std::ops::Range<usize>| {
+        let bytes = payload.get(range).unwrap_or_default().iter().rev();
+        bytes.fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
+    format!("{} / {}", number(0..8), number(8..12))
+}
+
+fn entries(payload: &[u8], first: u64, full: bool, out: &mut impl Write) -> Result {
+    for (index, entry) in (0..).zip(Entries::new(payload)) {
+        match entry {
+            Ok(entry) => {
+                let kind = entry.kind;
+                write!(out, "  {} {} ", first.saturating_add(index), entry.tree)?;
+                show(kind, entry.key, entry.value, full, out)?;
+            }
+            Err(why) => writeln!(out, "  MALFORMED: {}", why.0)?,
+        }
+    }
+    Ok(())
+}
+
+/// `put KEY = VALUE` or `delete KEY`.
+fn show(kind: Kind, key: &[u8], value: &[u8], full: bool, out: &mut impl Write) -> Result {
+    let mut line = Vec::new();
+    escape(key, &mut line);
+    if kind == Kind::Delete {
+        out.write_all(b"delete ")?;
+    } else {
+        out.write_all(b"put ")?;
+        line.extend_from_slice(b" = ");
+        let shown = if full { value.len() } else { value.len().min(SHOWN) };
+        escape(&value[..shown], &mut line);
+        if shown < value.len() {
+            line.extend_from_slice(format!("… ({} bytes)", value.len()).as_bytes());
+        }
+    }
+    line.push(b'\n');
+    Ok(out.write_all(&line)?)
+}
+
+fn sst(args: &Args, out: &mut impl Write) -> Result {
+    let path = &args.file;
+    let file = PosixFs.open(path, OpenOptions::READ);
+    let file = file.map_err(|error| Error::io("cannot open", path, error))?;
+    let reader = std::sync::Arc::new(SstReader::open_unknown(file, path)?);
+    properties(&reader, out)?;
+    if args.brief {
+        return Ok(());
+    }
+    let cache = std::sync::Arc::new(BlockCache::new(0));
+    let mut cursor = reader.cursor(&cache, false);
+    cursor.seek_first()?;
+    while cursor.valid() {
+        let trailer = cursor.trailer();
+        write!(out, "{} ", trailer.seq())?;
+        let kind = trailer.kind().unwrap_or(Kind::Put);
+        show(kind, cursor.key(), cursor.value(), args.full, out)?;
+        cursor.next()?;
+    }
+    Ok(())
+}
+
+fn properties(reader: &SstReader, out: &mut impl Write) -> Result {
+    let summary = reader.summary();
+    let p = &summary.properties;
+    writeln!(out, "uid {:016x}, checksum {:016x}", summary.uid.0, summary.checksum)?;
+    writeln!(out, "length {}, {} data blocks", summary.bytes.0, reader.block_count())?;
+    writeln!(out, "entries {}, {} of them tombstones", p.entries, p.tombstones)?;
+    writeln!(out, "keys {}, values {}", Bytes(p.key_bytes), Bytes(p.value_bytes))?;
+    writeln!(out, "sequence numbers {} to {}", p.seq_min, p.seq_max)?;
+    for (name, key) in [("smallest", &p.smallest), ("largest ", &p.largest)] {
+        let mut line = Vec::new();
+        escape(key, &mut line);
+        write!(out, "{name} ")?;
+        out.write_all(&line)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! How a command ends when it does not end well: one line on stderr, and an exit code.
+//!
+//! 1: it failed, or what was asked for is not there. 2: the command line was wrong. A closed pipe
+//! (`vlsm scan … | head`) is no failure: the program ends at once, silently, with 0.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The outcome of a command.
+pub type Result<T = ()> = std::result::Result<T, Failure>;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// It could not be done. What went wrong and what to do.
+    Failed(String),
+    /// It cannot be asked for like this.
+    Usage(String),
+    /// Nobody reads the output any more.
+    PipeClosed,
+}
+
+impl Failure {
+    /// A failure that says this.
+    pub fn new(what: impl Display) -> Self {
+        Self::Failed(what.to_string())
+    }
+
+    /// A wrong argument.
+    pub fn usage(what: impl Display) -> Self {
+        Self::Usage(what.to_string())
+    }
+
+    /// A failed operation on a file that the user named.
+    pub fn file(op: &str, path: &Path, error: &io::Error) -> Self {
+        Self::Failed(format!("{op} {}: {error}", path.display()))
+    }
+
+    /// Tells the user and gives the exit code.
+    pub fn report(self) -> ExitCode {
+        let (code, what) = match self {
+            Self::PipeClosed => return ExitCode::SUCCESS,
+            Self::Failed(what) => (1, what),
+            Self::Usage(what) => (2, format!("{what} (see vlsm --help)")),
+        };
+        say(format_args!("vlsm: {what}"));
+        ExitCode::from(code)
+    }
+}
+
+/// An error of the output: the data goes to stdout, so that is what it is about.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::PipeClosed,
+            _ => Self::Failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+impl From<vlsm_core::Error> for Failure {
+    fn from(error: vlsm_core::Error) -> Self {
+        use vlsm_core::Error as E;
+        match error {
+            E::InvalidOption { .. } | E::InvalidArgument(_) => Self::usage(error),
+            _ => Self::new(error),
+        }
+    }
+}
+
+/// A line on stderr, which may be closed.
+pub fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,282 @@
+//! `vlsm import`: records from a file or stdin into a keyspace, at full speed.
+//!
+//! 1. Read a line; parse it into key and value ([`Layout`]); add it to the batch.
+//! 2. A batch of [`BATCH_RECORDS`] records or [`BATCH_BYTES`] is written `Buffered`: it survives the death of
+//!    this process, so after Ctrl-C or a kill the store holds a prefix of the file.
+//! 3. At the end one sync makes all of it survive power loss.
+//!
+//! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and without
+//! their content. With `--strict` the first one ends the import, after what came before it is written.
+
+use crate::failure::{Failure, Result, say};
+use crate::lines::{LINE_MAX, Lines, Next};
+use crate::progress::{Progress, grouped};
+use crate::record::{Format, Layout, detect};
+use crate::store::{Store, StoreArgs};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use vlsm_core::Bytes;
+
+/// Records in a batch, at most.
+const BATCH_RECORDS: usize = 1000;
+/// Bytes in a batch before it is written.
+const BATCH_BYTES: usize = 1 << 20;
+/// Bad lines described one by one.
+const SHOWN: u64 = 5;
+
+const EXAMPLES: &str = "\
+Formats:
+  TSV         key<TAB>value, one record a line; \\t \\n \\r \\\\ and \\xNN stand for other bytes.
+              The first tab ends the key: further tabs belong to the value.
+  JSON lines  {\"key\": \"…\", \"value\": \"…\"}; for bytes that are no text: key_hex, value_hex,
+              key_base64, value_base64.
+
+Examples:
+  vlsm import my-store packages.tsv
+  zcat packages.jsonl.gz | vlsm import my-store
+  vlsm import my-store dump.txt --format tsv --hex
+  vlsm import my-store data.tsv --strict        stop at the first bad line
+
+Bad lines are skipped and reported with their numbers; the exit code is then 1. What was imported
+stays, also after Ctrl-C. To import again is harmless: a later record replaces an earlier one.";
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// File to read; - for stdin
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// Format of the file: tsv or json [default: by its name or first line]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    format: Option<Format>,
+    /// Keys and values of TSV are hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Stop at the first bad line
+    #[arg(long)]
+    strict: bool,
+}
+
+/// Where records go.
+trait Sink {
+    /// Adds a record to the batch.
+    fn put(&mut self, key: &[u8], value: &[u8]);
+    /// Writes the batch.
+    fn commit(&mut self) -> Result;
+    /// Records and bytes in the batch.
+    fn pending(&self) -> (usize, usize);
+}
+
+impl Sink for Store {
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.batch_put(key, value);
+    }
+    fn commit(&mut self) -> Result {
+        self.batch_write()
+    }
+    fn pending(&self) -> (usize, usize) {
+        self.batch_len()
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result {
+    let (input, total) = open(&args.file)?;
+    let mut input = BufReader::with_capacity(1 << 20, input);
+    let name = args.file.to_string_lossy();
+    let start = input.fill_buf().map_err(|e| Failure::file("cannot read", &args.file, &e))?;
+    let format = args.format.unwrap_or_else(|| detect(&name, start));
+    let layout = Layout { format, hex: args.hex };
+    let mut store = Store::open(&args.store, true)?;
+    let mut import = Import {
+        lines: Lines::new(input, LINE_MAX),
+        layout,
+        file: &args.file,
+        strict: args.strict,
+        written: 0,
+        bad: 0,
+        progress: Progress::new(total),
+    };
+    let outcome = import.run(&mut store);
+    if outcome.is_err() {
+        import.progress.clear();
+        if import.written > 0 {
+            say(format_args!("imported {} records before that", grouped(import.written)));
+        }
+    }
+    let synced = store.sync();
+    store.close()?;
+    outcome.and(synced)?;
+    import.progress.finish("imported", import.lines.bytes());
+    import.verdict()
+}
+
+/// Opens the file and tells its length, where it has one.
+fn open(path: &Path) -> Result<(Box<dyn io::Read>, Option<u64>)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let failed = |e: io::Error| Failure::file("cannot read", path, &e);
+    let file = File::open(path).map_err(failed)?;
+    let facts = file.metadata().map_err(failed)?;
+    if facts.is_dir() {
+        let what = format!("cannot read {}: it is a folder, name a file", path.display());
+        return Err(Failure::new(what));
+    }
+    let len = facts.is_file().then_some(facts.len());
+    Ok((Box::new(file), len))
+}
+
+struct Import<'a, R> {
+    lines: Lines<R>,
+    layout: Layout,
+    file: &'a Path,
+    strict: bool,
+    /// Records in written batches.
+    written: u64,
+    /// Bad lines.
+    bad: u64,
+    progress: Progress,
+}
+
+impl<R: BufRead> Import<'_, R> {
+    fn run(&mut self, sink: &mut impl Sink) -> Result {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        loop {
+            let next = self.lines.next();
+            let fault = match next.map_err(|e| Failure::file("cannot read", self.file, &e)) {
+                Err(failure) => {
+                    self.commit(sink)?;
+                    return Err(failure);
+                }
+                Ok(Next::End) => return self.commit(sink),
+                Ok(Next::TooLong) => Err(format!("longer than {}", Bytes(LINE_MAX as u64))),
+                Ok(Next::Line) if self.lines.line().trim_ascii().is_empty() && !self.has_tab() => {
+                    continue;
+                }
+                Ok(Next::Line) => self.layout.parse(self.lines.line(), &mut key, &mut value),
+            };
+            let fault = fault.and_then(|()| {
+                vlsm_core::key::check_lengths(key.len(), value.len()).map_err(|e| e.to_string())
+            });
+            if let Err(why) = fault {
+                self.bad(sink, &why)?;
+                continue;
+            }
+            sink.put(&key, &value);
+            self.progress.record(self.lines.bytes());
+            let (records, bytes) = sink.pending();
+            if records >= BATCH_RECORDS || bytes >= BATCH_BYTES {
+                self.commit(sink)?;
+            }
+        }
+    }
+
+    fn commit(&mut self, sink: &mut impl Sink) -> Result {
+        let (records, _) = sink.pending();
+        sink.commit()?;
+        self.written += records as u64;
+        Ok(())
+    }
+
+    /// Whether a line of white space holds a tab: then it is a record with an empty key and value.
+    fn has_tab(&self) -> bool {
+        self.layout.format == Format::Tsv && self.lines.line().contains(&b'\t')
+    }
+
+    fn bad(&mut self, sink: &mut impl Sink, why: &str) -> Result {
+        self.bad += 1;
+        let line = format!("{}:{}: {why}", self.file.display(), self.lines.number());
+        if self.strict {
+            self.commit(sink)?;
+            return Err(Failure::new(format!("{line}; stopped there because of --strict")));
+        }
+        match self.bad {
+            ..=SHOWN => self.progress.say(&line),
+            n if n == SHOWN + 1 => self.progress.say("… and more: only counted from here on"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn verdict(&self) -> Result {
+        match self.bad {
+            0 => Ok(()),
+            bad => Err(Failure::new(format!(
+                "{} of {} lines were bad and skipped; all others are imported",
+                grouped(bad),
+                grouped(self.lines.number()),
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Memory {
+        batch: Vec<(Vec<u8>, Vec<u8>)>,
+        written: Vec<usize>,
+    }
+
+    impl Sink for Memory {
+        fn put(&mut self, key: &[u8], value: &[u8]) {
+            self.batch.push((key.to_vec(), value.to_vec()));
+        }
+        fn commit(&mut self) -> Result {
+            self.written.push(self.batch.len());
+            self.batch.clear();
+            Ok(())
+        }
+        fn pending(&self) -> (usize, usize) {
+            (self.batch.len(), self.batch.iter().map(|(k, v)| k.len() + v.len()).sum())
+        }
+    }
+
+    fn import(text: &[u8], strict: bool) -> (Vec<usize>, u64, Result) {
+        let mut import = Import {
+            lines: Lines::new(text, LINE_MAX),
+            layout: Layout { format: Format::Tsv, hex: false },
+            file: Path::new("x.tsv"),
+            strict,
+            written: 0,
+            bad: 0,
+            progress: Progress::new(None),
+        };
+        let mut sink = Memory::default();
+        let outcome = import.run(&mut sink);
+        (sink.written, import.bad, outcome)
+    }
+
+    #[test]
+    fn batches_by_records_and_bytes() {
+        let many: Vec<u8> = (0..2500).flat_map(|i| format!("k{i}\tv\n").into_bytes()).collect();
+        assert_eq!(import(&many, false).0, [1000, 1000, 500]);
+        let wide = format!("k\t{}\n", "v".repeat(700_000)).repeat(3);
+        assert_eq!(import(wide.as_bytes(), false).0, [2, 1]);
+    }
+
+    #[test]
+    fn skips_bad_lines_or_stops_at_the_first() {
+        let text = b"a\tb\nbad\n\nc\td\n\\q\te\n\t\n";
+        let (written, bad, outcome) = import(text, false);
+        assert_eq!((written, bad, outcome.is_ok()), (vec![3], 2, true));
+        let (written, _, outcome) = import(text, true);
+        assert_eq!(written, [1]);
+        let Err(Failure::Failed(what)) = outcome else { panic!("the import stops") };
+        assert!(what.starts_with("x.tsv:2: no tab"), "{what}");
+    }
+
+    #[test]
+    fn refuses_keys_over_the_limit() {
+        let text = format!("{}\tv\nk\tv\n", "k".repeat(vlsm_core::key::MAX_KEY_LEN + 1));
+        let (written, bad, _) = import(text.as_bytes(), false);
+        assert_eq!((written, bad), (vec![1], 1));
+    }
+}

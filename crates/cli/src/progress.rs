@@ -1,0 +1,96 @@
+//! Progress of a long command on stderr: a bar where a person watches, nothing where none does.
+//!
+//! The bar is redrawn at most ten times a second and only asked to every [`EVERY`] records, so it
+//! costs nothing next to the work. The summary line is always printed.
+
+use crate::failure::say;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Instant;
+use vlsm_core::Bytes;
+
+const EVERY: u64 = 1000;
+
+/// What has been done so far.
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    records: u64,
+    bytes: u64,
+}
+
+impl Progress {
+    /// Starts counting towards `total` bytes, or without an end in sight.
+    pub fn new(total: Option<u64>) -> Self {
+        let known = "{bar:24} {percent:>3}%  {bytes}/{total_bytes}  {msg}  ETA {eta}";
+        let unknown = "{spinner} {bytes}  {msg}";
+        let (bar, template) = match total {
+            Some(total) => (ProgressBar::new(total), known),
+            None => (ProgressBar::new_spinner(), unknown),
+        };
+        let style = ProgressStyle::with_template(template).expect("the template is well formed");
+        bar.set_style(style.progress_chars("━╸ "));
+        Self { bar, started: Instant::now(), records: 0, bytes: 0 }
+    }
+
+    /// Counts a record, and the bytes read or written so far.
+    pub fn record(&mut self, bytes: u64) {
+        self.records += 1;
+        self.bytes = bytes;
+        if self.records.is_multiple_of(EVERY) {
+            self.bar.set_position(bytes);
+            let rate = grouped(self.rate());
+            self.bar.set_message(format!("{} records  {rate} records/s", grouped(self.records)));
+        }
+    }
+
+    /// A line above the bar.
+    pub fn say(&self, line: &str) {
+        self.bar.suspend(|| say(line));
+    }
+
+    /// Removes the bar.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Removes the bar and says what was done: `verb` is for example "imported".
+    pub fn finish(&self, verb: &str, bytes: u64) {
+        self.clear();
+        say(format_args!(
+            "{verb} {} records ({}) in {:.1} s: {} records/s",
+            grouped(self.records),
+            Bytes(bytes),
+            self.started.elapsed().as_secs_f64(),
+            grouped(self.rate()),
+        ));
+    }
+
+    fn rate(&self) -> u64 {
+        (self.records as f64 / self.started.elapsed().as_secs_f64().max(1e-9)) as u64
+    }
+}
+
+/// A number with commas between thousands.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_thousands() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The store as the commands use it: all calls of the engine but those of `bench` and `inspect.rs`.
+//!
+//! A command opens the store, does its work on one keyspace and closes it. Writes of `put` and `delete` are
+//! `Sync`; those of `import` are `Buffered`, with one sync at the end.
+
+use crate::failure::Result;
+use std::ops::Bound;
+use std::path::PathBuf;
+use vlsm::{Batch, Db, Durability, Keyspace, KeyspaceOptions, WriteOptions};
+
+/// Which store and keyspace a command works on.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    /// Folder of the store
+    pub store: PathBuf,
+    /// Keyspace to work on
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub keyspace: String,
+    /// Profile to open the store with, for example vlsm or rocksdb [default: vlsm]
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+}
+
+/// An open store and one of its keyspaces.
+pub struct Store {
+    db: Db,
+    keyspace: Keyspace,
+    batch: Batch,
+}
+
+/// The keys a scan covers.
+pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+impl Store {
+    /// Opens a store. With `create`, makes the store and the keyspace where they are missing.
+    ///
+    /// # Errors
+    /// What opening it failed with.
+    pub fn open(args: &StoreArgs, create: bool) -> Result<Self> {
+        let db = open_db(args, create)?;
+        let keyspace = match db.keyspace(&args.keyspace) {
+            Err(vlsm_core::Error::NoSuchKeyspace(_)) if create => {
+                db.create_keyspace(&args.keyspace, KeyspaceOptions::new())
+            }
+            other => other,
+        };
+        Ok(Self { keyspace: keyspace?, db, batch: Batch::new() })
+    }
+
+    /// The engine, for reports.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>> {
+        Ok(self.keyspace.get(key)?)
+    }
+
+    /// Pairs within a range, as of now.
+    pub fn range(&self, range: Range) -> vlsm::Iter {
+        self.keyspace.range(range)
+    }
+
+    /// Pairs whose keys begin with a prefix, as of now.
+    pub fn prefix(&self, prefix: &[u8]) -> vlsm::Iter {
+        self.keyspace.prefix(prefix)
+    }
+
+    /// Adds a write to the batch.
+    pub fn batch_put(&mut self, key: &[u8], value: &[u8]) {
+        self.batch.put(&self.keyspace, key, value);
+    }
+
+    /// Adds a removal to the batch.
+    pub fn batch_delete(&mut self, key: &[u8]) {
+        self.batch.delete(&self.keyspace, key);
+    }
+
+    /// Records and bytes in the batch.
+    pub fn batch_len(&self) -> (usize, usize) {
+        (self.batch.len(), self.batch.encoded_len())
+    }
+
+    /// Writes the batch so that it survives the death of the process, and empties it.
+    pub fn batch_write(&mut self) -> Result {
+        self.write(Durability::Buffered)
+    }
+
+    /// Writes the batch so that it survives power loss, with all writes before it, and empties it.
+    pub fn sync(&mut self) -> Result {
+        self.write(Durability::Sync)
+    }
+
+    fn write(&mut self, durability: Durability) -> Result {
+        let batch = std::mem::take(&mut self.batch);
+        Ok(self.db.write(batch, WriteOptions::durability(durability))?)
+    }
+
+    /// Closes the store.
+    pub fn close(self) -> Result {
+        let Self { db, keyspace, batch: _ } = self;
+        drop(keyspace);
+        Ok(db.close()?)
+    }
+}
+
+/// Opens the engine.
+pub fn open_db(args: &StoreArgs, create: bool) -> Result<Db> {
+    let mut builder = Db::builder(&args.store).create_if_missing(create);
+    if let Some(profile) = &args.profile {
+        builder = builder.profile(profile);
+    }
+    Ok(builder.open()?)
+}

@@ -1,0 +1,109 @@
+//! Single records, ranges, and the round trip of every byte through each format.
+
+mod common;
+
+use common::World;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+#[test]
+fn put_get_delete() {
+    let world = World::new();
+    assert_eq!(world.run(&["put", "s", "apple", "green"]).ok(), "");
+    assert_eq!(world.run(&["get", "s", "apple"]).ok(), "green\n");
+    world.run(&["put", "s", r"a\tb\x00", r"two\nlines\\"]).ok();
+    assert_eq!(world.run(&["get", "s", r"a\tb\0"]).ok(), "two\\nlines\\\\\n");
+    assert_eq!(world.run(&["get", "s", "--hex", "61096200"]).ok(), "74776f0a6c696e65735c\n");
+    assert_eq!(world.run(&["get", "s", "--raw", r"a\tb\0"]).ok(), "two\nlines\\");
+    world.run(&["get", "s", "pear"]).fails(1, &["no such key"]);
+    world.run(&["delete", "s", "apple", "pear"]).ok();
+    world.run(&["get", "s", "apple"]).fails(1, &["no such key"]);
+    world.run_with(&["put", "s", "--file", "-", "in"], b"raw\n").ok();
+    assert_eq!(world.run(&["get", "s", "in"]).ok(), "raw\\n\n");
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let world = World::new();
+    world.run(&["put", "s", "--keyspace", "a", "k", "1"]).ok();
+    world.run(&["put", "s", "--keyspace", "b", "k", "2"]).ok();
+    assert_eq!(world.run(&["get", "s", "--keyspace", "a", "k"]).ok(), "1\n");
+    world.run(&["get", "s", "k"]).fails(1, &["no such key"]);
+    world.run(&["get", "s", "--keyspace", "c", "k"]).fails(1, &["keyspace", "\"c\""]);
+}
+
+#[test]
+fn scan_covers_what_is_asked_for() {
+    let world = World::new();
+    let lines: String = ["a", "ap", "apple", "b", "c"].map(|k| format!("{k}\tv{k}\n")).concat();
+    world.run_with(&["import", "s"], lines.as_bytes()).ok();
+    let scan = |args: &[&str]| {
+        let all: Vec<&str> = ["scan", "s"].iter().chain(args).copied().collect();
+        world.run(&all).ok()
+    };
+    assert_eq!(scan(&[]), lines);
+    assert_eq!(scan(&["--prefix", "ap", "--keys-only"]), "ap\napple\n");
+    assert_eq!(scan(&["--from", "ap", "--to", "b", "--keys-only"]), "ap\napple\n");
+    assert_eq!(scan(&["--reverse", "--limit", "2", "--keys-only"]), "c\nb\n");
+    assert_eq!(scan(&["--reverse", "--to", "b", "--limit", "1"]), "apple\tvapple\n");
+    assert_eq!(scan(&["--from", "b", "--count"]), "2\n");
+    assert_eq!(scan(&["--limit", "0"]), "");
+    assert_eq!(scan(&["--hex", "--from", "62", "--limit", "1"]), "62\t7662\n");
+    let json = "{\"key\": \"b\", \"value\": \"vb\"}\n";
+    assert_eq!(scan(&["--format", "json", "--from", "b", "--limit", "1"]), json);
+    assert_eq!(scan(&["--from", "b", "--to", "a"]), "");
+}
+
+/// Random pairs with all byte values, as hexadecimal TSV in key order.
+fn random_pairs() -> String {
+    let mut rng = SmallRng::seed_from_u64(7);
+    let mut pairs = BTreeMap::new();
+    for _ in 0..3000 {
+        let mut hex = |max: usize| {
+            let len = rng.random_range(0..max);
+            (0..len).fold(String::new(), |mut text, _| {
+                write!(text, "{:02x}", rng.random::<u8>()).unwrap();
+                text
+            })
+        };
+        let key = hex(12);
+        let value = hex(if key.len() % 10 == 0 { 2000 } else { 30 });
+        pairs.insert(key, value);
+    }
+    pairs.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect()
+}
+
+#[test]
+fn every_byte_survives_every_format() {
+    let world = World::new();
+    let pairs = random_pairs();
+    world.run_with(&["import", "first", "--hex"], pairs.as_bytes()).ok();
+    let first = world.run(&["export", "first", "--hex"]).ok();
+    assert!(first == pairs, "what was imported is exported");
+
+    world.run(&["export", "first", "all.tsv"]).ok();
+    world.run(&["import", "second", "all.tsv"]).ok();
+    world.run(&["export", "second", "all.jsonl"]).ok();
+    world.run(&["import", "third", "all.jsonl"]).ok();
+    let json_hex = world.run(&["export", "third", "--hex", "--format", "json"]).ok();
+    world.run_with(&["import", "fourth"], json_hex.as_bytes()).ok();
+    let last = world.run(&["scan", "fourth", "--hex"]).ok();
+    assert!(last == pairs, "what came through all formats is the same");
+
+    let again = world.run(&["export", "first", "all.tsv"]);
+    again.fails(1, &["all.tsv", "exists"]);
+}
+
+#[test]
+fn wrong_usage_is_told_apart_from_failure() {
+    let world = World::new();
+    world.run(&["put", "s", "k"]).fails(2, &["VALUE"]);
+    world.run(&["put", "s", "k", r"\q"]).fails(2, &["unknown escape at byte 0"]);
+    world.run(&["get", "s", "--hex", "abc"]).fails(2, &["odd number"]);
+    world.run(&["frobnicate"]).fails(2, &["frobnicate"]);
+    world.run(&["scan", "s", "--prefix", "a", "--from", "b"]).fails(2, &["--prefix"]);
+    world.run(&["put", "s", "--profile", "vlms", "k", "v"]).fails(2, &["vlms", "vlsm"]);
+    assert!(!world.path("s").exists(), "a wrong command makes no store");
+}
