@@ -5,7 +5,7 @@
 //! noticed by the caller's clock.
 
 use crate::device::{Device, DeviceConfig, DeviceReport};
-use crate::machine::{Machine, Status, Stop, TaskId};
+use crate::machine::{Machine, PowerCut, Status, Stop, TaskId};
 use crate::trace::What;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub struct SimConfig {
     pub seed: u64,
     /// Switches between tasks after which the run counts as a livelock.
     pub steps_max: u64,
+    /// When power fails, other than at a file operation.
+    pub power_cut: PowerCut,
     /// What the disk does besides storing.
     pub device: DeviceConfig,
 }
@@ -33,7 +35,12 @@ impl SimConfig {
     /// A run that does not crash.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { seed, steps_max: 20_000_000, device: DeviceConfig::default() }
+        Self {
+            seed,
+            steps_max: 20_000_000,
+            power_cut: PowerCut::Never,
+            device: DeviceConfig::default(),
+        }
     }
 }
 
@@ -134,7 +141,7 @@ impl SimEnv {
             let value = root(env);
             *slot.lock() = Some(value);
         });
-        let report = machine.run(body, config.steps_max);
+        let report = machine.run(body, config.steps_max, config.power_cut);
         let end = match (report.stop, report.panics.is_empty(), result.lock().take()) {
             (_, false, _) => End::Failed(report.panics.join("\n")),
             (Stop::Deadlock(stacks), ..) => End::Failed(format!("deadlock:\n{stacks}")),

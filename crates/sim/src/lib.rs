@@ -5,14 +5,30 @@
 //! | [`machine`] | the scheduler: tasks as coroutines, virtual time, deadlock and livelock found |
 //! | [`env`](mod@env) | the machine as the engine's `Env`; [`SimEnv::run`] |
 //! | [`device`] | the disk as the machine sees it: latency, crash points, counting |
+//! | [`disk`] | the disk that outlives the machines, and what crashes leave of it |
+//! | [`oracle`] | what the store must answer: sorted maps |
+//! | [`history`] | what concurrent clients were told, and which contents are consistent with it |
+//! | [`world`] | a store on a machine: the one place that knows the engine's public API |
+//! | [`model`] | random operations against the oracle |
+//! | [`clients`] | concurrent clients, crashes and reopening, by seed |
+//! | [`script`] | readable scripts, `scripts/*.txt` |
+//! | [`crash`] | a script crashed before and after every mutating file operation |
 //!
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
 
+pub mod clients;
+pub mod crash;
 pub mod device;
+pub mod disk;
 pub mod env;
+pub mod history;
 pub mod machine;
+pub mod model;
+pub mod oracle;
 pub mod rng;
+pub mod script;
 pub mod trace;
+pub mod world;
 
 pub use env::{End, Outcome, SimConfig, SimEnv};
 pub use rng::Rng;

@@ -93,6 +93,16 @@ pub struct Pace {
     pub early: u64,
 }
 
+/// When power fails, other than at a file operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PowerCut {
+    /// Never.
+    #[default]
+    Never,
+    /// At this switch between tasks.
+    AtStep(u64),
+}
+
 /// The machine that runs the tasks.
 pub struct Machine {
     state: Mutex<State>,
@@ -309,7 +319,7 @@ impl Machine {
     }
 
     /// Runs the root task and all it starts until the root ends or nothing can go on.
-    pub(crate) fn run(self: &Arc<Self>, root: Body, steps_max: u64) -> Report {
+    pub(crate) fn run(self: &Arc<Self>, root: Body, steps_max: u64, cut: PowerCut) -> Report {
         self.spawn("root", false, root);
         let mut coroutines = Vec::new();
         let stop = loop {
@@ -319,6 +329,9 @@ impl Machine {
             }
             if matches!(self.state.lock().tasks[0].status, Status::Ended(_)) {
                 break Stop::RootEnded;
+            }
+            if matches!(cut, PowerCut::AtStep(step) if self.state.lock().steps >= step) {
+                break Stop::Crashed;
             }
             let Some(next) = self.state.lock().next() else {
                 break Stop::Deadlock(self.stacks(&mut coroutines));

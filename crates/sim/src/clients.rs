@@ -1,0 +1,395 @@
+//! Concurrent clients on one store, crashes, reopening: one seed is one such story.
+//!
+//! A story has several lives of the store, on one disk:
+//! 1. Open the store; what it shows must be right after what ended the life before ([`crate::history`]).
+//! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots over
+//!    time and check them, flush and wait for the store to be idle.
+//! 3. The life ends with the power, the process, or an orderly close. Everything is random: options,
+//!    shape, when it ends, what the disk keeps.
+//! 4. The last life ends in order. Then everything must still be there, and no task still run.
+
+use crate::device::DeviceConfig;
+use crate::disk::{Damage, Disk};
+use crate::env::{End, SimConfig, SimEnv};
+use crate::history::{Cut, History, Loss, Promise, shared_value};
+use crate::machine::PowerCut;
+use crate::oracle::{ALL, Contents, Write};
+use crate::rng::Rng;
+use crate::world::{SHAPES, SPACES, View, World, pairs, tiny_options};
+use parking_lot::Mutex;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::Result;
+
+/// What is played.
+#[derive(Debug, Clone)]
+pub struct Story {
+    /// Decides everything else.
+    pub seed: u64,
+    /// Lives of the store at most.
+    pub lives: u64,
+    /// Clients at most.
+    pub clients: u64,
+    /// Operations of a client in one life.
+    pub ops: u64,
+}
+
+/// How often things happened, over any number of stories.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    /// Lives, by how they ended.
+    pub power_cuts: u64,
+    /// Deaths of the process.
+    pub kills: u64,
+    /// Orderly closes.
+    pub closes: u64,
+    /// Lives whose store had not finished opening when they ended.
+    pub cut_while_opening: u64,
+    /// Batches acknowledged.
+    pub batches: u64,
+    /// Batches that a crash took, though acknowledged without a promise.
+    pub lost: u64,
+    /// Batches that survived though nobody was told.
+    pub indeterminate: u64,
+    /// Reads and snapshots checked.
+    pub checks: u64,
+    /// File operations.
+    pub calls: u64,
+    /// Mutating ones.
+    pub mutating: u64,
+    /// Switches between tasks.
+    pub steps: u64,
+    /// Hash over the hashes of all lives.
+    pub hash: u64,
+    /// Tasks that could not be unwound.
+    pub abandoned: u64,
+}
+
+impl Tally {
+    /// Adds another one.
+    pub fn add(&mut self, other: &Self) {
+        self.power_cuts += other.power_cuts;
+        self.kills += other.kills;
+        self.closes += other.closes;
+        self.cut_while_opening += other.cut_while_opening;
+        self.batches += other.batches;
+        self.lost += other.lost;
+        self.indeterminate += other.indeterminate;
+        self.checks += other.checks;
+        self.calls += other.calls;
+        self.mutating += other.mutating;
+        self.steps += other.steps;
+        self.hash = self.hash.rotate_left(1) ^ other.hash;
+        self.abandoned += other.abandoned;
+    }
+}
+
+/// What the tasks of a life share.
+struct Shared {
+    history: Mutex<History>,
+    tally: Mutex<Tally>,
+    open: Mutex<bool>,
+}
+
+/// Plays a story.
+///
+/// # Errors
+/// What was wrong, with the life it was found in.
+pub fn play(story: &Story) -> Result<Tally, String> {
+    let mut rng = Rng::new(story.seed);
+    let clients = rng.between(1, story.clients) as usize;
+    let disk = Disk::new();
+    let shared = Arc::new(Shared {
+        history: Mutex::new(History::new(clients, SPACES.len())),
+        tally: Mutex::default(),
+        open: Mutex::new(false),
+    });
+    let shape = *rng.pick(&SHAPES);
+    let lives = rng.between(1, story.lives);
+    let mut loss = Loss::Nothing;
+    for life in 0..=lives {
+        let last = life == lives;
+        let plan = Plan::new(story, shape, loss, last, &mut rng);
+        let config = plan.config(&mut rng);
+        *shared.open.lock() = false;
+        let inner = shared.clone();
+        let outcome = SimEnv::run(&config, disk.fs(), move |env| live(&env, &inner, &plan));
+        let mut tally = shared.tally.lock();
+        tally.steps += outcome.steps;
+        tally.hash = tally.hash.rotate_left(1) ^ outcome.hash;
+        tally.calls += outcome.device.calls.values().sum::<u64>();
+        tally.mutating += outcome.device.mutating;
+        tally.abandoned += outcome.abandoned as u64;
+        tally.cut_while_opening += u64::from(!*shared.open.lock());
+        let failed = |why: String| {
+            Err(format!("seed {}, life {life} ({shape}): {why}\n{}", story.seed, outcome.tail))
+        };
+        loss = match &outcome.end {
+            End::Done(Ok(())) if outcome.running > 0 => {
+                return failed(format!("{} tasks still run after close", outcome.running));
+            }
+            End::Done(Ok(())) => Loss::Nothing,
+            End::Done(Err(why)) | End::Failed(why) => return failed(why.clone()),
+            End::Crashed if rng.one_in(3) => Loss::Process,
+            End::Crashed => Loss::Power,
+        };
+        match loss {
+            Loss::Nothing => tally.closes += 1,
+            Loss::Process => tally.kills += 1,
+            Loss::Power => tally.power_cuts += 1,
+        }
+        drop(tally);
+        match loss {
+            Loss::Power => disk.lose_power(Damage::random(&mut rng)),
+            Loss::Process => disk.lose_process(),
+            Loss::Nothing => {}
+        }
+    }
+    let tally = shared.tally.lock().clone();
+    Ok(tally)
+}
+
+/// What one life is to be.
+#[derive(Clone)]
+struct Plan {
+    seed: u64,
+    options: vlsm::Options,
+    ops: u64,
+    /// How the life before ended.
+    loss: Loss,
+    last: bool,
+}
+
+impl Plan {
+    fn new(story: &Story, shape: &str, loss: Loss, last: bool, rng: &mut Rng) -> Self {
+        let options = tiny_options(shape, rng);
+        Self { seed: rng.u64(), options, ops: rng.between(1, story.ops), loss, last }
+    }
+
+    fn config(&self, rng: &mut Rng) -> SimConfig {
+        let mut config = SimConfig::new(self.seed);
+        if !self.last {
+            match rng.below(5) {
+                // Early: in create, open or recovery.
+                0 => config.device.crash_point = Some(rng.below(60)),
+                1 | 2 => config.device.crash_point = Some(rng.below(20 + self.ops * 8)),
+                3 => config.power_cut = PowerCut::AtStep(rng.below(50 + self.ops * 60)),
+                _ => {}
+            }
+        }
+        let slowness = *rng.pick(&[1, 1, 10]);
+        config.device = DeviceConfig { slowness, ..config.device };
+        config
+    }
+}
+
+/// One life of the store.
+fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<(), String> {
+    let world = World::open(env, &plan.options).map_err(|error| format!("open: {error}"))?;
+    let view = world.contents().map_err(|error| format!("first look: {error}"))?;
+    note_reopened(shared, &view, plan.loss)?;
+    *shared.open.lock() = true;
+    let mut rng = Rng::new(plan.seed);
+    let clients = shared.history.lock().issued().len();
+    let mut tasks = Vec::new();
+    for client in 0..clients {
+        let mut actor = Actor {
+            client,
+            world: world.clone(),
+            env: env.clone(),
+            shared: shared.clone(),
+            rng: rng.fork(client as u64),
+            held: Vec::new(),
+        };
+        let ops = plan.ops;
+        tasks.push(env.task(&format!("client {client}"), move || actor.run(ops)));
+    }
+    let results: Vec<_> = tasks.into_iter().map(|task| task.join()).collect();
+    for result in results {
+        result.ok_or("a client vanished")??;
+    }
+    finish(shared, world)
+}
+
+fn note_reopened(shared: &Shared, view: &Contents, loss: Loss) -> Result<(), String> {
+    let mut history = shared.history.lock();
+    let (acknowledged, issued) = (history.acknowledged(), history.issued());
+    let cut = history.reopened(view, loss).map_err(|why| format!("after {loss:?}: {why}"))?;
+    let mut tally = shared.tally.lock();
+    for (client, shown) in cut.iter().enumerate() {
+        tally.lost += acknowledged[client].saturating_sub(*shown);
+        tally.indeterminate += shown.saturating_sub(acknowledged[client]).min(issued[client]);
+    }
+    Ok(())
+}
+
+/// Progress once the clients are done, a last look, and the close.
+fn finish(shared: &Shared, world: World) -> Result<(), String> {
+    let told = |error: vlsm_core::Error| format!("at the end: {error}");
+    world.flush().map_err(told)?;
+    world.wait_idle().map_err(told)?;
+    let view = world.contents().map_err(told)?;
+    let history = shared.history.lock().clone();
+    let all = history.issued();
+    history.check(&view, &all, &all).map_err(|why| format!("at the end: {why}"))?;
+    world.close().map_err(told)
+}
+
+/// One client.
+struct Actor {
+    client: usize,
+    world: World,
+    env: Arc<SimEnv>,
+    shared: Arc<Shared>,
+    rng: Rng,
+    /// Snapshots, with what they must and may show.
+    held: Vec<(View, Cut, Cut)>,
+}
+
+impl Actor {
+    fn run(&mut self, ops: u64) -> Result<(), String> {
+        for _ in 0..ops {
+            let result = match self.rng.below(100) {
+                0..60 => self.write(),
+                60..75 => self.read_own(),
+                75..85 => self.read_shared(),
+                85..90 => self.take_snapshot(),
+                90..94 => self.check_snapshot(),
+                94 => self.world.flush(),
+                95 => self.world.wait_idle(),
+                _ => {
+                    self.env.sleep(Duration::from_micros(self.rng.below(5_000)));
+                    Ok(())
+                }
+            };
+            if let Err(error) = result {
+                return Err(format!("client {}: {error}", self.client));
+            }
+        }
+        while !self.held.is_empty() {
+            self.check_snapshot().map_err(|error| format!("client {}: {error}", self.client))?;
+        }
+        Ok(())
+    }
+
+    fn own_key(&mut self) -> Vec<u8> {
+        format!("c{:02}/k{:02}", self.client, self.rng.below(30)).into_bytes()
+    }
+
+    fn shared_key(&mut self) -> Vec<u8> {
+        format!("shared/{}", self.rng.below(6)).into_bytes()
+    }
+
+    fn padding(&mut self) -> usize {
+        match self.rng.below(40) {
+            0 => self.rng.index(6_000),
+            1..10 => self.rng.index(400),
+            _ => self.rng.index(40),
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let number = self.shared.history.lock().next_number(self.client);
+        let mut writes = Vec::new();
+        for _ in 0..self.rng.between(1, 6) {
+            let space = self.rng.index(SPACES.len());
+            let shared = self.rng.one_in(4);
+            let key = if shared { self.shared_key() } else { self.own_key() };
+            let padding = self.padding();
+            let value = match shared {
+                true => shared_value(self.client, number, padding),
+                false => format!("{number}{}", "v".repeat(padding)).into_bytes(),
+            };
+            let value = (!self.rng.one_in(4)).then_some(value);
+            writes.push(Write { space, key, value });
+        }
+        let promise =
+            *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);
+        let writes = self.shared.history.lock().issue(self.client, writes);
+        self.world.write(&writes, promise)?;
+        self.shared.history.lock().acknowledge(self.client, promise);
+        self.shared.tally.lock().batches += 1;
+        Ok(())
+    }
+
+    /// Own keys hold exactly what was written last, whatever the others do.
+    fn read_own(&mut self) -> Result<()> {
+        let space = self.rng.index(SPACES.len());
+        let keys: Vec<_> = (0..self.rng.between(1, 4)).map(|_| self.own_key()).collect();
+        let found = match self.rng.below(3) {
+            0 => self.world.multi_get(space, &keys)?,
+            1 => keys.iter().map(|key| self.world.get(space, key)).collect::<Result<_>>()?,
+            _ => {
+                let prefix = format!("c{:02}/", self.client).into_bytes();
+                let all = pairs(self.world.prefix(space, &prefix))?;
+                let find = |key: &Vec<u8>| all.iter().find(|pair| pair.0 == *key);
+                keys.iter().map(|key| find(key).map(|pair| pair.1.clone())).collect()
+            }
+        };
+        let history = self.shared.history.lock();
+        for (key, found) in keys.iter().zip(found) {
+            let expected = history.own_value(self.client, space, key);
+            if expected != found.as_deref() {
+                return Err(wrong(format!(
+                    "keyspace {space}, own key {}: expected {:?}, found {:?}",
+                    String::from_utf8_lossy(key),
+                    expected.map(<[u8]>::len),
+                    found.map(|value| value.len())
+                )));
+            }
+        }
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+
+    fn read_shared(&mut self) -> Result<()> {
+        let (space, key) = (self.rng.index(SPACES.len()), self.shared_key());
+        let must = self.shared.history.lock().acknowledged();
+        let found = match self.rng.one_in(2) {
+            true => self.world.get(space, &key)?,
+            false => {
+                let only = (Bound::Included(key.clone()), Bound::Included(key.clone()));
+                pairs(self.world.iter(space, &only))?.pop().map(|pair| pair.1)
+            }
+        };
+        let history = self.shared.history.lock();
+        let may = history.issued();
+        history.check_shared(space, &key, found.as_deref(), &must, &may).map_err(wrong)?;
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+
+    fn take_snapshot(&mut self) -> Result<()> {
+        let must = self.shared.history.lock().acknowledged();
+        let view = self.world.snapshot();
+        let may = self.shared.history.lock().issued();
+        self.held.push((view, must, may));
+        Ok(())
+    }
+
+    fn check_snapshot(&mut self) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let index = self.rng.index(self.held.len());
+        let (view, must, may) = self.held.swap_remove(index);
+        let found = view.contents()?;
+        let space = self.rng.index(SPACES.len());
+        let some = pairs(view.iter(space, &ALL))?;
+        if let Some((key, value)) = some.get(self.rng.index(some.len().max(1)))
+            && view.get(space, key)?.as_ref() != Some(value)
+        {
+            return Err(wrong("a snapshot's get and its iterator differ".into()));
+        }
+        let history = self.shared.history.lock();
+        history.check(&found, &must, &may).map_err(|why| wrong(format!("snapshot: {why}")))?;
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+}
+
+/// A wrong answer, on the way of the engine's own errors.
+fn wrong(why: String) -> vlsm_core::Error {
+    vlsm_core::Error::Internal(format!("WRONG ANSWER: {why}"))
+}

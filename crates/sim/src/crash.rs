@@ -1,0 +1,118 @@
+//! A script crashed before and after every mutating file operation, with several damages each, and
+//! crashed again while it recovers.
+//!
+//! 1. Play the first life of the script without a crash and count its crash points.
+//! 2. For every point and every damage: play it again from the same seed up to that point, take the
+//!    power, damage the disk, reopen, check, write, close, reopen, check.
+//! 3. For some of them: crash the recovery too, at every point of its own.
+
+use crate::disk::{Damage, Disk};
+use crate::env::{End, SimConfig, SimEnv};
+use crate::history::Loss;
+use crate::script::{Player, Script};
+
+/// How thorough to be.
+#[derive(Debug, Clone)]
+pub struct Thoroughness {
+    /// Every how manyeth point is crashed at.
+    pub stride: u64,
+    /// Every how manyeth crash is followed by crashes of the recovery, at every point of it.
+    pub again: u64,
+    /// What the disk is left with.
+    pub damages: Vec<Damage>,
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Crashes {
+    /// Crash points of the script.
+    pub points: u64,
+    /// Crashes of the script.
+    pub first: u64,
+    /// Crashes of a recovery.
+    pub second: u64,
+}
+
+/// Crashes a script everywhere.
+///
+/// # Errors
+/// The first wrong answer, with the point and the damage.
+pub fn crash_every(script: &Script, seed: u64, how: &Thoroughness) -> Result<Crashes, String> {
+    let calm = SimConfig::new(seed);
+    let outcome = Player::new(script).life(&Disk::new(), &calm);
+    match outcome.end {
+        End::Done(Ok(true)) => {}
+        End::Done(Ok(false)) | End::Crashed => return Err("a script of one life, please".into()),
+        End::Done(Err(why)) | End::Failed(why) => return Err(format!("{why}\n{}", outcome.tail)),
+    }
+    let mut crashes = Crashes { points: outcome.device.mutating * 2, ..Crashes::default() };
+    for point in (0..crashes.points).step_by(how.stride.max(1) as usize) {
+        for damage in &how.damages {
+            let crash = Crash { script, seed, point, damage: *damage };
+            let points = crash.check(None)?;
+            crashes.first += 1;
+            if how.again > 0 && crashes.first.is_multiple_of(how.again) {
+                for second in 0..points {
+                    crash.check(Some(second))?;
+                    crashes.second += 1;
+                }
+            }
+        }
+    }
+    Ok(crashes)
+}
+
+/// One crash of a script.
+struct Crash<'a> {
+    script: &'a Script,
+    seed: u64,
+    point: u64,
+    damage: Damage,
+}
+
+impl Crash<'_> {
+    /// Crashes, and recovers, perhaps after a crash of the recovery at `second`. Returns the crash points
+    /// of the recovery.
+    fn check(&self, second: Option<u64>) -> Result<u64, String> {
+        let told = |why: String, tail: &str| {
+            let Self { script, seed, point, damage } = self;
+            let name = &script.name;
+            format!(
+                "{name}, seed {seed}, crash point {point}, {damage:?}, {second:?}: {why}\n{tail}"
+            )
+        };
+        let disk = Disk::new();
+        let player = Player::new(self.script);
+        let mut config = SimConfig::new(self.seed);
+        config.device.crash_point = Some(self.point);
+        let outcome = player.life(&disk, &config);
+        match outcome.end {
+            End::Crashed => {}
+            other => return Err(told(format!("did not crash: {other:?}"), &outcome.tail)),
+        }
+        player.lost(Loss::Power, || disk.lose_power(self.damage));
+        let recover = |point: Option<u64>| {
+            let mut config = SimConfig::new(self.seed + 1);
+            config.device.crash_point = point;
+            let player = player.clone();
+            SimEnv::run(&config, disk.fs(), move |env| player.recover(&env))
+        };
+        if second.is_some() {
+            let outcome = recover(second);
+            match outcome.end {
+                End::Crashed => {}
+                End::Done(Err(why)) | End::Failed(why) => return Err(told(why, &outcome.tail)),
+                End::Done(Ok(())) => {
+                    return Err(told("the recovery did not crash".into(), &outcome.tail));
+                }
+            }
+            player.lost(Loss::Power, || disk.lose_power(self.damage));
+        }
+        let outcome = recover(None);
+        match outcome.end {
+            End::Done(Ok(())) => Ok(outcome.device.mutating * 2),
+            End::Done(Err(why)) | End::Failed(why) => Err(told(why, &outcome.tail)),
+            End::Crashed => Err(told("crashed unasked".into(), &outcome.tail)),
+        }
+    }
+}

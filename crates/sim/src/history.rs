@@ -1,0 +1,429 @@
+//! What concurrent clients were told, and which contents of the store are consistent with it.
+//!
+//! Each client numbers its batches 1, 2, 3, … and has at most one under way. Every batch puts its number
+//! under the client's marker key in the first two keyspaces, so a look at the store tells how many
+//! batches of each client it shows: the *cut*, one number per client. A client's other keys are its own,
+//! but for a few that all share; a shared key's value names its batch.
+//!
+//! With each batch we note how many batches of every client had been acknowledged when it was issued. The
+//! store orders a batch after all of those. So a view of the store is right when
+//! 1. the cut lies between what the view must show and what it may show,
+//! 2. it is closed: a batch in it brings along all that were acknowledged before it was issued
+//!    (exact prefix, across clients and keyspaces),
+//! 3. each client's own keys are exactly those of its batches within the cut (atomicity, no resurrection),
+//! 4. each shared key shows a batch within the cut that no batch within the cut must have overwritten.
+//!
+//! With a single client this is the exact prefix of everything.
+//!
+//! What a view must show: a snapshot, all that was acknowledged before it was taken; a store reopened
+//! after power loss, the cut of the last `Sync` acknowledgement; after the death of the process, that of
+//! the last `Buffered` one.
+
+use crate::oracle::{Contents, Show, Write};
+
+/// A number of batches for each client.
+pub type Cut = Vec<u64>;
+
+/// How soon a batch is acknowledged, in the words of the oracle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// Nothing until a later promise.
+    Lazy,
+    /// Survives the death of the process.
+    Process,
+    /// Survives power loss.
+    Power,
+}
+
+/// How a life of the store ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// The process died; what it had given to the file system is there.
+    Process,
+    /// The power failed.
+    Power,
+    /// The store was closed in order.
+    Nothing,
+}
+
+#[derive(Debug, Clone)]
+struct Issued {
+    writes: Vec<Write>,
+    /// Batches acknowledged when this one was issued.
+    after: Cut,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Client {
+    issued: Vec<Issued>,
+    acknowledged: u64,
+}
+
+/// What the clients did and were told.
+#[derive(Debug, Clone)]
+pub struct History {
+    spaces: usize,
+    clients: Vec<Client>,
+    /// At least this survives the death of the process, and power loss.
+    kept_by_process: Cut,
+    kept_by_power: Cut,
+}
+
+/// The key under which a client's batches put their number.
+#[must_use]
+pub fn marker(client: usize) -> Vec<u8> {
+    format!("client/{client:02}").into_bytes()
+}
+
+/// The value of a shared key.
+#[must_use]
+pub fn shared_value(client: usize, number: u64, padding: usize) -> Vec<u8> {
+    format!("{client}:{number}:{}", "s".repeat(padding)).into_bytes()
+}
+
+/// Whether a key is one that all clients write.
+#[must_use]
+pub fn is_shared(key: &[u8]) -> bool {
+    key.starts_with(b"shared/")
+}
+
+fn is_marker(key: &[u8]) -> bool {
+    key.starts_with(b"client/")
+}
+
+impl History {
+    /// Of so many clients on so many keyspaces.
+    #[must_use]
+    pub fn new(clients: usize, spaces: usize) -> Self {
+        let none = vec![0; clients];
+        Self {
+            spaces,
+            clients: vec![Client::default(); clients],
+            kept_by_process: none.clone(),
+            kept_by_power: none,
+        }
+    }
+
+    /// The number that a client's next batch will have.
+    #[must_use]
+    pub fn next_number(&self, client: usize) -> u64 {
+        self.clients[client].issued.len() as u64 + 1
+    }
+
+    /// Notes a batch that a client is about to write, and adds its markers.
+    pub fn issue(&mut self, client: usize, mut writes: Vec<Write>) -> Vec<Write> {
+        let number = self.next_number(client);
+        for space in 0..self.spaces.min(2) {
+            writes.push(Write::put(space, marker(client), number.to_string()));
+        }
+        let after = self.acknowledged();
+        self.clients[client].issued.push(Issued { writes: writes.clone(), after });
+        writes
+    }
+
+    /// Notes that a client's last batch was acknowledged.
+    pub fn acknowledge(&mut self, client: usize, promise: Promise) {
+        let number = self.clients[client].issued.len() as u64;
+        self.clients[client].acknowledged = number;
+        let mut cut = self.clients[client].issued[number as usize - 1].after.clone();
+        cut[client] = number;
+        if promise >= Promise::Process {
+            raise(&mut self.kept_by_process, &cut);
+        }
+        if promise >= Promise::Power {
+            raise(&mut self.kept_by_power, &cut);
+        }
+    }
+
+    /// Forgets a client's last batch, which the store refused without writing anything.
+    pub fn refuse(&mut self, client: usize) {
+        self.clients[client].issued.pop();
+    }
+
+    /// How many batches of each client are acknowledged: what a view taken now must show.
+    #[must_use]
+    pub fn acknowledged(&self) -> Cut {
+        self.clients.iter().map(|client| client.acknowledged).collect()
+    }
+
+    /// How many batches of each client were issued: what a view taken now may show.
+    #[must_use]
+    pub fn issued(&self) -> Cut {
+        self.clients.iter().map(|client| client.issued.len() as u64).collect()
+    }
+
+    /// What a client's own keys hold after all its batches.
+    #[must_use]
+    pub fn own_value(&self, client: usize, space: usize, key: &[u8]) -> Option<&[u8]> {
+        let batches = self.clients[client].issued.iter().rev();
+        let mut writes = batches.flat_map(|batch| batch.writes.iter().rev());
+        writes.find(|write| write.space == space && write.key == key)?.value.as_deref()
+    }
+
+    /// Checks a view.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, view: &Contents, must: &Cut, may: &Cut) -> Result<Cut, String> {
+        let cut = self.cut_of(view)?;
+        for client in 0..self.clients.len() {
+            let (shown, must, may) = (cut[client], must[client], may[client]);
+            if shown < must {
+                return Err(format!("client {client}: batch {must} is lost, only {shown} there"));
+            }
+            if shown > may {
+                return Err(format!("client {client}: batch {shown} appears, {may} were issued"));
+            }
+        }
+        self.check_closed(&cut)?;
+        self.check_own(view, &cut)?;
+        for space in 0..self.spaces {
+            for key in self.shared_keys(space) {
+                let seen = view.get(space, &key);
+                self.check_shared(space, &key, seen, &cut, &cut)?;
+            }
+        }
+        Ok(cut)
+    }
+
+    /// Checks what a reopened store shows, and goes on from there.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn reopened(&mut self, view: &Contents, loss: Loss) -> Result<Cut, String> {
+        let must = match loss {
+            Loss::Power => self.kept_by_power.clone(),
+            Loss::Process => self.kept_by_process.clone(),
+            Loss::Nothing => self.acknowledged(),
+        };
+        let cut = self.check(view, &must, &self.issued())?;
+        for (client, shown) in self.clients.iter_mut().zip(&cut) {
+            client.issued.truncate(*shown as usize);
+            client.acknowledged = *shown;
+        }
+        // What a store has shown after reopening it must not lose any more.
+        self.kept_by_process = cut.clone();
+        self.kept_by_power = cut.clone();
+        Ok(cut)
+    }
+
+    fn cut_of(&self, view: &Contents) -> Result<Cut, String> {
+        let shown = |client: usize| {
+            let key = marker(client);
+            let number = |space: usize| {
+                let text = view.get(space, &key).map_or(Ok("0"), std::str::from_utf8);
+                let number = text.ok().and_then(|text| text.parse::<u64>().ok());
+                number.ok_or(format!("client {client}: its marker is not a number"))
+            };
+            let first = number(0)?;
+            let second = if self.spaces > 1 { number(1)? } else { first };
+            if first != second {
+                return Err(format!(
+                    "client {client}: a torn batch: keyspace 0 shows number {first}, 1 shows {second}"
+                ));
+            }
+            Ok(first)
+        };
+        (0..self.clients.len()).map(shown).collect()
+    }
+
+    fn check_closed(&self, cut: &Cut) -> Result<(), String> {
+        for (client, shown) in cut.iter().enumerate().filter(|(_, shown)| **shown > 0) {
+            let after = &self.clients[client].issued[*shown as usize - 1].after;
+            if let Some(other) = (0..cut.len()).find(|other| cut[*other] < after[*other]) {
+                return Err(format!(
+                    "a hole: batch {shown} of client {client} is there, batch {} of client {other}, \
+                     acknowledged before it was issued, is not (only {})",
+                    after[other], cut[other]
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_own(&self, view: &Contents, cut: &Cut) -> Result<(), String> {
+        let mut expected = Contents::new(self.spaces);
+        for (client, shown) in self.clients.iter().zip(cut) {
+            let batches = client.issued.iter().take(*shown as usize);
+            for write in batches.flat_map(|batch| &batch.writes) {
+                expected.apply(write);
+            }
+        }
+        for space in 0..self.spaces {
+            for key in self.shared_keys(space) {
+                let value = view.get(space, &key).map(<[u8]>::to_vec);
+                expected.apply(&Write { space, key, value });
+            }
+        }
+        expected
+            .difference(view)
+            .map_or(Ok(()), |difference| Err(format!("with the batches {cut:?}: {difference}")))
+    }
+
+    fn shared_keys(&self, space: usize) -> Vec<Vec<u8>> {
+        let batches = self.clients.iter().flat_map(|client| &client.issued);
+        let writes = batches.flat_map(|batch| &batch.writes);
+        let shared = writes.filter(|write| write.space == space && is_shared(&write.key));
+        let mut keys: Vec<_> = shared.map(|write| write.key.clone()).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Checks what one shared key shows, when the batches of `must` are there and those up to `may` may be.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_shared(
+        &self,
+        space: usize,
+        key: &[u8],
+        seen: Option<&[u8]>,
+        must: &Cut,
+        may: &Cut,
+    ) -> Result<(), String> {
+        // The writes of the key: (client, batch number, whether it puts).
+        let writes: Vec<(usize, u64, bool)> = (0..self.clients.len())
+            .flat_map(|client| self.writes_of(client, space, key, may[client]))
+            .collect();
+        let overwritten = |(client, number, _): (usize, u64, bool)| {
+            writes.iter().any(|(other, later, _)| {
+                *later <= must[*other] && self.is_after((*other, *later), (client, number))
+            })
+        };
+        let right = match seen.map(written_by) {
+            Some(Some((client, number))) => {
+                writes.contains(&(client, number, true)) && !overwritten((client, number, true))
+            }
+            Some(None) => false,
+            None => {
+                let deletes = writes.iter().filter(|write| !write.2);
+                let never_put = !writes.iter().any(|write| write.1 <= must[write.0]);
+                never_put || deletes.copied().any(|delete| !overwritten(delete))
+            }
+        };
+        if right {
+            return Ok(());
+        }
+        let seen = seen.map_or("nothing".into(), |seen| Show(seen).to_string());
+        Err(format!(
+            "keyspace {space}, shared key {}: shows {seen}, with batches {must:?} to {may:?} and \
+             writes (client, batch, put) {writes:?}",
+            Show(key)
+        ))
+    }
+
+    fn writes_of(
+        &self,
+        client: usize,
+        space: usize,
+        key: &[u8],
+        may: u64,
+    ) -> impl Iterator<Item = (usize, u64, bool)> {
+        let batches = self.clients[client].issued.iter().take(may as usize);
+        batches.zip(1..).filter_map(move |(batch, number)| {
+            let last = batch.writes.iter().rfind(|w| w.space == space && w.key == key)?;
+            Some((client, number, last.value.is_some()))
+        })
+    }
+
+    /// Whether the store must order one batch after another.
+    fn is_after(&self, later: (usize, u64), earlier: (usize, u64)) -> bool {
+        if later.0 == earlier.0 {
+            return later.1 > earlier.1;
+        }
+        self.clients[later.0].issued[later.1 as usize - 1].after[earlier.0] >= earlier.1
+    }
+}
+
+fn raise(cut: &mut Cut, to: &Cut) {
+    for (number, to) in cut.iter_mut().zip(to) {
+        *number = (*number).max(*to);
+    }
+}
+
+/// The batch that wrote a shared value.
+fn written_by(value: &[u8]) -> Option<(usize, u64)> {
+    let mut parts = std::str::from_utf8(value).ok()?.split(':');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Whether the oracle itself owns a key, so that tests leave it alone.
+#[must_use]
+pub fn is_reserved(key: &[u8]) -> bool {
+    is_marker(key) || is_shared(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two clients, each with two batches; the second of client 1 was issued after the first of client 0
+    /// was acknowledged.
+    fn history() -> History {
+        let mut history = History::new(2, 2);
+        history.issue(0, vec![Write::put(0, "a", "1"), Write::put(0, "shared/x", "0:1:")]);
+        history.issue(1, vec![Write::put(1, "b", "1")]);
+        history.acknowledge(1, Promise::Power);
+        history.acknowledge(0, Promise::Process);
+        history.issue(1, vec![Write::delete(1, "b"), Write::put(0, "shared/x", "1:2:")]);
+        history.issue(0, vec![Write::put(1, "a", "2")]);
+        history
+    }
+
+    fn view(writes: &[(usize, &str, &str)]) -> Contents {
+        let mut contents = Contents::new(2);
+        for (space, key, value) in writes {
+            contents.apply(&Write::put(*space, *key, *value));
+        }
+        contents
+    }
+
+    const FIRST: [(usize, &str, &str); 6] = [
+        (0, "client/00", "1"),
+        (1, "client/00", "1"),
+        (0, "client/01", "1"),
+        (1, "client/01", "1"),
+        (0, "a", "1"),
+        (1, "b", "1"),
+    ];
+
+    #[test]
+    fn right_views_pass() {
+        let mut right = view(&FIRST);
+        right.apply(&Write::put(0, "shared/x", "0:1:"));
+        assert_eq!(history().reopened(&right, Loss::Process), Ok(vec![1, 1]));
+        assert_eq!(history().reopened(&right, Loss::Nothing), Ok(vec![1, 1]));
+        let least = view(&[(0, "client/01", "1"), (1, "client/01", "1"), (1, "b", "1")]);
+        assert_eq!(history().reopened(&least, Loss::Power), Ok(vec![0, 1]));
+        assert!(
+            history().reopened(&least, Loss::Process).is_err(),
+            "an acknowledged batch is lost"
+        );
+    }
+
+    #[test]
+    fn wrong_views_are_told() {
+        let complain = |view: &Contents| history().reopened(view, Loss::Power).expect_err("wrong");
+        assert!(complain(&Contents::new(2)).contains("batch 1 is lost"));
+        let mut torn = view(&FIRST);
+        torn.apply(&Write::put(0, "client/00", "2"));
+        assert!(complain(&torn).contains("torn"));
+        let stale = view(&FIRST);
+        assert!(complain(&stale).contains("shared key"), "the shared put is missing");
+        let mut hole = view(&[(0, "client/01", "2"), (1, "client/01", "2")]);
+        hole.apply(&Write::put(0, "shared/x", "1:2:"));
+        assert!(complain(&hole).contains("a hole"));
+        let mut risen = view(&FIRST);
+        risen.apply(&Write::put(0, "shared/x", "0:1:"));
+        risen.apply(&Write::put(0, "z", "1"));
+        assert!(complain(&risen).contains("key \"z\": expected nothing"));
+        let mut old = view(&FIRST);
+        for space in [0, 1] {
+            old.apply(&Write::put(space, "client/01", "2"));
+        }
+        old.apply(&Write::delete(1, "b"));
+        old.apply(&Write::put(0, "shared/x", "0:1:"));
+        assert!(complain(&old).contains("shared key"), "an overwritten value shows");
+    }
+}

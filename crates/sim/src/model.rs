@@ -1,0 +1,328 @@
+//! Random operations by one client, every answer compared with sorted maps.
+//!
+//! Batches, deletes, gets, ranges, prefixes, iterators walked from both ends while the store changes,
+//! snapshots held over flushes and compactions, reopening with other options: whatever the public face
+//! offers. Keys come from families that sit on each other's borders: prefixes of one another, bytes 0 and
+//! 255, the keys at which regions begin.
+
+use crate::disk::Disk;
+use crate::env::{SimConfig, SimEnv};
+use crate::history::Promise;
+use crate::oracle::{Contents, KeyBounds, Pair, Write};
+use crate::rng::Rng;
+use crate::world::{SHAPES, SPACES, View, World, pairs, tiny_options};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+use vlsm::Iter;
+use vlsm_core::{Error, Result};
+
+/// How often each sort of operation was done.
+pub type Counts = BTreeMap<&'static str, u64>;
+
+/// Runs random operations on a new store.
+///
+/// # Errors
+/// The first wrong answer, with the seed.
+pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
+    let config = SimConfig { steps_max: 100_000 + ops * 10_000, ..SimConfig::new(seed) };
+    let outcome = SimEnv::run(&config, Disk::new().fs(), move |env| {
+        let mut rng = Rng::new(seed);
+        let shape = *rng.pick(&SHAPES);
+        let mut run = Run::open(&env, shape, rng).map_err(|error| error.to_string())?;
+        for op in 0..ops {
+            run.step().map_err(|error| format!("op {op} ({shape}): {error}"))?;
+        }
+        run.finish().map_err(|error| format!("at the end ({shape}): {error}"))
+    });
+    let (tail, running) = (outcome.tail.clone(), outcome.running);
+    match outcome.end {
+        crate::End::Done(Ok(counts)) if running == 0 => Ok(counts),
+        crate::End::Done(Ok(_)) => Err(format!("seed {seed}: {running} tasks run after close")),
+        crate::End::Done(Err(why)) | crate::End::Failed(why) => {
+            Err(format!("seed {seed}: {why}\n{tail}"))
+        }
+        crate::End::Crashed => Err(format!("seed {seed}: crashed unasked")),
+    }
+}
+
+struct Run {
+    env: Arc<SimEnv>,
+    shape: &'static str,
+    rng: Rng,
+    /// None only while it is reopened.
+    world: Option<World>,
+    contents: Contents,
+    snapshots: Vec<(View, Contents)>,
+    /// Iterators under way: what is left of each.
+    walks: Vec<(Iter, VecDeque<Pair>)>,
+    keys: u64,
+    counts: Counts,
+}
+
+impl Run {
+    fn open(env: &Arc<SimEnv>, shape: &'static str, mut rng: Rng) -> Result<Self> {
+        let options = tiny_options(shape, &mut rng);
+        let world = World::open(env, &options)?;
+        let keys = *rng.pick(&[20, 200, 2_000]);
+        Ok(Self {
+            env: env.clone(),
+            shape,
+            rng,
+            world: Some(world),
+            contents: Contents::new(SPACES.len()),
+            snapshots: Vec::new(),
+            walks: Vec::new(),
+            keys,
+            counts: Counts::new(),
+        })
+    }
+
+    fn world(&self) -> &World {
+        self.world.as_ref().expect("open but for the moment of reopening")
+    }
+
+    fn step(&mut self) -> Result<()> {
+        let (name, result) = match self.rng.below(1_000) {
+            0..550 => ("write", self.write()),
+            550..700 => ("get", self.get()),
+            700..750 => ("multi_get", self.multi_get()),
+            750..800 => ("range", self.range()),
+            800..830 => ("prefix", self.prefix()),
+            830..850 => ("walk", self.start_walk()),
+            850..930 => ("step of a walk", self.walk()),
+            930..940 => ("snapshot", self.snapshot()),
+            940..960 => ("snapshot get", self.snapshot_get()),
+            960..968 => ("snapshot look", self.snapshot_look()),
+            968..988 => ("release", self.release()),
+            988..994 => ("flush", self.world().flush()),
+            994..996 => ("idle", self.world().wait_idle()),
+            996..999 => ("look", self.look()),
+            _ => ("reopen", self.reopen()),
+        };
+        *self.counts.entry(name).or_default() += 1;
+        result
+    }
+
+    fn finish(mut self) -> Result<Counts> {
+        self.reopen()?;
+        self.world().wait_idle()?;
+        self.look()?;
+        if let Some(world) = self.world.take() {
+            world.close()?;
+        }
+        Ok(self.counts)
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        match self.rng.below(10) {
+            0..7 => format!("k{:04}", self.rng.below(self.keys)).into_bytes(),
+            7 => {
+                let len = self.rng.below(5);
+                (0..len).map(|_| *self.rng.pick(&[0, 1, b'k', 0xFE, 0xFF])).collect()
+            }
+            8 => {
+                let mut key = self.rng.pick(SPACES[1].1).as_bytes().to_vec();
+                match self.rng.below(3) {
+                    0 => {}
+                    1 => key.push(0),
+                    _ => *key.last_mut().expect("no split is empty") -= 1,
+                }
+                key
+            }
+            _ => vec![b'p'; self.rng.between(1, 60) as usize],
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.rng.below(50) {
+            0 => self.rng.index(10_000),
+            1..10 => 0,
+            _ => self.rng.index(120),
+        };
+        let byte = self.rng.u64() as u8;
+        let mut value = vec![byte; len];
+        let noise = self.rng.u64().to_le_bytes();
+        value.iter_mut().zip(noise).for_each(|(byte, noise)| *byte = noise);
+        value
+    }
+
+    fn bounds(&mut self) -> KeyBounds {
+        let bound = |run: &mut Self| match run.rng.below(4) {
+            0 => Bound::Unbounded,
+            1 => Bound::Excluded(run.key()),
+            _ => Bound::Included(run.key()),
+        };
+        let (a, b) = (bound(self), bound(self));
+        let key = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(key.clone()),
+            Bound::Unbounded => None,
+        };
+        match (key(&a), key(&b)) {
+            // Now and then the wrong way round.
+            (Some(lo), Some(hi)) if lo > hi && !self.rng.one_in(10) => (b, a),
+            _ => (a, b),
+        }
+    }
+
+    fn space(&mut self) -> usize {
+        self.rng.index(SPACES.len())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let count =
+            if self.rng.one_in(30) { self.rng.between(10, 200) } else { self.rng.between(1, 4) };
+        let mut writes = Vec::new();
+        for _ in 0..count {
+            let (space, key) = (self.space(), self.key());
+            let value = (!self.rng.one_in(4)).then(|| self.value());
+            writes.push(Write { space, key, value });
+        }
+        let promise = match self.rng.below(10) {
+            0 => Promise::Power,
+            1..4 => Promise::Lazy,
+            _ => Promise::Process,
+        };
+        self.world().write(&writes, promise)?;
+        writes.iter().for_each(|write| self.contents.apply(write));
+        Ok(())
+    }
+
+    fn get(&mut self) -> Result<()> {
+        let (space, key) = (self.space(), self.key());
+        let found = self.world().get(space, &key)?;
+        same("get", found.as_deref(), self.contents.get(space, &key))
+    }
+
+    fn multi_get(&mut self) -> Result<()> {
+        let space = self.space();
+        let keys: Vec<_> = (0..self.rng.below(10)).map(|_| self.key()).collect();
+        let found = self.world().multi_get(space, &keys)?;
+        let expected: Vec<_> =
+            keys.iter().map(|key| self.contents.get(space, key).map(<[u8]>::to_vec)).collect();
+        same("multi_get", found, expected)
+    }
+
+    fn range(&mut self) -> Result<()> {
+        let (space, bounds) = (self.space(), self.bounds());
+        let mut expected = self.contents.range(space, &bounds);
+        let iter = self.world().iter(space, &bounds);
+        if self.rng.one_in(2) {
+            return same("range", pairs(iter)?, expected);
+        }
+        expected.reverse();
+        same("range backwards", pairs(iter.rev())?, expected)
+    }
+
+    fn prefix(&mut self) -> Result<()> {
+        let (space, mut prefix) = (self.space(), self.key());
+        prefix.truncate(self.rng.index(prefix.len() + 1));
+        let all = (Bound::Included(prefix.clone()), Bound::Unbounded);
+        let mut expected = self.contents.range(space, &all);
+        expected.retain(|pair| pair.0.starts_with(&prefix));
+        let iter = self.world().prefix(space, &prefix);
+        if self.rng.one_in(2) {
+            return same("prefix", pairs(iter)?, expected);
+        }
+        expected.reverse();
+        same("prefix backwards", pairs(iter.rev())?, expected)
+    }
+
+    fn start_walk(&mut self) -> Result<()> {
+        if self.walks.len() > 3 {
+            self.walks.remove(0);
+        }
+        let (space, bounds) = (self.space(), self.bounds());
+        let (iter, left) = match self.snapshots.last() {
+            Some((view, contents)) if self.rng.one_in(3) => {
+                (view.iter(space, &bounds), contents.range(space, &bounds))
+            }
+            _ => (self.world().iter(space, &bounds), self.contents.range(space, &bounds)),
+        };
+        self.walks.push((iter, left.into()));
+        Ok(())
+    }
+
+    /// A few steps of an iterator from either end, which shows the store as it was when it was made.
+    fn walk(&mut self) -> Result<()> {
+        if self.walks.is_empty() {
+            return Ok(());
+        }
+        let index = self.rng.index(self.walks.len());
+        let forwards_only = self.rng.one_in(2);
+        for _ in 0..self.rng.between(1, 20) {
+            let front = forwards_only || self.rng.one_in(2);
+            let (iter, left) = &mut self.walks[index];
+            let (found, expected) = match front {
+                true => (iter.next(), left.pop_front()),
+                false => (iter.next_back(), left.pop_back()),
+            };
+            let found = found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            same("walk", found, expected)?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self) -> Result<()> {
+        if self.snapshots.len() < 6 {
+            self.snapshots.push((self.world().snapshot(), self.contents.clone()));
+        }
+        Ok(())
+    }
+
+    fn snapshot_get(&mut self) -> Result<()> {
+        let (space, key) = (self.space(), self.key());
+        if self.snapshots.is_empty() {
+            return Ok(());
+        }
+        let (view, contents) = self.rng.pick(&self.snapshots);
+        same("snapshot get", view.get(space, &key)?.as_deref(), contents.get(space, &key))
+    }
+
+    fn snapshot_look(&mut self) -> Result<()> {
+        if self.snapshots.is_empty() {
+            return Ok(());
+        }
+        let (view, contents) = self.rng.pick(&self.snapshots);
+        difference("snapshot", contents, &view.contents()?)
+    }
+
+    fn release(&mut self) -> Result<()> {
+        if self.snapshots.len() > 2 {
+            let index = self.rng.index(self.snapshots.len());
+            self.snapshots.swap_remove(index);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Result<()> {
+        difference("look", &self.contents, &self.world().contents()?)
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        self.walks.clear();
+        self.snapshots.clear();
+        if let Some(world) = self.world.take() {
+            world.close()?;
+        }
+        let options = tiny_options(self.shape, &mut self.rng);
+        self.world = Some(World::open(&self.env, &options)?);
+        self.look()
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let short = |value: &T| format!("{value:?}").chars().take(300).collect::<String>();
+    let why = format!("{what}: expected {}, found {}", short(&expected), short(&found));
+    Err(Error::Internal(format!("WRONG ANSWER: {why}")))
+}
+
+fn difference(what: &str, expected: &Contents, found: &Contents) -> Result<()> {
+    match expected.difference(found) {
+        Some(why) => Err(Error::Internal(format!("WRONG ANSWER: {what}: {why}"))),
+        None => Ok(()),
+    }
+}

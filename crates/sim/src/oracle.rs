@@ -1,0 +1,193 @@
+//! What the store must answer: for each keyspace a sorted map, and nothing clever.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Bound;
+
+/// A key and a value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// One write of a batch: a keyspace by its index, a key, and a value or none to delete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Write {
+    /// Index of the keyspace.
+    pub space: usize,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value; none deletes.
+    pub value: Option<Vec<u8>>,
+}
+
+impl Write {
+    /// Sets a key.
+    #[must_use]
+    pub fn put(space: usize, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self { space, key: key.into(), value: Some(value.into()) }
+    }
+
+    /// Deletes a key.
+    #[must_use]
+    pub fn delete(space: usize, key: impl Into<Vec<u8>>) -> Self {
+        Self { space, key: key.into(), value: None }
+    }
+}
+
+/// A range of keys.
+pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Everything.
+pub const ALL: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
+
+/// The pairs of all keyspaces at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Contents {
+    spaces: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Contents {
+    /// Of so many empty keyspaces.
+    #[must_use]
+    pub fn new(spaces: usize) -> Self {
+        Self { spaces: vec![BTreeMap::new(); spaces] }
+    }
+
+    /// Applies one write.
+    pub fn apply(&mut self, write: &Write) {
+        let space = &mut self.spaces[write.space];
+        match &write.value {
+            Some(value) => space.insert(write.key.clone(), value.clone()),
+            None => space.remove(&write.key),
+        };
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get(&self, space: usize, key: &[u8]) -> Option<&[u8]> {
+        self.spaces[space].get(key).map(Vec::as_slice)
+    }
+
+    /// The pairs within a range, ascending; none for a range that is the wrong way round.
+    #[must_use]
+    pub fn range(&self, space: usize, (lo, hi): &KeyBounds) -> Vec<Pair> {
+        let lo_key = bound_key(lo);
+        let hi_key = bound_key(hi);
+        let both_open = matches!((lo, hi), (Bound::Excluded(_), Bound::Excluded(_)));
+        if let (Some(lo), Some(hi)) = (lo_key, hi_key)
+            && (lo > hi || (lo == hi && both_open))
+        {
+            return Vec::new();
+        }
+        let bounds = (lo.as_ref().map(Vec::as_slice), hi.as_ref().map(Vec::as_slice));
+        let pairs = self.spaces[space].range::<[u8], _>(bounds);
+        pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    /// All pairs of a keyspace, ascending.
+    pub fn pairs(&self, space: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.spaces[space].iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+    }
+
+    /// Number of keyspaces.
+    #[must_use]
+    pub fn spaces(&self) -> usize {
+        self.spaces.len()
+    }
+
+    /// The first difference to what was found, in words; none when there is none.
+    #[must_use]
+    pub fn difference(&self, found: &Self) -> Option<String> {
+        for space in 0..self.spaces.len().max(found.spaces.len()) {
+            let empty = BTreeMap::new();
+            let expected = self.spaces.get(space).unwrap_or(&empty);
+            let found = found.spaces.get(space).unwrap_or(&empty);
+            let keys = expected.keys().chain(found.keys());
+            let differs = |key: &&Vec<u8>| expected.get(*key) != found.get(*key);
+            if let Some(key) = keys.filter(differs).min() {
+                return Some(format!(
+                    "keyspace {space}, key {}: expected {}, found {} ({} keys expected, {} found)",
+                    Show(key),
+                    ShowValue(expected.get(key)),
+                    ShowValue(found.get(key)),
+                    expected.len(),
+                    found.len(),
+                ));
+            }
+        }
+        None
+    }
+}
+
+impl FromIterator<(usize, Vec<Pair>)> for Contents {
+    fn from_iter<I: IntoIterator<Item = (usize, Vec<Pair>)>>(spaces: I) -> Self {
+        let mut contents = Self::default();
+        for (space, pairs) in spaces {
+            if contents.spaces.len() <= space {
+                contents.spaces.resize(space + 1, BTreeMap::new());
+            }
+            contents.spaces[space] = pairs.into_iter().collect();
+        }
+        contents
+    }
+}
+
+fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&Vec<u8>> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+/// Bytes for a person: text as it is, the rest escaped, long ones cut.
+pub struct Show<'a>(pub &'a [u8]);
+
+impl fmt::Display for Show<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.0.len().min(40);
+        write!(f, "\"{}\"", self.0[..end].escape_ascii())?;
+        if end < self.0.len() {
+            write!(f, "… ({} bytes)", self.0.len())?;
+        }
+        Ok(())
+    }
+}
+
+struct ShowValue<'a>(Option<&'a Vec<u8>>);
+
+impl fmt::Display for ShowValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(value) => Show(value).fmt(f),
+            None => f.write_str("nothing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_named() {
+        let mut expected = Contents::new(2);
+        expected.apply(&Write::put(1, "b", "1"));
+        let mut found = expected.clone();
+        assert_eq!(expected.difference(&found), None);
+        found.apply(&Write::put(1, "a", "2"));
+        let text = expected.difference(&found).expect("differs");
+        assert!(text.contains("keyspace 1, key \"a\": expected nothing, found \"2\""), "{text}");
+    }
+
+    #[test]
+    fn ranges_of_every_sort() {
+        let mut contents = Contents::new(1);
+        for key in ["a", "b", "c"] {
+            contents.apply(&Write::put(0, key, key));
+        }
+        let key = |text: &str| text.as_bytes().to_vec();
+        let count = |lo, hi| contents.range(0, &(lo, hi)).len();
+        assert_eq!(count(Bound::Included(key("a")), Bound::Excluded(key("c"))), 2);
+        assert_eq!(count(Bound::Excluded(key("a")), Bound::Unbounded), 2);
+        assert_eq!(count(Bound::Included(key("c")), Bound::Included(key("a"))), 0);
+        assert_eq!(count(Bound::Excluded(key("b")), Bound::Excluded(key("b"))), 0);
+    }
+}

@@ -1,0 +1,401 @@
+//! Scripts: short stories of a store that a person can read, kept in `scripts/*.txt`.
+//!
+//! One command a line, `#` begins a remark. Every answer is compared with the oracle, so a script says
+//! what happens and needs to say what comes out only where that is the point.
+//!
+//! | command | meaning |
+//! |---|---|
+//! | `options SHAPE N` | first line: tiny options of this shape, drawn with number N |
+//! | `write PROMISE W…` | a batch; `W` is `key=value` or `-key`, of keyspace 1 as `1:key=value` |
+//! | `fill PROMISE SPACE A..B LEN` | a batch for each key `kA` … up to `kB`, values of LEN bytes |
+//! | `erase PROMISE SPACE A..B` | deletes those keys, a batch each |
+//! | `get SPACE:KEY [VALUE]` | reads a key; `VALUE` may be `none` |
+//! | `scan SPACE A..B` | reads the keys `kA` … before `kB`, forwards and backwards |
+//! | `look` | reads everything, forwards and backwards |
+//! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
+//! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
+//! | `close`, `kill`, `crash lose`, `crash keep`, `crash N` | ends this life of the store; N draws what the disk keeps |
+//!
+//! PROMISE is `lazy`, `process` or `power`. The store is opened when a command needs it.
+
+use crate::disk::{Damage, Disk};
+use crate::env::{End, Outcome, SimConfig, SimEnv};
+use crate::history::{History, Loss, Promise};
+use crate::oracle::{Contents, Write};
+use crate::rng::Rng;
+use crate::world::{SPACES, View, World, pairs, tiny_options};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm::Options;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Writes these batches, one after the other.
+    Write(Promise, Vec<Vec<Write>>),
+    /// Reads a key; the value may be given, and may be none.
+    Get(usize, Vec<u8>, Option<Option<Vec<u8>>>),
+    /// Reads a range both ways.
+    Scan(usize, Range<Vec<u8>>),
+    /// Reads everything, or all of a snapshot.
+    Look(Option<String>),
+    /// Takes a snapshot.
+    Snapshot(String),
+    /// Drops one.
+    Release(String),
+    /// Flushes.
+    Flush,
+    /// Waits until nothing is left to do.
+    Idle,
+    /// Lets time pass.
+    Sleep(Duration),
+    /// Closes in order.
+    Close,
+    /// The process dies.
+    Kill,
+    /// The power fails, and the disk keeps this.
+    Crash(Damage),
+}
+
+/// A script.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// What to call it.
+    pub name: String,
+    /// The store's options.
+    pub options: Options,
+    /// Line numbers and commands.
+    pub commands: Vec<(usize, Command)>,
+}
+
+impl Script {
+    /// Reads a script.
+    ///
+    /// # Errors
+    /// The line that is wrong, and how.
+    pub fn parse(name: &str, text: &str) -> Result<Self, String> {
+        let mut options = None;
+        let mut commands = Vec::new();
+        for (line, number) in text.lines().zip(1..) {
+            let words: Vec<_> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+            let told = |why: String| format!("{name}, line {number}: {why}");
+            match words.as_slice() {
+                [] => {}
+                ["options", shape, seed] => {
+                    let seed = seed.parse().map_err(|_| told("not a number".into()))?;
+                    options = Some(tiny_options(shape, &mut Rng::new(seed)));
+                }
+                words => commands.push((number, command(words).map_err(told)?)),
+            }
+        }
+        let options = options.ok_or(format!("{name}: no line `options SHAPE N`"))?;
+        Ok(Self { name: name.to_owned(), options, commands })
+    }
+}
+
+fn command(words: &[&str]) -> Result<Command, String> {
+    let damage = |word: &str| match word {
+        "lose" => Ok(Damage::LoseAll),
+        "keep" => Ok(Damage::KeepAll),
+        seed => seed.parse().map(Damage::Random).map_err(|_| format!("what is {seed:?}?")),
+    };
+    Ok(match words {
+        ["write", promise, writes @ ..] => {
+            let writes = writes.iter().map(|word| write(word)).collect::<Result<_, _>>()?;
+            Command::Write(promise_of(promise)?, vec![writes])
+        }
+        ["fill", promise, space, range, len] => {
+            let (space, len) = (space_of(space)?, number(len)? as usize);
+            let value = |n: u64| format!("{n}.").into_bytes().into_iter().cycle().take(len);
+            let put = |n: u64| vec![Write::put(space, key(n), value(n).collect::<Vec<_>>())];
+            Command::Write(promise_of(promise)?, numbers(range)?.map(put).collect())
+        }
+        ["erase", promise, space, range] => {
+            let space = space_of(space)?;
+            let delete = |n: u64| vec![Write::delete(space, key(n))];
+            Command::Write(promise_of(promise)?, numbers(range)?.map(delete).collect())
+        }
+        ["get", what, expected @ ..] => {
+            let (space, key) = space_and_key(what)?;
+            let value = |text: &&str| (*text != "none").then(|| text.as_bytes().to_vec());
+            Command::Get(space, key.into(), expected.first().map(value))
+        }
+        ["scan", space, range] => {
+            let range = numbers(range)?;
+            Command::Scan(space_of(space)?, key(range.start)..key(range.end))
+        }
+        ["look"] => Command::Look(None),
+        ["look", name] => Command::Look(Some((*name).into())),
+        ["snapshot", name] => Command::Snapshot((*name).into()),
+        ["release", name] => Command::Release((*name).into()),
+        ["flush"] => Command::Flush,
+        ["idle"] => Command::Idle,
+        ["sleep", micros] => Command::Sleep(Duration::from_micros(number(micros)?)),
+        ["close"] => Command::Close,
+        ["kill"] => Command::Kill,
+        ["crash", what] => Command::Crash(damage(what)?),
+        other => return Err(format!("what is {:?}?", other.join(" "))),
+    })
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("k{n:05}").into_bytes()
+}
+
+fn number(word: &str) -> Result<u64, String> {
+    word.parse().map_err(|_| format!("{word:?} is not a number"))
+}
+
+fn numbers(word: &str) -> Result<Range<u64>, String> {
+    let (from, to) = word.split_once("..").ok_or(format!("{word:?} is not a range"))?;
+    Ok(number(from)?..number(to)?)
+}
+
+fn space_of(word: &str) -> Result<usize, String> {
+    let space = number(word)? as usize;
+    (space < SPACES.len()).then_some(space).ok_or(format!("there is no keyspace {space}"))
+}
+
+fn promise_of(word: &str) -> Result<Promise, String> {
+    match word {
+        "lazy" => Ok(Promise::Lazy),
+        "process" => Ok(Promise::Process),
+        "power" => Ok(Promise::Power),
+        other => Err(format!("{other:?} is not lazy, process or power")),
+    }
+}
+
+fn space_and_key(word: &str) -> Result<(usize, &str), String> {
+    match word.split_once(':') {
+        Some((space, key)) => Ok((space_of(space)?, key)),
+        None => Ok((0, word)),
+    }
+}
+
+fn write(word: &str) -> Result<Write, String> {
+    let (space, rest) = space_and_key(word)?;
+    match (rest.strip_prefix('-'), rest.split_once('=')) {
+        (Some(key), _) => Ok(Write::delete(space, key)),
+        (None, Some((key, value))) => Ok(Write::put(space, key, value)),
+        (None, None) => Err(format!("{word:?} is neither key=value nor -key")),
+    }
+}
+
+/// A script being played: what outlives the machines.
+pub struct Player {
+    script: Script,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The next command.
+    at: usize,
+    history: History,
+    contents: Contents,
+    loss: Loss,
+}
+
+impl Player {
+    /// At the beginning.
+    #[must_use]
+    pub fn new(script: &Script) -> Arc<Self> {
+        let state = State {
+            at: 0,
+            history: History::new(1, SPACES.len()),
+            contents: Contents::new(SPACES.len()),
+            loss: Loss::Nothing,
+        };
+        Arc::new(Self { script: script.clone(), state: Mutex::new(state) })
+    }
+
+    /// Plays to the end, over all lives of the store.
+    ///
+    /// # Errors
+    /// What was wrong, with the line.
+    pub fn play(self: &Arc<Self>, disk: &Disk, seed: u64) -> Result<(), String> {
+        for life in 0.. {
+            let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)));
+            match outcome.end {
+                End::Done(Ok(true)) => return Ok(()),
+                End::Done(Ok(false)) => {}
+                End::Done(Err(why)) | End::Failed(why) => {
+                    return Err(format!("{why}\n{}", outcome.tail));
+                }
+                End::Crashed => self.crashed(disk),
+            }
+        }
+        Ok(())
+    }
+
+    /// Plays until this life of the store ends. True at the end of the script.
+    pub fn life(
+        self: &Arc<Self>,
+        disk: &Disk,
+        config: &SimConfig,
+    ) -> Outcome<Result<bool, String>> {
+        let player = self.clone();
+        SimEnv::run(config, disk.fs(), move |env| player.commands(&env))
+    }
+
+    /// Does to the disk what the command says at which the life ended.
+    fn crashed(&self, disk: &Disk) {
+        let at = self.state.lock().at;
+        match self.script.commands.get(at.wrapping_sub(1)) {
+            Some((_, Command::Kill)) => self.lost(Loss::Process, || disk.lose_process()),
+            Some((_, Command::Crash(damage))) => {
+                self.lost(Loss::Power, || disk.lose_power(*damage));
+            }
+            _ => self.lost(Loss::Power, || disk.lose_power(Damage::LoseAll)),
+        }
+    }
+
+    /// Notes what the life ended with, and does it to the disk.
+    pub fn lost(&self, loss: Loss, act: impl FnOnce()) {
+        self.state.lock().loss = loss;
+        act();
+    }
+
+    fn commands(&self, env: &Arc<SimEnv>) -> Result<bool, String> {
+        let mut store = self.open(env)?;
+        loop {
+            let next = {
+                let mut state = self.state.lock();
+                state.at += 1;
+                self.script.commands.get(state.at - 1)
+            };
+            let Some((line, command)) = next else {
+                self.look(&store.world)?;
+                store.close()?;
+                return Ok(true);
+            };
+            let told = |why: String| format!("{}, line {line}: {why}", self.script.name);
+            match command {
+                Command::Close => {
+                    store.close().map_err(told)?;
+                    self.state.lock().loss = Loss::Nothing;
+                    return Ok(false);
+                }
+                Command::Kill | Command::Crash(_) => env.device().crash(),
+                other => self.command(other, env, &mut store).map_err(told)?,
+            }
+        }
+    }
+
+    /// Opens the store and checks what it shows.
+    fn open(&self, env: &Arc<SimEnv>) -> Result<Store, String> {
+        let world = World::open(env, &self.script.options).map_err(|e| format!("open: {e}"))?;
+        let view = world.contents().map_err(|e| format!("first look: {e}"))?;
+        let mut state = self.state.lock();
+        let loss = state.loss;
+        state.history.reopened(&view, loss).map_err(|why| format!("after {loss:?}: {why}"))?;
+        state.contents = view;
+        drop(state);
+        Ok(Store { world, snapshots: BTreeMap::new() })
+    }
+
+    /// Opens the store after a crash, checks it, writes, closes, opens it again.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn recover(&self, env: &Arc<SimEnv>) -> Result<(), String> {
+        let store = self.open(env)?;
+        for promise in [Promise::Process, Promise::Power] {
+            self.write(&store.world, &[Write::put(1, "after", "the crash")], promise)?;
+        }
+        self.look(&store.world)?;
+        store.close()?;
+        self.state.lock().loss = Loss::Nothing;
+        let store = self.open(env)?;
+        store.close()
+    }
+
+    fn look(&self, world: &World) -> Result<(), String> {
+        let found = world.contents().map_err(|error| error.to_string())?;
+        self.state.lock().contents.difference(&found).map_or(Ok(()), Err)
+    }
+
+    fn write(&self, world: &World, writes: &[Write], promise: Promise) -> Result<(), String> {
+        let writes = self.state.lock().history.issue(0, writes.to_vec());
+        world.write(&writes, promise).map_err(|error| error.to_string())?;
+        let mut state = self.state.lock();
+        state.history.acknowledge(0, promise);
+        for write in &writes {
+            state.contents.apply(write);
+        }
+        Ok(())
+    }
+
+    fn command(
+        &self,
+        command: &Command,
+        env: &Arc<SimEnv>,
+        store: &mut Store,
+    ) -> Result<(), String> {
+        let world = &store.world;
+        let told = |error: vlsm_core::Error| error.to_string();
+        match command {
+            Command::Write(promise, batches) => {
+                batches.iter().try_for_each(|batch| self.write(world, batch, *promise))
+            }
+            Command::Get(space, key, expected) => {
+                let found = world.get(*space, key).map_err(told)?;
+                let state = self.state.lock();
+                let oracle = state.contents.get(*space, key).map(<[u8]>::to_vec);
+                match expected {
+                    _ if found != oracle => Err(format!("expected {oracle:?}, found {found:?}")),
+                    Some(expected) if *expected != found => {
+                        Err(format!("the script expects {expected:?}, found {found:?}"))
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Command::Scan(space, range) => {
+                let bounds =
+                    (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
+                let forwards = pairs(world.iter(*space, &bounds)).map_err(told)?;
+                let mut backwards = pairs(world.iter(*space, &bounds).rev()).map_err(told)?;
+                backwards.reverse();
+                let expected = self.state.lock().contents.range(*space, &bounds);
+                let same = forwards == expected && backwards == expected;
+                same.then_some(()).ok_or("the scan differs".into())
+            }
+            Command::Look(None) => self.look(world),
+            Command::Look(Some(name)) => {
+                let (view, expected) = store.snapshots.get(name).ok_or("no such snapshot")?;
+                let found = view.contents().map_err(told)?;
+                expected.difference(&found).map_or(Ok(()), Err)
+            }
+            Command::Snapshot(name) => {
+                let expected = self.state.lock().contents.clone();
+                store.snapshots.insert(name.clone(), (world.snapshot(), expected));
+                Ok(())
+            }
+            Command::Release(name) => {
+                store.snapshots.remove(name).map(drop).ok_or("no such snapshot".into())
+            }
+            Command::Flush => world.flush().map_err(told),
+            Command::Idle => world.wait_idle().map_err(told),
+            Command::Sleep(span) => {
+                env.sleep(*span);
+                Ok(())
+            }
+            Command::Close | Command::Kill | Command::Crash(_) => Ok(()),
+        }
+    }
+}
+
+/// An open store and the snapshots taken of it.
+struct Store {
+    world: World,
+    snapshots: BTreeMap<String, (View, Contents)>,
+}
+
+impl Store {
+    fn close(self) -> Result<(), String> {
+        drop(self.snapshots);
+        self.world.close().map_err(|error| format!("close: {error}"))
+    }
+}

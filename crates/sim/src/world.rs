@@ -1,0 +1,239 @@
+//! A store on a simulated machine: the one place here that knows the engine's public API.
+
+use crate::env::SimEnv;
+use crate::history::Promise;
+use crate::oracle::{ALL, Contents, KeyBounds, Pair, Write};
+use crate::rng::Rng;
+use std::path::Path;
+use std::sync::Arc;
+use vlsm::{
+    Batch, Db, Durability, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
+};
+use vlsm_core::{Bytes, Error, Result};
+use vlsm_policy::PolicyOptions;
+
+/// The store's folder.
+pub const FOLDER: &str = "/store";
+
+/// The keyspaces of every store, with the keys at which their further regions begin.
+pub const SPACES: [(&str, &[&str]); 3] =
+    [("default", &[]), ("users", &["c01/k05", "client/01", "k3", "k7"]), ("log", &[])];
+
+/// The shapes that are tested.
+pub const SHAPES: [&str; 3] = ["vlsm", "tiered_l0", "lsmi"];
+
+/// Options small enough that a few thousand writes reach the third level.
+#[must_use]
+pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
+    let mut options = Options::default();
+    options.policy = tiny_policy(shape, rng);
+    options.workers = rng.between(1, 3) as usize;
+    options.io_threads = rng.between(1, 3) as usize;
+    options.quantum = Bytes::kib(*rng.pick(&[4, 4, 16, 64]));
+    options.block_cache = Bytes::kib(*rng.pick(&[0, 8, 64, 1024]));
+    options.block_bytes = Bytes(*rng.pick(&[512, 1024, 4096]));
+    options.bits_per_key = *rng.pick(&[0, 4, 10]);
+    options.direct_io = rng.one_in(2);
+    options.direct_reads = rng.one_in(2);
+    options.wal_file_bytes = Bytes::kib(*rng.pick(&[16, 32, 256]));
+    options.wal_sync_bytes = Bytes::kib(*rng.pick(&[1, 8, 1024]));
+    options.log = rng.one_in(4);
+    options
+}
+
+fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
+    let sst = Bytes::kib(*rng.pick(&[4, 8, 16]));
+    let mut policy = PolicyOptions::vlsm(sst);
+    policy.shape = shape.into();
+    policy.memtable_bytes = Bytes::kib(*rng.pick(&[4, 8, 16, 64]));
+    policy.memtable_count = rng.between(2, 4) as usize;
+    policy.sst_min = sst / *rng.pick(&[1, 4, 8]);
+    policy.growth = *rng.pick(&[2, 4, 8]);
+    policy.phi = *rng.pick(&[2, 8, 32]);
+    policy.l1_bytes = sst * *rng.pick(&[1, 4, 8]);
+    policy.levels = rng.between(2, 7) as u8;
+    policy.l0_trigger = *rng.pick(&[1, 1, 4]);
+    policy.l0_max = policy.l0_trigger + rng.below(6) as usize;
+    policy.l0_slowdown = policy.l0_trigger + rng.below(6) as usize;
+    policy.l0_stop = policy.l0_slowdown.max(policy.l0_trigger + 1) + rng.below(6) as usize;
+    policy.intra_l0 = rng.one_in(2);
+    policy.overflow = *rng.pick(&[None, Some(Bytes::ZERO), Some(Bytes::kib(64))]);
+    policy.debt_soft = *rng.pick(&[None, None, Some(Bytes::kib(32))]);
+    policy.debt_hard = policy.debt_soft.map(|soft| soft * 4);
+    policy.trivial_move = !rng.one_in(4);
+    policy
+}
+
+/// An open store.
+#[derive(Clone)]
+pub struct World {
+    db: Db,
+    spaces: Vec<Keyspace>,
+}
+
+impl World {
+    /// Opens the store of this machine, or makes it.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open(env: &Arc<SimEnv>, options: &Options) -> Result<Self> {
+        let db = Db::builder(Path::new(FOLDER)).env(env.clone()).options(options.clone()).open()?;
+        let mut spaces = Vec::new();
+        for (name, splits) in SPACES {
+            let space = match db.keyspace(name) {
+                Err(Error::NoSuchKeyspace(_)) => {
+                    let splits = splits.iter().map(|split| split.as_bytes());
+                    db.create_keyspace(name, KeyspaceOptions::splits(splits))?
+                }
+                found => found?,
+            };
+            spaces.push(space);
+        }
+        Ok(Self { db, spaces })
+    }
+
+    /// The engine's handle.
+    #[must_use]
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// A keyspace, by its index.
+    #[must_use]
+    pub fn space(&self, space: usize) -> &Keyspace {
+        &self.spaces[space]
+    }
+
+    /// Writes a batch.
+    ///
+    /// # Errors
+    /// The engine's. So it is with the other operations.
+    pub fn write(&self, writes: &[Write], promise: Promise) -> Result<()> {
+        let durability = match promise {
+            Promise::Lazy => Durability::Lazy,
+            Promise::Process => Durability::Buffered,
+            Promise::Power => Durability::Sync,
+        };
+        self.write_with(writes, WriteOptions::durability(durability))
+    }
+
+    /// Writes a batch with options.
+    pub fn write_with(&self, writes: &[Write], options: WriteOptions) -> Result<()> {
+        let mut batch = Batch::new();
+        for write in writes {
+            let space = &self.spaces[write.space];
+            match &write.value {
+                Some(value) => batch.put(space, &write.key, value),
+                None => batch.delete(space, &write.key),
+            }
+        }
+        self.db.write(batch, options)
+    }
+
+    /// The value of a key.
+    pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.spaces[space].get(key)?.map(|value| value.to_vec()))
+    }
+
+    /// The values of several keys.
+    pub fn multi_get(&self, space: usize, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let values = self.spaces[space].multi_get(keys)?;
+        Ok(values.into_iter().map(|value| value.map(|value| value.to_vec())).collect())
+    }
+
+    /// An iterator over a range.
+    #[must_use]
+    pub fn iter(&self, space: usize, bounds: &KeyBounds) -> Iter {
+        self.spaces[space].range(bounds.clone())
+    }
+
+    /// An iterator over the keys with a prefix.
+    #[must_use]
+    pub fn prefix(&self, space: usize, prefix: &[u8]) -> Iter {
+        self.spaces[space].prefix(prefix)
+    }
+
+    /// A snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> View {
+        View { snapshot: self.db.snapshot(), spaces: self.spaces.clone() }
+    }
+
+    /// Everything, read forwards and backwards.
+    ///
+    /// # Errors
+    /// The engine's; [`Error::Internal`] when the two directions do not agree.
+    pub fn contents(&self) -> Result<Contents> {
+        self.snapshot().contents()
+    }
+
+    /// Flushes all memtables and waits for it.
+    pub fn flush(&self) -> Result<()> {
+        self.db.flush()
+    }
+
+    /// Waits until there is nothing left to flush or compact.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.db.wait_idle()
+    }
+
+    /// Closes the store.
+    pub fn close(self) -> Result<()> {
+        self.db.close()
+    }
+}
+
+/// The store as of one moment.
+#[derive(Clone)]
+pub struct View {
+    snapshot: Snapshot,
+    spaces: Vec<Keyspace>,
+}
+
+impl View {
+    /// The value that a key had.
+    ///
+    /// # Errors
+    /// The engine's. So it is with the other operations.
+    pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.snapshot.get(&self.spaces[space], key)?.map(|value| value.to_vec()))
+    }
+
+    /// An iterator over a range.
+    #[must_use]
+    pub fn iter(&self, space: usize, bounds: &KeyBounds) -> Iter {
+        self.snapshot.range(&self.spaces[space], bounds.clone())
+    }
+
+    /// Everything, read forwards and backwards.
+    ///
+    /// # Errors
+    /// The engine's; [`Error::Internal`] when the two directions do not agree.
+    pub fn contents(&self) -> Result<Contents> {
+        let mut contents = Vec::new();
+        for space in 0..self.spaces.len() {
+            let forwards = pairs(self.iter(space, &ALL))?;
+            let mut backwards = pairs(self.iter(space, &ALL).rev())?;
+            backwards.reverse();
+            if forwards != backwards {
+                let why = format!("keyspace {space} reads differently in the two directions");
+                return Err(Error::Internal(why));
+            }
+            if !forwards.is_sorted_by(|a, b| a.0 < b.0) {
+                return Err(Error::Internal(format!("keyspace {space} is out of order")));
+            }
+            contents.push((space, forwards));
+        }
+        Ok(contents.into_iter().collect())
+    }
+}
+
+/// All pairs of an iterator.
+///
+/// # Errors
+/// The iterator's first.
+pub fn pairs(
+    iter: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
+) -> Result<Vec<Pair>> {
+    iter.map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
+}

@@ -1,0 +1,61 @@
+//! What the tests share: seeds from the environment, two cores, failures in words.
+#![allow(dead_code)]
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The seeds to run: `A..B` or `A` in this environment variable.
+pub fn seeds(variable: &str, default: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var(variable) else { return default };
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => number(&text)..number(&text) + 1,
+    }
+}
+
+/// A number from the environment.
+pub fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Runs all seeds on as many threads as there are cores; stops after a few failures. Returns what each
+/// thread gathered, and the failures.
+pub fn in_parallel<T: Default + Send>(
+    seeds: Range<u64>,
+    run: impl Fn(u64, &mut T) -> Result<(), String> + Sync,
+) -> (Vec<T>, Vec<String>) {
+    let next = AtomicU64::new(seeds.start);
+    let failures = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let work = || {
+        let mut gathered = T::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end || failures.lock().expect("not poisoned").len() >= 5 {
+                return gathered;
+            }
+            if let Err(why) = run(seed, &mut gathered) {
+                failures.lock().expect("not poisoned").push(why);
+            }
+        }
+    };
+    let gathered = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    (gathered, failures.into_inner().expect("not poisoned"))
+}
+
+/// Fails when there are failures.
+pub fn none(failures: &[String]) {
+    assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// Fails when something that should have happened never did.
+pub fn all_fired(fired: &[(&str, u64)]) {
+    for (what, count) in fired {
+        assert!(*count > 0, "{what}: not once");
+    }
+}

@@ -1,0 +1,27 @@
+//! Random operations equal sorted maps. `MODEL_SEEDS=A..B` and `MODEL_OPS=N` choose how many.
+
+mod common;
+
+use vlsm_sim::model::{Counts, run};
+
+#[test]
+fn equals_the_oracle() {
+    let seeds = common::seeds("MODEL_SEEDS", 0..40);
+    let ops = common::number("MODEL_OPS", 1_500);
+    let full = seeds.end - seeds.start >= 40;
+    let (counts, failures) = common::in_parallel(seeds.clone(), |seed, counts: &mut Counts| {
+        for (name, count) in run(seed, ops)? {
+            *counts.entry(name).or_default() += count;
+        }
+        Ok(())
+    });
+    let mut sum = Counts::new();
+    for (name, count) in counts.into_iter().flatten() {
+        *sum.entry(name).or_default() += count;
+    }
+    println!("seeds {seeds:?}, {ops} operations each: {sum:?}");
+    common::none(&failures);
+    if full {
+        assert!(sum.len() == 15 && sum.values().all(|count| *count > 0), "{sum:?}");
+    }
+}
