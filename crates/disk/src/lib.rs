@@ -8,6 +8,7 @@ pub mod env;
 pub mod env_real;
 pub mod fs;
 pub mod io;
+pub mod manifest;
 pub mod sst;
 pub mod wal;
 
@@ -16,3 +17,4 @@ pub use env::{Condition, Env, Priority};
 pub use env_real::RealEnv;
 pub use fs::{File, Fs};
 pub use io::{IoPool, Pending};
+pub use manifest::Manifest;

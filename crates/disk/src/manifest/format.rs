@@ -1,0 +1,286 @@
+//! The changes of a manifest as bytes.
+//!
+//! A record's payload is a row of changes, each a tag and its fields; numbers are varints but for random
+//! ones and checksums, which have eight bytes; keys and names are length and bytes.
+//!
+//! ```text
+//! 1 store          uid u64
+//! 2 keyspace       id | name | options | count of regions | (lower end | tree)*
+//! 3 drop keyspace  id
+//! 4 numbers        next file | next keyspace | next tree | next run | smallest WAL | last sequence number
+//! 5 edit           tree | flags | [flushed sequence number] | count | cursor* | count | change*
+//! cursor           level u8 | 0 or 1 key
+//! change           place | 0 origin u8 table, or 1 file, range
+//! place            level u8 | run, for level 0
+//! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones | smallest | largest
+//!                  | smallest and largest sequence number | 0, or 1 range, visible bytes
+//! range            lower end | upper end | 1 when that is inclusive
+//! ```
+//!
+//! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
+
+use crate::codec::{Malformed, Reader, put_bytes, put_varint};
+use crate::manifest::state::{Keyspace, Numbers, Record, Region};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vlsm_core::{
+    Change, FileMeta, FileNumber, FileUid, KeyRange, Place, RunId, RunOrigin, Seq, Table, TreeId,
+    VersionEdit, units,
+};
+
+const STORE: u8 = 1;
+const CREATE_KEYSPACE: u8 = 2;
+const DROP_KEYSPACE: u8 = 3;
+const NUMBERS: u8 = 4;
+const EDIT: u8 = 5;
+
+const FLAG_FLUSHED: u8 = 1;
+/// No file is longer. So the bytes of any number of tables that fit in memory can be added up.
+const FILE_MAX: units::Bytes = units::Bytes(1 << 40);
+
+type Read<T> = Result<T, Malformed>;
+
+/// One item of a payload.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// The random number of the store.
+    Store(u64),
+    /// A change.
+    Record(Record),
+}
+
+/// The files seen while reading, so that tables of one file share it.
+#[derive(Debug, Default)]
+pub struct Files(BTreeMap<FileNumber, Arc<FileMeta>>);
+
+/// Appends the store's random number.
+pub fn put_store(out: &mut Vec<u8>, uid: u64) {
+    out.push(STORE);
+    out.extend_from_slice(&uid.to_le_bytes());
+}
+
+/// Appends a change.
+pub fn put_record(out: &mut Vec<u8>, record: &Record) {
+    match record {
+        Record::CreateKeyspace(keyspace) => {
+            out.push(CREATE_KEYSPACE);
+            put_varint(out, keyspace.id);
+            put_bytes(out, keyspace.name.as_bytes());
+            put_bytes(out, keyspace.options.as_bytes());
+            put_varint(out, keyspace.regions.len() as u64);
+            for region in &keyspace.regions {
+                put_bytes(out, &region.lo);
+                put_varint(out, region.tree.0);
+            }
+        }
+        Record::DropKeyspace(id) => {
+            out.push(DROP_KEYSPACE);
+            put_varint(out, *id);
+        }
+        Record::Numbers(n) => {
+            out.push(NUMBERS);
+            let last = n.last_seq.0;
+            for number in [n.next_file, n.next_keyspace, n.next_tree, n.next_run, n.min_wal, last] {
+                put_varint(out, number);
+            }
+        }
+        Record::Edit(tree, edit) => {
+            out.push(EDIT);
+            put_varint(out, tree.0);
+            put_edit(out, edit);
+        }
+    }
+}
+
+fn put_edit(out: &mut Vec<u8>, edit: &VersionEdit) {
+    match edit.flushed_seq {
+        Some(seq) => {
+            out.push(FLAG_FLUSHED);
+            put_varint(out, seq.0);
+        }
+        None => out.push(0),
+    }
+    put_varint(out, edit.cursors.len() as u64);
+    for (level, key) in &edit.cursors {
+        out.push(*level);
+        out.push(u8::from(key.is_some()));
+        if let Some(key) = key {
+            put_bytes(out, key);
+        }
+    }
+    put_varint(out, edit.changes.len() as u64);
+    for change in &edit.changes {
+        match change {
+            Change::Add { place, origin, table } => {
+                put_place(out, *place);
+                out.push(0);
+                out.push(u8::from(*origin == RunOrigin::Merge));
+                put_table(out, table);
+            }
+            Change::Remove { place, file, range } => {
+                put_place(out, *place);
+                out.push(1);
+                put_varint(out, file.0);
+                put_range(out, range);
+            }
+        }
+    }
+}
+
+fn put_place(out: &mut Vec<u8>, place: Place) {
+    out.push(place.level());
+    if let Place::L0(run) = place {
+        put_varint(out, run.0);
+    }
+}
+
+fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
+    put_bytes(out, &range.lo);
+    put_bytes(out, &range.hi);
+    out.push(u8::from(range.hi_inclusive));
+}
+
+fn put_table(out: &mut Vec<u8>, table: &Table) {
+    let file = &*table.file;
+    put_varint(out, file.number.0);
+    out.extend_from_slice(&file.uid.0.to_le_bytes());
+    put_varint(out, file.bytes.0);
+    out.extend_from_slice(&file.checksum.to_le_bytes());
+    put_varint(out, file.entries);
+    put_varint(out, file.tombstones);
+    put_bytes(out, &file.smallest);
+    put_bytes(out, &file.largest);
+    put_varint(out, file.seq_min.0);
+    put_varint(out, file.seq_max.0);
+    let whole = table.range == file.range() && table.bytes == file.bytes;
+    out.push(u8::from(!whole));
+    if !whole {
+        put_range(out, &table.range);
+        put_varint(out, table.bytes.0);
+    }
+}
+
+/// Reads the next item of a payload.
+///
+/// # Errors
+/// When the bytes do not hold one.
+pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
+    let record = match reader.u8()? {
+        STORE => return Ok(Item::Store(reader.u64()?)),
+        CREATE_KEYSPACE => Record::CreateKeyspace(read_keyspace(reader)?),
+        DROP_KEYSPACE => Record::DropKeyspace(reader.varint()?),
+        NUMBERS => Record::Numbers(Numbers {
+            next_file: reader.varint()?,
+            next_keyspace: reader.varint()?,
+            next_tree: reader.varint()?,
+            next_run: reader.varint()?,
+            min_wal: reader.varint()?,
+            last_seq: read_seq(reader)?,
+        }),
+        EDIT => {
+            let tree = TreeId(reader.varint()?);
+            Record::Edit(tree, read_edit(reader, files)?)
+        }
+        _ => return Err(Malformed("an unknown kind of change")),
+    };
+    Ok(Item::Record(record))
+}
+
+fn read_seq(reader: &mut Reader<'_>) -> Read<Seq> {
+    let seq = Seq(reader.varint()?);
+    if seq <= Seq::MAX { Ok(seq) } else { Err(Malformed("a sequence number is impossible")) }
+}
+
+fn read_text(reader: &mut Reader<'_>) -> Read<String> {
+    let text = std::str::from_utf8(reader.bytes()?);
+    text.map(str::to_owned).map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+fn read_keyspace(reader: &mut Reader<'_>) -> Read<Keyspace> {
+    let id = reader.varint()?;
+    let name = read_text(reader)?;
+    let options = read_text(reader)?;
+    let mut regions = Vec::new();
+    for _ in 0..reader.count()? {
+        regions.push(Region { lo: reader.owned()?, tree: TreeId(reader.varint()?) });
+    }
+    Ok(Keyspace { id, name, options, regions })
+}
+
+fn read_edit(reader: &mut Reader<'_>, files: &mut Files) -> Read<VersionEdit> {
+    let mut edit = VersionEdit::default();
+    match reader.u8()? {
+        0 => {}
+        FLAG_FLUSHED => edit.flushed_seq = Some(read_seq(reader)?),
+        _ => return Err(Malformed("an unknown flag of an edit")),
+    }
+    for _ in 0..reader.count()? {
+        let level = reader.u8()?;
+        let key = if read_bool(reader)? { Some(reader.owned()?) } else { None };
+        edit.cursors.push((level, key));
+    }
+    for _ in 0..reader.count()? {
+        let place = match reader.u8()? {
+            0 => Place::L0(RunId(reader.varint()?)),
+            level => Place::Level(level),
+        };
+        edit.changes.push(if read_bool(reader)? {
+            let file = FileNumber(reader.varint()?);
+            Change::Remove { place, file, range: read_range(reader)? }
+        } else {
+            let origin = if read_bool(reader)? { RunOrigin::Merge } else { RunOrigin::Flush };
+            Change::Add { place, origin, table: Arc::new(read_table(reader, files)?) }
+        });
+    }
+    Ok(edit)
+}
+
+fn read_bool(reader: &mut Reader<'_>) -> Read<bool> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed("a flag is neither 0 nor 1")),
+    }
+}
+
+fn read_range(reader: &mut Reader<'_>) -> Read<KeyRange> {
+    let (lo, hi) = (reader.owned()?, reader.owned()?);
+    Ok(KeyRange { lo, hi, hi_inclusive: read_bool(reader)? })
+}
+
+fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
+    let read = FileMeta {
+        number: FileNumber(reader.varint()?),
+        uid: FileUid(reader.u64()?),
+        bytes: units::Bytes(reader.varint()?),
+        checksum: reader.u64()?,
+        entries: reader.varint()?,
+        tombstones: reader.varint()?,
+        smallest: reader.owned()?,
+        largest: reader.owned()?,
+        seq_min: read_seq(reader)?,
+        seq_max: read_seq(reader)?,
+        ..FileMeta::default()
+    };
+    if read.smallest > read.largest || read.bytes > FILE_MAX {
+        return Err(Malformed("a file's keys or length are impossible"));
+    }
+    let file = match files.0.get(&read.number) {
+        Some(known) if **known == read => known.clone(),
+        Some(_) => return Err(Malformed("two files have one number")),
+        None => {
+            let file = Arc::new(read);
+            files.0.insert(file.number, file.clone());
+            file
+        }
+    };
+    if !read_bool(reader)? {
+        return Ok(Table::whole(file));
+    }
+    let range = read_range(reader)?;
+    let bytes = units::Bytes(reader.varint()?);
+    if bytes > file.bytes {
+        return Err(Malformed("a slice has more bytes than its file"));
+    }
+    Ok(Table { file, range, bytes })
+}

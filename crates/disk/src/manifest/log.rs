@@ -1,0 +1,362 @@
+//! The manifest in use: created, recovered, appended to.
+//!
+//! 1. `create` writes a first manifest with a snapshot of the new store, makes it and its directory entry
+//!    durable, and only then points `CURRENT` at it: a temporary file, synced, renamed, the
+//!    directory synced. A crash on the way leaves no `CURRENT`, and the folder counts as empty.
+//! 2. `append` writes a group of changes as one record and syncs it: all of the group is true, or nothing. After
+//!    the sync an unsynced mark follows; when it gets to the device too, damage of the group cannot
+//!    pass for a torn tail.
+//! 3. `recover` reads the manifest that `CURRENT` names. A torn record at the very end was never
+//!    acknowledged: it is cut off. Any other damage is an error.
+//!
+//! When a group's write or sync failed, nobody knows whether it is on the device: the manifest refuses further
+//! changes, and no file may be deleted. Only a full device is different: the next group overwrites the
+//! failed one; until then, delete nothing either.
+//!
+//! Threads: one owner. All calls block on the device.
+
+use crate::codec::Reader;
+use crate::env::Env;
+use crate::fs::{File, Fs, OpenOptions, read_all};
+use crate::manifest::format::{Files, Item, put_record, read_item};
+use crate::manifest::snapshot::SnapshotWriter;
+use crate::manifest::{CURRENT, Record, State, manifest_number, manifest_path};
+use crate::wal::format::{
+    Header, MANIFEST_MAGIC, RecordHead, RecordKind, Records, Tail, checksum, encode_record,
+};
+use bytes::Bytes;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Error, Result, Seq};
+
+/// A log shorter than this needs no new snapshot.
+const SNAPSHOT_MIN: u64 = 4 << 20;
+/// The most bytes in one group.
+const GROUP_MAX: usize = 1 << 30;
+
+/// What is in a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// The folder does not exist.
+    Missing,
+    /// A store can be created here.
+    Empty,
+    /// A store is here.
+    Store,
+}
+
+/// The manifest in use.
+pub struct Manifest {
+    pub(super) env: Arc<dyn Env>,
+    pub(super) dir: PathBuf,
+    pub(super) number: u64,
+    pub(super) log: LogFile,
+    /// Groups appended since a snapshot began.
+    pub(super) catch_up: Option<Vec<Vec<u8>>>,
+    pub(super) snapshot_len: u64,
+    pub(super) poison: Option<Arc<Error>>,
+}
+
+/// A manifest file and the place of its next record.
+pub(super) struct LogFile {
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) uid: u64,
+    pub(super) offset: u64,
+    pub(super) synced: u64,
+}
+
+impl LogFile {
+    /// Appends the record of a payload to `out`, which will be written at the place of the next record.
+    pub(super) fn frame(&self, out: &mut Vec<u8>, kind: RecordKind, payload: &[u8]) {
+        let (seq, synced) = (Seq::ZERO, self.synced);
+        let head = RecordHead { kind, seq, synced, payload_checksum: checksum(payload) };
+        encode_record(out, self.uid, self.offset + out.len() as u64, &head, payload);
+    }
+
+    pub(super) fn write(&mut self, records: &[u8]) -> Result<()> {
+        self.file
+            .write_at(records, self.offset)
+            .map_err(|error| Error::io("cannot write manifest", &self.path, error))?;
+        self.offset += records.len() as u64;
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        let synced = self.file.sync();
+        synced.map_err(|error| Error::io("cannot sync manifest", &self.path, error))?;
+        self.synced = self.offset;
+        Ok(())
+    }
+
+    /// Writes a mark that all before it is synced. Not synced itself, and no loss when it fails: the next
+    /// record takes its place.
+    pub(super) fn mark(&mut self) {
+        let mut out = Vec::new();
+        self.frame(&mut out, RecordKind::Mark, &[]);
+        let _ = self.write(&out);
+    }
+}
+
+impl Manifest {
+    /// What is in the folder.
+    ///
+    /// # Errors
+    /// [`Error::NotAStore`] when it is in use for something else.
+    pub fn probe(fs: &dyn Fs, dir: &Path) -> Result<Presence> {
+        let failed = |error| Error::io("cannot list", dir, error);
+        if !fs.exists(dir).map_err(failed)? {
+            return Ok(Presence::Missing);
+        }
+        let not_a_store = |why: String| Error::NotAStore { path: dir.to_owned(), why };
+        let names = match fs.read_dir(dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                return Err(not_a_store("it is a file".into()));
+            }
+            names => names.map_err(failed)?,
+        };
+        if names.iter().any(|name| name == Path::new(CURRENT)) {
+            return Ok(Presence::Store);
+        }
+        let leftover = |name: &Path| {
+            let text = name.to_string_lossy();
+            manifest_number(name).is_some() || text == "CURRENT.tmp" || text.starts_with("LO")
+        };
+        match names.iter().filter(|name| !leftover(name)).min() {
+            None => Ok(Presence::Empty),
+            Some(name) => {
+                let name = name.display();
+                Err(not_a_store(format!("it holds {name} but no {CURRENT} file")))
+            }
+        }
+    }
+
+    /// Makes a new store in an existing folder.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`], [`Error::Missing`], [`Error::NotAStore`], and what the file system says.
+    pub fn create(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
+        let path = dir.to_owned();
+        match Self::probe(&**env.fs(), dir)? {
+            Presence::Empty => {}
+            Presence::Missing => return Err(Error::Missing { path }),
+            Presence::Store => return Err(Error::AlreadyExists { path }),
+        }
+        let writer = SnapshotWriter::new(env.clone(), path.clone(), 1, state.clone());
+        let log = writer.write()?.into_log();
+        let mut manifest = Self {
+            env: env.clone(),
+            dir: path,
+            number: 1,
+            snapshot_len: log.offset,
+            log,
+            catch_up: None,
+            poison: None,
+        };
+        manifest.seal_snapshot()?;
+        manifest.switch_current()?;
+        Ok(manifest)
+    }
+
+    /// Reads the manifest of a store.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::NotAStore`], [`Error::FormatVersion`], [`Error::Corruption`], and what
+    /// the file system says.
+    pub fn recover(env: &Arc<dyn Env>, dir: &Path) -> Result<(Self, State)> {
+        let fs = &**env.fs();
+        match Self::probe(fs, dir)? {
+            Presence::Store => {}
+            Presence::Missing => return Err(Error::Missing { path: dir.to_owned() }),
+            Presence::Empty => {
+                let why = "it is empty".into();
+                return Err(Error::NotAStore { path: dir.to_owned(), why });
+            }
+        }
+        let number = read_current(fs, dir)?;
+        let path = manifest_path(dir, number);
+        let failed = |error| Error::io("cannot read manifest", &path, error);
+        if !fs.exists(&path).map_err(failed)? {
+            return Err(Error::corruption(&path, 0, format!("{CURRENT} names it, but it is gone")));
+        }
+        let content = Bytes::from(read_all(fs, &path).map_err(failed)?);
+        let header = Header::decode(&content, MANIFEST_MAGIC, &path)?;
+        if header.number != number {
+            return Err(Error::corruption(&path, 16, "the header is of another manifest"));
+        }
+        let (state, end) = replay(&path, content.clone(), &header)?;
+        let file = fs.open(&path, OpenOptions::WRITE).map_err(failed)?;
+        if end < content.len() as u64 {
+            let failed = |error| Error::io("cannot cut manifest", &path, error);
+            file.truncate(end).map_err(failed)?;
+        }
+        // The system may hold more than the device does: what was read must stay.
+        let mut log = LogFile { file, path, uid: header.uid, offset: end, synced: 0 };
+        log.sync()?;
+        let (env, dir, snapshot_len) = (env.clone(), dir.to_owned(), header.filled);
+        let manifest = Self { env, dir, number, log, catch_up: None, snapshot_len, poison: None };
+        Ok((manifest, state))
+    }
+
+    /// Makes a group of changes durable, all or none.
+    ///
+    /// # Errors
+    /// What the file system says. It is not known then whether the group is on the device: delete no file.
+    /// After any failure but [`Error::NoSpace`] on writing, further appends answer [`Error::ReadOnly`].
+    pub fn append(&mut self, records: &[Record]) -> Result<()> {
+        if let Some(cause) = &self.poison {
+            return Err(Error::ReadOnly { cause: cause.clone() });
+        }
+        let mut payload = Vec::new();
+        for record in records {
+            put_record(&mut payload, record);
+        }
+        if payload.len() > GROUP_MAX {
+            return Err(Error::Internal("a group of changes is over 1 GB".into()));
+        }
+        let mut out = Vec::with_capacity(payload.len() + 32);
+        self.log.frame(&mut out, RecordKind::Batch, &payload);
+        match self.log.write(&out) {
+            Err(error @ Error::NoSpace { .. }) => return Err(error),
+            written => self.poison_if_failed(written)?,
+        }
+        let synced = self.log.sync();
+        self.poison_if_failed(synced)?;
+        if let Some(catch_up) = &mut self.catch_up {
+            catch_up.push(payload);
+        }
+        self.log.mark();
+        Ok(())
+    }
+
+    pub(super) fn poison_if_failed(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.poison = Some(Arc::new(error.clone()));
+        }
+        result
+    }
+
+    /// The path of the file in use.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.log.path
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.log.offset
+    }
+
+    /// Never: there is a snapshot in it at least.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Whether the log has grown enough since the last snapshot, and none is on its way.
+    #[must_use]
+    pub fn snapshot_needed(&self) -> bool {
+        let limit = self.snapshot_len.saturating_mul(2).max(SNAPSHOT_MIN);
+        self.log.offset > limit && self.catch_up.is_none() && self.poison.is_none()
+    }
+
+    /// Manifests in the folder that are not in use: leftovers, to be removed.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn unused(&self) -> Result<Vec<PathBuf>> {
+        let names = self.env.fs().read_dir(&self.dir);
+        let names = names.map_err(|error| Error::io("cannot list", &self.dir, error))?;
+        let old = |name: &PathBuf| manifest_number(name).is_some_and(|n| n != self.number);
+        Ok(names.into_iter().filter(old).map(|name| self.dir.join(name)).collect())
+    }
+
+    /// Writes the header, which says how long the snapshot is, and makes all of it durable, and its
+    /// directory entry.
+    pub(super) fn seal_snapshot(&mut self) -> Result<()> {
+        let (number, uid, filled) = (self.number, self.log.uid, self.log.offset);
+        let (started, next_seq, predecessor) = (true, Seq::ZERO, None);
+        let header = Header { number, uid, started, filled, next_seq, predecessor };
+        let failed = |error| Error::io("cannot write manifest", &self.log.path, error);
+        self.log.file.write_at(&header.encode(MANIFEST_MAGIC), 0).map_err(failed)?;
+        self.log.sync()?;
+        self.log.mark();
+        let fs = self.env.fs();
+        fs.sync_dir(&self.dir)
+            .map_err(|error| Error::io("cannot sync folder", &self.dir, error))?;
+        write_current(&**fs, &self.dir, self.number)
+    }
+
+    /// Makes the manifest the one that counts.
+    pub(super) fn switch_current(&self) -> Result<()> {
+        let (fs, dir) = (self.env.fs(), &self.dir);
+        let path = dir.join(CURRENT);
+        fs.rename(&temporary(dir), &path)
+            .map_err(|error| Error::io("cannot rename to", &path, error))?;
+        fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))
+    }
+}
+
+fn replay(path: &Path, content: Bytes, header: &Header) -> Result<(State, u64)> {
+    let (mut state, mut files) = (State::default(), Files::default());
+    let mut records = Records::new(content, header.uid);
+    for record in records.by_ref() {
+        let damaged = |why: String| Error::corruption(path, record.offset, why);
+        let mut reader = Reader::new(&record.payload);
+        while !reader.is_empty() {
+            match read_item(&mut reader, &mut files).map_err(|why| damaged(why.0.into()))? {
+                Item::Store(uid) => state.store_uid = uid,
+                Item::Record(change) => {
+                    state.apply(&change).map_err(|why| damaged(why.0))?;
+                }
+            }
+        }
+    }
+    let end = records.offset();
+    if end < header.filled {
+        return Err(Error::corruption(path, end, "a record of the snapshot does not verify"));
+    }
+    if let Tail::Damaged(later) = records.tail() {
+        let what = format!("a record does not match its checksum, but one at {later} does");
+        return Err(Error::corruption(path, end, what));
+    }
+    for version in state.trees.values() {
+        version.check().map_err(|why| Error::corruption(path, end, why.0))?;
+    }
+    Ok((state, end))
+}
+
+fn temporary(dir: &Path) -> PathBuf {
+    dir.join("CURRENT.tmp")
+}
+
+fn current_text(number: u64) -> String {
+    let name = format!("MANIFEST-{number:06}");
+    format!("{name} {:08x}\n", checksum(name.as_bytes()))
+}
+
+/// Writes the temporary file that becomes `CURRENT`.
+fn write_current(fs: &dyn Fs, dir: &Path, number: u64) -> Result<()> {
+    let path = temporary(dir);
+    let write = || {
+        if fs.exists(&path)? {
+            fs.remove(&path)?;
+        }
+        let file = fs.open(&path, OpenOptions::CREATE)?;
+        file.write_at(current_text(number).as_bytes(), 0)?;
+        file.sync()
+    };
+    write().map_err(|error| Error::io("cannot write", &path, error))
+}
+
+fn read_current(fs: &dyn Fs, dir: &Path) -> Result<u64> {
+    let path = dir.join(CURRENT);
+    let text = read_all(fs, &path).map_err(|error| Error::io("cannot read", &path, error))?;
+    let name = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let number = std::str::from_utf8(name).ok().and_then(|name| manifest_number(Path::new(name)));
+    match number {
+        Some(number) if current_text(number).as_bytes() == text => Ok(number),
+        _ => Err(Error::corruption(&path, 0, "it does not name a manifest")),
+    }
+}

@@ -1,0 +1,188 @@
+//! A new manifest that begins with everything the old one adds up to.
+//!
+//! 1. [`Manifest::begin_snapshot`] takes the state of this moment (tables are shared, so that costs nothing)
+//!    and from now on remembers what is appended.
+//! 2. [`SnapshotWriter::write`] writes the state to a new file and syncs it, on any thread, while appends to
+//!    the old file go on.
+//! 3. [`Manifest::finish_snapshot`] adds what was appended meanwhile, writes the header (a snapshot without
+//!    one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be removed then.
+//!
+//! A failure before `CURRENT` is renamed leaves the old manifest in use. Afterwards nobody knows which
+//! of the two counts: the manifest refuses further changes.
+
+use crate::env::Env;
+use crate::fs::OpenOptions;
+use crate::manifest::format::{put_record, put_store};
+use crate::manifest::log::{LogFile, Manifest};
+use crate::manifest::{Record, State, manifest_path};
+use crate::wal::format::{HEADER_LEN, RecordKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Change, Error, Place, Result, RunOrigin, Table, TreeId, Version, VersionEdit};
+
+/// The most tables in one edit of a snapshot.
+const PIECE: usize = 1000;
+/// Records are written when they have this many bytes.
+const WRITE_LEN: usize = 256 * 1024;
+
+/// A snapshot to be written.
+pub struct SnapshotWriter {
+    env: Arc<dyn Env>,
+    dir: PathBuf,
+    number: u64,
+    state: State,
+}
+
+/// A snapshot that is written and waits for [`Manifest::finish_snapshot`].
+pub struct Snapshot {
+    number: u64,
+    log: LogFile,
+}
+
+impl Snapshot {
+    pub(super) fn into_log(self) -> LogFile {
+        self.log
+    }
+
+    /// The path of its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.log.path
+    }
+}
+
+impl SnapshotWriter {
+    pub(super) fn new(env: Arc<dyn Env>, dir: PathBuf, number: u64, state: State) -> Self {
+        Self { env, dir, number, state }
+    }
+
+    /// Writes the snapshot. Blocks on the device.
+    ///
+    /// # Errors
+    /// What the file system says. The manifest in use is as it was; tell it with
+    /// [`Manifest::abort_snapshot`].
+    pub fn write(self) -> Result<Snapshot> {
+        let (fs, path) = (self.env.fs(), manifest_path(&self.dir, self.number));
+        let open = || {
+            if fs.exists(&path)? {
+                // A snapshot that a crash interrupted: CURRENT never named it.
+                fs.remove(&path)?;
+            }
+            fs.open(&path, OpenOptions::CREATE)
+        };
+        let file = open().map_err(|error| Error::io("cannot make manifest", &path, error))?;
+        let uid = self.env.random();
+        let log = LogFile { file, path, uid, offset: HEADER_LEN, synced: 0 };
+        let mut output = Output { log, payload: Vec::new() };
+        put_store(&mut output.payload, self.state.store_uid);
+        output.add(&Record::Numbers(self.state.numbers))?;
+        for keyspace in self.state.keyspaces.values() {
+            output.add(&Record::CreateKeyspace(keyspace.clone()))?;
+        }
+        for (tree, version) in &self.state.trees {
+            output.add_tree(*tree, version)?;
+        }
+        output.flush()?;
+        output.log.sync()?;
+        Ok(Snapshot { number: self.number, log: output.log })
+    }
+}
+
+struct Output {
+    log: LogFile,
+    payload: Vec<u8>,
+}
+
+impl Output {
+    fn add(&mut self, record: &Record) -> Result<()> {
+        put_record(&mut self.payload, record);
+        if self.payload.len() >= WRITE_LEN { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let mut out = Vec::with_capacity(self.payload.len() + 32);
+        self.log.frame(&mut out, RecordKind::Batch, &self.payload);
+        self.payload.clear();
+        self.log.write(&out)
+    }
+
+    fn add_tree(&mut self, tree: TreeId, version: &Version) -> Result<()> {
+        let cursors = version.cursors.iter().zip(1_u8..).filter(|(key, _)| key.is_some());
+        let cursors = cursors.map(|(key, level)| (level, key.clone())).collect();
+        let flushed_seq = Some(version.flushed_seq);
+        let head = VersionEdit { flushed_seq, cursors, ..VersionEdit::default() };
+        self.add(&Record::Edit(tree, head))?;
+        for run in &version.l0 {
+            self.add_tables(tree, Place::L0(run.id), run.origin, run.tables.iter())?;
+        }
+        for (tables, level) in version.levels.iter().zip(1_u8..) {
+            self.add_tables(tree, Place::Level(level), RunOrigin::Merge, tables.iter())?;
+        }
+        Ok(())
+    }
+
+    fn add_tables<'a>(
+        &mut self,
+        tree: TreeId,
+        place: Place,
+        origin: RunOrigin,
+        tables: impl Iterator<Item = &'a Arc<Table>>,
+    ) -> Result<()> {
+        let changes = tables.map(|table| Change::Add { place, origin, table: table.clone() });
+        let mut changes = changes.peekable();
+        while changes.peek().is_some() {
+            let changes = changes.by_ref().take(PIECE).collect();
+            self.add(&Record::Edit(tree, VersionEdit { changes, ..VersionEdit::default() }))?;
+        }
+        Ok(())
+    }
+}
+
+impl Manifest {
+    /// Begins a snapshot of `state`, which must be what all appended records add up to. From here on
+    /// appended records are remembered until the snapshot is finished or aborted.
+    ///
+    /// # Panics
+    /// When a snapshot is on its way already.
+    pub fn begin_snapshot(&mut self, state: State) -> SnapshotWriter {
+        assert!(self.catch_up.is_none(), "one snapshot at a time");
+        self.catch_up = Some(Vec::new());
+        SnapshotWriter::new(self.env.clone(), self.dir.clone(), self.number + 1, state)
+    }
+
+    /// Gives a snapshot up that could not be written.
+    pub fn abort_snapshot(&mut self) {
+        self.catch_up = None;
+    }
+
+    /// Goes over to the written snapshot; answers the path of the old manifest, which may be removed.
+    ///
+    /// # Errors
+    /// What the file system says. Unless `CURRENT` was being switched, the old manifest stays in use.
+    pub fn finish_snapshot(&mut self, snapshot: Snapshot) -> Result<PathBuf> {
+        let catch_up = self.catch_up.take().unwrap_or_default();
+        if let Some(cause) = &self.poison {
+            return Err(Error::ReadOnly { cause: cause.clone() });
+        }
+        let Snapshot { number, mut log } = snapshot;
+        for payload in catch_up {
+            let mut out = Vec::with_capacity(payload.len() + 32);
+            log.frame(&mut out, RecordKind::Batch, &payload);
+            log.write(&out)?;
+        }
+        let mut next = Self {
+            env: self.env.clone(),
+            dir: self.dir.clone(),
+            number,
+            snapshot_len: log.offset,
+            log,
+            catch_up: None,
+            poison: None,
+        };
+        next.seal_snapshot()?;
+        let switched = next.switch_current();
+        self.poison_if_failed(switched)?;
+        let old = std::mem::replace(self, next);
+        Ok(old.log.path)
+    }
+}
