@@ -9,10 +9,10 @@
 //! flushed 60
 //! ```
 //!
-//! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that is not described by
-//! that alone adds `/bytes[smallest,largest]` of its file. Sizes take the suffixes K, M, G. Bytes of
-//! keys that are not plain letters are written as `\xNN`. Empty lines and lines from `#` on are
-//! skipped. Runs stand oldest first.
+//! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that is not described
+//! by that alone adds `/bytes[smallest,largest]` of its file. Sizes take the suffixes K, M, G.
+//! Bytes of keys that are not plain letters are written as `\xNN`. Empty lines and lines from `#`
+//! on are skipped. Runs stand oldest first.
 //!
 //! [`print`] shows keys, so it never goes to the LOG; [`summary`] shows none. The text holds what
 //! shapes look at: uids, checksums and entry counts are not in it. So text → tree → text is the

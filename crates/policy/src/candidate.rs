@@ -53,15 +53,17 @@ pub struct Candidate {
     pub bytes_out: Bytes,
     /// Larger is better; comparable within one class of one shape.
     pub score: f64,
-    /// The compaction pointer it advances when it is installed: (level, next key; none for the start).
+    /// The compaction pointer it advances when it is installed: (level, next key; none for the
+    /// start).
     pub sets_cursor: Option<(u8, Option<bytes::Bytes>)>,
-    /// Running jobs that hold something it needs. It may start only if the grant cancels all of them.
+    /// Running jobs that hold something it needs. It may start only if the grant cancels all of
+    /// them.
     pub conflicts: Vec<JobId>,
 }
 
 impl Candidate {
-    /// Whether the two cannot run at the same time: they read the same memtable or a shared part of a table,
-    /// or write into the same keys of one level below L0.
+    /// Whether the two cannot run at the same time: they read the same memtable or a shared part of
+    /// a table, or write into the same keys of one level below L0.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
         if self.tree != other.tree {

@@ -6,10 +6,11 @@
 //! | [`schedule`] | *when*, and with how much bandwidth | [`Schedule`] |
 //! | [`admission`] | *how fast* new bytes are let in | [`Admission`] |
 //!
-//! Policies get plain values ([`signals`], [`candidate`]) and answer with plain values ([`decision`]). They
-//! do no I/O, start no thread, take no lock, ask for no time and log nothing; only the engine acts. One
-//! mechanism is one file under its axis, one line in the axis' registry, one file of test data and one row
-//! in `docs/mechanisms.md`. No axis sees another: they meet in the engine's `control/tick.rs` alone.
+//! Policies get plain values ([`signals`], [`candidate`]) and answer with plain values
+//! ([`decision`]). They do no I/O, start no thread, take no lock, ask for no time and log nothing;
+//! only the engine acts. One mechanism is one file under its axis, one line in the axis' registry,
+//! one file of test data and one row in `docs/mechanisms.md`. No axis sees another: they meet in
+//! the engine's `control/tick.rs` alone.
 
 pub mod admission;
 pub mod candidate;

@@ -73,8 +73,8 @@ impl Default for PolicyOptions {
 }
 
 impl PolicyOptions {
-    /// vLSM at an SST size: one S_M each for memtables and SSTs, L1 = f · S_M, and Φ such that L2 stays
-    /// at 2 GB (vlsm.txt §4.2, §6.3).
+    /// vLSM at an SST size: one S_M each for memtables and SSTs, L1 = f · S_M, and Φ such that L2
+    /// stays at 2 GB (vlsm.txt §4.2, §6.3).
     #[must_use]
     pub fn vlsm(sst_max: Bytes) -> Self {
         let growth = 8;
@@ -128,8 +128,8 @@ impl PolicyOptions {
         }
     }
 
-    /// Target of a level, 1 or deeper, where the step from L1 to L2 has this factor. None for the last
-    /// level.
+    /// Target of a level, 1 or deeper, where the step from L1 to L2 has this factor. None for the
+    /// last level.
     pub(crate) fn target(&self, level: u8, l1_to_l2: u64) -> Option<Bytes> {
         if level >= self.levels {
             return None;

@@ -1,4 +1,5 @@
-//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named profiles").
+//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
+//! profiles").
 
 use crate::admission::{self, Admission};
 use crate::options::PolicyOptions;

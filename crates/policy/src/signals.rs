@@ -15,8 +15,8 @@ pub struct MemtableFacts {
     pub range: Option<KeyRange>,
     /// Largest sequence number in it.
     pub seq_max: Seq,
-    /// Whether all its writers have finished and its largest sequence number is published. Only then may
-    /// a job read it.
+    /// Whether all its writers have finished and its largest sequence number is published. Only
+    /// then may a job read it.
     pub ready: bool,
 }
 
@@ -71,8 +71,8 @@ pub struct Pressure {
 
 /// The stages a flush would have to wait for at this moment, L0 first: (level, bytes to be merged).
 ///
-/// Empty when a flush could start now (vlsm.txt §3: a compaction chain; its length is the number of stages,
-/// its width the bytes of each).
+/// Empty when a flush could start now (vlsm.txt §3: a compaction chain; its length is the number of
+/// stages, its width the bytes of each).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
     /// Level and bytes of each stage.
@@ -165,8 +165,8 @@ pub struct Signals {
     pub memtables: MemtableSignals,
     /// The device.
     pub device: DeviceSignals,
-    /// Bytes read and written by jobs out of each level per byte admitted, by level; index 0 is flush,
-    /// index 1 is L0→L1 and so on.
+    /// Bytes read and written by jobs out of each level per byte admitted, by level; index 0 is
+    /// flush, index 1 is L0→L1 and so on.
     pub work_per_byte: Vec<f64>,
     /// Pressure of each tree that is not idle.
     pub pressure: Vec<(TreeId, Arc<Pressure>)>,

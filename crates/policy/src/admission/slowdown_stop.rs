@@ -1,16 +1,18 @@
 //! `slowdown_stop`: RocksDB's delayed write rate and stop.
 //!
-//! Source: 2-mechanisms ("slowdown_stop"); RocksDB's `ColumnFamilyData::RecalculateWriteStallConditions`
-//! and `SetupDelay`. Deviations: RocksDB recomputes when a flush or compaction is installed, we when
-//! the pressure has changed since the last decision, which is the same moment; "near to the stop" is
-//! 94 % of the way for L0 (RocksDB: two runs short of 36) and for debt alike (RocksDB: three quarters
-//! of the way from soft to hard); its slowdown for nearly full memtables applies only above three of
-//! them and is left out.
+//! Source: 2-mechanisms ("slowdown_stop"); RocksDB's
+//! `ColumnFamilyData::RecalculateWriteStallConditions` and `SetupDelay`. Deviations: RocksDB
+//! recomputes when a flush or compaction is installed, we when the pressure has changed since the
+//! last decision, which is the same moment; "near to the stop" is 94 % of the way for L0 (RocksDB:
+//! two runs short of 36) and for debt alike (RocksDB: three quarters of the way from soft to hard);
+//! its slowdown for nearly full memtables applies only above three of them and is left out.
 //!
-//! Of the trees, the one nearest to its stop counts (then to its slowdown):
+//! Of the trees, one at its stop counts, else one at its slowdown; among those the nearest to its
+//! stop:
 //! 1. at its stop: nothing is let in;
-//! 2. at its slowdown: writes get the delayed rate. Whenever the pressure has changed: ×0.6 just after a
-//!    stop or near one; else ×0.8 while the debt has not shrunk; else ÷0.8, at most the initial rate;
+//! 2. at its slowdown: writes get the delayed rate. Whenever the pressure has changed: ×0.6 just
+//!    after a stop or near one; else ×0.8 while the debt has not shrunk; else ÷0.8, at most the
+//!    initial rate;
 //! 3. below: no limit. The rate is kept, ×1.4, for the next time.
 //!
 //! Cost: O(trees). State: the rate and what was seen last.
@@ -83,17 +85,18 @@ impl Admission for SlowdownStop {
     }
 
     fn decide(&mut self, signals: &Signals) -> Admit {
-        let key = |pressure: &Pressure| (pressure.stop, pressure.slowdown);
+        let key = |pressure: &Pressure| {
+            let (stop, slowdown) = (pressure.stop, pressure.slowdown);
+            (stop >= 1.0, slowdown >= 1.0, stop, slowdown)
+        };
         let trees = signals.pressure.iter().map(|(_, pressure)| &**pressure);
         let worst = trees.max_by(|a, b| {
             let (a, b) = (key(a), key(b));
-            a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
+            (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.total_cmp(&b.3))
         });
-        // A tree may be slowed by its debt while another is nearer to its stop by L0.
-        let slowed = signals.pressure.iter().any(|(_, pressure)| pressure.slowdown >= 1.0);
         let (state, admit) = match worst {
             Some(worst) if worst.stop >= 1.0 => (State::Stopped, Admit::stop(cause(worst))),
-            Some(worst) if slowed => {
+            Some(worst) if worst.slowdown >= 1.0 => {
                 self.adjust((worst.debt, worst.l0_runs), worst.stop);
                 let writes = Some(BytesPerSec(self.rate as u64));
                 (State::Slowed, Admit { writes, cause: Some(cause(worst)) })

@@ -1,8 +1,8 @@
 //! `fifo`: RocksDB's two pools, first come first served.
 //!
-//! Source: 2-mechanisms ("fifo"). Flushes have a pool of their own and never wait for a slot; so have
-//! trivial moves, which do no I/O. Compactions take the `workers` slots in the order in which their
-//! shapes list them, which is by urgency. Nothing is ever paused, cancelled or limited.
+//! Source: 2-mechanisms ("fifo"). Flushes have a pool of their own and never wait for a slot; so
+//! have trivial moves, which do no I/O. Compactions take the `workers` slots in the order in which
+//! their shapes list them, which is by urgency. Nothing is ever paused, cancelled or limited.
 //!
 //! A candidate with conflicts is never started: it waits until what it needs is free. Candidates of
 //! one decision may need the same tables; only the first of them starts.

@@ -1,7 +1,7 @@
 //! Where a running merge closes an SST: at a size, or by looking ahead at the next level.
 //!
-//! Source: vlsm.txt §4.2. A merge asks [`Cutter::before`] once for each *new* user key, so the versions
-//! of one user key are never split over two SSTs.
+//! Source: vlsm.txt §4.2. A merge asks [`Cutter::before`] once for each *new* user key, so the
+//! versions of one user key are never split over two SSTs.
 //!
 //! Look-ahead:
 //! 1. the open vSST covers [its first key, the last key]; it overlaps the tables of the next level
@@ -9,17 +9,17 @@
 //! 2. would the vSST with one more key overlap more than f, and has it S_m bytes: close it first;
 //! 3. has it S_M bytes: close it first.
 //!
-//! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes, and a *poor* one, whose overlap went beyond f
-//! while it was smaller than S_m, is S_m long. The last vSST of a job may be smaller than S_m.
+//! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes, and a *poor* one, whose overlap went beyond
+//! f while it was smaller than S_m, is S_m long. The last vSST of a job may be smaller than S_m.
 //!
 //! Readings. The paper's symbols were lost. [`Overlap::Count`]: the number of overlapped SSTs.
-//! [`Overlap::Ratio`]: their bytes ÷ the bytes of the vSST, as the text says; the ratio falls while the
-//! vSST grows, so only the moment of asking counts.
+//! [`Overlap::Ratio`]: their bytes ÷ the bytes of the vSST, as the text says; the ratio falls while
+//! the vSST grows, so only the moment of asking counts.
 //!
 //! Cost: the boundary of the first table that is not yet overlapped is cached, so a key costs one
 //! comparison, mostly of its first eight bytes; a crossed boundary and a closed vSST cost O(log
-//! tables) each. The tables are those of the version at the job's start; if the level changes before
-//! the install, the output is still legal.
+//! tables) each. The tables are those of the version at the job's start; if the level changes
+//! before the install, the output is still legal.
 
 use super::{CutRule, Overlap};
 use std::sync::Arc;
@@ -82,15 +82,16 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter by this rule. `next_level` is the level the rule looks at ([`CutRule::next_level`]), as of the
-    /// job's start; it is not looked at for a fixed size.
+    /// A cutter by this rule. `next_level` is the level the rule looks at
+    /// ([`CutRule::next_level`]), as of the job's start; it is not looked at for a fixed size.
     #[must_use]
     pub fn new(rule: CutRule, next_level: Tables) -> Self {
         Self { rule, next: next_level, seen: Seen::default(), ahead: None, opened: false }
     }
 
-    /// Whether to close the open SST before this user key is added to it. To be asked once for each new
-    /// user key, in ascending order, the first one included. `written` is the open SST's size so far.
+    /// Whether to close the open SST before this user key is added to it. To be asked once for each
+    /// new user key, in ascending order, the first one included. `written` is the open SST's size
+    /// so far.
     ///
     /// After a yes, the key is the first of the next SST.
     #[inline]
@@ -123,8 +124,8 @@ impl Cutter {
         }
     }
 
-    /// An SST was opened, by the caller's own decision, with this first key. Not needed after a yes of
-    /// [`Cutter::before`].
+    /// An SST was opened, by the caller's own decision, with this first key. Not needed after a yes
+    /// of [`Cutter::before`].
     pub fn note_opened(&mut self, first_key: &[u8]) {
         self.opened = true;
         self.seen = Seen::default();

@@ -2,18 +2,20 @@
 //!
 //! Source: vlsm.txt §2.2, §2.3, §4.1. Rules:
 //! 1. a flush needs an L0 slot: fewer than `l0_max` runs. One memtable becomes one run;
-//! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for it within
-//!    target + overflow;
-//! 3. level n gives to level n + 1 when it lacks room for one SST more (L1: for the oldest run) within
-//!    its target, if level n + 1 has room within its target + overflow;
-//! 4. order: by the share of its slack that each place has used: L0 its queue, a level its overflow. If L0
-//!    comes first but waits for a job out of L1, no further job starts out of L1.
+//! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for it
+//!    within target + overflow;
+//! 3. level n gives to level n + 1 when it lacks room for one SST more (L1: for the oldest run)
+//!    within its target, if level n + 1 has room within its target + overflow;
+//! 4. order: by the share of its slack that each place has used: L0 its queue, a level its
+//!    overflow. If L0 comes first but waits for a job out of L1, no further job starts out of L1.
 //!
-//! Chain: L0 full → the oldest run against L1; L1 without room → the step out of it, and so on down to
-//! the first level that has room. The overflow postpones each step; none at all, and no chain forms.
+//! Chain: L0 full → the oldest run against L1; L1 without room → the step out of it, and so on down
+//! to the first level that has room. The overflow postpones each step; none at all, and no chain
+//! forms.
 //!
 //! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses wants to give
-//! (`room.rs`); the last level never refuses; the candidate of L0 conflicts only with jobs that end.
+//! (`room.rs`); the last level never refuses; the candidate of L0 conflicts only with jobs that
+//! end.
 
 use super::pick::{self, Context};
 use super::room::{Rooms, towards};
@@ -111,8 +113,8 @@ impl Incremental {
         pressure(version, &self.options, levels, debt)
     }
 
-    /// The chain behind a full L0. Of a step, the width is that of its candidates, as often as it takes
-    /// to make the room.
+    /// The chain behind a full L0. Of a step, the width is that of its candidates, as often as it
+    /// takes to make the room.
     pub fn chain_behind_l0(&self, context: &Context<'_>, step: Step<'_>) -> Chain {
         let version = context.version;
         let rooms = self.rooms(version, &Busy::default());

@@ -1,11 +1,11 @@
 //! `lsmi`: incremental compaction without tiering. The strawman of the paper.
 //!
-//! Source: vlsm.txt §3.2, Fig. 3(a); 2-mechanisms ("lsmi"). L0, flushes, chains and the room rule are those
-//! of `incremental.rs`: the oldest run goes against all of L1 it overlaps. Its own:
+//! Source: vlsm.txt §3.2, Fig. 3(a); 2-mechanisms ("lsmi"). L0, flushes, chains and the room rule
+//! are those of `incremental.rs`: the oldest run goes against all of L1 it overlaps. Its own:
 //! 1. every SST has the fixed size S_M;
 //! 2. every level gives single SSTs, least overlap first among up to 50;
-//! 3. targets: L1 (256 MB), then f times each. With SSTs of 64 MB the step L0→L1 is 4, with 8 MB it is 32,
-//!    and its amplification grows with it.
+//! 3. targets: L1 (256 MB), then f times each. With SSTs of 64 MB the step L0→L1 is 4, with 8 MB it
+//!    is 32, and its amplification grows with it.
 //!
 //! Deviations: as `vlsm`, runs are compacted as soon as there is one.
 
@@ -16,7 +16,7 @@ use crate::candidate::{Busy, Candidate, Candidates};
 use crate::options::PolicyOptions;
 use crate::signals::{Chain, Pressure, TreeFacts};
 use vlsm_core::event::JobKind;
-use vlsm_core::{Version, Violation};
+use vlsm_core::{Bytes, Version, Violation};
 
 /// Incremental, no tiering.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Lsmi {
 
 /// Rule 2.
 fn step(context: &Context<'_>, level: u8, score: f64) -> Vec<Candidate> {
-    context.singles(level, score, 1)
+    context.singles(level, score, Bytes::ZERO, 1)
 }
 
 impl Shape for Lsmi {

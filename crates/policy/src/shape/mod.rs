@@ -1,13 +1,13 @@
 //! *What* must be merged: the shape of the tree.
 //!
 //! What all shapes keep to, so that jobs can run side by side ([`conflicts`]):
-//! 1. a job out of level n over a range reads *all* tables of the output level in that range, so whoever
-//!    writes there reads there too;
-//! 2. two jobs never read the same part of a table, nor write into the same keys of one level. Hence a
-//!    job that moves T out of level n and one that writes into level n at T's keys exclude each
-//!    other: the second one would have to read T;
-//! 3. of L0, a job into L1 takes an oldest-first prefix of the runs within its range; a merge within L0
-//!    takes runs that are neighbours by age.
+//! 1. a job out of level n over a range reads *all* tables of the output level in that range, so
+//!    whoever writes there reads there too;
+//! 2. two jobs never read the same part of a table, nor write into the same keys of one level.
+//!    Hence a job that moves T out of level n and one that writes into level n at T's keys exclude
+//!    each other: the second one would have to read T;
+//! 3. of L0, a job into L1 takes an oldest-first prefix of the runs within its range; a merge
+//!    within L0 takes runs that are neighbours by age.
 
 pub mod cuts;
 mod incremental;
@@ -63,8 +63,8 @@ pub enum CutRule {
         /// SST size.
         sst: Bytes,
     },
-    /// By looking ahead at the next level (vlsm.txt §4.2): close at `sst_max`, or once at least `sst_min` is
-    /// written and one more key would take the overlap beyond `overlap_max`.
+    /// By looking ahead at the next level (vlsm.txt §4.2): close at `sst_max`, or once at least
+    /// `sst_min` is written and one more key would take the overlap beyond `overlap_max`.
     LookAhead {
         /// S_m.
         sst_min: Bytes,
@@ -106,7 +106,8 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Jobs worth doing now, flushes among them; ranked best first within each class, bounded in number.
+    /// Jobs worth doing now, flushes among them; ranked best first within each class, bounded in
+    /// number.
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates;
 
     /// Where this candidate's output is cut.
@@ -115,8 +116,9 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// How close the tree is to its bounds.
     fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure;
 
-    /// What a flush would have to wait for if L0 were full at this moment: the chain that stands behind L0, by
-    /// the state of the levels. It is what the shapes are compared by (vlsm.txt §2.3, Fig. 9).
+    /// What a flush would have to wait for if L0 were full at this moment: the chain that stands
+    /// behind L0, by the state of the levels. It is what the shapes are compared by (vlsm.txt §2.3,
+    /// Fig. 9).
     fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain;
 
     /// What a flush would have to wait for at this moment; empty when L0 has room.

@@ -54,8 +54,8 @@ pub fn flush(facts: &TreeFacts, busy: &Busy, count: usize) -> Option<Candidate> 
 }
 
 impl<'a> Context<'a> {
-    /// The merge of these tables of one level (or of runs of L0, oldest first) into `to`, with what they
-    /// overlap there; a trivial move where that is legal and wise. None for no tables.
+    /// The merge of these tables of one level (or of runs of L0, oldest first) into `to`, with what
+    /// they overlap there; a trivial move where that is legal and wise. None for no tables.
     pub fn merge(
         &self,
         from: Vec<(Place, Arc<Table>)>,
@@ -119,8 +119,8 @@ impl<'a> Context<'a> {
         tables.take(OVERLAP_MAX).map(|table| table.bytes).sum()
     }
 
-    /// Up to [`WINDOW`] idle tables of a level, from its compaction pointer on and round. Jobs that read
-    /// tables are few, so few are skipped.
+    /// Up to [`WINDOW`] idle tables of a level, from its compaction pointer on and round. Jobs that
+    /// read tables are few, so few are skipped.
     pub fn window(&self, level: u8) -> impl Iterator<Item = &'a Arc<Table>> {
         let tables = self.version.level(level);
         let start: &[u8] = self.version.cursor(level).map_or(&[], |key| key);
@@ -133,20 +133,27 @@ impl<'a> Context<'a> {
             .take(WINDOW)
     }
 
-    /// Merges of single tables into the next level, least overlap per byte first, up to `count` that could
-    /// start now. Of equals, the one nearest to the compaction pointer.
-    pub fn singles(&self, level: u8, score: f64, count: usize) -> Vec<Candidate> {
+    /// Merges of single tables into the next level, least overlap per byte first: as many that
+    /// could start now as it takes to move `quota` bytes, at least one and at most `count`. Of
+    /// equals, the one nearest to the compaction pointer.
+    pub fn singles(&self, level: u8, score: f64, quota: Bytes, count: usize) -> Vec<Candidate> {
         let ratio =
             |table: &Table| self.overlap(table, level + 1).as_f64() / table.bytes.as_f64().max(1.0);
         let mut ranked: Vec<_> = self.window(level).map(|table| (ratio(table), table)).collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
         let place = Place::Level(level);
+        let mut moved = Bytes::ZERO;
         ranked
             .into_iter()
             .filter_map(|(_, table)| {
                 self.merge(vec![(place, table.clone())], level + 1, score, |_| true)
             })
             .filter(|candidate| candidate.conflicts.is_empty())
+            .take_while(|candidate| {
+                let more = moved == Bytes::ZERO || moved < quota;
+                moved += candidate.inputs.tables[0].1.bytes;
+                more
+            })
             .take(count)
             .collect()
     }

@@ -1,22 +1,23 @@
 //! `tiered_l0`: RocksDB's leveled compaction with its tiering step.
 //!
-//! Source: vlsm.txt §3.1, Fig. 3(b); 2-mechanisms ("tiered_l0"); RocksDB's `LevelCompactionPicker` and
-//! `VersionStorageInfo::{ComputeCompactionScore, EstimateCompactionBytesNeeded}`. Rules:
+//! Source: vlsm.txt §3.1, Fig. 3(b); 2-mechanisms ("tiered_l0"); RocksDB's `LevelCompactionPicker`
+//! and `VersionStorageInfo::{ComputeCompactionScore, EstimateCompactionBytesNeeded}`. Rules:
 //! 1. a flush takes all memtables that are ready, oldest first, and never waits for L0;
-//! 2. score of L0: max(runs ÷ trigger, bytes ÷ target of L1); of a level: bytes that no job moves down ÷
-//!    target. What scores at least 1 is proposed, highest score first;
-//! 3. L0→L1 takes every run that is idle, from the oldest on, and all it overlaps of L1; one at a time;
-//! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged within L0 (option),
-//!    newest first, as long as the bytes per run saved do not grow;
+//! 2. score of L0: max(runs ÷ trigger, bytes ÷ target of L1); of a level: bytes that no job moves
+//!    down ÷ target. What scores at least 1 is proposed, highest score first;
+//! 3. L0→L1 takes every run that is idle, from the oldest on, and all it overlaps of L1; one at a
+//!    time;
+//! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged
+//!    within L0 (option), newest first, as long as the bytes per run saved do not grow;
 //! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
 //! 6. deeper levels give single SSTs, least overlap per byte first, several at once.
 //!
 //! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
 //! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.
 //!
-//! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB itself
-//! merges, and so do we. For its chains L0 counts as full at its trigger (the paper draws L0 as large
-//! as L1, which is 4 runs of 64 MB), although a flush may start until writes are stopped.
+//! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB
+//! itself merges, and so do we. For its chains L0 counts as full at its trigger (the paper draws L0
+//! as large as L1, which is 4 runs of 64 MB), although a flush may start until writes are stopped.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables).
 
@@ -52,7 +53,8 @@ impl TieredL0 {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
 
-    /// Whether a level may take a merge in: it does not exceed its target by more than the overflow.
+    /// Whether a level may take a merge in: it does not exceed its target by more than the
+    /// overflow.
     fn allows(&self, rooms: &Rooms, level: u8) -> bool {
         rooms.allows(level, Bytes::ZERO)
     }
@@ -123,8 +125,8 @@ impl TieredL0 {
         })
     }
 
-    /// What compaction owes (RocksDB's estimate): all of L0 against L1 once it is due, then each level's excess,
-    /// the share that comes from above included, with its part of the next level.
+    /// What compaction owes (RocksDB's estimate): all of L0 against L1 once it is due, then each
+    /// level's excess, the share that comes from above included, with its part of the next level.
     fn debt(&self, version: &Version, rooms: &Rooms) -> Bytes {
         let l0 = version.l0_bytes();
         let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
@@ -170,7 +172,8 @@ impl Shape for TieredL0 {
             let Some(target) = rooms.target(level) else { break };
             let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
             if score >= 1.0 && self.allows(&rooms, level + 1) && !(level == 1 && l0_waits) {
-                ranked.push((score, context.singles(level, score, JOBS_MAX)));
+                let excess = rooms.excess(level, Bytes::ZERO);
+                ranked.push((score, context.singles(level, score, excess, JOBS_MAX)));
             }
         }
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));

@@ -3,22 +3,24 @@
 //! Source: vlsm.txt §4; 2-mechanisms ("vlsm"). L0, flushes, chains and the room rule are those of
 //! `incremental.rs`. Its own:
 //! 1. L0→L1 cuts its output by looking ahead at L2 (`cuts.rs`): good vSSTs overlap at most f of it;
-//! 2. L1→L2 takes good vSSTs, best size ÷ overlapped bytes first, among up to 50 from the compaction
-//!    pointer on, until their sizes sum to S_M; neighbours become one candidate, the others one each;
+//! 2. L1→L2 takes good vSSTs, best size ÷ overlapped bytes first, among up to 50 from the
+//!    compaction pointer on, until their sizes sum to S_M; neighbours become one candidate, the
+//!    others one each;
 //! 3. if good ones do not suffice, the best poor ones fill up;
 //! 4. L2 and below: SSTs of S_M, one at a time, least overlap first among up to 50;
 //! 5. targets: L1, Φ · L1, then f times each.
 //!
 //! Readings and deviations:
-//! - the paper begins to compact when L0 is at its maximum; we compact whenever there are `l0_trigger`
-//!   (1) runs, because waiting saves nothing where runs go one by one;
-//! - rule 3 is ours: the paper says that poor vSSTs "will not be used during the next compaction", but
-//!   progress must not depend on the keys;
-//! - "free space for the next SST": L1 gives while it lacks room for one more run within its target;
+//! - the paper begins to compact when L0 is at its maximum; we compact whenever there are
+//!   `l0_trigger` (1) runs, because waiting saves nothing where runs go one by one;
+//! - rule 3 is ours: the paper says that poor vSSTs "will not be used during the next compaction",
+//!   but progress must not depend on the keys;
+//! - "free space for the next SST": L1 gives while it lacks room for one more run within its
+//!   target;
 //! - "overflow (debt) 64 MB" is per level: merges into a level wait once it would exceed its target
 //!   by more;
-//! - a run moves into L1 unchanged where L1 has nothing, if it is an SST such as rule 1 would cut: good,
-//!   and of at least S_m bytes. RocksDB's limit on the level after next applies to all moves.
+//! - a run moves into L1 unchanged where L1 has nothing, if it is an SST such as rule 1 would cut:
+//!   good, and of at least S_m bytes. RocksDB's limit on the level after next applies to all moves.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables of the window).
 
@@ -73,7 +75,7 @@ impl Vlsm {
     fn step(&self, context: &Context<'_>, level: u8, score: f64) -> Vec<Candidate> {
         match level {
             1 => self.out_of_l1(context),
-            _ => context.singles(level, score, 1),
+            _ => context.singles(level, score, Bytes::ZERO, 1),
         }
     }
 
