@@ -1,13 +1,14 @@
 //! Stamps what a new mechanism needs, so that the house rules hold from its first minute.
 //!
 //! 1. `crates/policy/src/AXIS/NAME.rs` from a template that compiles and does nothing yet.
-//! 2. A `mod` line and a registry line in `crates/policy/src/AXIS/mod.rs`, below its markers.
+//! 2. A `mod` line and an entry at the end of `REGISTRY` in `crates/policy/src/AXIS/mod.rs`.
 //! 3. `crates/policy/testdata/AXIS/NAME.txt` and a row in `docs/mechanisms.md`.
 //!
 //! Everything is composed before anything is written, so a wrong name leaves the tree as it was.
 
 use crate::tidy;
 use std::path::Path;
+use std::process::Command;
 
 /// Stamps the mechanism `name` of `axis`.
 pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
@@ -23,7 +24,7 @@ pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
         return Err(format!("{file} exists already"));
     }
     let changes = [
-        (module.clone(), register(&read(&module)?, name)?),
+        (module.clone(), register(&read(&module)?, axis, name)?),
         (tidy::DOCS.to_owned(), add_row(&read(tidy::DOCS)?, axis, name)?),
         (tidy::testdata(axis, name), testdata(name)),
         (file.clone(), template(axis, name)),
@@ -35,22 +36,31 @@ pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
         }
         std::fs::write(target, text).map_err(|e| format!("cannot write {path}: {e}"))?;
     }
+    // Only for looks: CI checks the format.
+    let _ = Command::new("rustfmt")
+        .args(["--edition", "2024", "--config-path"])
+        .args([root.join("rustfmt.toml"), root.join(&module)])
+        .status();
     let paths: Vec<&str> = changes.iter().map(|(path, _)| path.as_str()).collect();
     Ok(format!("stamped {name}: {}\nnow write {file}", paths.join(", ")))
 }
 
-/// The axis' `mod.rs` with the module declared and registered, both in alphabetical order.
-fn register(text: &str, name: &str) -> Result<String, String> {
+/// The axis' `mod.rs` with the module declared and registered.
+fn register(text: &str, axis: &str, name: &str) -> Result<String, String> {
     let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !valid {
         return Err(format!("name {name:?}: write it in snake_case"));
     }
-    let declared = insert_sorted(text, |l| l.starts_with("pub mod "), &format!("pub mod {name};"))
+    let text = insert_sorted(text, |l| l.starts_with("pub mod "), &format!("pub mod {name};"))
         .ok_or("no `pub mod` line to insert beside")?;
-    let entry = format!("    {name}::ENTRY,");
-    insert_sorted(&declared, |l| l.starts_with("    ") && l.ends_with("::ENTRY,"), &entry)
-        .ok_or_else(|| "no `NAME::ENTRY,` line in the registry to insert beside".to_owned())
+    let start = text.find("static REGISTRY").ok_or("no `static REGISTRY`")?;
+    let end = text[start..].find("];").ok_or("`REGISTRY` has no end")? + start;
+    let before = text[..end].trim_end().trim_end_matches(',');
+    let what = format!("the {axis} that is to be written");
+    let make = format!("|options| Box::new({name}::{}::new(options))", camel(name));
+    let entry = format!("Entry {{ name: \"{name}\", what: \"{what}\", make: {make} }}");
+    Ok(format!("{before},\n    {entry},\n{}", &text[end..]))
 }
 
 /// The page with a row at the end of the axis' table.
@@ -88,13 +98,17 @@ fn testdata(name: &str) -> String {
 }
 
 fn template(axis: &str, name: &str) -> String {
-    let kind: String = name.split('_').map(tidy::trait_of).collect();
     let text = match axis {
         "shape" => include_str!("../templates/shape.txt"),
         "schedule" => include_str!("../templates/schedule.txt"),
         _ => include_str!("../templates/admission.txt"),
     };
-    text.replace("{Name}", &kind).replace("{name}", name)
+    text.replace("{Name}", &camel(name)).replace("{name}", name)
+}
+
+/// `my_way` as `MyWay`.
+fn camel(name: &str) -> String {
+    name.split('_').filter(|part| !part.is_empty()).map(tidy::trait_of).collect()
 }
 
 #[cfg(test)]
@@ -102,15 +116,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn registers_in_order() {
-        let text =
-            "pub mod b;\npub mod d;\n\nconst R: &[E] = &[\n    b::ENTRY,\n    d::ENTRY,\n];\n";
-        let got = register(text, "c").expect("the markers are there");
-        let want = "pub mod b;\npub mod c;\npub mod d;\n\nconst R: &[E] = &[\n    b::ENTRY,\n    \
-                    c::ENTRY,\n    d::ENTRY,\n];\n";
-        assert_eq!(got, want);
-        assert!(register(text, "Big").is_err());
-        assert!(register("", "c").is_err());
+    fn registers_at_the_end() {
+        for end in ["Entry { a }];\n", "\n    Entry { a },\n];\n"] {
+            let text = format!("pub mod b;\npub mod d;\n\npub static REGISTRY: R = &[{end}");
+            let got = register(&text, "shape", "c_way").expect("there is a registry");
+            assert!(got.starts_with("pub mod b;\npub mod c_way;\npub mod d;\n"), "{got}");
+            let entry = "make: |options| Box::new(c_way::CWay::new(options)) },\n];\n";
+            assert!(got.contains("Entry { a },\n    Entry { name: \"c_way\","), "{got}");
+            assert!(got.ends_with(entry), "{got}");
+            assert!(register(&text, "shape", "Big").is_err());
+        }
+        assert!(register("", "shape", "c").is_err());
     }
 
     #[test]
