@@ -186,7 +186,7 @@ impl PolicyOptions {
             (
                 self.l0_max >= self.l0_trigger,
                 "l0_max",
-                "must be at least l0_trigger, or flushes would wait for a compaction that never starts",
+                "must be at least l0_trigger, or flushes would wait for ever",
             ),
             (self.l0_slowdown >= 1, "l0_slowdown", "must be at least 1"),
             (

@@ -448,11 +448,14 @@ fn figures() {
     for name in NAMES {
         print(name, scaled(name));
     }
-    let base = scaled("vlsm");
-    print("vlsm, overlap by ratio", PolicyOptions { overlap: Overlap::Ratio, ..base.clone() });
-    print("vlsm, S_m = S_M / 2", PolicyOptions { sst_min: base.sst_max / 2, ..base });
-    let four = scaled("vlsm-4");
-    print("vlsm-4, Φ = 64", PolicyOptions { phi: 64, ..four.clone() });
-    let half = PolicyOptions { phi: 64, sst_min: four.sst_max / 2, ..four };
-    print("vlsm-4, Φ = 64, S_m = S_M / 2", half);
+    let but = |name: &str, change: fn(&mut PolicyOptions)| {
+        let mut options = scaled(name);
+        change(&mut options);
+        options
+    };
+    print("vlsm, by ratio", but("vlsm", |o| o.overlap = Overlap::Ratio));
+    print("vlsm, S_m = S_M / 2", but("vlsm", |o| o.sst_min = o.sst_max / 2));
+    print("vlsm-4, Φ = 64", but("vlsm-4", |o| o.phi = 64));
+    let half = |o: &mut PolicyOptions| (o.phi, o.sst_min) = (64, o.sst_max / 2);
+    print("vlsm-4, Φ = 64, S_m = S_M / 2", but("vlsm-4", half));
 }
