@@ -1,1 +1,22 @@
-//! placeholder
+//! The laboratory: workloads, drivers, metrics and reports.
+//!
+//! ```text
+//! workload  what is asked: mixes, key distributions, keys and values
+//! arrivals  when it is asked: closed loop, or open loop with due times
+//! store     who answers: the engine, or nothing at all (the driver's own floor)
+//! driver    client threads between the three; counts every second
+//! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
+//! report    all of it with its method, as a table and as JSON
+//! ```
+//!
+//! A figure without its method is not a figure: a report carries machine, sizes, options, how the
+//! data got there and what the driver itself costs.
+
+pub mod arrivals;
+pub mod clock;
+pub mod driver;
+pub mod metrics;
+pub mod process;
+pub mod report;
+pub mod store;
+pub mod workload;

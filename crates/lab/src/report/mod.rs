@@ -1,0 +1,244 @@
+//! What was measured, with its method: plain values that can be written as JSON
+//! ([`Report::to_json`]) and as a table for people ([`table`]).
+//!
+//! Amplification is counted twice: from the store's own counters and from what the operating system
+//! counted for this process. *Write amplification* is bytes written ÷ bytes of pairs written by the
+//! clients (WAL included); *I/O amplification* is bytes read and written ÷ the same. If the two
+//! sources differ by more than [`AGREE`], one of them misses something, and the table says so.
+
+pub mod table;
+
+use crate::arrivals::Arrivals;
+use crate::driver::{Outcome, Phase};
+use crate::metrics::{Kind, Percentiles, Series, Stalls};
+use crate::process::{Device, Machine};
+use crate::store::StoreStats;
+use serde::{Deserialize, Serialize};
+
+/// By how much the store's counters and the system's may differ: 2 %.
+pub const AGREE: f64 = 0.02;
+
+/// How the figures came about.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Method {
+    /// Version of the program.
+    pub version: String,
+    /// The store under measurement.
+    pub store: String,
+    /// Its profile.
+    pub profile: String,
+    /// Its other options by name: durability, compression, cache, direct I/O, sizes.
+    pub options: Vec<(String, String)>,
+    /// The machine.
+    pub machine: Machine,
+    /// Records loaded.
+    pub pairs: u64,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Client threads.
+    pub threads: usize,
+    /// How the data got there.
+    pub load: String,
+    /// For the choice of operations and values.
+    pub seed: u64,
+    /// What the driver costs by itself.
+    pub floor: Floor,
+}
+
+/// The driver over a store that does nothing: the least that any figure here can be.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Floor {
+    /// Requests per second, in an open loop.
+    pub rate: Option<f64>,
+    /// Its 99th percentile in microseconds.
+    pub p99_us: f64,
+    /// Its 99.9th percentile in microseconds.
+    pub p999_us: f64,
+    /// Processor time per operation in microseconds.
+    pub cpu_us_per_op: f64,
+}
+
+/// Bytes moved for each byte that clients wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Amplification {
+    /// Bytes of the pairs that clients wrote.
+    pub user_bytes: u64,
+    /// Bytes read from files, by the store's counters.
+    pub store_read: u64,
+    /// Bytes written to files, by the store's counters.
+    pub store_written: u64,
+    /// Bytes to and from devices, by the operating system.
+    pub device: Option<Device>,
+}
+
+impl Amplification {
+    /// From what clients wrote, the store says and the system says.
+    #[must_use]
+    pub fn new(user_bytes: u64, store: &StoreStats, device: Option<Device>) -> Self {
+        let (store_read, store_written) = (store.read(), store.written());
+        Self { user_bytes, store_read, store_written, device }
+    }
+
+    fn per_user_byte(&self, bytes: u64) -> Option<f64> {
+        (self.user_bytes > 0).then(|| bytes as f64 / self.user_bytes as f64)
+    }
+
+    /// Write amplification by the store's counters.
+    #[must_use]
+    pub fn write(&self) -> Option<f64> {
+        self.per_user_byte(self.store_written)
+    }
+
+    /// Write amplification by the system's.
+    #[must_use]
+    pub fn device_write(&self) -> Option<f64> {
+        self.per_user_byte(self.device?.written)
+    }
+
+    /// I/O amplification by the store's counters.
+    #[must_use]
+    pub fn io(&self) -> Option<f64> {
+        self.per_user_byte(self.store_read + self.store_written)
+    }
+
+    /// I/O amplification by the system's.
+    #[must_use]
+    pub fn device_io(&self) -> Option<f64> {
+        self.device.and_then(|device| self.per_user_byte(device.read + device.written))
+    }
+
+    /// By which share the store counts more (or less) than the system.
+    #[must_use]
+    pub fn difference(&self) -> Option<f64> {
+        let device = self.device?;
+        let (store, system) = (self.store_read + self.store_written, device.read + device.written);
+        (system > 0).then(|| store as f64 / system as f64 - 1.0)
+    }
+}
+
+/// One phase.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PhaseReport {
+    /// Its workload's name.
+    pub name: String,
+    /// Closed or open loop.
+    pub arrivals: Arrivals,
+    /// Whether it was stopped before its end.
+    pub stopped: bool,
+    /// Its length.
+    pub seconds: f64,
+    /// Operations completed.
+    pub ops: u64,
+    /// Operations per second.
+    pub throughput: f64,
+    /// What 99 % of the seconds reach.
+    pub tail_throughput: Option<f64>,
+    /// Latencies of point reads.
+    pub reads: Option<Percentiles>,
+    /// Latencies of writes.
+    pub writes: Option<Percentiles>,
+    /// Latencies of scans.
+    pub scans: Option<Percentiles>,
+    /// Reads that found nothing.
+    pub misses: u64,
+    /// Requests that were due and not served before the end.
+    pub unserved: u64,
+    /// Seconds at zero throughput.
+    pub stalls: Stalls,
+    /// Processor time of the whole process per operation, the driver's included.
+    pub cpu_us_per_op: f64,
+    /// Bytes moved.
+    pub amplification: Amplification,
+    /// What the store says of the phase.
+    pub store: StoreStats,
+    /// Second by second.
+    pub series: Series,
+}
+
+impl PhaseReport {
+    /// From an outcome and the store's counters at its begin and end.
+    #[must_use]
+    pub fn new(
+        phase: &Phase,
+        outcome: &Outcome,
+        stopped: bool,
+        (before, after): (&StoreStats, &StoreStats),
+        pair_bytes: u64,
+    ) -> Self {
+        let ops = outcome.latencies.count();
+        let percentiles = |kind| Percentiles::of(outcome.latencies.of(kind));
+        let user_bytes = outcome.latencies.of(Kind::Write).len() * pair_bytes;
+        let store = after.since(before);
+        Self {
+            name: phase.workload.name.clone(),
+            arrivals: phase.arrivals,
+            stopped,
+            seconds: outcome.seconds,
+            ops,
+            throughput: if outcome.seconds > 0.0 { ops as f64 / outcome.seconds } else { 0.0 },
+            tail_throughput: outcome.series.tail_throughput(),
+            reads: percentiles(Kind::Read),
+            writes: percentiles(Kind::Write),
+            scans: percentiles(Kind::Scan),
+            misses: outcome.misses,
+            unserved: outcome.unserved,
+            stalls: outcome.series.stalls(),
+            cpu_us_per_op: outcome.usage.cpu_nanos as f64 / 1e3 / ops.max(1) as f64,
+            amplification: Amplification::new(user_bytes, &store, outcome.usage.device),
+            store,
+            series: outcome.series.clone(),
+        }
+    }
+
+    /// Latencies of one kind.
+    #[must_use]
+    pub fn percentiles(&self, kind: Kind) -> Option<&Percentiles> {
+        match kind {
+            Kind::Read => self.reads.as_ref(),
+            Kind::Write => self.writes.as_ref(),
+            Kind::Scan => self.scans.as_ref(),
+        }
+    }
+}
+
+/// All of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// How the figures came about.
+    pub method: Method,
+    /// Its phases in order.
+    pub phases: Vec<PhaseReport>,
+    /// Seconds that background work took after the last phase; None when it was not waited for
+    /// to its end.
+    pub settled: Option<f64>,
+    /// Bytes moved from the opening to the end of background work.
+    pub amplification: Amplification,
+    /// What the store says at the end.
+    pub store: StoreStats,
+    /// Records in the store at the end.
+    pub records: u64,
+    /// The most memory the process had resident.
+    pub peak_memory: Option<u64>,
+    /// Where the data is, or that it was removed.
+    pub data: String,
+}
+
+impl Report {
+    /// Bytes of files ÷ bytes of live pairs.
+    #[must_use]
+    pub fn space_amplification(&self) -> Option<f64> {
+        let pair = self.method.key_size + self.method.value_size;
+        let live = self.records * pair as u64;
+        (live > 0 && self.store.disk_bytes > 0).then(|| self.store.disk_bytes as f64 / live as f64)
+    }
+
+    /// As JSON, for programs.
+    ///
+    /// # Errors
+    /// None is known; the encoder's type has one.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+}

@@ -1,0 +1,179 @@
+//! Who answers: any ordered key-value store, as far as a workload needs it.
+//!
+//! [`NullStore`] answers at once; what a run over it costs is the driver's own floor.
+
+use crate::clock;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Why an operation failed.
+pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
+/// The result of an operation.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// A store under measurement. All operations may be called from many threads.
+pub trait Store: Send + Sync {
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// Whatever the store fails with. So do the other operations.
+    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()>;
+
+    /// Reads a key: the length of its value.
+    fn get(&self, key: &[u8]) -> StoreResult<Option<usize>>;
+
+    /// Removes a key.
+    fn delete(&self, key: &[u8]) -> StoreResult<()>;
+
+    /// Reads up to `limit` pairs in key order from `start` on: how many there were.
+    fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize>;
+
+    /// Writes what is in memory to the device and waits for background work to end, for at most
+    /// `limit`. False when it was not over by then, or when told to give up.
+    fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool>;
+
+    /// What the store says of itself.
+    fn stats(&self) -> StoreStats;
+}
+
+/// Bytes and files of one level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LevelStats {
+    /// Tables.
+    pub tables: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Waits of writes with one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WaitStats {
+    /// Why.
+    pub cause: String,
+    /// How many.
+    pub count: u64,
+    /// All together, in microseconds.
+    pub total_us: u64,
+    /// The longest one since the store was opened, in microseconds.
+    pub longest_us: u64,
+}
+
+/// What a store says of itself. Counters count from its opening; zero where it has none.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct StoreStats {
+    /// Bytes of keys and values written by the user.
+    pub user_bytes: u64,
+    /// Bytes written to the WAL.
+    pub wal_bytes: u64,
+    /// Bytes written by flushes.
+    pub flush_bytes: u64,
+    /// Bytes read by compactions.
+    pub compaction_read: u64,
+    /// Bytes written by compactions.
+    pub compaction_written: u64,
+    /// Bytes read from the device for gets and scans.
+    pub read_bytes: u64,
+    /// Other bytes written: manifests, logs.
+    pub other_written: u64,
+    /// Memtables that had to wait for a compaction chain.
+    pub chains: u64,
+    /// Stages of the longest chain since the opening.
+    pub chain_length: u64,
+    /// Bytes of the widest chain since the opening.
+    pub chain_width: u64,
+    /// Bytes of all chains together.
+    pub chain_bytes: u64,
+    /// Waits of writes by cause.
+    pub waits: Vec<WaitStats>,
+    /// Levels, L0 first.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of all files of the store.
+    pub disk_bytes: u64,
+}
+
+impl StoreStats {
+    /// What happened since `before`: counters are subtracted; levels, file bytes and maxima stay.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let wait = |wait: &WaitStats| {
+            let old = before.waits.iter().find(|old| old.cause == wait.cause);
+            let (count, total) = old.map_or((0, 0), |old| (old.count, old.total_us));
+            WaitStats {
+                count: wait.count.saturating_sub(count),
+                total_us: wait.total_us.saturating_sub(total),
+                ..wait.clone()
+            }
+        };
+        Self {
+            user_bytes: self.user_bytes.saturating_sub(before.user_bytes),
+            wal_bytes: self.wal_bytes.saturating_sub(before.wal_bytes),
+            flush_bytes: self.flush_bytes.saturating_sub(before.flush_bytes),
+            compaction_read: self.compaction_read.saturating_sub(before.compaction_read),
+            compaction_written: self.compaction_written.saturating_sub(before.compaction_written),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            other_written: self.other_written.saturating_sub(before.other_written),
+            chains: self.chains.saturating_sub(before.chains),
+            chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
+            waits: self.waits.iter().map(wait).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// All bytes the store says it wrote to files.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.wal_bytes + self.flush_bytes + self.compaction_written + self.other_written
+    }
+
+    /// All bytes the store says it read from files.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.compaction_read + self.read_bytes
+    }
+}
+
+/// Answers at once, or after a fixed time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NullStore {
+    /// How long each operation takes, slept.
+    pub delay: Duration,
+}
+
+impl NullStore {
+    fn answer<T>(&self, answer: T) -> StoreResult<T> {
+        if !self.delay.is_zero() {
+            clock::sleep(self.delay);
+        }
+        Ok(answer)
+    }
+}
+
+impl Store for NullStore {
+    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        std::hint::black_box((key, value));
+        self.answer(())
+    }
+
+    fn get(&self, key: &[u8]) -> StoreResult<Option<usize>> {
+        std::hint::black_box(key);
+        self.answer(Some(0))
+    }
+
+    fn delete(&self, key: &[u8]) -> StoreResult<()> {
+        std::hint::black_box(key);
+        self.answer(())
+    }
+
+    fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize> {
+        std::hint::black_box(start);
+        self.answer(limit)
+    }
+
+    fn settle(&self, _limit: Duration, _give_up: &dyn Fn() -> bool) -> StoreResult<bool> {
+        Ok(true)
+    }
+
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+}

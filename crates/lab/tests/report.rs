@@ -1,0 +1,164 @@
+//! A report of known figures, as a table and as JSON.
+
+use vlsm_lab::arrivals::Arrivals;
+use vlsm_lab::metrics::{Percentiles, Point, Series, Stalls};
+use vlsm_lab::process::{Device, Machine};
+use vlsm_lab::report::{Amplification, Floor, Method, PhaseReport, Report, table};
+use vlsm_lab::store::{LevelStats, StoreStats, WaitStats};
+
+fn percentiles(factor: f64) -> Percentiles {
+    Percentiles {
+        count: 1000,
+        mean_us: 3.0 * factor,
+        p50_us: 2.5 * factor,
+        p90_us: 5.0 * factor,
+        p99_us: 120.0 * factor,
+        p999_us: 1_500.0 * factor,
+        p9999_us: 20_000.0 * factor,
+        max_us: 1_250_000.0 * factor,
+    }
+}
+
+fn report() -> Report {
+    let wait = |cause: &str, count| WaitStats {
+        cause: cause.into(),
+        count,
+        total_us: count * 1500,
+        longest_us: 9000,
+    };
+    let store = StoreStats {
+        user_bytes: 1_000_000,
+        wal_bytes: 1_050_000,
+        flush_bytes: 1_000_000,
+        compaction_read: 4_000_000,
+        compaction_written: 3_950_000,
+        chains: 3,
+        chain_length: 2,
+        chain_width: 96 << 20,
+        chain_bytes: 150 << 20,
+        waits: vec![wait("memtable full", 12), wait("level debt", 0)],
+        levels: vec![
+            LevelStats { tables: 2, bytes: 16 << 20 },
+            LevelStats { tables: 0, bytes: 0 },
+            LevelStats { tables: 40, bytes: 320 << 20 },
+        ],
+        disk_bytes: 1_100_000,
+        ..StoreStats::default()
+    };
+    let device = Some(Device { read: 4_000_000, written: 6_050_000 });
+    let amplification = Amplification::new(1_000_000, &store, device);
+    let phase = PhaseReport {
+        name: "Load A".into(),
+        arrivals: Arrivals::Closed,
+        stopped: false,
+        seconds: 12.5,
+        ops: 2_500_000,
+        throughput: 200_000.0,
+        tail_throughput: Some(150_000.0),
+        reads: None,
+        writes: Some(percentiles(1.0)),
+        scans: None,
+        misses: 0,
+        unserved: 0,
+        stalls: Stalls { seconds: 2, count: 1, longest: 2 },
+        cpu_us_per_op: 5.25,
+        amplification,
+        store: store.clone(),
+        series: Series(vec![Point { seconds: 1.0, ops: 200_000, ..Point::default() }]),
+    };
+    let run = PhaseReport {
+        name: "Run A".into(),
+        arrivals: Arrivals::Open(100_000.0),
+        stopped: true,
+        reads: Some(percentiles(0.5)),
+        misses: 7,
+        stalls: Stalls::default(),
+        store: StoreStats::default(),
+        amplification: Amplification::default(),
+        ..phase.clone()
+    };
+    let machine = Machine {
+        cores: 2,
+        cpu: "a processor".into(),
+        memory: Some(16 << 30),
+        system: "linux 6.1".into(),
+    };
+    let method = Method {
+        version: "0.1.0".into(),
+        store: "vlsm".into(),
+        profile: "vlsm".into(),
+        options: vec![("durability".into(), "buffered".into())],
+        machine,
+        pairs: 5000,
+        key_size: 24,
+        value_size: 176,
+        threads: 2,
+        load: "inserted in random order".into(),
+        seed: 1,
+        floor: Floor { rate: None, p99_us: 0.4, p999_us: 1.2, cpu_us_per_op: 0.3 },
+    };
+    Report {
+        method,
+        phases: vec![phase, run],
+        settled: Some(1.5),
+        amplification,
+        store,
+        records: 5000,
+        peak_memory: Some(200 << 20),
+        data: "removed".into(),
+    }
+}
+
+#[test]
+fn the_table_says_what_was_measured_and_how() {
+    let table = table::render(&report());
+    for expected in [
+        "vlsm 0.1.0, profile vlsm",
+        "5,000 pairs of 24 + 176 bytes",
+        "200,000/s",
+        "2 s, longest 2 s",
+        "writes P99.99                          20.0 ms             20.0 ms",
+        "reads P99                                    –             60.0 µs",
+        "6.00 (6.05 system)",
+        "10.00 (10.05 system)",
+        "agree (-0.5 %)",
+        "12 × 1.5 ms",
+        "widest 96.0 MB, longest 2 stages",
+        "L0 16.0 MB in 2 · L2 320.0 MB in 40",
+        "space amplification 1.10",
+        "open, 100,000/s",
+        "12.5 s (stopped)",
+    ] {
+        assert!(table.contains(expected), "{expected:?} is not in\n{table}");
+    }
+    assert!(!table.contains("level debt") && !table.contains("scans"));
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+}
+
+#[test]
+fn a_report_survives_json() {
+    let report = report();
+    let read: Report = serde_json::from_str(&report.to_json().expect("it has an encoding"))
+        .expect("it can be read back");
+    assert_eq!(read, report);
+}
+
+#[test]
+fn counters_that_disagree_are_pointed_out() {
+    let mut report = report();
+    report.amplification.store_written += 1_000_000;
+    assert!(table::render(&report).contains("DISAGREE"));
+    assert!(table::render(&Report::default()).contains("whole run"), "nothing is no panic");
+}
+
+#[test]
+fn counters_are_subtracted_and_maxima_stay() {
+    let after = report().store;
+    let mut before = after.clone();
+    before.chains = 1;
+    before.waits[0].count = 2;
+    before.disk_bytes = 5;
+    let since = after.since(&before);
+    assert_eq!((since.chains, since.wal_bytes, since.waits[0].count), (2, 0, 10));
+    assert_eq!((since.chain_width, since.disk_bytes), (after.chain_width, after.disk_bytes));
+}
