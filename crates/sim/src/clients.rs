@@ -15,12 +15,14 @@ use crate::history::{Cut, History, Loss, Promise, shared_value};
 use crate::machine::PowerCut;
 use crate::oracle::{ALL, Contents, Write};
 use crate::rng::Rng;
-use crate::world::{SHAPES, SPACES, View, World, pairs, tiny_options};
+use crate::world::{SHAPES, SPACES, View, World, durability, pairs, tiny_options};
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::Result;
+use vlsm::WriteOptions;
+use vlsm_core::{Error, Result};
+use vlsm_disk::Env;
 
 /// What is played.
 #[derive(Debug, Clone)]
@@ -48,6 +50,10 @@ pub struct Tally {
     pub cut_while_opening: u64,
     /// Batches acknowledged.
     pub batches: u64,
+    /// Batches refused at their deadline.
+    pub busy: u64,
+    /// The longest that a batch took, in virtual time.
+    pub longest_wait: Duration,
     /// Batches that a crash took, though acknowledged without a promise.
     pub lost: u64,
     /// Batches that survived though nobody was told.
@@ -74,6 +80,8 @@ impl Tally {
         self.closes += other.closes;
         self.cut_while_opening += other.cut_while_opening;
         self.batches += other.batches;
+        self.busy += other.busy;
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.lost += other.lost;
         self.indeterminate += other.indeterminate;
         self.checks += other.checks;
@@ -226,7 +234,7 @@ fn note_reopened(shared: &Shared, view: &Contents, loss: Loss) -> Result<(), Str
 
 /// Progress once the clients are done, a last look, and the close.
 fn finish(shared: &Shared, world: World) -> Result<(), String> {
-    let told = |error: vlsm_core::Error| format!("at the end: {error}");
+    let told = |error: Error| format!("at the end: {error}");
     world.flush().map_err(told)?;
     world.wait_idle().map_err(told)?;
     let view = world.contents().map_err(told)?;
@@ -307,9 +315,25 @@ impl Actor {
         let promise =
             *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);
         let writes = self.shared.history.lock().issue(self.client, writes);
-        self.world.write(&writes, promise)?;
-        self.shared.history.lock().acknowledge(self.client, promise);
-        self.shared.tally.lock().batches += 1;
+        let begun = self.env.now();
+        let mut options = WriteOptions::durability(durability(promise));
+        if self.rng.one_in(20) {
+            options = options.deadline(Duration::from_micros(self.rng.below(500)));
+        }
+        let result = self.world.write_with(&writes, options);
+        let mut tally = self.shared.tally.lock();
+        tally.longest_wait = tally.longest_wait.max(self.env.now() - begun);
+        match result {
+            Ok(()) => {
+                tally.batches += 1;
+                self.shared.history.lock().acknowledge(self.client, promise);
+            }
+            Err(Error::Busy { .. }) if options.deadline.is_some() => {
+                tally.busy += 1;
+                self.shared.history.lock().refuse(self.client);
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -390,6 +414,6 @@ impl Actor {
 }
 
 /// A wrong answer, on the way of the engine's own errors.
-fn wrong(why: String) -> vlsm_core::Error {
-    vlsm_core::Error::Internal(format!("WRONG ANSWER: {why}"))
+fn wrong(why: String) -> Error {
+    Error::Internal(format!("WRONG ANSWER: {why}"))
 }

@@ -1,15 +1,21 @@
 //! A script crashed before and after every mutating file operation, with several damages each, and
-//! crashed again while it recovers.
+//! crashed again while it recovers; and a script of which every single file operation fails.
 //!
 //! 1. Play the first life of the script without a crash and count its crash points.
 //! 2. For every point and every damage: play it again from the same seed up to that point, take the
 //!    power, damage the disk, reopen, check, write, close, reopen, check.
 //! 3. For some of them: crash the recovery too, at every point of its own.
+//!
+//! With a failing call (once, or from there on) the store may refuse what it likes, but what it shows
+//! must be right, and so must what a machine with a good disk finds afterwards, with or without the
+//! power having failed.
 
+use crate::device::Fault;
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::Loss;
 use crate::script::{Player, Script};
+use std::io;
 
 /// How thorough to be.
 #[derive(Debug, Clone)]
@@ -113,6 +119,64 @@ impl Crash<'_> {
             End::Done(Ok(())) => Ok(outcome.device.mutating * 2),
             End::Done(Err(why)) | End::Failed(why) => Err(told(why, &outcome.tail)),
             End::Crashed => Err(told("crashed unasked".into(), &outcome.tail)),
+        }
+    }
+}
+
+/// What failing calls did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Runs with a fault.
+    pub runs: u64,
+    /// Calls that failed.
+    pub fired: u64,
+}
+
+/// Lets every call of a script of one life fail, every `stride`-th at least, once and for ever.
+///
+/// # Errors
+/// The first wrong answer, with the call.
+pub fn fail_every(script: &Script, seed: u64, stride: u64) -> Result<Faults, String> {
+    let calm = Player::new(script).life(&Disk::new(), &SimConfig::new(seed));
+    let calls: u64 = calm.device.calls.values().sum();
+    let mut faults = Faults::default();
+    for nth in (0..calls).step_by(stride.max(1) as usize) {
+        for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
+            for forever in [false, true] {
+                let fault = Fault { nth, name: None, error, forever };
+                let told = |why: String| format!("{}, seed {seed}, {fault:?}: {why}", script.name);
+                faults.fired += fail(script, seed, fault).map_err(told)?;
+                faults.runs += 1;
+            }
+        }
+    }
+    Ok(faults)
+}
+
+/// One run with a fault. Returns how many calls failed.
+fn fail(script: &Script, seed: u64, fault: Fault) -> Result<u64, String> {
+    let disk = Disk::new();
+    let player = Player::on_a_faulty_disk(script);
+    let mut config = SimConfig::new(seed);
+    config.device.fault = Some(fault);
+    let outcome = player.life(&disk, &config);
+    match outcome.end {
+        End::Done(Ok(_)) => {}
+        End::Crashed => return Err("crashed unasked".into()),
+        End::Done(Err(why)) | End::Failed(why) => return Err(format!("{why}\n{}", outcome.tail)),
+    }
+    match fault.nth % 3 {
+        0 => player.lost(Loss::Process, || disk.lose_process()),
+        1 => player.lost(Loss::Power, || disk.lose_power(Damage::LoseAll)),
+        _ => player.lost(Loss::Power, || disk.lose_power(Damage::Random(fault.nth))),
+    }
+    let again = player.clone();
+    let after = SimEnv::run(&SimConfig::new(seed + 1), disk.fs(), move |env| again.recover(&env));
+    match after.end {
+        End::Done(Ok(())) => Ok(outcome.device.faults),
+        End::Crashed => Err("crashed unasked".into()),
+        End::Done(Err(why)) | End::Failed(why) => {
+            Err(format!("afterwards, on a good disk: {why}\n{}", after.tail))
         }
     }
 }

@@ -20,9 +20,24 @@ use std::time::Duration;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
+/// A call that fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// Which of the calls, counted from 0: of the calls of this name, or of all.
+    pub nth: u64,
+    /// Of which name.
+    pub name: Option<&'static str>,
+    /// What the system says. A write may have written its first half then.
+    pub error: io::ErrorKind,
+    /// All such calls after it fail too.
+    pub forever: bool,
+}
+
 /// What the disk does besides storing.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceConfig {
+    /// The call that fails.
+    pub fault: Option<Fault>,
     /// Power fails at this crash point (see the module's text).
     pub crash_point: Option<u64>,
     /// Every call takes this many times longer; 0 counts as 1.
@@ -40,6 +55,8 @@ pub struct DeviceReport {
     pub written: u64,
     /// Bytes read.
     pub read: u64,
+    /// Calls that failed as configured.
+    pub faults: u64,
 }
 
 /// The disk's switches and counters.
@@ -116,7 +133,10 @@ impl Device {
         if !early {
             self.pass_time(call.latency)?;
         }
-        let result = act();
+        let result = match self.fault(call.name) {
+            Some(error) => Err(error),
+            None => act(),
+        };
         if crash_here(number.wrapping_mul(2).wrapping_add(1)) {
             self.crash();
             return Err(no_power());
@@ -125,6 +145,20 @@ impl Device {
             self.pass_time(call.latency)?;
         }
         result
+    }
+
+    /// The error with which this call fails, if it does.
+    fn fault(&self, name: &'static str) -> Option<io::Error> {
+        let fault = self.config.fault?;
+        let mut report = self.report.lock();
+        let count: u64 = match fault.name {
+            Some(only) if only != name => return None,
+            Some(only) => report.calls.get(only).copied().unwrap_or(0),
+            None => report.calls.values().sum(),
+        };
+        let fires = count == fault.nth + 1 || (fault.forever && count > fault.nth);
+        report.faults += u64::from(fires);
+        fires.then(|| io::Error::from(fault.error))
     }
 
     fn pass_time(&self, (least, most): (u64, u64)) -> io::Result<()> {
@@ -217,7 +251,11 @@ impl File for SimulatedFile {
         let content = xxh3_64(buf);
         let call =
             Call { offset, content, latency: (5, 100), ..Call::mutates("write", &self.path) };
-        self.device.call(call, || self.file.write_at(buf, offset))?;
+        let result = self.device.call(call, || self.file.write_at(buf, offset));
+        if result.is_err() && !self.device.machine.is_off() && self.device.machine.one_in(2) {
+            let _ = self.file.write_at(&buf[..buf.len() / 2], offset);
+        }
+        result?;
         self.device.report.lock().written += buf.len() as u64;
         Ok(())
     }

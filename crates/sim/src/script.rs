@@ -26,10 +26,12 @@ use crate::rng::Rng;
 use crate::world::{SPACES, View, World, pairs, tiny_options};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm::Options;
+use vlsm_core::Error;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub enum Command {
     Kill,
     /// The power fails, and the disk keeps this.
     Crash(Damage),
+    /// The end of the script: looks at everything and closes.
+    End,
 }
 
 /// A script.
@@ -184,9 +188,41 @@ fn write(word: &str) -> Result<Write, String> {
     }
 }
 
+/// Why a command did not do what it says.
+#[derive(Debug, Clone)]
+pub enum Trouble {
+    /// The store said so.
+    Store(Error),
+    /// It gave a wrong answer.
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            // The two directions of a walk differ, or an invariant of the engine broke.
+            Error::Internal(why) => Self::Wrong(why),
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => write!(f, "the store said: {error}"),
+            Self::Wrong(why) => write!(f, "WRONG ANSWER: {why}"),
+        }
+    }
+}
+
+type Outcomes<T> = Result<T, Trouble>;
+
 /// A script being played: what outlives the machines.
 pub struct Player {
     script: Script,
+    /// Calls fail: the store may refuse, but must not lie.
+    faulty: bool,
     state: Mutex<State>,
 }
 
@@ -208,7 +244,14 @@ impl Player {
             contents: Contents::new(SPACES.len()),
             loss: Loss::Nothing,
         };
-        Arc::new(Self { script: script.clone(), state: Mutex::new(state) })
+        Arc::new(Self { script: script.clone(), faulty: false, state: Mutex::new(state) })
+    }
+
+    /// At the beginning, on a disk whose calls fail: the first refusal of the store ends its life.
+    #[must_use]
+    pub fn on_a_faulty_disk(script: &Script) -> Arc<Self> {
+        let player = Arc::into_inner(Self::new(script)).expect("nobody else has it yet");
+        Arc::new(Self { faulty: true, ..player })
     }
 
     /// Plays to the end, over all lives of the store.
@@ -259,41 +302,71 @@ impl Player {
     }
 
     fn commands(&self, env: &Arc<SimEnv>) -> Result<bool, String> {
-        let mut store = self.open(env)?;
+        let mut store = match self.open(env) {
+            Err(Trouble::Store(_)) if self.faulty => return Ok(true),
+            opened => opened.map_err(|trouble| trouble.to_string())?,
+        };
+        let told = |line: usize, trouble: Trouble| {
+            Err(format!("{}, line {line}: {trouble}", self.script.name))
+        };
         loop {
             let next = {
                 let mut state = self.state.lock();
                 state.at += 1;
                 self.script.commands.get(state.at - 1)
             };
-            let Some((line, command)) = next else {
-                self.look(&store.world)?;
-                store.close()?;
-                return Ok(true);
-            };
-            let told = |why: String| format!("{}, line {line}: {why}", self.script.name);
-            match command {
-                Command::Close => {
-                    store.close().map_err(told)?;
-                    self.state.lock().loss = Loss::Nothing;
-                    return Ok(false);
+            let (line, command) = next.unwrap_or(&(0, Command::End));
+            let done = match command {
+                Command::Close | Command::End => {
+                    let looked = self.look(&store.world);
+                    let closed = looked.and(store.close().map_err(Trouble::from));
+                    match closed {
+                        Err(Trouble::Store(_)) if self.faulty => {}
+                        Err(trouble) => return told(*line, trouble),
+                        Ok(()) => self.state.lock().loss = Loss::Nothing,
+                    }
+                    return Ok(*command == Command::End);
                 }
-                Command::Kill | Command::Crash(_) => env.device().crash(),
-                other => self.command(other, env, &mut store).map_err(told)?,
+                Command::Kill | Command::Crash(_) => {
+                    env.device().crash();
+                    Ok(())
+                }
+                other => self.command(other, env, &mut store),
+            };
+            match done {
+                Ok(()) => {}
+                Err(Trouble::Store(_)) if self.faulty => return self.refused(store),
+                Err(trouble) => return told(*line, trouble),
             }
         }
     }
 
     /// Opens the store and checks what it shows.
-    fn open(&self, env: &Arc<SimEnv>) -> Result<Store, String> {
-        let world = World::open(env, &self.script.options).map_err(|e| format!("open: {e}"))?;
-        let view = world.contents().map_err(|e| format!("first look: {e}"))?;
+    fn open(&self, env: &Arc<SimEnv>) -> Outcomes<Store> {
+        let world = World::open(env, &self.script.options)?;
+        let view = world.contents()?;
         let mut state = self.state.lock();
         let loss = state.loss;
-        state.history.reopened(&view, loss).map_err(|why| format!("after {loss:?}: {why}"))?;
+        let told = |why| Trouble::Wrong(format!("reopened after the loss of {loss:?}: {why}"));
+        state.history.reopened(&view, loss).map_err(told)?;
         state.contents = view;
         drop(state);
         Ok(Store { world, snapshots: BTreeMap::new() })
+    }
+
+    /// The store refused something. What it still shows must be right, and closing it must end.
+    fn refused(&self, store: Store) -> Result<bool, String> {
+        let seen = store.world.contents().map_err(Trouble::from);
+        let history = self.state.lock().history.clone();
+        match seen {
+            Ok(view) => {
+                history.check(&view, &history.acknowledged(), &history.issued()).map(drop)?;
+            }
+            Err(Trouble::Store(_)) => {}
+            Err(wrong) => return Err(wrong.to_string()),
+        }
+        let _ = store.close();
+        Ok(true)
     }
 
     /// Opens the store after a crash, checks it, writes, closes, opens it again.
@@ -301,6 +374,10 @@ impl Player {
     /// # Errors
     /// What was wrong.
     pub fn recover(&self, env: &Arc<SimEnv>) -> Result<(), String> {
+        self.open_write_reopen(env).map_err(|trouble| trouble.to_string())
+    }
+
+    fn open_write_reopen(&self, env: &Arc<SimEnv>) -> Outcomes<()> {
         let store = self.open(env)?;
         for promise in [Promise::Process, Promise::Power] {
             self.write(&store.world, &[Write::put(1, "after", "the crash")], promise)?;
@@ -309,17 +386,17 @@ impl Player {
         store.close()?;
         self.state.lock().loss = Loss::Nothing;
         let store = self.open(env)?;
-        store.close()
+        Ok(store.close()?)
     }
 
-    fn look(&self, world: &World) -> Result<(), String> {
-        let found = world.contents().map_err(|error| error.to_string())?;
-        self.state.lock().contents.difference(&found).map_or(Ok(()), Err)
+    fn look(&self, world: &World) -> Outcomes<()> {
+        let found = world.contents()?;
+        same(&self.state.lock().contents, &found)
     }
 
-    fn write(&self, world: &World, writes: &[Write], promise: Promise) -> Result<(), String> {
+    fn write(&self, world: &World, writes: &[Write], promise: Promise) -> Outcomes<()> {
         let writes = self.state.lock().history.issue(0, writes.to_vec());
-        world.write(&writes, promise).map_err(|error| error.to_string())?;
+        world.write(&writes, promise)?;
         let mut state = self.state.lock();
         state.history.acknowledge(0, promise);
         for write in &writes {
@@ -328,63 +405,69 @@ impl Player {
         Ok(())
     }
 
-    fn command(
-        &self,
-        command: &Command,
-        env: &Arc<SimEnv>,
-        store: &mut Store,
-    ) -> Result<(), String> {
+    fn command(&self, command: &Command, env: &SimEnv, store: &mut Store) -> Outcomes<()> {
         let world = &store.world;
-        let told = |error: vlsm_core::Error| error.to_string();
+        let unknown = || Trouble::Wrong("the script has no such snapshot".into());
         match command {
             Command::Write(promise, batches) => {
                 batches.iter().try_for_each(|batch| self.write(world, batch, *promise))
             }
-            Command::Get(space, key, expected) => {
-                let found = world.get(*space, key).map_err(told)?;
-                let state = self.state.lock();
-                let oracle = state.contents.get(*space, key).map(<[u8]>::to_vec);
-                match expected {
-                    _ if found != oracle => Err(format!("expected {oracle:?}, found {found:?}")),
-                    Some(expected) if *expected != found => {
-                        Err(format!("the script expects {expected:?}, found {found:?}"))
-                    }
-                    _ => Ok(()),
-                }
-            }
-            Command::Scan(space, range) => {
-                let bounds =
-                    (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
-                let forwards = pairs(world.iter(*space, &bounds)).map_err(told)?;
-                let mut backwards = pairs(world.iter(*space, &bounds).rev()).map_err(told)?;
-                backwards.reverse();
-                let expected = self.state.lock().contents.range(*space, &bounds);
-                let same = forwards == expected && backwards == expected;
-                same.then_some(()).ok_or("the scan differs".into())
-            }
+            Command::Get(space, key, expected) => self.get(world, *space, key, expected.as_ref()),
+            Command::Scan(space, range) => self.scan(world, *space, range),
             Command::Look(None) => self.look(world),
             Command::Look(Some(name)) => {
-                let (view, expected) = store.snapshots.get(name).ok_or("no such snapshot")?;
-                let found = view.contents().map_err(told)?;
-                expected.difference(&found).map_or(Ok(()), Err)
+                let (view, expected) = store.snapshots.get(name).ok_or_else(unknown)?;
+                same(expected, &view.contents()?)
             }
             Command::Snapshot(name) => {
                 let expected = self.state.lock().contents.clone();
                 store.snapshots.insert(name.clone(), (world.snapshot(), expected));
                 Ok(())
             }
-            Command::Release(name) => {
-                store.snapshots.remove(name).map(drop).ok_or("no such snapshot".into())
-            }
-            Command::Flush => world.flush().map_err(told),
-            Command::Idle => world.wait_idle().map_err(told),
+            Command::Release(name) => store.snapshots.remove(name).map(drop).ok_or_else(unknown),
+            Command::Flush => Ok(world.flush()?),
+            Command::Idle => Ok(world.wait_idle()?),
             Command::Sleep(span) => {
                 env.sleep(*span);
                 Ok(())
             }
-            Command::Close | Command::Kill | Command::Crash(_) => Ok(()),
+            Command::Close | Command::Kill | Command::Crash(_) | Command::End => Ok(()),
         }
     }
+
+    fn get(
+        &self,
+        world: &World,
+        space: usize,
+        key: &[u8],
+        expected: Option<&Option<Vec<u8>>>,
+    ) -> Outcomes<()> {
+        let found = world.get(space, key)?;
+        let oracle = self.state.lock().contents.get(space, key).map(<[u8]>::to_vec);
+        if found != oracle {
+            return Err(Trouble::Wrong(format!("expected {oracle:?}, found {found:?}")));
+        }
+        match expected {
+            Some(expected) if *expected != found => {
+                Err(Trouble::Wrong(format!("the script says {expected:?}, found {found:?}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn scan(&self, world: &World, space: usize, range: &Range<Vec<u8>>) -> Outcomes<()> {
+        let bounds = (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
+        let forwards = pairs(world.iter(space, &bounds))?;
+        let mut backwards = pairs(world.iter(space, &bounds).rev())?;
+        backwards.reverse();
+        let expected = self.state.lock().contents.range(space, &bounds);
+        let right = forwards == expected && backwards == expected;
+        right.then_some(()).ok_or_else(|| Trouble::Wrong("the scan differs".into()))
+    }
+}
+
+fn same(expected: &Contents, found: &Contents) -> Outcomes<()> {
+    expected.difference(found).map_or(Ok(()), |why| Err(Trouble::Wrong(why)))
 }
 
 /// An open store and the snapshots taken of it.
@@ -394,8 +477,8 @@ struct Store {
 }
 
 impl Store {
-    fn close(self) -> Result<(), String> {
+    fn close(self) -> Result<(), Error> {
         drop(self.snapshots);
-        self.world.close().map_err(|error| format!("close: {error}"))
+        self.world.close()
     }
 }

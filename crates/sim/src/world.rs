@@ -109,12 +109,7 @@ impl World {
     /// # Errors
     /// The engine's. So it is with the other operations.
     pub fn write(&self, writes: &[Write], promise: Promise) -> Result<()> {
-        let durability = match promise {
-            Promise::Lazy => Durability::Lazy,
-            Promise::Process => Durability::Buffered,
-            Promise::Power => Durability::Sync,
-        };
-        self.write_with(writes, WriteOptions::durability(durability))
+        self.write_with(writes, WriteOptions::durability(durability(promise)))
     }
 
     /// Writes a batch with options.
@@ -225,6 +220,16 @@ impl View {
             contents.push((space, forwards));
         }
         Ok(contents.into_iter().collect())
+    }
+}
+
+/// The engine's word for a promise.
+#[must_use]
+pub fn durability(promise: Promise) -> Durability {
+    match promise {
+        Promise::Lazy => Durability::Lazy,
+        Promise::Process => Durability::Buffered,
+        Promise::Power => Durability::Sync,
     }
 }
 

@@ -6,35 +6,69 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vlsm_sim::crash::{Thoroughness, crash_every};
+use vlsm_sim::crash::{Thoroughness, crash_every, fail_every};
 use vlsm_sim::disk::{Damage, Disk};
 use vlsm_sim::script::{Player, Script};
 
-const SCRIPTS: [(&str, &str); 6] = [
-    ("first", include_str!("../scripts/first.txt")),
-    ("durability", include_str!("../scripts/durability.txt")),
-    ("rotations", include_str!("../scripts/rotations.txt")),
-    ("overwrites", include_str!("../scripts/overwrites.txt")),
-    ("short", include_str!("../scripts/short.txt")),
-    ("short_tiered", include_str!("../scripts/short_tiered.txt")),
-];
-
-fn script(name: &str) -> Script {
-    let text = SCRIPTS.iter().find(|script| script.0 == name).expect("known").1;
-    Script::parse(name, text).expect("a script")
+/// Each script is a test of its own.
+macro_rules! scripts {
+    ($($name:ident),* $(,)?) => {
+        fn script(name: &str) -> Script {
+            let text = match name {
+                $(stringify!($name) => include_str!(
+                    concat!("../scripts/", stringify!($name), ".txt")
+                ),)*
+                _ => panic!("no script {name}"),
+            };
+            Script::parse(name, text).expect("a script")
+        }
+        $(#[test]
+        fn $name() {
+            play(stringify!($name));
+        })*
+    };
 }
 
-#[test]
-fn every_script_plays() {
-    let seeds = common::seeds("SIM_SEEDS", 0..10);
-    for (name, _) in SCRIPTS {
-        let script = script(name);
-        let (_, failures) = common::in_parallel(seeds.clone(), |seed, _: &mut ()| {
+scripts!(
+    durability,
+    every_memtable_covers_everything,
+    first,
+    one_key_many_versions,
+    opened_and_closed,
+    overwrites,
+    rotations,
+    short,
+    short_tiered,
+    snapshot_of_an_empty_store,
+    tombstone_over_deep_version,
+    wal_recycled,
+);
+
+fn play(name: &str) {
+    let script = script(name);
+    let (_, failures) =
+        common::in_parallel(common::seeds("SIM_SEEDS", 0..10), |seed, _: &mut ()| {
             let player: Arc<Player> = Player::new(&script);
             player.play(&Disk::new(), seed).map_err(|why| format!("{name}, seed {seed}: {why}"))
         });
-        common::none(&failures);
-    }
+    common::none(&failures);
+}
+
+#[test]
+fn every_call_fails() {
+    let stride = common::number("FAULT_STRIDE", 5);
+    let (runs, fired) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (_, failures) = common::in_parallel(0..2, |index, _: &mut ()| {
+        let name = ["short", "short_tiered"][index as usize];
+        let faults = fail_every(&script(name), 7, stride)?;
+        runs.fetch_add(faults.runs, Ordering::Relaxed);
+        fired.fetch_add(faults.fired, Ordering::Relaxed);
+        Ok(())
+    });
+    let (runs, fired) = (runs.into_inner(), fired.into_inner());
+    println!("{runs} runs with a fault, {fired} calls failed");
+    common::none(&failures);
+    common::all_fired(&[("faults", fired)]);
 }
 
 fn crash_all(name: &str) {

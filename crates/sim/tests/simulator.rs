@@ -4,7 +4,11 @@
 
 mod common;
 
+use std::time::Duration;
 use vlsm_sim::clients::{Story, Tally, play};
+
+/// No write takes longer, in virtual time, on a disk that is never slower than 30 ms.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 fn story(seed: u64) -> Story {
     Story { seed, lives: 4, clients: 4, ops: 60 }
@@ -23,6 +27,7 @@ fn every_answer_is_right_whatever_crashes() {
     });
     println!("{count} seeds: {tally:#?}");
     common::none(&failures);
+    assert!(tally.longest_wait < WAIT_MAX, "a write took {:?}", tally.longest_wait);
     if count >= 100 {
         let fired = [
             ("power cuts", tally.power_cuts),
