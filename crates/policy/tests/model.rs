@@ -365,7 +365,7 @@ const NAMES: [&str; 6] = ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-de
 fn run_all(keys: fn(u32, u32) -> u32) {
     for name in NAMES {
         for workers in [1, 4] {
-            run(small(name), workers, 20_000, keys);
+            run(small(name), workers, 12_000, keys);
         }
     }
 }

@@ -1,36 +1,66 @@
 //! `fifo`: RocksDB's two pools, first come first served.
 //!
-//! Source: 2-mechanisms ("fifo"). Flushes have a pool of their own and never wait for a slot; so
-//! have trivial moves, which do no I/O. Compactions take the `workers` slots in the order in which
-//! their shapes list them, which is by urgency. Nothing is ever paused, cancelled or limited.
+//! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue of
+//! column families. Flushes have a pool of their own and never wait for a slot; nor do trivial moves,
+//! which do no I/O. Compactions take the `workers` slots:
+//! 1. trees stand in a queue, each from when it first has something to compact;
+//! 2. the first tree that can start something starts the first candidate that can, in the order its
+//!    shape lists them, which is by urgency, and goes to the end of the queue;
+//! 3. so on while there are slots.
 //!
-//! A candidate with conflicts is never started: it waits until what it needs is free. Candidates of
-//! one decision may need the same tables; only the first of them starts.
+//! Nothing is ever paused, cancelled or limited. A candidate with conflicts is not started: it waits
+//! until what it needs is free. Candidates of one decision may need the same tables; only the first
+//! of them starts.
 //!
-//! Cost: O(candidates · started).
+//! No tree starves: each start sends its tree behind all that wait.
+//! Cost: O(started · candidates · started). State: the queue.
 
 use super::Schedule;
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
 use crate::options::PolicyOptions;
 use crate::signals::{Running, Signals};
+use vlsm_core::TreeId;
 use vlsm_core::event::JobKind;
 
 /// First come, first served.
 #[derive(Debug, Default)]
-pub struct Fifo;
+pub struct Fifo {
+    queue: Vec<TreeId>,
+}
 
 impl Fifo {
     /// There is nothing to set.
     #[must_use]
     pub fn new(_: &PolicyOptions) -> Self {
-        Self
+        Self::default()
+    }
+
+    /// Trees with something to compact keep their places, others leave, new ones come last.
+    fn update_queue(&mut self, candidates: &[&Candidate]) {
+        let compacts = |candidate: &&&Candidate| candidate.frees != Class::Memtable;
+        let mut trees: Vec<_> = candidates.iter().filter(compacts).map(|c| c.tree).collect();
+        trees.dedup();
+        self.queue.retain(|tree| trees.contains(tree));
+        for tree in trees {
+            if !self.queue.contains(&tree) {
+                self.queue.push(tree);
+            }
+        }
     }
 }
 
 /// Whether the job takes one of the compaction slots.
 fn takes_slot(candidate: &Candidate) -> bool {
     candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
+}
+
+/// Whether the candidate can start besides those granted already.
+fn is_free(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
+    let candidate = candidates[index];
+    candidate.conflicts.is_empty()
+        && !granted.contains(&index)
+        && granted.iter().all(|&other| !candidates[other].collides(candidate))
 }
 
 impl Schedule for Fifo {
@@ -44,22 +74,75 @@ impl Schedule for Fifo {
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Grants {
-        let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
-        let mut slots = signals.workers.max(1).saturating_sub(busy);
         let mut start: Vec<usize> = Vec::new();
-        let flushes = |index: &usize| candidates[*index].frees == Class::Memtable;
-        let first = (0..candidates.len()).filter(flushes);
-        let rest = (0..candidates.len()).filter(|index| !flushes(index));
-        for index in first.chain(rest) {
-            let candidate = candidates[index];
-            let free = candidate.conflicts.is_empty()
-                && start.iter().all(|&granted| !candidates[granted].collides(candidate));
-            let slot = usize::from(takes_slot(candidate));
-            if free && slots >= slot {
-                slots -= slot;
+        for (index, candidate) in candidates.iter().enumerate() {
+            if candidate.frees == Class::Memtable && is_free(index, candidates, &start) {
                 start.push(index);
             }
         }
+        self.update_queue(candidates);
+        let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
+        let mut slots = signals.workers.max(1).saturating_sub(busy);
+        let next = |tree: TreeId, slots: usize, start: &[usize]| {
+            (0..candidates.len()).find(|&index| {
+                let candidate = candidates[index];
+                candidate.tree == tree
+                    && candidate.frees != Class::Memtable
+                    && (slots > 0 || !takes_slot(candidate))
+                    && is_free(index, candidates, start)
+            })
+        };
+        while let Some((place, index)) = (self.queue.iter().enumerate())
+            .find_map(|(place, &tree)| next(tree, slots, &start).map(|index| (place, index)))
+        {
+            start.push(index);
+            slots -= usize::from(takes_slot(candidates[index]));
+            let tree = self.queue.remove(place);
+            self.queue.push(tree);
+        }
         Grants { start, ..Grants::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Inputs;
+    use vlsm_core::{Bytes, KeyRange};
+
+    fn candidate(tree: u64, frees: Class) -> Candidate {
+        Candidate {
+            tree: TreeId(tree),
+            frees,
+            kind: if frees == Class::Memtable { JobKind::Flush } else { JobKind::Compact },
+            inputs: Inputs::default(),
+            output_level: if frees == Class::Memtable { 0 } else { 1 },
+            range: KeyRange::closed("a", "z"),
+            bytes_in: Bytes(1),
+            bytes_out: Bytes(1),
+            score: 1.0,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn trees_take_turns_and_flushes_never_wait() {
+        let list: Vec<_> = (0..3).map(|tree| candidate(tree, Class::L0)).collect();
+        let flush = candidate(2, Class::Memtable);
+        let all: Vec<_> = list.iter().chain([&flush]).collect();
+        let mut fifo = Fifo::default();
+        let signals = Signals { workers: 1, ..Signals::default() };
+        let mut turns = Vec::new();
+        for _ in 0..6 {
+            let grants = fifo.decide(&signals, &all, &[]);
+            assert_eq!(grants.start[0], 3);
+            turns.extend(grants.start[1..].to_vec());
+        }
+        assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
+        // A tree that comes late stands last, one that leaves loses its place.
+        fifo.decide(&signals, &all[1..2], &[]);
+        assert_eq!(fifo.decide(&signals, &all[..2], &[]).start, [1]);
+        assert_eq!(fifo.decide(&signals, &all[..2], &[]).start, [0]);
     }
 }
