@@ -1,3 +1,4 @@
 //! placeholder
 
+mod job;
 pub mod memtable;

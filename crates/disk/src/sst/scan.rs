@@ -159,6 +159,13 @@ impl Scanner {
         }
     }
 
+    /// Bounds of all keys that it shows; none without tables.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
+        let (first, last) = (self.parts.first()?, self.parts.last()?);
+        Some((&first.range.lo, &last.range.hi))
+    }
+
     /// The next chunk to read, if any is wanted now.
     pub fn next_read(&mut self) -> Option<ReadRequest> {
         if self.slots.len() >= self.depth {
@@ -330,6 +337,12 @@ impl Scanner {
         self.entries = self.base..self.base + layout.entries;
         self.key.clear();
         Ok(())
+    }
+
+    /// The error for an entry that is not after the one before it in tree order.
+    #[must_use]
+    pub fn out_of_order(&self) -> Error {
+        self.damaged("entries are out of order")
     }
 
     /// The error for damage in the open block.

@@ -29,6 +29,8 @@ use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Trailer, key, units};
 
 /// Bytes of the chunks that a writer hands out.
 pub const CHUNK_LEN: usize = 256 << 10;
+/// The most chunks that a writer keeps to use again.
+const SPARE_MAX: usize = 16;
 /// The most that is left unused at the end of a line.
 const WASTE_MAX: usize = ALIGNMENT / 16;
 
@@ -266,10 +268,15 @@ impl SstWriter {
 
     /// Takes back the memory of a written chunk, or of anything of the same capacity.
     pub fn recycle(&mut self, mut chunk: AlignedBuf) {
-        if chunk.capacity() == CHUNK_LEN && self.spare.len() < 4 {
+        if chunk.capacity() == CHUNK_LEN && self.spare.len() < SPARE_MAX {
             chunk.clear();
             self.spare.push(chunk);
         }
+    }
+
+    /// Hands over the memory that it keeps to use again.
+    pub fn take_spare(&mut self) -> Vec<AlignedBuf> {
+        std::mem::take(&mut self.spare)
     }
 
     /// Ends the file: what remains to be written, and what is known of it.

@@ -1,0 +1,463 @@
+//! The hot loop of flushes and compactions: many sorted sources into one, without the versions that
+//! no reader can see.
+//!
+//! 1. Each source has a head, its next entry. The heads are kept in a short sorted list, by eight
+//!    bytes of the key first (those after what all keys have in common) and by whole entries where
+//!    these tie.
+//! 2. The first head is the next entry. Readers see a version if it is the newest one up to their
+//!    sequence number. The sorted snapshots cut the sequence numbers into *stripes*; of a user key
+//!    the newest version of each stripe is kept and the rest, being shadowed, is dropped.
+//! 3. A tombstone in the oldest stripe is dropped too when the job may (nothing older lies below).
+//! 4. The source moves on. As long as its new head stays first, that costs one comparison.
+//!
+//! A step never waits: it asks the I/O pool for chunks ahead, and says `Blocked` when a head's
+//! chunk is not there or too much output is unwritten. So any step may be the last one before a
+//! pause or a cancel.
+//!
+//! Invariants: M1 entries leave in tree order, each exactly once (checked: a source out of order is
+//! corrupt); M2 no allocation per entry; M3 at most two chunks per source are outstanding or ready.
+//! Threads and locks: owned by one job; a step holds no lock but the pool's own for a moment.
+
+use super::output::Outputs;
+use std::cmp::Ordering;
+use vlsm_core::{Cursor, Error, Kind, Result, Seq, Trailer, key};
+use vlsm_disk::sst::{Scan, Scanner};
+use vlsm_disk::{AlignedBuf, IoPool, Pending};
+
+/// Bytes of the chunks that are read of each table.
+pub(crate) const READ_LEN: usize = 256 << 10;
+/// Chunks of one source that are outstanding or ready.
+pub(crate) const READ_DEPTH: usize = 2;
+
+/// What one step did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It merged so many bytes of input.
+    Ran(u64),
+    /// Nothing: it lacks a chunk, or room for output.
+    Blocked,
+    /// All entries are merged; their SSTs are closed.
+    Done,
+}
+
+/// What a merge counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct MergeCounters {
+    /// Entries that came in.
+    pub entries_in: u64,
+    /// Entries that went out.
+    pub entries_out: u64,
+    /// Versions that no reader can see.
+    pub dropped_shadowed: u64,
+    /// Tombstones with nothing below.
+    pub dropped_tombstones: u64,
+    /// Bytes of keys, trailers and values that came in.
+    pub bytes_in: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+}
+
+/// A sorted sequence of entries.
+pub(crate) enum Source {
+    /// Of a memtable.
+    Memory(Box<dyn Cursor + Send>),
+    /// Of the tables of one run.
+    Tables(Box<TableSource>),
+}
+
+/// A scanner and the chunks that are on their way to it.
+pub(crate) struct TableSource {
+    scanner: Scanner,
+    reads: Vec<(u64, Pending<AlignedBuf>)>,
+}
+
+impl Source {
+    /// All entries of a memtable that gets no more of them.
+    pub fn memory(cursor: impl Cursor + Send + 'static) -> Self {
+        Self::Memory(Box::new(cursor))
+    }
+
+    /// The entries of one run.
+    pub fn tables(scanner: Scanner) -> Self {
+        Self::Tables(Box::new(TableSource { scanner, reads: Vec::new() }))
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        match self {
+            Self::Memory(cursor) => cursor.key(),
+            Self::Tables(tables) => tables.scanner.key(),
+        }
+    }
+
+    #[inline]
+    fn trailer(&self) -> Trailer {
+        match self {
+            Self::Memory(cursor) => cursor.trailer(),
+            Self::Tables(tables) => tables.scanner.trailer(),
+        }
+    }
+
+    #[inline]
+    fn value(&self) -> &[u8] {
+        match self {
+            Self::Memory(cursor) => cursor.value(),
+            Self::Tables(tables) => tables.scanner.value(),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self) -> Result<Scan> {
+        match self {
+            Self::Memory(cursor) => {
+                cursor.next()?;
+                Ok(if cursor.valid() { Scan::Entry } else { Scan::Done })
+            }
+            Self::Tables(tables) => tables.scanner.advance(),
+        }
+    }
+
+    /// Goes to the first entry.
+    fn start(&mut self) -> Result<Scan> {
+        match self {
+            Self::Memory(cursor) => {
+                cursor.seek_first()?;
+                Ok(if cursor.valid() { Scan::Entry } else { Scan::Done })
+            }
+            Self::Tables(tables) => tables.scanner.advance(),
+        }
+    }
+
+    /// Hands in the chunks that arrived and asks for the next ones.
+    fn pump(&mut self, pool: &IoPool) -> Result<()> {
+        let Self::Tables(tables) = self else { return Ok(()) };
+        let mut index = 0;
+        while index < tables.reads.len() {
+            match tables.reads[index].1.try_take() {
+                Some(chunk) => {
+                    let (ticket, _) = tables.reads.swap_remove(index);
+                    tables.scanner.supply(ticket, chunk?);
+                }
+                None => index += 1,
+            }
+        }
+        while let Some(request) = tables.scanner.next_read() {
+            let ticket = request.ticket();
+            let reader = request.reader().clone();
+            let pending = pool.submit(move || {
+                let read = request.run();
+                read.map_err(|error| Error::io("cannot read", reader.path(), error))
+            });
+            tables.reads.push((ticket, pending));
+        }
+        Ok(())
+    }
+
+    /// Widens `bounds` to the keys of this source.
+    fn widen(&mut self, bounds: &mut Option<(Vec<u8>, Vec<u8>)>) -> Result<()> {
+        let (lo, hi) = match self {
+            Self::Memory(cursor) => {
+                cursor.seek_last()?;
+                if !cursor.valid() {
+                    return Ok(());
+                }
+                let hi = cursor.key().to_vec();
+                cursor.seek_first()?;
+                (cursor.key().to_vec(), hi)
+            }
+            Self::Tables(tables) => match tables.scanner.bounds() {
+                Some((lo, hi)) => (lo.to_vec(), hi.to_vec()),
+                None => return Ok(()),
+            },
+        };
+        *bounds = Some(match bounds.take() {
+            Some((least, most)) => (least.min(lo), most.max(hi)),
+            None => (lo, hi),
+        });
+        Ok(())
+    }
+}
+
+/// The next entry of a source.
+#[derive(Clone, Copy)]
+struct Head {
+    /// Eight bytes of its key.
+    prefix: u64,
+    source: u32,
+}
+
+/// Which versions of the current user key were met.
+struct Visibility {
+    /// Ascending.
+    snapshots: Vec<Seq>,
+    drop_tombstones: bool,
+    /// The stripe of the last version of the current user key.
+    stripe: Option<usize>,
+}
+
+/// What becomes of an entry.
+enum Fate {
+    Keep,
+    Shadowed,
+    Tombstone,
+}
+
+impl Visibility {
+    /// The next version of a user key: how many snapshots do not see it is its stripe.
+    #[inline]
+    fn fate(&mut self, new_key: bool, trailer: Trailer) -> Fate {
+        let seq = trailer.seq();
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seq);
+        if !new_key && self.stripe == Some(stripe) {
+            return Fate::Shadowed;
+        }
+        self.stripe = Some(stripe);
+        if stripe == 0 && self.drop_tombstones && trailer.kind() == Some(Kind::Delete) {
+            return Fate::Tombstone;
+        }
+        Fate::Keep
+    }
+}
+
+/// A running merge.
+pub(crate) struct Merge {
+    sources: Vec<Source>,
+    /// Heads in tree order, the next entry first.
+    order: Vec<Head>,
+    /// Sources whose head is not there.
+    waiting: Vec<u32>,
+    started: bool,
+    done: bool,
+    /// Bytes that all keys begin with.
+    common: usize,
+    visibility: Visibility,
+    last_key: Vec<u8>,
+    last_prefix: u64,
+    last_trailer: Trailer,
+    /// Whether an entry of the last user key went out.
+    key_is_out: bool,
+    outputs: Outputs,
+    counters: MergeCounters,
+}
+
+impl Merge {
+    /// A merge of these sources, in no order. `snapshots` are the sequence numbers that readers
+    /// hold, as of the start; `drop_tombstones` if no older version of the job's keys lies below
+    /// its output.
+    ///
+    /// # Errors
+    /// What a memtable's cursor fails with.
+    pub fn new(
+        mut sources: Vec<Source>,
+        mut snapshots: Vec<Seq>,
+        drop_tombstones: bool,
+        outputs: Outputs,
+    ) -> Result<Self> {
+        snapshots.sort_unstable();
+        snapshots.dedup();
+        let mut bounds = None;
+        for source in &mut sources {
+            source.widen(&mut bounds)?;
+        }
+        let common =
+            bounds.map_or(0, |(lo, hi)| lo.iter().zip(&hi).take_while(|(a, b)| a == b).count());
+        Ok(Self {
+            order: Vec::with_capacity(sources.len()),
+            waiting: Vec::with_capacity(sources.len()),
+            sources,
+            started: false,
+            done: false,
+            common,
+            visibility: Visibility { snapshots, drop_tombstones, stripe: None },
+            last_key: Vec::new(),
+            last_prefix: 0,
+            last_trailer: Trailer::FIRST,
+            key_is_out: false,
+            outputs,
+            counters: MergeCounters::default(),
+        })
+    }
+
+    /// The SSTs it writes.
+    pub fn outputs(&mut self) -> &mut Outputs {
+        &mut self.outputs
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> MergeCounters {
+        let read = |source: &Source| match source {
+            Source::Memory(_) => 0,
+            Source::Tables(tables) => tables.scanner.bytes_read(),
+        };
+        MergeCounters { bytes_read: self.sources.iter().map(read).sum(), ..self.counters }
+    }
+
+    /// Merges at most about `quantum` bytes of input.
+    ///
+    /// # Errors
+    /// What reading fails with, or [`Error::Corruption`]. The merge must not be stepped again then.
+    pub fn step(&mut self, pool: &IoPool, quantum: u64) -> Result<Step> {
+        if self.done {
+            return Ok(Step::Done);
+        }
+        for source in &mut self.sources {
+            source.pump(pool)?;
+        }
+        if !self.started {
+            self.start()?;
+        }
+        let before = self.counters.bytes_in;
+        while !self.outputs.is_full() && self.fetch_heads(pool)? {
+            let left = quantum.saturating_sub(self.counters.bytes_in - before);
+            if left == 0 {
+                break;
+            }
+            if self.order.is_empty() {
+                self.outputs.close();
+                self.done = true;
+                return Ok(Step::Done);
+            }
+            self.run(left)?;
+        }
+        match self.counters.bytes_in - before {
+            0 => Ok(Step::Blocked),
+            ran => Ok(Step::Ran(ran)),
+        }
+    }
+
+    /// Memtables have their heads at once; tables wait for their first chunk.
+    fn start(&mut self) -> Result<()> {
+        self.started = true;
+        for index in 0..self.sources.len() {
+            let scan = self.sources[index].start()?;
+            self.place(index as u32, scan);
+        }
+        Ok(())
+    }
+
+    /// Gets the heads that were not there. False when one still is not.
+    fn fetch_heads(&mut self, pool: &IoPool) -> Result<bool> {
+        for _ in 0..self.waiting.len() {
+            let Some(index) = self.waiting.pop() else { break };
+            let source = &mut self.sources[index as usize];
+            source.pump(pool)?;
+            let scan = source.advance()?;
+            // The chunk before is free now: its memory serves the read after the next.
+            source.pump(pool)?;
+            self.place(index, scan);
+            if scan == Scan::NeedMore {
+                return Ok(false);
+            }
+        }
+        Ok(self.waiting.is_empty())
+    }
+
+    /// Notes where a source is.
+    fn place(&mut self, index: u32, scan: Scan) {
+        match scan {
+            Scan::Entry => {
+                let head = self.head(index);
+                let at = self.order.partition_point(|other| self.is_before(*other, head));
+                self.order.insert(at, head);
+            }
+            Scan::NeedMore => self.waiting.push(index),
+            Scan::Done => {}
+        }
+    }
+
+    #[inline]
+    fn head(&self, index: u32) -> Head {
+        let key = self.sources[index as usize].key();
+        Head { prefix: key::prefix(key.get(self.common..).unwrap_or_default()), source: index }
+    }
+
+    #[inline]
+    fn is_before(&self, a: Head, b: Head) -> bool {
+        if a.prefix != b.prefix {
+            return a.prefix < b.prefix;
+        }
+        let (a, b) = (&self.sources[a.source as usize], &self.sources[b.source as usize]);
+        key::compare(a.key(), a.trailer(), b.key(), b.trailer()) == Ordering::Less
+    }
+
+    /// Merges until about `left` bytes came in, a head is missing, or too much is unwritten.
+    fn run(&mut self, left: u64) -> Result<()> {
+        let end = self.counters.bytes_in.saturating_add(left);
+        while let Some(head) = self.order.first().copied() {
+            self.emit(head)?;
+            match self.sources[head.source as usize].advance()? {
+                Scan::Entry => self.reorder(head.source),
+                Scan::NeedMore => {
+                    self.order.remove(0);
+                    self.waiting.push(head.source);
+                    break;
+                }
+                Scan::Done => drop(self.order.remove(0)),
+            }
+            if self.counters.bytes_in >= end || self.outputs.is_full() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps or drops the first entry.
+    #[inline]
+    fn emit(&mut self, head: Head) -> Result<()> {
+        let source = &self.sources[head.source as usize];
+        let (key, trailer, value) = (source.key(), source.trailer(), source.value());
+        let counters = &mut self.counters;
+        let order = match head.prefix.cmp(&self.last_prefix) {
+            Ordering::Equal => key.cmp(&self.last_key),
+            other => other,
+        };
+        let first = counters.entries_in == 0;
+        let new_key = first || order != Ordering::Equal;
+        if !first && (order == Ordering::Less || (!new_key && trailer >= self.last_trailer)) {
+            return Err(out_of_order(source));
+        }
+        counters.entries_in += 1;
+        counters.bytes_in += (key.len() + 8 + value.len()) as u64;
+        self.last_trailer = trailer;
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+            self.last_prefix = head.prefix;
+            self.key_is_out = false;
+        }
+        match self.visibility.fate(new_key, trailer) {
+            Fate::Keep => {
+                counters.entries_out += 1;
+                self.outputs.add(!self.key_is_out, key, trailer, value);
+                self.key_is_out = true;
+            }
+            Fate::Shadowed => counters.dropped_shadowed += 1,
+            Fate::Tombstone => counters.dropped_tombstones += 1,
+        }
+        Ok(())
+    }
+
+    /// Moves the first source to where its new head belongs.
+    #[inline]
+    fn reorder(&mut self, index: u32) {
+        let head = self.head(index);
+        self.order[0] = head;
+        let after = &self.order[1..];
+        if after.first().is_none_or(|next| self.is_before(head, *next)) {
+            return;
+        }
+        let at = after.partition_point(|other| self.is_before(*other, head));
+        self.order[..=at].rotate_left(1);
+    }
+}
+
+#[cold]
+fn out_of_order(source: &Source) -> Error {
+    match source {
+        Source::Memory(_) => Error::Internal("a memtable's entries are out of order".into()),
+        Source::Tables(tables) => tables.scanner.out_of_order(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
