@@ -115,10 +115,9 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     });
     let shape = *rng.pick(&SHAPES);
     let lives = rng.between(1, story.lives);
-    let mut loss = Loss::Nothing;
     for life in 0..=lives {
         let last = life == lives;
-        let plan = Plan::new(story, shape, loss, last, &mut rng);
+        let plan = Plan::new(story, shape, last, &mut rng);
         let config = plan.config(&mut rng);
         *shared.open.lock() = false;
         let inner = shared.clone();
@@ -133,7 +132,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         let failed = |why: String| {
             Err(format!("seed {}, life {life} ({shape}): {why}\n{}", story.seed, outcome.tail))
         };
-        loss = match &outcome.end {
+        let loss = match &outcome.end {
             End::Done(Ok(())) if outcome.running > 0 => {
                 return failed(format!("{} tasks still run after close", outcome.running));
             }
@@ -148,6 +147,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
             Loss::Power => tally.power_cuts += 1,
         }
         drop(tally);
+        shared.history.lock().lose(loss);
         match loss {
             Loss::Power => disk.lose_power(Damage::random(&mut rng)),
             Loss::Process => disk.lose_process(),
@@ -164,15 +164,13 @@ struct Plan {
     seed: u64,
     options: vlsm::Options,
     ops: u64,
-    /// How the life before ended.
-    loss: Loss,
     last: bool,
 }
 
 impl Plan {
-    fn new(story: &Story, shape: &str, loss: Loss, last: bool, rng: &mut Rng) -> Self {
+    fn new(story: &Story, shape: &str, last: bool, rng: &mut Rng) -> Self {
         let options = tiny_options(shape, rng);
-        Self { seed: rng.u64(), options, ops: rng.between(1, story.ops), loss, last }
+        Self { seed: rng.u64(), options, ops: rng.between(1, story.ops), last }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -196,7 +194,7 @@ impl Plan {
 fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<(), String> {
     let world = World::open(env, &plan.options).map_err(|error| format!("open: {error}"))?;
     let view = world.contents().map_err(|error| format!("first look: {error}"))?;
-    note_reopened(shared, &view, plan.loss)?;
+    note_reopened(shared, &view)?;
     *shared.open.lock() = true;
     let mut rng = Rng::new(plan.seed);
     let clients = shared.history.lock().issued().len();
@@ -220,10 +218,10 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<(), Stri
     finish(shared, world)
 }
 
-fn note_reopened(shared: &Shared, view: &Contents, loss: Loss) -> Result<(), String> {
+fn note_reopened(shared: &Shared, view: &Contents) -> Result<(), String> {
     let mut history = shared.history.lock();
     let (acknowledged, issued) = (history.acknowledged(), history.issued());
-    let cut = history.reopened(view, loss).map_err(|why| format!("after {loss:?}: {why}"))?;
+    let cut = history.reopened(view)?;
     let mut tally = shared.tally.lock();
     for (client, shown) in cut.iter().enumerate() {
         tally.lost += acknowledged[client].saturating_sub(*shown);

@@ -35,15 +35,15 @@ pub enum Promise {
     Power,
 }
 
-/// How a life of the store ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What was lost since the store was last seen open, least first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
+    /// Nothing: the store was closed in order.
+    Nothing,
     /// The process died; what it had given to the file system is there.
     Process,
     /// The power failed.
     Power,
-    /// The store was closed in order.
-    Nothing,
 }
 
 #[derive(Debug, Clone)]
@@ -67,6 +67,7 @@ pub struct History {
     /// At least this survives the death of the process, and power loss.
     kept_by_process: Cut,
     kept_by_power: Cut,
+    lost: Loss,
 }
 
 /// The key under which a client's batches put their number.
@@ -101,6 +102,7 @@ impl History {
             clients: vec![Client::default(); clients],
             kept_by_process: none.clone(),
             kept_by_power: none,
+            lost: Loss::Nothing,
         }
     }
 
@@ -186,17 +188,24 @@ impl History {
         Ok(cut)
     }
 
+    /// Notes how a life of the store ended.
+    pub fn lose(&mut self, loss: Loss) {
+        self.lost = self.lost.max(loss);
+    }
+
     /// Checks what a reopened store shows, and goes on from there.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn reopened(&mut self, view: &Contents, loss: Loss) -> Result<Cut, String> {
-        let must = match loss {
+    pub fn reopened(&mut self, view: &Contents) -> Result<Cut, String> {
+        let must = match self.lost {
             Loss::Power => self.kept_by_power.clone(),
             Loss::Process => self.kept_by_process.clone(),
             Loss::Nothing => self.acknowledged(),
         };
-        let cut = self.check(view, &must, &self.issued())?;
+        let told = |why| format!("after the loss of {:?}: {why}", self.lost);
+        let cut = self.check(view, &must, &self.issued()).map_err(told)?;
+        self.lost = Loss::Nothing;
         for (client, shown) in self.clients.iter_mut().zip(&cut) {
             client.issued.truncate(*shown as usize);
             client.acknowledged = *shown;
@@ -388,23 +397,26 @@ mod tests {
         (1, "b", "1"),
     ];
 
+    fn reopened(view: &Contents, loss: Loss) -> Result<Cut, String> {
+        let mut history = history();
+        history.lose(loss);
+        history.reopened(view)
+    }
+
     #[test]
     fn right_views_pass() {
         let mut right = view(&FIRST);
         right.apply(&Write::put(0, "shared/x", "0:1:"));
-        assert_eq!(history().reopened(&right, Loss::Process), Ok(vec![1, 1]));
-        assert_eq!(history().reopened(&right, Loss::Nothing), Ok(vec![1, 1]));
+        assert_eq!(reopened(&right, Loss::Process), Ok(vec![1, 1]));
+        assert_eq!(reopened(&right, Loss::Nothing), Ok(vec![1, 1]));
         let least = view(&[(0, "client/01", "1"), (1, "client/01", "1"), (1, "b", "1")]);
-        assert_eq!(history().reopened(&least, Loss::Power), Ok(vec![0, 1]));
-        assert!(
-            history().reopened(&least, Loss::Process).is_err(),
-            "an acknowledged batch is lost"
-        );
+        assert_eq!(reopened(&least, Loss::Power), Ok(vec![0, 1]));
+        assert!(reopened(&least, Loss::Process).is_err(), "an acknowledged batch is lost");
     }
 
     #[test]
     fn wrong_views_are_told() {
-        let complain = |view: &Contents| history().reopened(view, Loss::Power).expect_err("wrong");
+        let complain = |view: &Contents| reopened(view, Loss::Power).expect_err("wrong");
         assert!(complain(&Contents::new(2)).contains("batch 1 is lost"));
         let mut torn = view(&FIRST);
         torn.apply(&Write::put(0, "client/00", "2"));

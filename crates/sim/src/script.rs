@@ -231,7 +231,6 @@ struct State {
     at: usize,
     history: History,
     contents: Contents,
-    loss: Loss,
 }
 
 impl Player {
@@ -242,7 +241,6 @@ impl Player {
             at: 0,
             history: History::new(1, SPACES.len()),
             contents: Contents::new(SPACES.len()),
-            loss: Loss::Nothing,
         };
         Arc::new(Self { script: script.clone(), faulty: false, state: Mutex::new(state) })
     }
@@ -297,7 +295,7 @@ impl Player {
 
     /// Notes what the life ended with, and does it to the disk.
     pub fn lost(&self, loss: Loss, act: impl FnOnce()) {
-        self.state.lock().loss = loss;
+        self.state.lock().history.lose(loss);
         act();
     }
 
@@ -323,7 +321,7 @@ impl Player {
                     match closed {
                         Err(Trouble::Store(_)) if self.faulty => {}
                         Err(trouble) => return told(*line, trouble),
-                        Ok(()) => self.state.lock().loss = Loss::Nothing,
+                        Ok(()) => {}
                     }
                     return Ok(*command == Command::End);
                 }
@@ -346,9 +344,7 @@ impl Player {
         let world = World::open(env, &self.script.options)?;
         let view = world.contents()?;
         let mut state = self.state.lock();
-        let loss = state.loss;
-        let told = |why| Trouble::Wrong(format!("reopened after the loss of {loss:?}: {why}"));
-        state.history.reopened(&view, loss).map_err(told)?;
+        state.history.reopened(&view).map_err(Trouble::Wrong)?;
         state.contents = view;
         drop(state);
         Ok(Store { world, snapshots: BTreeMap::new() })
@@ -384,7 +380,6 @@ impl Player {
         }
         self.look(&store.world)?;
         store.close()?;
-        self.state.lock().loss = Loss::Nothing;
         let store = self.open(env)?;
         Ok(store.close()?)
     }
