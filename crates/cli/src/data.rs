@@ -300,7 +300,8 @@ fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
     }
 }
 
-/// The content of a file that the user named, or of stdin. At most one byte more than a value may have.
+/// The content of a file that the user named, or of stdin. At most one byte more than a value may
+/// have.
 fn whole_file(path: &Path) -> Result<Vec<u8>> {
     let limit = vlsm_core::key::MAX_VALUE_LEN as u64 + 1;
     let mut value = Vec::new();

@@ -1,17 +1,21 @@
 //! `vlsm dump wal|sst|manifest FILE`: a file of a store as text, without opening the store.
 //!
-//! The file is read as recovery reads it: nothing is shown that does not verify, and where a file stops
-//! making sense, that is said with the offset. The store may be open elsewhere: nothing is locked or
-//! changed. Keys and values are shown in escaped form, long values cut unless `--full` is given.
+//! The file is read as recovery reads it: nothing is shown that does not verify, and where a file
+//! stops making sense, that is said with the offset. The store may be open elsewhere: nothing is
+//! locked or changed. Keys and values are shown in escaped form, long values cut unless `--full` is
+//! given.
 
+use crate::catalog;
 use crate::escape::escape;
 use crate::failure::Result;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use vlsm_core::{Bytes, Cursor, Error, Kind};
+use vlsm_core::text;
+use vlsm_core::{Bytes, Change, Cursor, Error, Kind};
 use vlsm_disk::fs::{Fs, OpenOptions, posix::PosixFs, read_all};
+use vlsm_disk::manifest::{Record, format::Item};
 use vlsm_disk::sst::{BlockCache, SstReader};
-use vlsm_disk::wal::format::{HEADER_LEN, Header, Records, Tail, WAL_MAGIC};
+use vlsm_disk::wal::format::{Header, MANIFEST_MAGIC, Records, Tail, WAL_MAGIC};
 use vlsm_disk::wal::{Entries, RecordKind};
 
 /// Bytes of a value that are shown without `--full`.
@@ -27,7 +31,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  vlsm dump sst my-store/000012.sst --full | head")]
     Sst(Args),
     /// Changes of the tree, as a manifest records them
-    #[command(after_help = "Example:\n  vlsm dump manifest my-store/000003.manifest")]
+    #[command(after_help = "Example:\n  vlsm dump manifest my-store/MANIFEST-000001")]
     Manifest(Args),
 }
 
@@ -61,8 +65,7 @@ fn read(path: &Path) -> Result<bytes::Bytes> {
 }
 
 fn header(content: &[u8], magic: &[u8; 8], path: &Path, out: &mut impl Write) -> Result<Header> {
-    let page = &content[..content.len().min(HEADER_LEN as usize)];
-    let header = Header::decode(page, magic, path)?;
+    let header = catalog::header(content, magic, path)?;
     let state = if header.started { "started" } else { "prepared, holds nothing" };
     writeln!(out, "file {:06} uid {:016x} {state}", header.number, header.uid)?;
     writeln!(out, "length {}, filled up to {}", content.len(), header.filled)?;
@@ -146,6 +149,63 @@ fn show(kind: Kind, key: &[u8], value: &[u8], full: bool, out: &mut impl Write) 
     }
     line.push(b'\n');
     Ok(out.write_all(&line)?)
+}
+
+fn manifest(args: &Args, out: &mut impl Write) -> Result {
+    header(&read(&args.file)?, MANIFEST_MAGIC, &args.file, out)?;
+    if args.brief {
+        return Ok(());
+    }
+    let mut items = Vec::new();
+    let end = catalog::walk(&args.file, |offset, item| {
+        items.push((offset, item));
+        Ok(())
+    });
+    let mut last = 0;
+    for (offset, item) in items {
+        if offset != last {
+            writeln!(out, "@{offset}")?;
+            last = offset;
+        }
+        show_item(&item, out)?;
+    }
+    Ok(writeln!(out, "@{} end", end?)?)
+}
+
+fn show_item(item: &Item, out: &mut impl Write) -> Result {
+    let key = text::print_key;
+    match item {
+        Item::Store(uid) => writeln!(out, "  store uid {uid:016x}")?,
+        Item::Record(Record::CreateKeyspace(keyspace)) => {
+            writeln!(out, "  keyspace {} {:?} {}", keyspace.id, keyspace.name, keyspace.options)?;
+            for region in &keyspace.regions {
+                writeln!(out, "    {} from [{}]", region.tree, key(&region.lo))?;
+            }
+        }
+        Item::Record(Record::DropKeyspace(id)) => writeln!(out, "  keyspace {id} is dropped")?,
+        Item::Record(Record::Numbers(numbers)) => writeln!(out, "  {numbers:?}")?,
+        Item::Record(Record::Edit(tree, edit)) => {
+            writeln!(out, "  edit of {tree}")?;
+            if let Some(seq) = edit.flushed_seq {
+                writeln!(out, "    flushed {seq}")?;
+            }
+            for (level, cursor) in &edit.cursors {
+                let cursor = cursor.as_ref().map(|cursor| key(cursor));
+                writeln!(out, "    cursor L{level} {}", cursor.unwrap_or_default())?;
+            }
+            for change in &edit.changes {
+                match change {
+                    Change::Add { place, table, .. } => {
+                        writeln!(out, "    + {place} {}", text::print_table(table))?;
+                    }
+                    Change::Remove { place, file, range } => {
+                        writeln!(out, "    - {place} {file}:{}", text::print_range(range))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 fn sst(args: &Args, out: &mut impl Write) -> Result {

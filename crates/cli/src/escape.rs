@@ -1,8 +1,10 @@
-//! Keys and values as text: escapes, hexadecimal, base64. Any bytes go in and come out again exactly.
+//! Keys and values as text: escapes, hexadecimal, base64. Any bytes go in and come out again
+//! exactly.
 //!
-//! Escapes: printable UTF-8 stands for itself; `\t \n \r \\` for tab, line feed, carriage return and
-//! backslash; `\xNN` for any other byte. Also read: `\0`. Hexadecimal: two digits a byte, no separators.
-//! Base64: the standard alphabet with padding (RFC 4648 §4), used for binary data in JSON lines.
+//! Escapes: printable UTF-8 stands for itself; `\t \n \r \\` for tab, line feed, carriage return
+//! and backslash; `\xNN` for any other byte. Also read: `\0`. Hexadecimal: two digits a byte, no
+//! separators. Base64: the standard alphabet with padding (RFC 4648 §4), used for binary data in
+//! JSON lines.
 
 /// Appends `bytes` in escaped form.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {

@@ -1,12 +1,13 @@
 //! `vlsm import`: records from a file or stdin into a keyspace, at full speed.
 //!
 //! 1. Read a line; parse it into key and value ([`Layout`]); add it to the batch.
-//! 2. A batch of [`BATCH_RECORDS`] records or [`BATCH_BYTES`] is written `Buffered`: it survives the death of
-//!    this process, so after Ctrl-C or a kill the store holds a prefix of the file.
+//! 2. A batch of [`BATCH_RECORDS`] records or [`BATCH_BYTES`] is written `Buffered`: it survives
+//!    the death of this process, so after Ctrl-C or a kill the store holds a prefix of the file.
 //! 3. At the end one sync makes all of it survive power loss.
 //!
-//! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and without
-//! their content. With `--strict` the first one ends the import, after what came before it is written.
+//! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and
+//! without their content. With `--strict` the first one ends the import, after what came before it
+//! is written.
 
 use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};

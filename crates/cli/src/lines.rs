@@ -1,7 +1,7 @@
 //! Lines of a file of any size, each with its number, in memory that is bounded.
 //!
-//! One buffer holds one line. A line beyond the limit is skipped to its end and reported, so a file that
-//! is not text at all cannot fill the memory.
+//! One buffer holds one line. A line beyond the limit is skipped to its end and reported, so a file
+//! that is not text at all cannot fill the memory.
 
 use std::io::{self, BufRead};
 

@@ -1,8 +1,9 @@
 //! The `vlsm` program: look into a store, change it, load it, measure it.
 //!
-//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect` (stats,
-//! levels), `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to
-//! bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
+//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect`
+//! (stats, levels), `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and
+//! `lines` (text to bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not
+//! found, 2 wrong usage).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -10,6 +11,7 @@
 )]
 
 mod bench;
+mod catalog;
 mod data;
 mod dump;
 mod escape;
@@ -64,7 +66,7 @@ enum Command {
     Import(import::Args),
     /// Write all records as TSV or JSON lines
     Export(data::ExportArgs),
-    /// Print what a store holds and what it did since it was opened
+    /// Print what a store holds, by keyspace and kind of file
     Stats(inspect::StatsArgs),
     /// Print the tree: runs of L0, levels, SSTs
     Levels(inspect::LevelsArgs),

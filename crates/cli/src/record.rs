@@ -1,7 +1,8 @@
 //! One record a line, as TSV or as a JSON object: reading and writing, exact for any bytes.
 //!
-//! **TSV**: `key<TAB>value`, both in escaped form (`escape.rs`) or, with `--hex`, in hexadecimal. The first
-//! tab ends the key, so a table of many columns is stored by its first one. A line end may be `\r\n`.
+//! **TSV**: `key<TAB>value`, both in escaped form (`escape.rs`) or, with `--hex`, in hexadecimal.
+//! The first tab ends the key, so a table of many columns is stored by its first one. A line end
+//! may be `\r\n`.
 //!
 //! **JSON lines**: `{"key": "…", "value": "…"}` for text; `key_hex`, `value_hex`, `key_base64` and
 //! `value_base64` for bytes, in any combination. Other fields are refused: they would be lost.

@@ -1,6 +1,7 @@
-//! The store as the commands use it: all calls of the engine but those of `bench` and `inspect.rs`.
+//! The store as the commands use it: all calls of the engine but those of `bench`.
 //!
-//! A command opens the store, does its work on one keyspace and closes it. Writes of `put` and `delete` are
+//! A command opens the store, does its work on one keyspace and closes it. Writes of `put` and
+//! `delete` are
 //! `Sync`; those of `import` are `Buffered`, with one sync at the end.
 
 use crate::failure::Result;
@@ -45,11 +46,6 @@ impl Store {
             other => other,
         };
         Ok(Self { keyspace: keyspace?, db, batch: Batch::new() })
-    }
-
-    /// The engine, for reports.
-    pub fn db(&self) -> &Db {
-        &self.db
     }
 
     /// The value of a key.

@@ -1,0 +1,396 @@
+//! The options of `vlsm bench`, checked and turned into a plan; the folder it works in.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use vlsm::{Compression, Durability, Options};
+use vlsm_core::Bytes;
+use vlsm_lab::arrivals::Arrivals;
+use vlsm_lab::driver::Phase;
+use vlsm_lab::workload::Workload;
+use vlsm_lab::workload::data::MIN_KEY_SIZE;
+
+const EXAMPLES: &str = "\
+Examples:
+  vlsm bench                                   load 4 M pairs, then YCSB A for 25 s: about a minute
+  vlsm bench --profile rocksdb                 the same with another profile
+  vlsm bench --rate 100000                     open loop: latency counts from each request's due time
+  vlsm bench --pairs 20M --workload load       the load only
+  vlsm bench --workload a,b,e --seconds 60     several runs on one store
+  vlsm bench --path /mnt/disk/bench --json report.json
+
+The store is made in the default folder for temporary files ($TMPDIR) and removed afterwards, unless
+--path or --keep says otherwise. Ctrl-C prints the report of what was done so far.";
+
+/// Options of `bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Profile of the store: shape, schedule, admission and sizes
+    #[arg(long, value_name = "NAME", default_value = "vlsm")]
+    pub profile: String,
+    /// Runs after the load, by YCSB's letters a to f, separated by commas; or `load` for none
+    #[arg(long, value_name = "LIST", default_value = "a")]
+    pub workload: String,
+    /// Pairs to load
+    #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
+    pub pairs: u64,
+    /// Operations of each run at most
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub ops: Option<u64>,
+    /// Seconds of each run at most [default: 25, unless --ops is given]
+    #[arg(long, value_name = "S", value_parser = positive)]
+    pub seconds: Option<f64>,
+    /// Requests per second of each run (open loop) [default: closed loop]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub rate: Option<u64>,
+    /// Inserts per second of the load (open loop) [default: closed loop]
+    #[arg(long, value_name = "N", value_parser = count)]
+    pub load_rate: Option<u64>,
+    /// Client threads [default: the number of cores, 4 at most]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Share of point reads in each run, in percent [default: the workload's]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub reads: Option<f64>,
+    /// Bytes of a key
+    #[arg(long, value_name = "BYTES", default_value_t = 24)]
+    pub key_size: usize,
+    /// Bytes of a value; values are random bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 176)]
+    pub value_size: usize,
+    /// When a write is acknowledged: sync, buffered, lazy or no-wal
+    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability)]
+    pub durability: Durability,
+    /// Compression of SSTs: none, lz4 or zstd
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = compression)]
+    pub compression: Compression,
+    /// Size of a memtable [default: the profile's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memtable: Option<Bytes>,
+    /// Memtables at most, the active one among them [default: the profile's]
+    #[arg(long, value_name = "N")]
+    pub memtables: Option<usize>,
+    /// Size of the block cache
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    pub cache: Bytes,
+    /// Worker threads for flushes and compactions [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<usize>,
+    /// Read and write SSTs through the page cache
+    #[arg(long)]
+    pub buffered_io: bool,
+    /// Folder to make the store in; it is kept
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// Keep the temporary store
+    #[arg(long)]
+    pub keep: bool,
+    /// Write the report as JSON as well; `-` writes it to stdout instead of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Seed of keys, values and choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// A number with an optional suffix k, M or G (thousands).
+fn count(text: &str) -> Result<u64, String> {
+    match suffixed(text, 1000)? {
+        0 => Err("must be at least 1".into()),
+        number => Ok(number),
+    }
+}
+
+/// A number of bytes with an optional suffix K, M or G (binary).
+fn size(text: &str) -> Result<Bytes, String> {
+    Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
+}
+
+fn suffixed(text: &str, base: u64) -> Result<u64, String> {
+    let (digits, power) = match text.char_indices().next_back() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1),
+        Some((at, 'm' | 'M')) => (&text[..at], 2),
+        Some((at, 'g' | 'G')) => (&text[..at], 3),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.replace([',', '_'], "").parse().map_err(|_| {
+        format!("{text:?} is not a whole number with an optional suffix k, M or G")
+    })?;
+    number.checked_mul(base.pow(power)).ok_or_else(|| format!("{text} is too large"))
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(number) if number > 0.0 && number < 1e9 => Ok(number),
+        _ => Err(format!("{text:?} is not a positive number")),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').parse() {
+        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
+        _ => Err(format!("{text:?} is not within 0 and 100")),
+    }
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    Ok(match text {
+        "sync" => Durability::Sync,
+        "buffered" => Durability::Buffered,
+        "lazy" => Durability::Lazy,
+        "no-wal" | "nowal" => Durability::NoWal,
+        _ => return Err("use sync, buffered, lazy or no-wal".into()),
+    })
+}
+
+fn compression(text: &str) -> Result<Compression, String> {
+    Ok(match text {
+        "none" => Compression::None,
+        "lz4" => Compression::Lz4,
+        "zstd" => Compression::Zstd,
+        _ => return Err("use none, lz4 or zstd".into()),
+    })
+}
+
+/// What is to be done.
+pub struct Plan {
+    pub profile: String,
+    pub options: Options,
+    pub load: Phase,
+    pub load_method: String,
+    pub runs: Vec<Phase>,
+    pub key_size: usize,
+    pub value_size: usize,
+    pub seed: u64,
+}
+
+impl Args {
+    /// Checks the options that clap cannot, and says what is to be done.
+    pub fn plan(&self) -> Result<Plan, String> {
+        if self.key_size < MIN_KEY_SIZE {
+            return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
+        }
+        vlsm_core::key::check_lengths(self.key_size, self.value_size)
+            .map_err(|error| error.to_string())?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or(cores.min(4), usize::from);
+        let phase = |name: &str, rate: Option<u64>| {
+            let workload = Workload::named(name).ok_or_else(|| {
+                format!("--workload: {name:?} is not known; use {}", Workload::NAMES.join(", "))
+            })?;
+            let arrivals = rate.map_or(Arrivals::Closed, |rate| Arrivals::Open(rate as f64));
+            let (ops, seconds) = (None, None);
+            Ok::<_, String>(Phase { workload, arrivals, threads, ops, seconds, seed: self.seed })
+        };
+        let load = Phase { ops: Some(self.pairs), ..phase("load", self.load_rate)? };
+        let mut runs = Vec::new();
+        for name in self.workload.split(',').map(str::trim).filter(|&name| name != "load") {
+            let run = phase(&name.to_lowercase(), self.rate)?;
+            let workload = match self.reads {
+                Some(reads) => run.workload.with_reads(reads),
+                None => run.workload,
+            };
+            let seconds = self.seconds.or(if self.ops.is_none() { Some(25.0) } else { None });
+            // Other operations than the load's, which used the same seed.
+            let seed = self.seed.wrapping_add(1 + runs.len() as u64);
+            runs.push(Phase { workload, ops: self.ops, seconds, seed, ..run });
+        }
+        let how = self.load_rate.map_or("closed loop".into(), |rate| format!("{rate}/s"));
+        Ok(Plan {
+            profile: self.profile.clone(),
+            options: self.options()?,
+            load,
+            load_method: format!("inserted in random order, {how}"),
+            runs,
+            key_size: self.key_size,
+            value_size: self.value_size,
+            seed: self.seed,
+        })
+    }
+
+    /// The options of the store.
+    fn options(&self) -> Result<Options, String> {
+        let mut options = Options::default();
+        options.policy =
+            vlsm_policy::profile::profile(&self.profile).map_err(|error| error.to_string())?;
+        if let Some(bytes) = self.memtable {
+            options.policy.memtable_bytes = bytes;
+        }
+        if let Some(count) = self.memtables {
+            options.policy.memtable_count = count;
+        }
+        options.durability = self.durability;
+        options.compression = vec![self.compression];
+        options.block_cache = self.cache;
+        options.workers = self.workers.unwrap_or(options.workers);
+        options.direct_io = !self.buffered_io;
+        options.direct_reads = !self.buffered_io;
+        options.error_if_exists = true;
+        Ok(options)
+    }
+}
+
+/// The folder of the store.
+pub enum Place {
+    /// Removed afterwards.
+    Temporary(TempDir),
+    /// Kept.
+    Kept(PathBuf),
+}
+
+impl Place {
+    /// Finds or makes the folder and checks that it is empty and has room.
+    pub fn prepare(args: &Args, plan: &Plan) -> Result<Self, String> {
+        let place = match &args.path {
+            Some(path) => {
+                let named = |error| format!("--path {}: {error}", path.display());
+                match std::fs::read_dir(path) {
+                    Ok(mut entries) if entries.next().is_some() => {
+                        return Err(named(std::io::Error::other(
+                            "the folder is not empty: choose an empty or a new one",
+                        )));
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::NotFound => {
+                        std::fs::create_dir_all(path).map_err(named)?;
+                    }
+                    Err(error) => return Err(named(error)),
+                }
+                Self::Kept(path.clone())
+            }
+            None => {
+                let made = tempfile::Builder::new().prefix("vlsm-bench-").tempdir();
+                let mut folder = made.map_err(|error| {
+                    let temp = std::env::temp_dir();
+                    format!("cannot make a folder in {}: {error}; use --path", temp.display())
+                })?;
+                folder.disable_cleanup(args.keep);
+                if args.keep { Self::Kept(folder.keep()) } else { Self::Temporary(folder) }
+            }
+        };
+        check_space(place.path(), plan)?;
+        Ok(place)
+    }
+
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Temporary(folder) => folder.path(),
+            Self::Kept(path) => path,
+        }
+    }
+
+    /// Where the data will be found.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Temporary(folder) => {
+                format!("{}, removed (--keep or --path keeps it)", folder.path().display())
+            }
+            Self::Kept(path) => format!("kept in {}", path.display()),
+        }
+    }
+
+    /// Removes the folder, or keeps it.
+    pub fn finish(self) -> Result<(), String> {
+        match self {
+            Self::Kept(_) => Ok(()),
+            Self::Temporary(folder) => {
+                let path = folder.path().to_owned();
+                folder.close().map_err(|error| format!("cannot remove {}: {error}", path.display()))
+            }
+        }
+    }
+}
+
+/// Refuses a folder whose device has too little room for the load, its compactions and the WAL.
+fn check_space(path: &Path, plan: &Plan) -> Result<(), String> {
+    let pair = (plan.key_size + plan.value_size) as u64;
+    let runs: u64 = plan.runs.iter().map(|run| run.ops.unwrap_or(0)).sum();
+    let pairs = plan.load.ops.unwrap_or(0).saturating_add(runs / 2);
+    let needed = pairs.saturating_mul(pair).saturating_mul(2).saturating_add(1 << 29);
+    // A system that cannot tell is no reason not to try.
+    let Ok(device) = rustix::fs::statvfs(path) else { return Ok(()) };
+    let free = device.f_bavail.saturating_mul(device.f_frsize);
+    if free < needed {
+        return Err(format!(
+            "{} has {} free, and this run may need {}: use --path for another device, or --pairs \
+             for less data",
+            path.display(),
+            Bytes(free),
+            Bytes(needed),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(args: &[&str]) -> Result<Plan, String> {
+        Cli::try_parse_from([&["bench"], args].concat())
+            .map_err(|error| error.to_string())?
+            .args
+            .plan()
+    }
+
+    #[test]
+    fn without_options_it_loads_and_runs_a() {
+        let plan = plan(&[]).unwrap();
+        assert_eq!((plan.load.ops, plan.runs.len()), (Some(4_000_000), 1));
+        assert_eq!(plan.runs[0].workload, Workload::named("a").unwrap());
+        assert_eq!(plan.runs[0].seconds, Some(25.0));
+    }
+
+    #[test]
+    fn options_are_understood() {
+        let plan = plan(&[
+            "--workload=a,E", "--pairs=20k", "--rate=1M", "--reads=30%", "--memtable=4MB",
+            "--ops=5", "--durability=no-wal", "--compression=lz4", "--profile=rocksdb",
+        ])
+        .unwrap();
+        assert_eq!(plan.load.ops, Some(20_000));
+        assert_eq!(plan.runs.len(), 2);
+        assert_eq!(plan.runs[1].arrivals, Arrivals::Open(1e6));
+        assert_eq!((plan.runs[0].workload.reads, plan.runs[0].workload.updates), (30.0, 70.0));
+        assert_eq!((plan.runs[0].ops, plan.runs[0].seconds), (Some(5), None));
+        assert_eq!(plan.options.policy.memtable_bytes, Bytes::mib(4));
+        assert_eq!(plan.options.durability, Durability::NoWal);
+    }
+
+    #[test]
+    fn wrong_options_are_answered_with_help() {
+        let refused = |args: &[&str], expected: &str| {
+            let error = plan(args).err().unwrap();
+            assert!(error.contains(expected), "{error}");
+        };
+        refused(&["--workload=x"], "use load, a, b");
+        refused(&["--profile=rocksbd"], "did you mean \"rocksdb\"");
+        refused(&["--key-size=4"], "8 bytes");
+        refused(&["--pairs=many"], "suffix");
+        refused(&["--pairs=0"], "at least 1");
+        refused(&["--reads=120"], "within 0 and 100");
+        refused(&["--durability=maybe"], "use sync");
+    }
+
+    #[test]
+    fn a_folder_with_content_and_a_full_device_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("file"), "x").unwrap();
+        let path = folder.path().to_str().unwrap();
+        let parse = |args: &[&str]| Cli::try_parse_from([&["bench"], args].concat()).unwrap().args;
+        let args = parse(&["--path", path]);
+        let error = Place::prepare(&args, &args.plan().unwrap()).err().unwrap();
+        assert!(error.contains("not empty"), "{error}");
+        let args = parse(&["--pairs", "900000G"]);
+        let error = Place::prepare(&args, &args.plan().unwrap()).err().unwrap();
+        assert!(error.contains("free"), "{error}");
+    }
+}
