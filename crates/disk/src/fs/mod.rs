@@ -7,7 +7,10 @@
 //! bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations, renames and
 //! removals in any subset).
 
+pub mod fault;
 pub mod posix;
+pub mod sim;
+mod sim_file;
 
 use std::io;
 use std::path::{Path, PathBuf};

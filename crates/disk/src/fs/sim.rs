@@ -1,0 +1,472 @@
+//! A disk in memory that forgets what was not synced when it crashes.
+//!
+//! 1. Each file has its bytes as programs see them, and as the device has them. A write is known to the first
+//!    only, and kept as pending; [`File::sync`] brings the second up to date. So with directory entries and
+//!    [`Fs::sync_dir`], apart from the files' bytes.
+//! 2. [`SimFs::crash`] makes a disk that the machine could find when power returns. Of each 512-byte sector
+//!    it has one of the contents that it went through since the last sync; of each file one of the
+//!    lengths; of the pending changes of directories any subset, in order.
+//! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one of them:
+//!    that call and all later ones fail, until [`SimFs::crash`].
+//!
+//! Handles and locks from before a crash are dead. Directories are durable when made. Everything is
+//! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
+//! [`SimFs::set_interleave`] runs, at the start and at the end of each call.
+
+use crate::fs::sim_file::{Inode, Random};
+use crate::fs::{File, Fs, Lock, OpenOptions};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What a crash keeps of what was not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CrashMode {
+    /// Nothing.
+    LoseAll,
+    /// Everything.
+    KeepAll,
+    /// All bytes of files, no directory entry.
+    KeepData,
+    /// All directory entries, no byte.
+    KeepEntries,
+    /// A legal subset, drawn with the seed.
+    Random,
+}
+
+impl CrashMode {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::LoseAll, Self::KeepAll, Self::KeepData, Self::KeepEntries, Self::Random];
+}
+
+/// Where the machine stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// At the mutating call with this number; the first is 1.
+    pub op: u64,
+    /// After it took effect (but its caller never learns), instead of before.
+    pub after: bool,
+}
+
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+/// A disk in memory. Clones are handles of the same disk.
+#[derive(Clone, Default)]
+pub struct SimFs {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    disk: Mutex<Disk>,
+    hook: Mutex<Option<Hook>>,
+}
+
+#[derive(Clone, Default)]
+struct Disk {
+    inodes: BTreeMap<u64, Inode>,
+    /// Entries as programs see them, and as the device has them.
+    entries: BTreeMap<PathBuf, u64>,
+    durable: BTreeMap<PathBuf, u64>,
+    pending: Vec<EntryChange>,
+    dirs: BTreeSet<PathBuf>,
+    locks: BTreeSet<PathBuf>,
+    next_inode: u64,
+    /// Raised by each crash: older handles are dead.
+    life: u64,
+    ops: u64,
+    crash_at: Option<CrashPoint>,
+    stopped: bool,
+}
+
+#[derive(Clone)]
+enum EntryChange {
+    Link(PathBuf, u64),
+    Unlink(PathBuf),
+    Rename(PathBuf, PathBuf, u64),
+}
+
+impl EntryChange {
+    fn dir(&self) -> &Path {
+        let (Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _)) = self;
+        path.parent().unwrap_or(Path::new(""))
+    }
+
+    fn apply(&self, entries: &mut BTreeMap<PathBuf, u64>) {
+        match self {
+            Self::Link(path, inode) => {
+                entries.insert(path.clone(), *inode);
+            }
+            Self::Unlink(path) => {
+                entries.remove(path);
+            }
+            Self::Rename(from, to, inode) => {
+                if entries.get(from) == Some(inode) {
+                    entries.remove(from);
+                }
+                entries.insert(to.clone(), *inode);
+            }
+        }
+    }
+}
+
+/// The error of all calls once the machine stopped.
+fn stopped() -> io::Error {
+    io::Error::other("the simulated machine has stopped")
+}
+
+impl Disk {
+    fn change(&mut self, change: EntryChange) {
+        change.apply(&mut self.entries);
+        self.pending.push(change);
+    }
+
+    fn find(&self, path: &Path) -> io::Result<u64> {
+        self.entries.get(path).copied().ok_or_else(|| ErrorKind::NotFound.into())
+    }
+
+    fn create(&mut self, path: &Path) -> io::Result<u64> {
+        let parent = path.parent().unwrap_or(Path::new(""));
+        if !self.is_dir(parent) {
+            return Err(ErrorKind::NotFound.into());
+        }
+        if self.entries.contains_key(path) || self.dirs.contains(path) {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        self.next_inode += 1;
+        self.inodes.insert(self.next_inode, Inode::default());
+        self.change(EntryChange::Link(path.to_owned(), self.next_inode));
+        Ok(self.next_inode)
+    }
+
+    fn is_dir(&self, path: &Path) -> bool {
+        path.parent().is_none() || self.dirs.contains(path)
+    }
+
+    fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(&number).ok_or_else(stopped)
+    }
+
+    /// The power fails and returns.
+    fn crash(&mut self, mode: CrashMode, seed: u64) {
+        let mut random = Random(seed);
+        for change in std::mem::take(&mut self.pending) {
+            let keep = match mode {
+                CrashMode::LoseAll | CrashMode::KeepData => false,
+                CrashMode::KeepAll | CrashMode::KeepEntries => true,
+                CrashMode::Random => random.below(2) == 0,
+            };
+            if keep {
+                change.apply(&mut self.durable);
+            }
+        }
+        self.entries = self.durable.clone();
+        let named: BTreeSet<u64> = self.durable.values().copied().collect();
+        self.inodes.retain(|inode, _| named.contains(inode));
+        for inode in self.inodes.values_mut() {
+            match mode {
+                CrashMode::LoseAll | CrashMode::KeepEntries => inode.lose(),
+                CrashMode::KeepAll | CrashMode::KeepData => inode.keep(),
+                CrashMode::Random => inode.keep_some(&mut random),
+            }
+        }
+        self.restart();
+    }
+
+    fn restart(&mut self) {
+        self.locks.clear();
+        self.life += 1;
+        self.stopped = false;
+        self.crash_at = None;
+    }
+}
+
+impl SimFs {
+    /// An empty disk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Another disk with the same content, durable and pending. Locks are free there.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let mut disk = self.shared.disk.lock().clone();
+        disk.restart();
+        Self { shared: Arc::new(Shared { disk: Mutex::new(disk), hook: Mutex::default() }) }
+    }
+
+    /// Power fails and returns. Handles and locks are dead, and nothing is pending.
+    pub fn crash(&self, mode: CrashMode, seed: u64) {
+        self.shared.disk.lock().crash(mode, seed);
+    }
+
+    /// The process dies, the machine goes on: handles and locks are dead, what was written is still pending.
+    pub fn kill(&self) {
+        self.shared.disk.lock().restart();
+    }
+
+    /// Stops the machine at a mutating call to come; none takes the order back.
+    pub fn set_crash_at(&self, point: Option<CrashPoint>) {
+        self.shared.disk.lock().crash_at = point;
+    }
+
+    /// Whether the machine stopped.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.shared.disk.lock().stopped
+    }
+
+    /// Number of mutating calls so far.
+    #[must_use]
+    pub fn ops(&self) -> u64 {
+        self.shared.disk.lock().ops
+    }
+
+    /// Has `hook` called at the start and at the end of each call.
+    pub fn set_interleave(&self, hook: Arc<dyn Fn() + Send + Sync>) {
+        *self.shared.hook.lock() = Some(hook);
+    }
+
+    /// All files with their lengths.
+    #[must_use]
+    pub fn files(&self) -> BTreeMap<PathBuf, u64> {
+        let disk = self.shared.disk.lock();
+        let len = |inode| disk.inodes.get(inode).map_or(0, |inode| inode.bytes().len() as u64);
+        disk.entries.iter().map(|(path, inode)| (path.clone(), len(inode))).collect()
+    }
+
+    /// The bytes of a file.
+    #[must_use]
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        let disk = self.shared.disk.lock();
+        Some(disk.inodes.get(disk.entries.get(path)?)?.bytes().to_vec())
+    }
+
+    /// Puts other bytes into a file, durably, and makes it when it is not there: for damage on purpose.
+    pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
+        let mut disk = self.shared.disk.lock();
+        let inode = match disk.entries.get(path) {
+            Some(inode) => *inode,
+            None => {
+                disk.next_inode += 1;
+                disk.next_inode
+            }
+        };
+        disk.entries.insert(path.to_owned(), inode);
+        disk.durable.insert(path.to_owned(), inode);
+        disk.inodes.insert(inode, Inode::durable(bytes));
+    }
+
+    fn call<R>(
+        &self,
+        life: Option<u64>,
+        mutates: bool,
+        act: impl FnOnce(&mut Disk) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let hook = self.shared.hook.lock().clone();
+        if let Some(hook) = &hook {
+            hook();
+        }
+        let result = self.locked(life, mutates, act);
+        if let Some(hook) = &hook {
+            hook();
+        }
+        result
+    }
+
+    fn locked<R>(
+        &self,
+        life: Option<u64>,
+        mutates: bool,
+        act: impl FnOnce(&mut Disk) -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut disk = self.shared.disk.lock();
+        if disk.stopped || life.is_some_and(|life| life != disk.life) {
+            return Err(stopped());
+        }
+        if !mutates {
+            return act(&mut disk);
+        }
+        disk.ops += 1;
+        let point = disk.crash_at.filter(|point| point.op == disk.ops);
+        disk.stopped = point.is_some();
+        if point.is_some_and(|point| !point.after) {
+            return Err(stopped());
+        }
+        let result = act(&mut disk);
+        if disk.stopped { Err(stopped()) } else { result }
+    }
+}
+
+impl Fs for SimFs {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let (inode, life) = self.call(None, options.create_new, |disk| {
+            let inode = if options.create_new { disk.create(path)? } else { disk.find(path)? };
+            Ok((inode, disk.life))
+        })?;
+        Ok(Arc::new(SimFile { fs: self.clone(), inode, life, options }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let there = self.call(None, false, |disk| Ok(disk.is_dir(path)))?;
+        if there {
+            return Ok(());
+        }
+        self.call(None, true, |disk| {
+            if path.ancestors().any(|part| disk.entries.contains_key(part)) {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            disk.dirs.extend(path.ancestors().map(Path::to_owned));
+            Ok(())
+        })
+    }
+
+    fn read_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.call(None, false, |disk| {
+            if disk.entries.contains_key(path) {
+                return Err(ErrorKind::NotADirectory.into());
+            }
+            if !disk.is_dir(path) {
+                return Err(ErrorKind::NotFound.into());
+            }
+            let all = disk.entries.keys().chain(&disk.dirs);
+            let here = all.filter(|entry| entry.parent() == Some(path));
+            Ok(here.filter_map(|entry| entry.file_name()).map(PathBuf::from).collect())
+        })
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(None, true, |disk| {
+            let inode = disk.find(from)?;
+            disk.change(EntryChange::Rename(from.to_owned(), to.to_owned(), inode));
+            Ok(())
+        })
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call(None, true, |disk| {
+            disk.find(path)?;
+            disk.change(EntryChange::Unlink(path.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(None, true, |disk| {
+            let inode = disk.find(from)?;
+            if disk.entries.contains_key(to) {
+                return Err(ErrorKind::AlreadyExists.into());
+            }
+            disk.change(EntryChange::Link(to.to_owned(), inode));
+            Ok(())
+        })
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.call(None, true, |disk| {
+            if !disk.is_dir(path) {
+                return Err(ErrorKind::NotFound.into());
+            }
+            let pending = std::mem::take(&mut disk.pending);
+            let (synced, rest) = pending.into_iter().partition(|change| change.dir() == path);
+            disk.pending = rest;
+            let synced: Vec<EntryChange> = synced;
+            for change in synced {
+                change.apply(&mut disk.durable);
+            }
+            Ok(())
+        })
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.call(None, false, |disk| Ok(disk.entries.contains_key(path) || disk.is_dir(path)))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        let new = self.call(None, false, |disk| Ok(!disk.entries.contains_key(path)))?;
+        let taken = self.call(None, new, |disk| {
+            if disk.find(path).is_err() {
+                disk.create(path)?;
+            }
+            Ok(disk.locks.insert(path.to_owned()).then_some(disk.life))
+        })?;
+        let (fs, path) = (self.clone(), path.to_owned());
+        Ok(taken.map(|life| Box::new(SimLock { fs, path, life }) as Box<dyn Lock>))
+    }
+}
+
+struct SimLock {
+    fs: SimFs,
+    path: PathBuf,
+    life: u64,
+}
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut disk = self.fs.shared.disk.lock();
+        if disk.life == self.life {
+            disk.locks.remove(&self.path);
+        }
+    }
+}
+
+struct SimFile {
+    fs: SimFs,
+    inode: u64,
+    life: u64,
+    options: OpenOptions,
+}
+
+impl SimFile {
+    fn call<R>(
+        &self,
+        mutates: bool,
+        act: impl FnOnce(&mut Inode) -> io::Result<R>,
+    ) -> io::Result<R> {
+        if mutates && !self.options.write {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        self.fs.call(Some(self.life), mutates, |disk| act(disk.inode(self.inode)?))
+    }
+
+    /// Direct I/O has rules that a memory disk need not have; callers must keep them all the same.
+    fn check(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        let all = buf.as_ptr() as usize | buf.len() | offset as usize;
+        let aligned = !self.options.direct || all.is_multiple_of(4096);
+        if aligned { Ok(()) } else { Err(ErrorKind::InvalidInput.into()) }
+    }
+}
+
+impl File for SimFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.check(buf, offset)?;
+        self.call(false, |inode| Ok(inode.read(buf, offset)))
+    }
+
+    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.check(buf, offset)?;
+        self.call(true, |inode| inode.write(buf, offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // A read-only handle may sync: no matter through which handle the bytes came.
+        self.fs.call(Some(self.life), true, |disk| {
+            disk.inode(self.inode)?.keep();
+            Ok(())
+        })
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.call(false, |inode| Ok(inode.bytes().len() as u64))
+    }
+
+    fn truncate(&self, len: u64) -> io::Result<()> {
+        self.call(true, |inode| inode.truncate(len))
+    }
+}

@@ -1,0 +1,160 @@
+//! One file of the simulated disk: its bytes as programs see them, as the device has them, and what lies
+//! between.
+//!
+//! The page cache writes a sector as it is at some moment. So after a crash each 512-byte sector has the
+//! bytes it had after one of the changes since the last sync, whichever, independent of the others; and
+//! the file has one of its lengths. Bytes within the length that never got to the device are zero.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+
+/// The unit that a device writes as one.
+const SECTOR: u64 = 512;
+/// No file of a test is longer: guards the memory.
+const LEN_MAX: u64 = 1 << 32;
+
+/// A small generator of numbers (SplitMix64).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) % n
+    }
+}
+
+#[derive(Clone)]
+enum Change {
+    Write { offset: u64, bytes: Vec<u8> },
+    SetLen(u64),
+}
+
+/// A file.
+#[derive(Clone, Default)]
+pub(super) struct Inode {
+    seen: Vec<u8>,
+    durable: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+impl Inode {
+    pub(super) fn durable(bytes: Vec<u8>) -> Self {
+        Self { seen: bytes.clone(), durable: bytes, pending: Vec::new() }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.seen
+    }
+
+    pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.seen.len());
+        let len = buf.len().min(self.seen.len() - start);
+        buf[..len].copy_from_slice(&self.seen[start..start + len]);
+        len
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= LEN_MAX);
+        if end.is_none() {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let change = Change::Write { offset, bytes: bytes.to_vec() };
+        apply(&mut self.seen, &change);
+        self.pending.push(change);
+        Ok(())
+    }
+
+    pub(super) fn truncate(&mut self, len: u64) -> io::Result<()> {
+        if len > LEN_MAX {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let change = Change::SetLen(len);
+        apply(&mut self.seen, &change);
+        self.pending.push(change);
+        Ok(())
+    }
+
+    /// All that programs see is on the device.
+    pub(super) fn keep(&mut self) {
+        for change in self.pending.drain(..) {
+            apply(&mut self.durable, &change);
+        }
+    }
+
+    /// Programs see what is on the device.
+    pub(super) fn lose(&mut self) {
+        self.pending.clear();
+        self.seen = self.durable.clone();
+    }
+
+    /// The device got some of what programs saw.
+    pub(super) fn keep_some(&mut self, random: &mut Random) {
+        let pending = std::mem::take(&mut self.pending);
+        let count = pending.len() as u64;
+        // Each sector stops following the changes at some point of its own, and so does the length.
+        let end = self.durable.len().max(self.seen.len()) as u64;
+        let sectors: BTreeSet<u64> =
+            pending.iter().flat_map(|change| sectors(change, end)).collect();
+        let mut stops: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for sector in sectors {
+            stops.entry(random.below(count + 1)).or_default().push(sector);
+        }
+        let len_stop = random.below(count + 1);
+        let mut now = std::mem::take(&mut self.durable);
+        let mut kept = now.clone();
+        let mut len = now.len();
+        for (index, change) in (1..).zip(&pending) {
+            apply(&mut now, change);
+            for sector in stops.get(&index).into_iter().flatten() {
+                put_sector(&mut kept, &now, *sector);
+            }
+            if index == len_stop {
+                len = now.len();
+            }
+        }
+        kept.resize(len, 0);
+        self.durable = kept;
+        self.lose();
+    }
+}
+
+/// The sectors that a change may alter.
+fn sectors(change: &Change, end: u64) -> Range<u64> {
+    let (from, to) = match change {
+        Change::Write { offset, bytes } => (*offset, offset + bytes.len() as u64),
+        Change::SetLen(len) => (*len, end.max(*len)),
+    };
+    from / SECTOR..to.div_ceil(SECTOR)
+}
+
+fn apply(content: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::Write { offset, bytes } => {
+            let start = *offset as usize;
+            let end = start + bytes.len();
+            if content.len() < end && !bytes.is_empty() {
+                content.resize(end, 0);
+            }
+            if !bytes.is_empty() {
+                content[start..end].copy_from_slice(bytes);
+            }
+        }
+        Change::SetLen(len) => content.resize(*len as usize, 0),
+    }
+}
+
+/// Copies one sector, as far as it is there; the rest of it is zero.
+fn put_sector(to: &mut Vec<u8>, from: &[u8], sector: u64) {
+    let start = (sector * SECTOR) as usize;
+    let end = start + SECTOR as usize;
+    if to.len() < end {
+        to.resize(end, 0);
+    }
+    let source = from.get(start..end.min(from.len())).unwrap_or(&[]);
+    to[start..start + source.len()].copy_from_slice(source);
+    to[start + source.len()..end].fill(0);
+}
