@@ -296,12 +296,17 @@ fn arb_entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 fn arb_options() -> impl Strategy<Value = SstOptions> {
-    (prop::sample::select(vec![1, 300, 4096, 16_384]), 1usize..20, 0u32..15, any::<bool>())
-        .prop_map(|(block_bytes, restart_interval, bits_per_key, packed)| SstOptions {
+    (
+        prop::sample::select(vec![1, 300, 4096, 16_384]),
+        1usize..20,
+        0u32..15,
+        prop::sample::select(vec![Compression::None, Compression::Lz4, Compression::Zstd]),
+    )
+        .prop_map(|(block_bytes, restart_interval, bits_per_key, compression)| SstOptions {
             block_bytes,
             restart_interval,
             bits_per_key,
-            compression: if packed { Compression::Lz4 } else { Compression::None },
+            compression,
             created: Duration::ZERO,
         })
 }
