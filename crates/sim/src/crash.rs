@@ -16,6 +16,7 @@ use crate::env::{End, SimConfig, SimEnv};
 use crate::history::Loss;
 use crate::script::{Player, Script};
 use std::io;
+use std::sync::Arc;
 
 /// How thorough to be.
 #[derive(Debug, Clone)]
@@ -53,13 +54,13 @@ pub fn crash_every(script: &Script, seed: u64, how: &Thoroughness) -> Result<Cra
     }
     let mut crashes = Crashes { points: outcome.device.mutating * 2, ..Crashes::default() };
     for point in (0..crashes.points).step_by(how.stride.max(1) as usize) {
+        let crashed = Crashed::at(script, seed, point)?;
         for damage in &how.damages {
-            let crash = Crash { script, seed, point, damage: *damage };
-            let points = crash.check(None)?;
+            let points = crashed.recover(*damage, None)?;
             crashes.first += 1;
             if how.again > 0 && crashes.first.is_multiple_of(how.again) {
                 for second in 0..points {
-                    crash.check(Some(second))?;
+                    crashed.recover(*damage, Some(second))?;
                     crashes.second += 1;
                 }
             }
@@ -68,57 +69,48 @@ pub fn crash_every(script: &Script, seed: u64, how: &Thoroughness) -> Result<Cra
     Ok(crashes)
 }
 
-/// One crash of a script.
-struct Crash<'a> {
-    script: &'a Script,
+/// A machine that lost power at a crash point, before anybody looked at what the disk kept.
+struct Crashed {
+    what: String,
     seed: u64,
-    point: u64,
-    damage: Damage,
+    player: Arc<Player>,
+    disk: Disk,
 }
 
-impl Crash<'_> {
-    /// Crashes, and recovers, perhaps after a crash of the recovery at `second`. Returns the crash points
-    /// of the recovery.
-    fn check(&self, second: Option<u64>) -> Result<u64, String> {
-        let told = |why: String, tail: &str| {
-            let Self { script, seed, point, damage } = self;
-            let name = &script.name;
-            format!(
-                "{name}, seed {seed}, crash point {point}, {damage:?}, {second:?}: {why}\n{tail}"
-            )
-        };
-        let disk = Disk::new();
-        let player = Player::new(self.script);
-        let mut config = SimConfig::new(self.seed);
-        config.device.crash_point = Some(self.point);
+impl Crashed {
+    fn at(script: &Script, seed: u64, point: u64) -> Result<Self, String> {
+        let what = format!("{}, seed {seed}, crash point {point}", script.name);
+        let (player, disk) = (Player::new(script), Disk::new());
+        let mut config = SimConfig::new(seed);
+        config.device.crash_point = Some(point);
         let outcome = player.life(&disk, &config);
         match outcome.end {
-            End::Crashed => {}
-            other => return Err(told(format!("did not crash: {other:?}"), &outcome.tail)),
+            End::Crashed => Ok(Self { what, seed, player, disk }),
+            other => Err(format!("{what}: did not crash: {other:?}\n{}", outcome.tail)),
         }
-        player.lost(Loss::Power, || disk.lose_power(self.damage));
+    }
+
+    /// Recovers, perhaps after a crash of the recovery at `second`. Returns the crash points of the recovery.
+    fn recover(&self, damage: Damage, second: Option<u64>) -> Result<u64, String> {
+        let (player, disk) = (self.player.fork(), self.disk.fork());
         let recover = |point: Option<u64>| {
+            player.lost(Loss::Power, || disk.lose_power(damage));
             let mut config = SimConfig::new(self.seed + 1);
             config.device.crash_point = point;
             let player = player.clone();
             SimEnv::run(&config, disk.fs(), move |env| player.recover(&env))
         };
-        if second.is_some() {
-            let outcome = recover(second);
-            match outcome.end {
-                End::Crashed => {}
-                End::Done(Err(why)) | End::Failed(why) => return Err(told(why, &outcome.tail)),
-                End::Done(Ok(())) => {
-                    return Err(told("the recovery did not crash".into(), &outcome.tail));
-                }
+        let first = second.map(|_| recover(second));
+        let last = match &first {
+            Some(first) if !matches!(first.end, End::Crashed) => first.clone(),
+            _ => recover(None),
+        };
+        match last.end {
+            End::Done(Ok(())) => Ok(last.device.mutating * 2),
+            End::Done(Err(why)) | End::Failed(why) => {
+                Err(format!("{}, {damage:?}, then {second:?}: {why}\n{}", self.what, last.tail))
             }
-            player.lost(Loss::Power, || disk.lose_power(self.damage));
-        }
-        let outcome = recover(None);
-        match outcome.end {
-            End::Done(Ok(())) => Ok(outcome.device.mutating * 2),
-            End::Done(Err(why)) | End::Failed(why) => Err(told(why, &outcome.tail)),
-            End::Crashed => Err(told("crashed unasked".into(), &outcome.tail)),
+            End::Crashed => Err(format!("{}: crashed unasked", self.what)),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The disk that outlives the machines: what a crash leaves of it.
 
 use crate::rng::Rng;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use vlsm_disk::Fs;
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_disk::fs::sim::{CrashMode, SimFs};
 
 /// What the disk keeps of what was not synced when the power failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +14,10 @@ pub enum Damage {
     LoseAll,
     /// Everything.
     KeepAll,
+    /// All bytes of files, no directory entry.
+    KeepData,
+    /// All directory entries, no byte.
+    KeepEntries,
     /// A legal subset, drawn with this number: writes torn at 512 bytes, directory entries apart.
     Random(u64),
 }
@@ -19,49 +25,60 @@ pub enum Damage {
 impl Damage {
     /// Any.
     pub fn random(rng: &mut Rng) -> Self {
-        match rng.below(6) {
+        match rng.below(8) {
             0 => Self::LoseAll,
             1 => Self::KeepAll,
+            2 => Self::KeepData,
+            3 => Self::KeepEntries,
             _ => Self::Random(rng.u64()),
         }
     }
 }
 
 /// A disk.
+#[derive(Default)]
 pub struct Disk {
-    fs: Arc<SimFs>,
+    fs: SimFs,
 }
 
 impl Disk {
     /// An empty one.
     #[must_use]
     pub fn new() -> Self {
-        Self { fs: Arc::new(SimFs::new()) }
+        Self::default()
+    }
+
+    /// Another one of the same content, synced and not.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        Self { fs: self.fs.fork() }
     }
 
     /// Its file system.
     #[must_use]
     pub fn fs(&self) -> Arc<dyn Fs> {
-        self.fs.clone()
+        Arc::new(self.fs.clone())
+    }
+
+    /// Its files with their lengths.
+    #[must_use]
+    pub fn files(&self) -> BTreeMap<PathBuf, u64> {
+        self.fs.files()
     }
 
     /// The power failed.
     pub fn lose_power(&self, damage: Damage) {
         match damage {
-            Damage::LoseAll => self.fs.crash(0, 1),
-            Damage::KeepAll => self.fs.crash(1, 1),
-            Damage::Random(seed) => self.fs.crash(2, seed),
+            Damage::LoseAll => self.fs.crash(CrashMode::LoseAll, 0),
+            Damage::KeepAll => self.fs.crash(CrashMode::KeepAll, 0),
+            Damage::KeepData => self.fs.crash(CrashMode::KeepData, 0),
+            Damage::KeepEntries => self.fs.crash(CrashMode::KeepEntries, 0),
+            Damage::Random(seed) => self.fs.crash(CrashMode::Random, seed),
         }
     }
 
     /// The process died: what it had written is there, its locks are gone.
     pub fn lose_process(&self) {
         self.fs.kill();
-    }
-}
-
-impl Default for Disk {
-    fn default() -> Self {
-        Self::new()
     }
 }

@@ -226,6 +226,7 @@ pub struct Player {
     state: Mutex<State>,
 }
 
+#[derive(Clone)]
 struct State {
     /// The next command.
     at: usize,
@@ -250,6 +251,13 @@ impl Player {
     pub fn on_a_faulty_disk(script: &Script) -> Arc<Self> {
         let player = Arc::into_inner(Self::new(script)).expect("nobody else has it yet");
         Arc::new(Self { faulty: true, ..player })
+    }
+
+    /// Another one, as far as this one is, for another end of the story.
+    #[must_use]
+    pub fn fork(&self) -> Arc<Self> {
+        let state = Mutex::new(self.state.lock().clone());
+        Arc::new(Self { script: self.script.clone(), faulty: self.faulty, state })
     }
 
     /// Plays to the end, over all lives of the store.

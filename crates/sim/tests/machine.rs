@@ -11,8 +11,7 @@ use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::fs::sim::SimFs;
 use vlsm_sim::{End, SimConfig, SimEnv};
 
-fn disk(seed: u64) -> Arc<dyn Fs> {
-    let _ = seed;
+fn disk() -> Arc<dyn Fs> {
     Arc::new(SimFs::new())
 }
 
@@ -74,7 +73,7 @@ fn busy(env: &Arc<SimEnv>) -> Vec<(u64, u64)> {
 #[test]
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
-        let outcome = SimEnv::run(&SimConfig::new(seed), disk(seed), |env| busy(&env));
+        let outcome = SimEnv::run(&SimConfig::new(seed), disk(), |env| busy(&env));
         let (hash, steps, time) = (outcome.hash, outcome.steps, outcome.time);
         (outcome.expect("runs"), hash, steps, time)
     };
@@ -90,7 +89,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_deadlock_is_found_and_explained() {
-    let outcome = SimEnv::run(&SimConfig::new(1), disk(1), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(1), disk(), |env| {
         let stile = Turnstile::new(&env);
         let inner = stile.clone();
         let stuck = env.task("the waiter", move || inner.wait_for(1));
@@ -105,7 +104,7 @@ fn a_deadlock_is_found_and_explained() {
 #[test]
 fn a_livelock_is_found() {
     let config = SimConfig { steps_max: 10_000, ..SimConfig::new(1) };
-    let outcome = SimEnv::run(&config, disk(1), |env| {
+    let outcome = SimEnv::run(&config, disk(), |env| {
         loop {
             env.interleave();
         }
@@ -116,7 +115,7 @@ fn a_livelock_is_found() {
 
 #[test]
 fn a_panic_in_a_task_is_reported() {
-    let outcome = SimEnv::run(&SimConfig::new(3), disk(3), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(3), disk(), |env| {
         let well = env.spawn("bad", Priority::Normal, Box::new(|| panic!("as planned"))).join();
         assert!(!well);
     });
@@ -126,7 +125,7 @@ fn a_panic_in_a_task_is_reported() {
 
 #[test]
 fn time_jumps_to_the_next_deadline() {
-    let outcome = SimEnv::run(&SimConfig::new(2), disk(2), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(2), disk(), |env| {
         let condition = env.condition(Duration::ZERO);
         let deadline = env.now() + Duration::from_secs(3600);
         while condition.wait(condition.epoch(), Some(deadline)) {}
@@ -139,7 +138,7 @@ fn time_jumps_to_the_next_deadline() {
 #[test]
 fn no_wake_up_is_lost() {
     for seed in 0..200 {
-        let outcome = SimEnv::run(&SimConfig::new(seed), disk(seed), |env| {
+        let outcome = SimEnv::run(&SimConfig::new(seed), disk(), |env| {
             let stile = Turnstile::new(&env);
             let (ping, other, inner) = (Turnstile::new(&env), stile.clone(), env.clone());
             let pong = ping.clone();
@@ -181,7 +180,7 @@ impl Drop for Closing {
 #[test]
 fn every_crash_point_unwinds_everything() {
     let mutating = {
-        let outcome = SimEnv::run(&SimConfig::new(5), disk(5), |env| busy(&env).len());
+        let outcome = SimEnv::run(&SimConfig::new(5), disk(), |env| busy(&env).len());
         assert_eq!((outcome.running, outcome.abandoned), (0, 0));
         outcome.device.mutating
     };
@@ -190,7 +189,7 @@ fn every_crash_point_unwinds_everything() {
         config.device.crash_point = Some(point);
         let drops = Arc::new(AtomicUsize::new(0));
         let counted = drops.clone();
-        let outcome = SimEnv::run(&config, disk(5), move |env| {
+        let outcome = SimEnv::run(&config, disk(), move |env| {
             let stile = Turnstile::new(&env);
             let worker =
                 env.spawn("idle", Priority::Background, Box::new(move || stile.wait_for(9)));

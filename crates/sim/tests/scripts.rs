@@ -76,7 +76,15 @@ fn crash_all(name: &str) {
     let how = Thoroughness {
         stride: common::number("CRASH_STRIDE", 3),
         again: common::number("CRASH_AGAIN", 40),
-        damages: vec![Damage::LoseAll, Damage::KeepAll, Damage::Random(1), Damage::Random(2)],
+        damages: vec![
+            Damage::LoseAll,
+            Damage::KeepAll,
+            Damage::KeepData,
+            Damage::KeepEntries,
+            Damage::Random(1),
+            Damage::Random(2),
+            Damage::Random(3),
+        ],
     };
     let (first, second) = (AtomicU64::new(0), AtomicU64::new(0));
     let (_, failures) = common::in_parallel(0..2, |seed, _: &mut ()| {
