@@ -10,8 +10,8 @@
 //!    overflow. If L0 comes first but waits for a job out of L1, no further job starts out of L1.
 //!
 //! Chain: L0 full → the oldest run against L1; L1 without room → the step out of it, and so on down
-//! to the first level that has room. The overflow postpones each step; none at all, and no chain
-//! forms.
+//! to the first level that has room. The overflow postpones each step; where it has no bound, no
+//! chain forms.
 //!
 //! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses wants to give
 //! (`room.rs`); the last level never refuses; the candidate of L0 conflicts only with jobs that
@@ -108,9 +108,11 @@ impl Incremental {
 
     pub fn pressure(&self, version: &Version) -> Pressure {
         let rooms = self.rooms(version, &Busy::default());
-        let levels = rooms.pressures(version.depth());
-        let debt = version.l0_bytes() + levels.iter().map(|level| level.debt).sum();
-        pressure(version, &self.options, levels, debt)
+        let l0 = version.l0_bytes();
+        // Each run is merged with L1 on its own.
+        let l1 = rooms.bytes(1).min(self.options.l1_bytes);
+        let debt = rooms.owed(l0 + l1 * version.l0.len() as u64, l0);
+        pressure(version, &self.options, rooms.pressures(version.depth()), debt)
     }
 
     /// The chain behind a full L0. Of a step, the width is that of its candidates, as often as it

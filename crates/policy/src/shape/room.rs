@@ -129,6 +129,24 @@ impl Rooms {
         }
     }
 
+    /// Bytes that compaction owes until every level is within its target (RocksDB's estimate): those to
+    /// merge out of L0, then each level's excess with its share of the next level. The excess includes
+    /// what comes from above, `carried` bytes from L0, so in a full tree a flush raises it and a
+    /// compaction lowers it.
+    pub fn owed(&self, out_of_l0: Bytes, carried: Bytes) -> Bytes {
+        let (mut carried, mut owed) = (carried.as_f64(), out_of_l0.as_f64());
+        for level in 1..self.last() {
+            let bytes = self.bytes(level).as_f64() + carried;
+            let target = self.target(level).map_or(f64::MAX, Bytes::as_f64);
+            carried = (bytes - target).max(0.0);
+            let below = self.bytes(level + 1).as_f64();
+            if carried > 0.0 && below > 0.0 {
+                owed += carried * (below / bytes + 1.0);
+            }
+        }
+        Bytes(owed as u64)
+    }
+
     /// The levels as a pressure reports them.
     pub fn pressures(&self, depth: u8) -> Vec<LevelPressure> {
         (1..=depth)

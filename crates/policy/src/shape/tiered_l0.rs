@@ -125,25 +125,12 @@ impl TieredL0 {
         })
     }
 
-    /// What compaction owes (RocksDB's estimate): all of L0 against L1 once it is due, then each
-    /// level's excess, the share that comes from above included, with its part of the next level.
+    /// What compaction owes: all of L0 against L1 once it is due, and what follows from it.
     fn debt(&self, version: &Version, rooms: &Rooms) -> Bytes {
         let l0 = version.l0_bytes();
         let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
-        let mut carried = if due { l0.as_f64() } else { 0.0 };
-        let mut debt = if due { carried + rooms.bytes(1).as_f64() } else { 0.0 };
-        for level in 1..rooms.last() {
-            let bytes = rooms.bytes(level).as_f64() + carried;
-            let target = rooms.target(level).map_or(f64::MAX, Bytes::as_f64);
-            carried = (bytes - target).max(0.0);
-            if carried > 0.0 {
-                let below = rooms.bytes(level + 1).as_f64();
-                if below > 0.0 {
-                    debt += carried * (below / bytes + 1.0);
-                }
-            }
-        }
-        Bytes(debt as u64)
+        let (out_of_l0, carried) = if due { (l0 + rooms.bytes(1), l0) } else { Default::default() };
+        rooms.owed(out_of_l0, carried)
     }
 
     /// Bytes moved and merged when `excess` bytes of a level go down in whole SSTs.
