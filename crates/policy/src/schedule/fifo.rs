@@ -1,16 +1,16 @@
 //! `fifo`: RocksDB's two pools, first come first served.
 //!
-//! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue of
-//! column families. Flushes have a pool of their own and never wait for a slot; nor do trivial moves,
-//! which do no I/O. Compactions take the `workers` slots:
+//! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue
+//! of column families. Flushes have a pool of their own and never wait for a slot; nor do trivial
+//! moves, which do no I/O. Compactions take the `workers` slots:
 //! 1. trees stand in a queue, each from when it first has something to compact;
 //! 2. the first tree that can start something starts the first candidate that can, in the order its
 //!    shape lists them, which is by urgency, and goes to the end of the queue;
 //! 3. so on while there are slots.
 //!
-//! Nothing is ever paused, cancelled or limited. A candidate with conflicts is not started: it waits
-//! until what it needs is free. Candidates of one decision may need the same tables; only the first
-//! of them starts.
+//! Nothing is ever paused, cancelled or limited. A candidate with conflicts is not started: it
+//! waits until what it needs is free. Candidates of one decision may need the same tables; only the
+//! first of them starts.
 //!
 //! No tree starves: each start sends its tree behind all that wait.
 //! Cost: O(started · candidates · started). State: the queue.

@@ -129,10 +129,10 @@ impl Rooms {
         }
     }
 
-    /// Bytes that compaction owes until every level is within its target (RocksDB's estimate): those to
-    /// merge out of L0, then each level's excess with its share of the next level. The excess includes
-    /// what comes from above, `carried` bytes from L0, so in a full tree a flush raises it and a
-    /// compaction lowers it.
+    /// Bytes that compaction owes until every level is within its target (RocksDB's estimate):
+    /// those to merge out of L0, then each level's excess with its share of the next level. The
+    /// excess includes what comes from above, `carried` bytes from L0, so in a full tree a flush
+    /// raises it and a compaction lowers it.
     pub fn owed(&self, out_of_l0: Bytes, carried: Bytes) -> Bytes {
         let (mut carried, mut owed) = (carried.as_f64(), out_of_l0.as_f64());
         for level in 1..self.last() {
