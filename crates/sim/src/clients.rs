@@ -6,7 +6,8 @@
 //!    time and check them, flush and wait for the store to be idle.
 //! 3. The life ends with the power, the process, or an orderly close. Everything is random: options,
 //!    shape, when it ends, what the disk keeps.
-//! 4. The last life ends in order. Then everything must still be there, and no task still run.
+//! 4. The last life ends in order. Then everything must still be there, no task still run, and no file be
+//!    left that nobody needs.
 
 use crate::device::DeviceConfig;
 use crate::disk::{Damage, Disk};
@@ -17,10 +18,12 @@ use crate::oracle::{ALL, Contents, Write};
 use crate::rng::Rng;
 use crate::world::{SHAPES, SPACES, View, World, durability, pairs, tiny_options};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::WriteOptions;
+use vlsm::{Options, WriteOptions};
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 
@@ -35,6 +38,16 @@ pub struct Story {
     pub clients: u64,
     /// Operations of a client in one life.
     pub ops: u64,
+    /// Changes the options that were drawn.
+    pub tweak: fn(&mut Options),
+}
+
+impl Story {
+    /// The usual one of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { seed, lives: 4, clients: 4, ops: 60, tweak: |_| {} }
+    }
 }
 
 /// How often things happened, over any number of stories.
@@ -114,62 +127,99 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         open: Mutex::new(false),
     });
     let shape = *rng.pick(&SHAPES);
-    let lives = rng.between(1, story.lives);
-    for life in 0..=lives {
-        let last = life == lives;
-        let plan = Plan::new(story, shape, last, &mut rng);
+    let lives = rng.between(1, story.lives.max(1));
+    for life in 0..lives {
+        let plan = Plan::new(story, shape, life + 1 == lives, &mut rng);
         let config = plan.config(&mut rng);
-        *shared.open.lock() = false;
-        let inner = shared.clone();
-        let outcome = SimEnv::run(&config, disk.fs(), move |env| live(&env, &inner, &plan));
+        let told = |why| format!("seed {}, life {life} ({shape}): {why}", story.seed);
+        let last = plan.last.then(|| plan.options.clone());
+        let crashed = one_life(&shared, plan, &config, &disk).map_err(told)?;
+        let loss = match crashed {
+            false => Loss::Nothing,
+            true if rng.one_in(3) => Loss::Process,
+            true => Loss::Power,
+        };
+        shared.history.lock().lose(loss);
         let mut tally = shared.tally.lock();
-        tally.steps += outcome.steps;
-        tally.hash = tally.hash.rotate_left(1) ^ outcome.hash;
-        tally.calls += outcome.device.calls.values().sum::<u64>();
-        tally.mutating += outcome.device.mutating;
-        tally.abandoned += outcome.abandoned as u64;
-        tally.cut_while_opening += u64::from(!*shared.open.lock());
-        let failed = |why: String| {
-            Err(format!("seed {}, life {life} ({shape}): {why}\n{}", story.seed, outcome.tail))
-        };
-        let loss = match &outcome.end {
-            End::Done(Ok(())) if outcome.running > 0 => {
-                return failed(format!("{} tasks still run after close", outcome.running));
-            }
-            End::Done(Ok(())) => Loss::Nothing,
-            End::Done(Err(why)) | End::Failed(why) => return failed(why.clone()),
-            End::Crashed if rng.one_in(3) => Loss::Process,
-            End::Crashed => Loss::Power,
-        };
         match loss {
             Loss::Nothing => tally.closes += 1,
-            Loss::Process => tally.kills += 1,
-            Loss::Power => tally.power_cuts += 1,
+            Loss::Process => {
+                tally.kills += 1;
+                disk.lose_process();
+            }
+            Loss::Power => {
+                tally.power_cuts += 1;
+                disk.lose_power(Damage::random(&mut rng));
+            }
         }
         drop(tally);
-        shared.history.lock().lose(loss);
-        match loss {
-            Loss::Power => disk.lose_power(Damage::random(&mut rng)),
-            Loss::Process => disk.lose_process(),
-            Loss::Nothing => {}
+        if let Some(options) = last {
+            leaks(&disk, options).map_err(told)?;
         }
     }
     let tally = shared.tally.lock().clone();
     Ok(tally)
 }
 
+/// Runs one life. True when it ended with a crash.
+fn one_life(
+    shared: &Arc<Shared>,
+    plan: Plan,
+    config: &SimConfig,
+    disk: &Disk,
+) -> Result<bool, String> {
+    *shared.open.lock() = false;
+    let inner = shared.clone();
+    let outcome = SimEnv::run(config, disk.fs(), move |env| live(&env, &inner, &plan));
+    let mut tally = shared.tally.lock();
+    tally.steps += outcome.steps;
+    tally.hash = tally.hash.rotate_left(1) ^ outcome.hash;
+    tally.calls += outcome.device.calls.values().sum::<u64>();
+    tally.mutating += outcome.device.mutating;
+    tally.abandoned += outcome.abandoned as u64;
+    tally.cut_while_opening += u64::from(!*shared.open.lock());
+    match outcome.end {
+        End::Done(Ok(())) if outcome.running > 0 => {
+            Err(format!("{} tasks still run after close\n{}", outcome.running, outcome.tail))
+        }
+        End::Done(Ok(())) => Ok(false),
+        End::Crashed => Ok(true),
+        End::Done(Err(why)) | End::Failed(why) => Err(format!("{why}\n{}", outcome.tail)),
+    }
+}
+
+/// Files that an orderly close left behind, though no tree shows them: the next opening removes them.
+fn leaks(disk: &Disk, options: Options) -> Result<(), String> {
+    let ssts = || -> BTreeSet<PathBuf> {
+        let files = disk.files().into_keys();
+        files.filter(|path| path.extension().is_some_and(|end| end == "sst")).collect()
+    };
+    let before = ssts();
+    let outcome = SimEnv::run(&SimConfig::new(0), disk.fs(), move |env| {
+        let world = World::open(&env, &options).map_err(|error| format!("reopen: {error}"))?;
+        world.close().map_err(|error| format!("close: {error}"))
+    });
+    match outcome.end {
+        End::Done(Ok(())) => {}
+        other => return Err(format!("{other:?}\n{}", outcome.tail)),
+    }
+    let leaked: Vec<_> = before.difference(&ssts()).cloned().collect();
+    if leaked.is_empty() { Ok(()) } else { Err(format!("files nobody needs: {leaked:?}")) }
+}
+
 /// What one life is to be.
 #[derive(Clone)]
 struct Plan {
     seed: u64,
-    options: vlsm::Options,
+    options: Options,
     ops: u64,
     last: bool,
 }
 
 impl Plan {
     fn new(story: &Story, shape: &str, last: bool, rng: &mut Rng) -> Self {
-        let options = tiny_options(shape, rng);
+        let mut options = tiny_options(shape, rng);
+        (story.tweak)(&mut options);
         Self { seed: rng.u64(), options, ops: rng.between(1, story.ops), last }
     }
 

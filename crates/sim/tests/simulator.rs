@@ -5,21 +5,19 @@
 mod common;
 
 use std::time::Duration;
+use vlsm::Options;
+use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_sim::clients::{Story, Tally, play};
 
 /// No write takes longer, in virtual time, on a disk that is never slower than 30 ms.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-
-fn story(seed: u64) -> Story {
-    Story { seed, lives: 4, clients: 4, ops: 60 }
-}
 
 #[test]
 fn every_answer_is_right_whatever_crashes() {
     let seeds = common::seeds("SIM_SEEDS", 0..100);
     let count = seeds.end - seeds.start;
     let (tally, failures) = common::in_parallel(seeds, |seed, tally: &mut Tally| {
-        play(&story(seed)).map(|more| tally.add(&more))
+        play(&Story::new(seed)).map(|more| tally.add(&more))
     });
     let tally = tally.into_iter().fold(Tally::default(), |mut sum, part| {
         sum.add(&part);
@@ -45,8 +43,42 @@ fn every_answer_is_right_whatever_crashes() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     for seed in 1_000..1_010 {
-        let run = || play(&story(seed)).map(|tally| (tally.hash, tally.steps, tally.batches));
+        let run = || play(&Story::new(seed)).map(|tally| (tally.hash, tally.steps, tally.batches));
         let (first, second) = (run().expect("right"), run().expect("right"));
         assert_eq!(first, second, "seed {seed}");
     }
+}
+
+/// Hardly any room anywhere, one worker, one thread for its file operations.
+fn narrow(options: &mut Options) {
+    options.workers = 1;
+    options.io_threads = 1;
+    let policy = &mut options.policy;
+    policy.memtable_bytes = Bytes::kib(4);
+    policy.memtable_count = 2;
+    policy.l0_trigger = 1;
+    policy.l0_max = 1;
+    policy.l0_slowdown = 1;
+    policy.l0_stop = 2;
+    policy.growth = 2;
+    policy.phi = 2;
+    policy.l1_bytes = policy.sst_max;
+    policy.overflow = Some(Bytes::ZERO);
+    policy.debt_soft = Some(Bytes::kib(4));
+    policy.debt_hard = Some(Bytes::kib(16));
+    policy.delayed_write_rate = BytesPerSec(16 << 10);
+}
+
+#[test]
+fn writers_never_wait_for_ever() {
+    let seeds = common::seeds("SIM_SEEDS", 0..30);
+    let (tally, failures) = common::in_parallel(seeds, |seed, tally: &mut Tally| {
+        let story = Story { lives: 1, ops: 200, tweak: narrow, ..Story::new(seed) };
+        play(&story).map(|more| tally.add(&more))
+    });
+    common::none(&failures);
+    let batches: u64 = tally.iter().map(|tally| tally.batches).sum();
+    let longest = tally.iter().map(|tally| tally.longest_wait).max().unwrap_or_default();
+    println!("{batches} batches, the longest took {longest:?}");
+    assert!(longest < WAIT_MAX, "a write took {longest:?}");
 }
