@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use vlsm_core::{Error, Result, Seq, TreeId};
-use vlsm_disk::fs::posix::PosixFs;
+use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::fs::{Fs, OpenOptions, read_all};
 use vlsm_disk::wal::writer::{Commit, fragments};
 use vlsm_disk::wal::{
@@ -10,7 +10,19 @@ use vlsm_disk::wal::{
     wal_path,
 };
 
-const FS: PosixFs = PosixFs;
+thread_local! {
+    static DISK: SimFs = SimFs::new();
+}
+
+/// Each test has a thread, and so a disk, of its own.
+fn fs() -> SimFs {
+    DISK.with(SimFs::clone)
+}
+
+fn folder() -> PathBuf {
+    fs().create_dir_all(Path::new("/store")).expect("made");
+    PathBuf::from("/store")
+}
 
 fn batch(text: &str) -> Batch {
     let mut batch = Batch::default();
@@ -20,7 +32,7 @@ fn batch(text: &str) -> Batch {
 
 fn start(dir: &Path, number: u64, seal: Option<Seal>, seq: u64, capacity: u64) -> WalFile {
     let uid = 0x1234_5678_9abc_def0 ^ number;
-    prepare_next(&FS, dir, number, uid, capacity, None)
+    prepare_next(&fs(), dir, number, uid, capacity, None)
         .and_then(|next| next.start(seal, Seq(seq)))
         .expect("started")
 }
@@ -44,7 +56,7 @@ fn fill(wal: &WalFile, first_seq: u64, texts: &[&str], sync: bool) -> u64 {
 fn replay(dir: &Path, min_wal: u64, salvage: bool) -> (Vec<(u64, String)>, Result<Recovered>) {
     let mut seen = Vec::new();
     let options = RecoverOptions { min_wal, salvage };
-    let recovered = recover(&FS, dir, options, &mut |replayed| {
+    let recovered = recover(&fs(), dir, options, &mut |replayed| {
         for entry in Entries::new(&replayed.payload) {
             let entry = entry.expect("well formed");
             seen.push((replayed.first_seq.0, String::from_utf8_lossy(entry.key).into_owned()));
@@ -59,19 +71,19 @@ fn keys(seen: &[(u64, String)]) -> Vec<&str> {
 }
 
 fn put(path: &Path, content: &[u8]) {
-    if FS.exists(path).expect("asked") {
-        FS.remove(path).expect("removed");
+    if fs().exists(path).expect("asked") {
+        fs().remove(path).expect("removed");
     }
-    let file = FS.open(path, OpenOptions::CREATE).expect("made");
+    let file = fs().open(path, OpenOptions::CREATE).expect("made");
     file.write_at(content, 0).expect("written");
 }
 
 #[test]
 fn golden_bytes() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let wal = start(dir.path(), 7, None, 5, 0);
+    let dir = folder();
+    let wal = start(&dir, 7, None, 5, 0);
     let end = fill(&wal, 5, &["k"], false);
-    let content = read_all(&FS, wal.path()).expect("read");
+    let content = read_all(&fs(), wal.path()).expect("read");
     assert_eq!((content.len() as u64, end), (end, 4096 + 24 + 16));
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let zeros = content[88..508].iter().chain(&content[512..4096]).all(|byte| *byte == 0);
@@ -96,30 +108,41 @@ fn golden_bytes() {
 
 #[test]
 fn a_tail_torn_at_any_byte_is_dropped() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let wal = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let wal = start(&dir, 1, None, 1, 0);
     let texts = ["one", "two", "three", "four"];
     fill(&wal, 1, &texts, false);
     let path = wal.path().to_owned();
-    let content = read_all(&FS, &path).expect("read");
+    let content = read_all(&fs(), &path).expect("read");
     for len in 4096..content.len() {
         put(&path, &content[..len]);
-        let (seen, recovered) = replay(dir.path(), 1, false);
+        let (seen, recovered) = replay(&dir, 1, false);
         let end = recovered.expect("a torn tail").end.expect("a log");
         assert_eq!(keys(&seen), texts[..seen.len()]);
         assert!(end.len <= len as u64 && (len as u64) < end.len + 40);
     }
     for len in 0..4096 {
         put(&path, &content[..len]);
-        let recovered = replay(dir.path(), 1, false).1;
+        let recovered = replay(&dir, 1, false).1;
         assert!(matches!(recovered, Err(Error::Corruption { .. })), "cut at {len}");
     }
 }
 
 #[test]
+fn a_file_that_was_filled_is_never_shorter() {
+    let dir = folder();
+    let wal = start(&dir, 1, None, 1, 5000);
+    fill(&wal, 1, &["one"], true);
+    let content = read_all(&fs(), wal.path()).expect("read");
+    assert_eq!(content.len(), 5000);
+    put(wal.path(), &content[..4999]);
+    assert!(matches!(replay(&dir, 1, false).1, Err(Error::Corruption { .. })));
+}
+
+#[test]
 fn a_flip_of_any_synced_byte_is_found() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let wal = start(dir.path(), 1, None, 1, 8192);
+    let dir = folder();
+    let wal = start(&dir, 1, None, 1, 8192);
     let texts = ["one", "two", "three"];
     let end = fill(&wal, 1, &texts, true);
     let (mut framer, mut out) = (wal.framer(), Vec::new());
@@ -130,20 +153,20 @@ fn a_flip_of_any_synced_byte_is_found() {
     out.clear();
     framer.mark(&mut out, end);
     wal.write(&out, end).expect("written");
-    let content = read_all(&FS, wal.path()).expect("read");
+    let content = read_all(&fs(), wal.path()).expect("read");
     for at in (0..512).chain(4096..content.len()) {
         for bit in [0, 7] {
             let mut flipped = content.clone();
             flipped[at] ^= 1 << bit;
             put(wal.path(), &flipped);
-            let (seen, recovered) = replay(dir.path(), 1, false);
+            let (seen, recovered) = replay(&dir, 1, false);
             match recovered {
                 Ok(_) => assert_eq!(keys(&seen), texts, "flip at {at}"),
                 Err(Error::Corruption { .. }) => assert_eq!(keys(&seen), texts[..seen.len()]),
                 Err(error) => panic!("flip at {at}: {error}"),
             }
             if (4096..end as usize).contains(&at) && (at - 4096) % 40 < 36 {
-                let (seen, recovered) = replay(dir.path(), 1, true);
+                let (seen, recovered) = replay(&dir, 1, true);
                 let recovered = recovered.expect("salvaged");
                 assert!(recovered.damage.is_some() && seen.len() < 3, "flip at {at}");
             }
@@ -153,105 +176,105 @@ fn a_flip_of_any_synced_byte_is_found() {
 
 #[test]
 fn unsynced_records_may_be_lost_in_any_order() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let wal = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let wal = start(&dir, 1, None, 1, 0);
     fill(&wal, 1, &["one", "two", "three"], false);
-    let mut content = read_all(&FS, wal.path()).expect("read");
+    let mut content = read_all(&fs(), wal.path()).expect("read");
     content[4096 + 48..4096 + 60].fill(0);
     put(wal.path(), &content);
-    let (seen, recovered) = replay(dir.path(), 1, false);
+    let (seen, recovered) = replay(&dir, 1, false);
     assert_eq!(keys(&seen), ["one"]);
     assert_eq!(recovered.expect("nothing was promised").end.expect("a log").len, 4096 + 40);
 }
 
 #[test]
 fn seals_hide_what_a_failed_append_left() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let first = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let first = start(&dir, 1, None, 1, 0);
     let end = fill(&first, 1, &["one", "two", "failed"], false) - 40;
     let seal = first.seal(end, end, SealKind::FailedAppend);
-    let second = start(dir.path(), 4, Some(seal), 4, 0);
+    let second = start(&dir, 4, Some(seal), 4, 0);
     fill(&second, 4, &["four"], false);
-    let (seen, recovered) = replay(dir.path(), 1, false);
+    let (seen, recovered) = replay(&dir, 1, false);
     assert_eq!(seen, [(1, "one".into()), (2, "two".into()), (4, "four".into())]);
     let recovered = recovered.expect("sound");
     assert_eq!((recovered.live.len(), recovered.seq_floor), (2, Seq(4)));
 
     // Sealed bytes must be there.
-    let content = read_all(&FS, first.path()).expect("read");
+    let content = read_all(&fs(), first.path()).expect("read");
     for at in 4096..end as usize {
         let mut flipped = content.clone();
         flipped[at] ^= 1;
         put(first.path(), &flipped);
-        let recovered = replay(dir.path(), 1, false).1;
+        let recovered = replay(&dir, 1, false).1;
         let padding = recovered.is_ok_and(|recovered| recovered.batches == 3);
-        assert!(padding || replay(dir.path(), 1, false).1.is_err(), "flip at {at}");
+        assert!(padding || replay(&dir, 1, false).1.is_err(), "flip at {at}");
     }
     put(first.path(), &content[..end as usize - 1]);
-    assert!(replay(dir.path(), 1, false).1.is_err());
+    assert!(replay(&dir, 1, false).1.is_err());
 
     // A missing predecessor, or another one of the same number.
-    FS.remove(first.path()).expect("removed");
-    assert!(matches!(replay(dir.path(), 1, false).1, Err(Error::Corruption { .. })));
-    assert_eq!(replay(dir.path(), 4, false).1.expect("not needed").batches, 1);
-    let other = prepare_next(&FS, dir.path(), 1, 99, 0, None).expect("prepared");
+    fs().remove(first.path()).expect("removed");
+    assert!(matches!(replay(&dir, 1, false).1, Err(Error::Corruption { .. })));
+    assert_eq!(replay(&dir, 4, false).1.expect("not needed").batches, 1);
+    let other = prepare_next(&fs(), &dir, 1, 99, 0, None).expect("prepared");
     let other = other.start(None, Seq(1)).expect("started");
-    fill(&other, 1, &["other"], false);
-    assert!(matches!(replay(dir.path(), 1, false).1, Err(Error::Corruption { .. })));
-    FS.remove(second.path()).expect("removed");
-    assert!(matches!(replay(dir.path(), 4, false).1, Err(Error::Corruption { .. })));
+    fill(&other, 1, &["other", "other"], false);
+    assert!(matches!(replay(&dir, 1, false).1, Err(Error::Corruption { .. })));
+    fs().remove(second.path()).expect("removed");
+    assert!(matches!(replay(&dir, 4, false).1, Err(Error::Corruption { .. })));
 }
 
 #[test]
 fn a_successor_begun_before_the_sync() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let first = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let first = start(&dir, 1, None, 1, 0);
     let end = fill(&first, 1, &["one", "two"], false);
-    let next = prepare_next(&FS, dir.path(), 2, 77, 0, None).expect("prepared");
+    let next = prepare_next(&fs(), &dir, 2, 77, 0, None).expect("prepared");
     let seal = first.seal(end, 4096, SealKind::Clean);
     let second = next.begin(Some(seal), Seq(3)).expect("begun");
     fill(&second, 3, &["three"], false);
-    assert_eq!(keys(&replay(dir.path(), 1, false).0), ["one", "two", "three"]);
-    let content = read_all(&FS, first.path()).expect("read");
+    assert_eq!(keys(&replay(&dir, 1, false).0), ["one", "two", "three"]);
+    let content = read_all(&fs(), first.path()).expect("read");
     put(first.path(), &content[..end as usize - 20]);
-    let (seen, recovered) = replay(dir.path(), 1, false);
+    let (seen, recovered) = replay(&dir, 1, false);
     let recovered = recovered.expect("a crash can do this");
     assert_eq!(keys(&seen), ["one"]);
-    assert_eq!(recovered.unused, [wal_path(dir.path(), 2)]);
+    assert_eq!(recovered.unused, [wal_path(&dir, 2)]);
     // The next recovery finds the successor of this one, and the file given up beside it.
-    start(dir.path(), 3, recovered.end, 9, 0);
-    let (seen, again) = replay(dir.path(), 1, false);
+    start(&dir, 3, recovered.end, 9, 0);
+    let (seen, again) = replay(&dir, 1, false);
     assert_eq!(keys(&seen), ["one"]);
-    assert_eq!(again.expect("sound").unused, [wal_path(dir.path(), 2)]);
+    assert_eq!(again.expect("sound").unused, [wal_path(&dir, 2)]);
     // But what proves a sync makes it damage.
-    FS.remove(&wal_path(dir.path(), 3)).expect("removed");
+    fs().remove(&wal_path(&dir, 3)).expect("removed");
     fill(&second, 3, &["three", "four"], true);
-    assert!(matches!(replay(dir.path(), 1, false).1, Err(Error::Corruption { .. })));
+    assert!(matches!(replay(&dir, 1, false).1, Err(Error::Corruption { .. })));
 }
 
 #[test]
 fn a_recycled_file_shows_nothing_of_its_earlier_life() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let old = start(dir.path(), 1, None, 1, 1 << 16);
+    let dir = folder();
+    let old = start(&dir, 1, None, 1, 1 << 16);
     fill(&old, 1, &["old"; 500], true);
-    let next = prepare_next(&FS, dir.path(), 5, 6, 1 << 17, Some(old.path())).expect("prepared");
-    assert!(!FS.exists(old.path()).expect("asked"));
-    let (seen, recovered) = replay(dir.path(), 0, false);
+    let next = prepare_next(&fs(), &dir, 5, 6, 1 << 17, Some(old.path())).expect("prepared");
+    assert!(!fs().exists(old.path()).expect("asked"));
+    let (seen, recovered) = replay(&dir, 0, false);
     assert!(seen.is_empty());
     assert_eq!(recovered.expect("sound").unused, [PathBuf::from(next.path())]);
     let new = next.start(None, Seq(600)).expect("started");
     fill(&new, 600, &["new", "newer"], true);
-    let (seen, recovered) = replay(dir.path(), 5, false);
+    let (seen, recovered) = replay(&dir, 5, false);
     assert_eq!(seen, [(600, "new".into()), (601, "newer".into())]);
     let end = recovered.expect("sound").end.expect("a log");
     assert_eq!((end.number, end.uid, end.len), (5, 6, 4096 + 80));
-    assert_eq!(FS.open(new.path(), OpenOptions::READ).expect("there").len().ok(), Some(1 << 17));
+    assert_eq!(fs().open(new.path(), OpenOptions::READ).expect("there").len().ok(), Some(1 << 17));
 }
 
 #[test]
 fn a_large_batch_lets_small_ones_pass() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let first = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let first = start(&dir, 1, None, 1, 0);
     let mut large = Batch::default();
     large.put(TreeId(2), b"large", &vec![7; 300_000]);
     let parts: Vec<_> = fragments(42, large.payload()).collect();
@@ -264,23 +287,23 @@ fn a_large_batch_lets_small_ones_pass() {
     first.write(&out, 4096).expect("written");
     first.sync().expect("synced");
     let end = framer.offset();
-    let second = start(dir.path(), 2, Some(first.seal(end, end, SealKind::Clean)), 2, 0);
+    let second = start(&dir, 2, Some(first.seal(end, end, SealKind::Clean)), 2, 0);
     let (mut framer, mut out) = (second.framer(), Vec::new());
     framer.fragment(&mut out, 0, &parts[4]);
     framer.commit(&mut out, Seq(2), 0, &Commit::new(42, large.payload()));
     framer.batch(&mut out, Seq(3), 0, small.payload(), small.checksum());
     second.write(&out, 4096).expect("written");
-    let (seen, recovered) = replay(dir.path(), 1, false);
+    let (seen, recovered) = replay(&dir, 1, false);
     assert_eq!(seen, [(1, "small".into()), (2, "large".into()), (3, "small".into())]);
     assert_eq!(recovered.expect("sound").batches, 3);
 }
 
 #[test]
 fn any_content_answers() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let wal = start(dir.path(), 1, None, 1, 0);
+    let dir = folder();
+    let wal = start(&dir, 1, None, 1, 0);
     fill(&wal, 1, &["one", "two", "three"], true);
-    let content = read_all(&FS, wal.path()).expect("read");
+    let content = read_all(&fs(), wal.path()).expect("read");
     let mut x = 1_u64;
     for _ in 0..2000 {
         let mut damaged = content.clone();
@@ -290,7 +313,7 @@ fn any_content_answers() {
             damaged[at] = (x >> 20) as u8;
         }
         put(wal.path(), &damaged);
-        let seen = replay(dir.path(), 1, false).0;
+        let seen = replay(&dir, 1, false).0;
         assert_eq!(keys(&seen), ["one", "two", "three"][..seen.len()]);
     }
 }

@@ -1,0 +1,235 @@
+//! The WAL under crashes at every mutating call: nothing acknowledged as synced is lost, what comes back is a
+//! prefix, and what came back once stays.
+
+use std::path::{Path, PathBuf};
+use vlsm_core::{Result, Seq, TreeId};
+use vlsm_disk::Fs;
+use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
+use vlsm_disk::wal::writer::{Commit, fragments};
+use vlsm_disk::wal::{
+    Batch, RecoverOptions, Recovered, SealKind, WalFile, prepare_next, recover, wal_path,
+};
+
+const DIR: &str = "/store";
+
+fn disk() -> SimFs {
+    let fs = SimFs::new();
+    fs.create_dir_all(Path::new(DIR)).expect("made");
+    fs
+}
+
+/// What a writer knows it did.
+#[derive(Default, Clone, Debug)]
+struct Progress {
+    /// Batches handed to the WAL.
+    written: u64,
+    /// Of those, how many must survive.
+    synced: u64,
+    /// As the manifest would have it.
+    min_wal: u64,
+}
+
+struct Writer<'a> {
+    fs: &'a SimFs,
+    progress: Progress,
+    wal: Option<WalFile>,
+    framer: vlsm_disk::wal::Framer,
+    synced: u64,
+    number: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn open(fs: &'a SimFs, min_wal: u64) -> Result<Self> {
+        let (seen, recovered) = replay(fs, min_wal)?;
+        let number = recovered.largest_number + 1;
+        let next = prepare_next(fs, Path::new(DIR), number, number * 31, 8192, None)?;
+        let wal = next.start(recovered.end, Seq(seen + 1))?;
+        for path in &recovered.unused {
+            if fs.exists(path).unwrap_or(false) && *path != wal_path(Path::new(DIR), number) {
+                fs.remove(path).map_err(|error| vlsm_core::Error::io("remove", path, error))?;
+            }
+        }
+        let progress = Progress { written: seen, synced: seen, min_wal };
+        let framer = wal.framer();
+        Ok(Self { fs, progress, wal: Some(wal), framer, synced: 0, number })
+    }
+
+    fn wal(&self) -> &WalFile {
+        self.wal.as_ref().expect("open")
+    }
+
+    fn write(&mut self, large: bool) -> Result<()> {
+        let mut batch = Batch::default();
+        let seq = self.progress.written + 1;
+        let value = vec![seq as u8; if large { 100_000 } else { 300 }];
+        batch.put(TreeId(1), &seq.to_be_bytes(), &value);
+        let (mut out, offset) = (Vec::new(), self.framer.offset());
+        if large {
+            for part in fragments(seq, batch.payload()) {
+                self.framer.fragment(&mut out, self.synced, &part);
+            }
+            let commit = Commit::new(seq, batch.payload());
+            self.framer.commit(&mut out, Seq(seq), self.synced, &commit);
+        } else {
+            let (payload, checksum) = (batch.payload(), batch.checksum());
+            self.framer.batch(&mut out, Seq(seq), self.synced, payload, checksum);
+        }
+        self.progress.written = seq;
+        self.wal().write(&out, offset)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.wal().sync()?;
+        self.synced = self.framer.offset();
+        self.progress.synced = self.progress.written;
+        Ok(())
+    }
+
+    /// Goes on to the next file; `wait` for the predecessor's sync first, or sync both afterwards.
+    fn rotate(&mut self, wait: bool, recycled: Option<PathBuf>) -> Result<()> {
+        self.number += 1;
+        let (dir, uid) = (Path::new(DIR), self.number * 31);
+        let next = prepare_next(self.fs, dir, self.number, uid, 8192, recycled.as_deref())?;
+        let seq = Seq(self.progress.written + 1);
+        let end = self.framer.offset();
+        if wait {
+            self.sync()?;
+            let seal = self.wal().seal(end, end, SealKind::Clean);
+            self.wal = Some(next.start(Some(seal), seq)?);
+            self.synced = 4096;
+        } else {
+            let seal = self.wal().seal(end, self.synced, SealKind::Clean);
+            let wal = next.begin(Some(seal), seq)?;
+            let old = self.wal.replace(wal).expect("open");
+            self.framer = self.wal().framer();
+            self.synced = 0;
+            self.write(false)?;
+            old.sync()?;
+            self.sync()?;
+            return Ok(());
+        }
+        self.framer = self.wal().framer();
+        Ok(())
+    }
+}
+
+fn replay(fs: &SimFs, min_wal: u64) -> Result<(u64, Recovered)> {
+    let mut next = None;
+    let options = RecoverOptions { min_wal, salvage: false };
+    let recovered = recover(fs, Path::new(DIR), options, &mut |replayed| {
+        let seq = replayed.first_seq.0;
+        assert!(next.is_none_or(|next| next == seq), "a hole before {seq}");
+        let mut entries = vlsm_disk::wal::Entries::new(&replayed.payload);
+        let entry = entries.next().expect("an entry").expect("well formed");
+        assert_eq!(entry.key, seq.to_be_bytes());
+        assert!(entry.value.iter().all(|byte| *byte == seq as u8));
+        next = Some(seq + 1);
+        Ok(())
+    })?;
+    let last = next.map_or(recovered.seq_floor.0.saturating_sub(1), |next| next - 1);
+    Ok((last, recovered))
+}
+
+/// Writes, syncs, rotates both ways, releases and recycles; notes its progress as it goes.
+fn script(fs: &SimFs, progress: &mut Progress) -> Result<()> {
+    let mut writer = Writer::open(fs, progress.min_wal)?;
+    let result = (|| {
+        for step in 0..14 {
+            writer.write(step == 3)?;
+            match step {
+                1 | 6 | 12 => writer.sync()?,
+                4 => {
+                    // All before is flushed, and the manifest knows it at once.
+                    writer.rotate(true, None)?;
+                    writer.progress.min_wal = writer.number;
+                }
+                8 => writer.rotate(false, None)?,
+                10 => {
+                    // All before the file in use is flushed: the oldest gets a new life.
+                    writer.progress.min_wal = writer.number;
+                    let first = wal_path(Path::new(DIR), writer.number - 2);
+                    writer.rotate(true, Some(first))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    })();
+    *progress = writer.progress;
+    result
+}
+
+#[test]
+fn crashes_at_every_call() {
+    let whole = disk();
+    let before = whole.ops();
+    script(&whole, &mut Progress::default()).expect("nothing fails");
+    let mut crashes = 0;
+    for op in before + 1..=whole.ops() {
+        for after in [false, true] {
+            let stopped = disk();
+            stopped.set_crash_at(Some(CrashPoint { op, after }));
+            let mut progress = Progress::default();
+            script(&stopped, &mut progress).expect_err("stopped");
+            let random = (0..20).map(|seed| (CrashMode::Random, seed));
+            for (mode, seed) in CrashMode::ALL.into_iter().map(|mode| (mode, 99)).chain(random) {
+                crashes += 1;
+                let what = format!("op {op} after {after} {mode:?} {seed} {progress:?}");
+                let fs = stopped.fork();
+                fs.crash(mode, seed);
+                let (seen, _) =
+                    replay(&fs, progress.min_wal).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let range = progress.synced..=progress.written;
+                assert!(range.contains(&seen), "{what}: {seen}");
+                // What came back is there after the next crash too, before and after going on.
+                fs.crash(CrashMode::LoseAll, 0);
+                assert_eq!(replay(&fs, progress.min_wal).expect("sound").0, seen, "{what}");
+                let mut again = Progress { min_wal: progress.min_wal, ..Progress::default() };
+                script(&fs, &mut again).unwrap_or_else(|error| panic!("{what}: {error}"));
+                fs.crash(CrashMode::LoseAll, 0);
+                let (seen, _) = replay(&fs, again.min_wal).expect("sound");
+                assert!(seen >= again.synced, "{what}: {seen} {again:?}");
+            }
+        }
+    }
+    assert!(crashes > 2000, "{crashes}");
+}
+
+#[test]
+fn what_a_reopened_store_shows_stays() {
+    let fs = disk();
+    let mut writer = Writer::open(&fs, 0).expect("opened");
+    writer.write(false).and_then(|()| writer.write(false)).expect("written");
+    fs.kill();
+    assert_eq!(replay(&fs, 0).expect("sound").0, 2);
+    fs.crash(CrashMode::LoseAll, 0);
+    assert_eq!(replay(&fs, 0).expect("sound").0, 2);
+}
+
+#[test]
+fn crashes_again_in_recovery() {
+    let mut crashes = 0;
+    for seed in 0..60 {
+        let first = disk();
+        first.set_crash_at(Some(CrashPoint { op: 8 + seed, after: seed % 2 == 0 }));
+        let mut progress = Progress::default();
+        if script(&first, &mut progress).is_ok() {
+            continue;
+        }
+        first.crash(CrashMode::Random, seed);
+        let ops = first.ops();
+        for op in 1..12 {
+            let fs = first.fork();
+            fs.set_crash_at(Some(CrashPoint { op: ops + op, after: op % 2 == 0 }));
+            let mut second = Progress { min_wal: progress.min_wal, ..Progress::default() };
+            let _ = script(&fs, &mut second);
+            crashes += 1;
+            fs.crash(CrashMode::Random, seed * 31 + op);
+            let (seen, _) = replay(&fs, second.min_wal.max(progress.min_wal))
+                .unwrap_or_else(|error| panic!("{seed} {op}: {error}"));
+            let synced = progress.synced.max(second.synced);
+            assert!(seen >= synced, "{seed} {op}: {seen} of {synced}");
+        }
+    }
+    assert!(crashes > 300, "{crashes}");
+}
