@@ -13,7 +13,7 @@ mod live;
 
 pub use args::Args;
 
-use args::{Plan, Place};
+use args::{Place, Plan};
 use live::Live;
 use std::io::Write;
 use std::path::Path;
@@ -47,7 +47,9 @@ pub fn run(args: Args) -> Result {
     let removed = place.finish();
     publish(&args, &report)?;
     match failure {
-        Some(failure) => Err(format!("a phase failed, the report covers what came before: {failure}")),
+        Some(failure) => {
+            Err(format!("a phase failed, the report covers what came before: {failure}"))
+        }
         None => closed.and(removed),
     }
 }

@@ -11,13 +11,12 @@
 //!    wake-up, which costs processor time that the store needs, is shared by the requests that
 //!    became due meanwhile.
 //!
-//! Threads: the sequence is one atomic counter.
+//! Threads: the sequence is an atomic counter, the plan of wake-ups another.
 
-use crate::clock::Clock;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The shortest sleep of a client, in nanoseconds.
+/// The least time between two wake-ups of clients, in nanoseconds.
 pub const MIN_SLEEP: u64 = 50_000;
 
 /// When requests are made.
@@ -36,6 +35,8 @@ pub struct Sequence {
     rate: f64,
     total: u64,
     next: AtomicU64,
+    /// The last wake-up that was planned.
+    planned: AtomicU64,
 }
 
 /// What a client shall do.
@@ -53,7 +54,7 @@ impl Sequence {
     /// `total` requests, `rate` each second.
     #[must_use]
     pub fn new(rate: f64, total: u64) -> Self {
-        Self { rate, total, next: AtomicU64::new(0) }
+        Self { rate, total, next: AtomicU64::new(0), planned: AtomicU64::new(0) }
     }
 
     /// When request `index` is due.
@@ -74,13 +75,21 @@ impl Sequence {
             }
             let due = self.due(index);
             if due > now {
-                return Turn::Sleep(due.max(now + MIN_SLEEP));
+                return Turn::Sleep(self.plan(due));
             }
             match self.next.compare_exchange_weak(index, index + 1, Relaxed, Relaxed) {
                 Ok(_) => return Turn::Serve(due),
                 Err(other) => index = other,
             }
         }
+    }
+
+    /// Plans a wake-up: not before `due`, and not too soon after the one planned last.
+    fn plan(&self, due: u64) -> u64 {
+        let next = |planned: u64| Some(due.max(planned + MIN_SLEEP));
+        // It never returns None, so either way this is the value before the update.
+        let (Ok(planned) | Err(planned)) = self.planned.fetch_update(Relaxed, Relaxed, next);
+        due.max(planned + MIN_SLEEP)
     }
 
     /// How many requests are due and not taken yet.
@@ -95,11 +104,6 @@ impl Sequence {
     pub fn untaken(&self) -> u64 {
         self.total.saturating_sub(self.next.load(Relaxed))
     }
-
-    /// Sleeps through one [`Turn::Sleep`].
-    pub fn sleep(&self, clock: &Clock, until: u64) {
-        clock.sleep_until(until);
-    }
 }
 
 #[cfg(test)]
@@ -111,7 +115,7 @@ mod tests {
         let sequence = Sequence::new(1000.0, 5);
         assert_eq!(sequence.turn(0), Turn::Serve(0));
         assert_eq!(sequence.turn(10_000), Turn::Sleep(1_000_000));
-        assert_eq!(sequence.turn(990_000), Turn::Sleep(1_040_000));
+        assert_eq!(sequence.turn(990_000), Turn::Sleep(1_050_000), "another client's wake-up");
         assert_eq!(sequence.backlog(3_500_000), 3);
         assert_eq!(sequence.turn(3_500_000), Turn::Serve(1_000_000));
         assert_eq!(sequence.turn(3_500_000), Turn::Serve(2_000_000));

@@ -87,6 +87,9 @@ struct Run<'a> {
     clock: Clock,
     /// When clients stop, in nanoseconds.
     end: u64,
+    /// Operations at most.
+    total: u64,
+    clients: u64,
     sequence: Option<Sequence>,
     stop: &'a AtomicBool,
     /// Set by the first failure.
@@ -107,27 +110,8 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Outcome {
-    let total = total_ops(phase);
-    let sequence = match phase.arrivals {
-        Arrivals::Closed => None,
-        Arrivals::Open(rate) => Some(Sequence::new(rate, total)),
-    };
-    let limit = phase.seconds.map_or(f64::INFINITY, |seconds| match sequence {
-        Some(_) => seconds + grace(seconds),
-        None => seconds,
-    });
     let before = Usage::now();
-    let run = Run {
-        store,
-        data,
-        clock: Clock::start(),
-        end: (limit * 1e9) as u64,
-        sequence,
-        stop,
-        failed: AtomicBool::new(false),
-        error: Mutex::new(None),
-        active: AtomicUsize::new(phase.threads),
-    };
+    let run = Run::new(store, data, phase, stop);
     let slots: Vec<_> = (0..phase.threads).map(|_| Mutex::new(Interval::default())).collect();
     let mut collector = Collector::new(&slots);
     let caller = std::thread::current();
@@ -135,36 +119,16 @@ pub fn run(
         for (client, slot) in slots.iter().enumerate() {
             let generator = Generator::new(&phase.workload, records, phase.seed, client as u64);
             let (run, caller) = (&run, caller.clone());
-            let share = total / phase.threads as u64
-                + u64::from((client as u64) < total % phase.threads as u64);
             let body = move || {
                 let _leave = Leave { run, caller };
-                Client { run, generator, slot, key: Vec::new() }.work(share);
+                Client { run, generator, slot, key: Vec::new() }.work(run.share(client as u64));
             };
             let name = format!("client-{client}");
             let builder = std::thread::Builder::new().name(name);
             builder.spawn_scoped(scope, body).expect("the system starts a client thread");
         }
-        loop {
-            let next = collector.last + SECOND;
-            while run.clock.now() < next && run.active.load(Acquire) > 0 {
-                run.clock.park_until(next);
-            }
-            let ended = run.active.load(Acquire) == 0;
-            collector.collect(&run);
-            let seconds = collector.last as f64 / 1e9;
-            let by_time = phase.seconds.map_or(0.0, |limit| seconds / limit);
-            let by_ops = collector.totals.latencies.count() as f64 / total as f64;
-            tell(&Progress {
-                seconds,
-                ops: collector.totals.latencies.count(),
-                done: by_time.max(by_ops).min(1.0),
-                latencies: &collector.totals.latencies,
-                series: &collector.series,
-            });
-            if ended {
-                break;
-            }
+        while collector.second(&run) {
+            tell(&collector.progress(phase, run.total));
         }
     });
     Outcome {
@@ -175,6 +139,37 @@ pub fn run(
         unserved: run.sequence.as_ref().map_or(0, Sequence::untaken),
         usage: Usage::now().since(&before),
         error: run.error.into_inner(),
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(store: &'a dyn Store, data: &'a Data, phase: &Phase, stop: &'a AtomicBool) -> Self {
+        let total = total_ops(phase);
+        let (sequence, limit) = match phase.arrivals {
+            Arrivals::Closed => (None, phase.seconds),
+            Arrivals::Open(rate) => {
+                let limit = phase.seconds.map(|seconds| seconds + grace(seconds));
+                (Some(Sequence::new(rate, total)), limit)
+            }
+        };
+        Self {
+            store,
+            data,
+            clock: Clock::start(),
+            end: (limit.unwrap_or(f64::INFINITY) * 1e9) as u64,
+            total,
+            clients: phase.threads as u64,
+            sequence,
+            stop,
+            failed: AtomicBool::new(false),
+            error: Mutex::new(None),
+            active: AtomicUsize::new(phase.threads),
+        }
+    }
+
+    /// How many operations of a closed loop one client does.
+    fn share(&self, client: u64) -> u64 {
+        self.total / self.clients + u64::from(client < self.total % self.clients)
     }
 }
 
@@ -201,6 +196,31 @@ impl<'a> Collector<'a> {
     fn new(slots: &'a [Mutex<Interval>]) -> Self {
         let (fresh, totals) = (Interval::default(), Interval::default());
         Self { slots, fresh, totals, series: Series::default(), last: 0 }
+    }
+
+    /// Waits for the end of a second, or of the phase, and collects. False when the phase is over.
+    fn second(&mut self, run: &Run<'_>) -> bool {
+        let next = self.last + SECOND;
+        while run.clock.now() < next && run.active.load(Acquire) > 0 {
+            run.clock.park_until(next);
+        }
+        let goes_on = run.active.load(Acquire) > 0;
+        self.collect(run);
+        goes_on
+    }
+
+    /// How the phase is going.
+    fn progress(&self, phase: &Phase, total: u64) -> Progress<'_> {
+        let seconds = self.last as f64 / 1e9;
+        let ops = self.totals.latencies.count();
+        let by_time = phase.seconds.map_or(0.0, |limit| seconds / limit);
+        Progress {
+            seconds,
+            ops,
+            done: by_time.max(ops as f64 / total as f64).min(1.0),
+            latencies: &self.totals.latencies,
+            series: &self.series,
+        }
     }
 
     fn collect(&mut self, run: &Run<'_>) {

@@ -4,6 +4,7 @@
 //! workload  what is asked: mixes, key distributions, keys and values
 //! arrivals  when it is asked: closed loop, or open loop with due times
 //! store     who answers: the engine, or nothing at all (the driver's own floor)
+//! engine    the vLSM engine as such a store
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
 //! report    all of it with its method, as a table and as JSON
@@ -15,6 +16,7 @@
 pub mod arrivals;
 pub mod clock;
 pub mod driver;
+pub mod engine;
 pub mod metrics;
 pub mod process;
 pub mod report;

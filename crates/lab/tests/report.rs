@@ -19,14 +19,14 @@ fn percentiles(factor: f64) -> Percentiles {
     }
 }
 
-fn report() -> Report {
+fn store() -> StoreStats {
     let wait = |cause: &str, count| WaitStats {
         cause: cause.into(),
         count,
         total_us: count * 1500,
         longest_us: 9000,
     };
-    let store = StoreStats {
+    StoreStats {
         user_bytes: 1_000_000,
         wal_bytes: 1_050_000,
         flush_bytes: 1_000_000,
@@ -44,7 +44,34 @@ fn report() -> Report {
         ],
         disk_bytes: 1_100_000,
         ..StoreStats::default()
+    }
+}
+
+fn method() -> Method {
+    let machine = Machine {
+        cores: 2,
+        cpu: "a processor".into(),
+        memory: Some(16 << 30),
+        system: "linux 6.1".into(),
     };
+    Method {
+        version: "0.1.0".into(),
+        store: "vlsm".into(),
+        profile: "vlsm".into(),
+        options: vec![("durability".into(), "buffered".into())],
+        machine,
+        pairs: 5000,
+        key_size: 24,
+        value_size: 176,
+        threads: 2,
+        load: "inserted in random order".into(),
+        seed: 1,
+        floor: Floor { rate: None, p99_us: 0.4, p999_us: 1.2, cpu_us_per_op: 0.3 },
+    }
+}
+
+fn report() -> Report {
+    let store = store();
     let device = Some(Device { read: 4_000_000, written: 6_050_000 });
     let amplification = Amplification::new(1_000_000, &store, device);
     let phase = PhaseReport {
@@ -77,28 +104,8 @@ fn report() -> Report {
         amplification: Amplification::default(),
         ..phase.clone()
     };
-    let machine = Machine {
-        cores: 2,
-        cpu: "a processor".into(),
-        memory: Some(16 << 30),
-        system: "linux 6.1".into(),
-    };
-    let method = Method {
-        version: "0.1.0".into(),
-        store: "vlsm".into(),
-        profile: "vlsm".into(),
-        options: vec![("durability".into(), "buffered".into())],
-        machine,
-        pairs: 5000,
-        key_size: 24,
-        value_size: 176,
-        threads: 2,
-        load: "inserted in random order".into(),
-        seed: 1,
-        floor: Floor { rate: None, p99_us: 0.4, p999_us: 1.2, cpu_us_per_op: 0.3 },
-    };
     Report {
-        method,
+        method: method(),
         phases: vec![phase, run],
         settled: Some(1.5),
         amplification,

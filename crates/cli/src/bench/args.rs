@@ -1,4 +1,6 @@
 //! The options of `vlsm bench`, checked and turned into a plan; the folder it works in.
+//!
+//! No data is written before all options are known to be good and the device to have room.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,7 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   vlsm bench                                   load 4 M pairs, then YCSB A for 25 s: about a minute
   vlsm bench --profile rocksdb                 the same with another profile
-  vlsm bench --rate 100000                     open loop: latency counts from each request's due time
+  vlsm bench --rate 100000                     open loop: latency from each request's due time
   vlsm bench --pairs 20M --workload load       the load only
   vlsm bench --workload a,b,e --seconds 60     several runs on one store
   vlsm bench --path /mnt/disk/bench --json report.json
@@ -114,9 +116,10 @@ fn suffixed(text: &str, base: u64) -> Result<u64, String> {
         Some((at, 'g' | 'G')) => (&text[..at], 3),
         _ => (text, 0),
     };
-    let number: u64 = digits.replace([',', '_'], "").parse().map_err(|_| {
-        format!("{text:?} is not a whole number with an optional suffix k, M or G")
-    })?;
+    let number: u64 = digits
+        .replace([',', '_'], "")
+        .parse()
+        .map_err(|_| format!("{text:?} is not a whole number with an optional suffix k, M or G"))?;
     number.checked_mul(base.pow(power)).ok_or_else(|| format!("{text} is too large"))
 }
 
@@ -242,35 +245,30 @@ pub enum Place {
 impl Place {
     /// Finds or makes the folder and checks that it is empty and has room.
     pub fn prepare(args: &Args, plan: &Plan) -> Result<Self, String> {
-        let place = match &args.path {
-            Some(path) => {
-                let named = |error| format!("--path {}: {error}", path.display());
-                match std::fs::read_dir(path) {
-                    Ok(mut entries) if entries.next().is_some() => {
-                        return Err(named(std::io::Error::other(
-                            "the folder is not empty: choose an empty or a new one",
-                        )));
-                    }
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::NotFound => {
-                        std::fs::create_dir_all(path).map_err(named)?;
-                    }
-                    Err(error) => return Err(named(error)),
-                }
-                Self::Kept(path.clone())
-            }
-            None => {
-                let made = tempfile::Builder::new().prefix("vlsm-bench-").tempdir();
-                let mut folder = made.map_err(|error| {
-                    let temp = std::env::temp_dir();
-                    format!("cannot make a folder in {}: {error}; use --path", temp.display())
-                })?;
-                folder.disable_cleanup(args.keep);
-                if args.keep { Self::Kept(folder.keep()) } else { Self::Temporary(folder) }
-            }
+        let Some(path) = &args.path else {
+            let made = tempfile::Builder::new().prefix("vlsm-bench-").tempdir();
+            let folder = made.map_err(|error| {
+                let temp = std::env::temp_dir();
+                format!("cannot make a folder in {}: {error}; use --path", temp.display())
+            })?;
+            check_space(folder.path(), plan)?;
+            let kept = args.keep;
+            return Ok(if kept { Self::Kept(folder.keep()) } else { Self::Temporary(folder) });
         };
-        check_space(place.path(), plan)?;
-        Ok(place)
+        let named = |error: std::io::Error| format!("--path {}: {error}", path.display());
+        match std::fs::read_dir(path).map(|mut entries| entries.next().is_none()) {
+            Ok(true) => {}
+            Ok(false) => {
+                let why = "the folder is not empty: choose an empty or a new one";
+                return Err(named(std::io::Error::other(why)));
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                std::fs::create_dir_all(path).map_err(named)?;
+            }
+            Err(error) => return Err(named(error)),
+        }
+        check_space(path, plan)?;
+        Ok(Self::Kept(path.clone()))
     }
 
     pub fn path(&self) -> &Path {
@@ -352,8 +350,15 @@ mod tests {
     #[test]
     fn options_are_understood() {
         let plan = plan(&[
-            "--workload=a,E", "--pairs=20k", "--rate=1M", "--reads=30%", "--memtable=4MB",
-            "--ops=5", "--durability=no-wal", "--compression=lz4", "--profile=rocksdb",
+            "--workload=a,E",
+            "--pairs=20k",
+            "--rate=1M",
+            "--reads=30%",
+            "--memtable=4MB",
+            "--ops=5",
+            "--durability=no-wal",
+            "--compression=lz4",
+            "--profile=rocksdb",
         ])
         .unwrap();
         assert_eq!(plan.load.ops, Some(20_000));

@@ -1,5 +1,5 @@
-//! Live progress of a phase on stderr: a bar with throughput, P99 so far and stalls. Nothing where no
-//! person watches.
+//! Live progress of a phase on stderr: a bar with throughput, P99 so far and stalls. Nothing where
+//! no person watches.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -41,8 +41,7 @@ impl Live {
         self.bar.set_position((progress.done * STEPS as f64) as u64);
         let now = progress.series.0.last().map_or(0.0, Point::throughput);
         let mean = progress.ops as f64 / progress.seconds.max(1e-9);
-        let mut message =
-            format!("{}/s (mean {}/s)", grouped(now as u64), grouped(mean as u64));
+        let mut message = format!("{}/s (mean {}/s)", grouped(now as u64), grouped(mean as u64));
         for kind in Kind::ALL {
             let histogram = progress.latencies.of(kind);
             if !histogram.is_empty() {

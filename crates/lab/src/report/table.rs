@@ -44,7 +44,7 @@ fn method(report: &Report, out: &mut String) {
     line(
         out,
         format_args!(
-            "  data     {} pairs of {} + {} bytes ({}), {}",
+            "  data     {} pairs of {} + {} bytes ({})\n  load     {}",
             grouped(method.pairs),
             method.key_size,
             method.value_size,
