@@ -1,4 +1,65 @@
-//! placeholder
+//! **vLSM**: an embedded, ordered, durable key-value store whose writes never wait longer than a stated
+//! bound, and which explains every wait.
+//!
+//! ```
+//! # fn main() -> vlsm::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("store");
+//! use vlsm::{Batch, Db, KeyspaceOptions, WriteOptions};
+//!
+//! let db = Db::open(&path)?;
+//! let users = db.create_keyspace("users", KeyspaceOptions::new())?;
+//! let mut batch = Batch::new();
+//! batch.put(&users, "ada", "1815");
+//! batch.put(&users, "alan", "1912");
+//! db.write(&batch, WriteOptions::default())?;
+//!
+//! let before = db.snapshot();
+//! users.delete("ada")?;
+//! assert_eq!(users.iter().count(), 1);
+//! assert_eq!(before.iter(&users).rev().count(), 2);
+//! db.close()
+//! # }
+//! ```
+//!
+//! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`] and
+//! [`Iter`] see one moment; [`Options`] chooses durability, memory and the mechanisms that shape the tree
+//! ([`PolicyOptions`]); [`Stats`] tells what happened.
 
+mod batch;
+mod control;
+mod counters;
+mod db;
+mod engine;
+mod events;
+mod files;
+mod health;
+mod install;
+mod iter;
 mod job;
+mod keyspace;
+#[doc(hidden)]
 pub mod memtable;
+mod open;
+mod options;
+mod read;
+mod recovery;
+mod snapshot;
+mod stats;
+mod write;
+
+pub use batch::{Batch, MAX_BATCH_LEN};
+pub use control::chain::ChainSummary;
+pub use db::{Builder, Db};
+pub use events::Listener;
+pub use files::{sst_number, sst_path};
+pub use iter::Iter;
+pub use keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceOptions};
+pub use options::{Compression, Durability, Options, WriteOptions};
+pub use snapshot::Snapshot;
+pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
+pub use vlsm_core::event::{ChainReport, ChainStage, Event, JobKind, WaitCause};
+pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
+pub use vlsm_disk::Env;
+pub use vlsm_policy::profile::PROFILES;
+pub use vlsm_policy::{PolicyOptions, Profile};

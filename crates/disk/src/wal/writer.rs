@@ -1,18 +1,19 @@
 //! WAL files that are written.
 //!
-//! 1. [`prepare_next`] makes a file ready ahead of time, off every latency path: under a temporary name it
-//!    gets a header that says "prepared" and zeros up to its capacity (or it is an old WAL, whose blocks are
-//!    there already), is synced, renamed to its number, and the directory is synced. So a file under its
-//!    final name is always complete, and writing into it later allocates no block: an fdatasync needs no
-//!    commit of the file system's journal.
-//! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it. One small
-//!    write into an allocated block. [`PreparedWal::begin`] leaves the sync to the first
+//! 1. [`prepare_next`] makes a file ready ahead of time, off every latency path: under a temporary
+//!    name it gets a header that says "prepared" and zeros up to its capacity (or it is an old WAL,
+//!    whose blocks are there already), is synced, renamed to its number, and the directory is
+//!    synced. So a file under its final name is always complete, and writing into it later
+//!    allocates no block: an fdatasync needs no commit of the file system's journal.
+//! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it. One
+//!    small write into an allocated block. [`PreparedWal::begin`] leaves the sync to the first
 //!    [`WalFile::sync`], which must follow the predecessor's.
-//! 3. A [`Framer`] turns batches into records. It only computes and copies, so it may run in the section that
-//!    orders the batches; the bytes are written by [`WalFile::write`] afterwards.
+//! 3. A [`Framer`] turns batches into records. It only computes and copies, so it may run in the
+//!    section that orders the batches; the bytes are written by [`WalFile::write`] afterwards.
 //!
-//! After a failed write or sync the file is abandoned: the next one seals it at its last good length.
-//! Threads: a framer has one owner; a `WalFile` may be written and synced by several threads at once.
+//! After a failed write or sync the file is abandoned: the next one seals it at its last good
+//! length. Threads: a framer has one owner; a `WalFile` may be written and synced by several
+//! threads at once.
 
 use crate::fs::{File, Fs, OpenOptions};
 use crate::wal::format::{
@@ -128,8 +129,8 @@ impl Commit {
     }
 }
 
-/// Cuts the payload of a large batch into the payloads of its fragments: the batch's random number, the
-/// fragment's index (u32), and at most [`FRAGMENT_LEN`] bytes.
+/// Cuts the payload of a large batch into the payloads of its fragments: the batch's random number,
+/// the fragment's index (u32), and at most [`FRAGMENT_LEN`] bytes.
 pub fn fragments(batch: u64, payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     payload.chunks(FRAGMENT_LEN).zip(0_u32..).map(move |(part, index)| {
         let mut fragment = Vec::with_capacity(12 + part.len());
@@ -148,11 +149,12 @@ pub struct PreparedWal {
     recycled: bool,
 }
 
-/// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that nobody
-/// needs any more, durably: the manifest's smallest WAL number is beyond it.
+/// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that
+/// nobody needs any more, durably: the manifest's smallest WAL number is beyond it.
 ///
 /// # Errors
-/// What the file system says. The recycled file may be gone then, or still there under its old name.
+/// What the file system says. The recycled file may be gone then, or still there under its old
+/// name.
 pub fn prepare_next(
     fs: &dyn Fs,
     dir: &Path,
@@ -223,8 +225,8 @@ impl PreparedWal {
         self.recycled
     }
 
-    /// Starts the file: seals the predecessor and makes the header durable. The predecessor must be synced
-    /// up to the seal.
+    /// Starts the file: seals the predecessor and makes the header durable. The predecessor must be
+    /// synced up to the seal.
     ///
     /// # Errors
     /// What the file system says. The file is lost then, the predecessor is as it was.
@@ -238,8 +240,8 @@ impl PreparedWal {
         Ok(wal)
     }
 
-    /// Starts the file without waiting for the device. Its first sync must follow the predecessor's sync
-    /// up to the seal; until then nothing in it survives power loss.
+    /// Starts the file without waiting for the device. Its first sync must follow the predecessor's
+    /// sync up to the seal; until then nothing in it survives power loss.
     ///
     /// # Errors
     /// As [`PreparedWal::start`].

@@ -1,4 +1,342 @@
-//! Flushes and compactions: resumable, never waiting.
+//! Flushes and compactions: values that are stepped, and never wait.
+//!
+//! A job goes through these stages; each step does what can be done without waiting and says whether it
+//! `Ran`, is `Blocked` on the device, or is `Done` with a request to install:
+//! 1. *Opening* (compactions): the readers of the input files are opened in the background.
+//! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), `files` has them written.
+//! 3. *Syncing*: all chunks are written; the files are made durable in one call of the background.
+//!
+//! A trivial move has no stage: its edit is its whole work.
+//!
+//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones are dropped by a
+//! decision at that time: nothing older lies below in the range, which its reservation keeps true.
 
+pub(crate) mod files;
 pub(crate) mod merge;
 pub(crate) mod output;
+
+use crate::engine::Engine;
+use crate::install::Request;
+use crate::memtable::Memtable;
+use crate::options::Compression;
+use crate::read::view::TreeView;
+use files::OutputFiles;
+use merge::{Merge, READ_DEPTH, READ_LEN, Source};
+use output::Outputs;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::event::{Event, JobKind};
+use vlsm_core::{
+    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, Result, RunId, RunOrigin,
+    Table, Version, VersionEdit,
+};
+use vlsm_disk::Pending;
+use vlsm_disk::sst::{self, Scanner, SstOptions, SstReader};
+use vlsm_policy::shape::cuts::Cutter;
+use vlsm_policy::{Candidate, CutRule};
+
+use crate::control::workers::source_level;
+
+/// What a step did.
+pub(crate) enum Step {
+    /// It merged so many bytes.
+    Ran(Bytes),
+    /// Nothing, until a file call ends.
+    Blocked,
+    /// All is written and durable.
+    Done(Request),
+}
+
+enum Stage {
+    /// Nothing to do but the edit.
+    Move,
+    Opening(Pending<Vec<Arc<SstReader>>>),
+    Merging(Box<Merge>),
+    Syncing(Pending<()>),
+    Ended,
+}
+
+/// A flush or compaction under way.
+pub(crate) struct Job {
+    pub id: JobId,
+    pub candidate: Arc<Candidate>,
+    started: Duration,
+    stage: Stage,
+    memtables: Vec<Arc<Memtable>>,
+    version: Arc<Version>,
+    outputs: Option<Outputs>,
+    snapshots: Vec<vlsm_core::Seq>,
+    drop_tombstones: bool,
+    files: OutputFiles,
+    counters: merge::MergeCounters,
+    /// The epoch of the workers' condition before the step that blocked.
+    blocked_at: Option<u64>,
+    wake: Arc<dyn vlsm_disk::Condition>,
+}
+
+impl Job {
+    /// Freezes a candidate's inputs.
+    pub fn new(
+        engine: &Arc<Engine>,
+        id: JobId,
+        candidate: Arc<Candidate>,
+        tree: &TreeView,
+    ) -> Result<Self> {
+        let version = tree.version.clone();
+        let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
+        let memtables = memtables.collect::<Result<Vec<_>>>()?;
+        engine.emit(Event::JobStarted {
+            job: id,
+            tree: tree.id,
+            kind: candidate.kind,
+            from: source_level(candidate.frees),
+            to: candidate.output_level,
+            bytes: candidate.bytes_in,
+        });
+        let snapshots = engine.snapshots.frozen();
+        let mut job = Self {
+            id,
+            started: engine.env.now(),
+            stage: Stage::Move,
+            outputs: None,
+            snapshots,
+            drop_tombstones: nothing_below(&version, &candidate),
+            files: OutputFiles::default(),
+            counters: merge::MergeCounters::default(),
+            blocked_at: None,
+            wake: engine.control.wake_condition(),
+            memtables,
+            version,
+            candidate,
+        };
+        if job.candidate.kind != JobKind::TrivialMove {
+            job.outputs = Some(job.new_outputs(engine));
+            job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
+                Stage::Opening(job.open_inputs(engine))
+            } else {
+                job.merging(Vec::new())?
+            };
+        }
+        Ok(job)
+    }
+
+    /// Has the input files' readers opened where they are not.
+    fn open_inputs(&self, engine: &Arc<Engine>) -> Pending<Vec<Arc<SstReader>>> {
+        let tables = self.candidate.inputs.tables.clone();
+        let files = engine.files.clone();
+        let open = move || {
+            let reader = |(_, table): &(Place, Arc<Table>)| files.reader(&table.file).cloned();
+            tables.iter().map(reader).collect()
+        };
+        let all_open = |(_, table): &(Place, Arc<Table>)| table.file.reader.get().is_some();
+        if self.candidate.inputs.tables.iter().all(all_open) {
+            return Pending::ready(open());
+        }
+        engine.io.submit(open)
+    }
+
+    fn new_outputs(&self, engine: &Arc<Engine>) -> Outputs {
+        let level = self.candidate.output_level;
+        let options = &engine.options;
+        let sst_options = SstOptions {
+            block_bytes: options.block_bytes.0 as usize,
+            bits_per_key: options.bits_per_key,
+            compression: match options.compression_of(level) {
+                Compression::None => sst::Compression::None,
+                Compression::Lz4 => sst::Compression::Lz4,
+                Compression::Zstd => sst::Compression::Zstd,
+            },
+            created: engine.env.wall_clock(),
+            ..SstOptions::default()
+        };
+        let rule = engine.control.shape.cuts(&self.version, &self.candidate);
+        let next = match rule {
+            CutRule::LookAhead { next_level, .. } => self.version.level(next_level).clone(),
+            _ => vlsm_core::Tables::default(),
+        };
+        let env = engine.env.clone();
+        Outputs::new(sst_options, Cutter::new(rule, next), move || FileUid(env.random()))
+    }
+
+    /// The merge of all inputs: one source a memtable, one a run of L0, one a level.
+    fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
+        let mut sources = Vec::new();
+        for memtable in &self.memtables {
+            for part in memtable.parts() {
+                sources.push(Source::memory(part.cursor()));
+            }
+        }
+        let mut runs: Vec<(Place, Vec<(Arc<SstReader>, KeyRange)>)> = Vec::new();
+        for ((place, table), reader) in self.candidate.inputs.tables.iter().zip(readers) {
+            let part = (reader, table.range.clone());
+            match runs.iter_mut().find(|(other, _)| other == place) {
+                Some((_, parts)) => parts.push(part),
+                None => runs.push((*place, vec![part])),
+            }
+        }
+        for (_, mut parts) in runs {
+            parts.sort_by(|a, b| a.1.lo.cmp(&b.1.lo));
+            sources.push(Source::tables(Scanner::new(parts, READ_LEN, READ_DEPTH)));
+        }
+        let outputs = self.outputs.take();
+        let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
+        let snapshots = std::mem::take(&mut self.snapshots);
+        let merge = Merge::new(sources, snapshots, self.drop_tombstones, outputs)?;
+        Ok(Stage::Merging(Box::new(merge)))
+    }
+
+    /// Whether a step may do something: it did not block, or a file call ended since it did.
+    pub fn is_ready(&self) -> bool {
+        self.blocked_at.is_none_or(|epoch| self.wake.epoch() != epoch)
+    }
+
+    /// Does at most about `quantum` bytes of work, without waiting.
+    pub fn step(&mut self, engine: &Arc<Engine>, quantum: Bytes) -> Result<Step> {
+        let epoch = self.wake.epoch();
+        let step = self.go_on(engine, quantum)?;
+        self.blocked_at = matches!(step, Step::Blocked).then_some(epoch);
+        Ok(step)
+    }
+
+    fn go_on(&mut self, engine: &Arc<Engine>, quantum: Bytes) -> Result<Step> {
+        match std::mem::replace(&mut self.stage, Stage::Ended) {
+            Stage::Move => Ok(Step::Done(self.request(engine, Vec::new()))),
+            Stage::Opening(pending) => match pending.try_take() {
+                Some(readers) => {
+                    self.stage = self.merging(readers?)?;
+                    self.go_on(engine, quantum)
+                }
+                None => {
+                    self.stage = Stage::Opening(pending);
+                    Ok(Step::Blocked)
+                }
+            },
+            Stage::Merging(mut merge) => {
+                self.files.collect(merge.outputs())?;
+                let stepped = merge.step(&engine.io, quantum.0)?;
+                self.files.write(engine, merge.outputs())?;
+                self.counters = merge.counters();
+                match stepped {
+                    merge::Step::Ran(bytes) => {
+                        self.stage = Stage::Merging(merge);
+                        Ok(Step::Ran(Bytes(bytes)))
+                    }
+                    merge::Step::Done if self.files.is_written(merge.outputs()) => {
+                        let summaries = merge.outputs().finished().to_vec();
+                        self.stage = Stage::Syncing(self.files.sync(engine, summaries));
+                        Ok(Step::Ran(Bytes::ZERO))
+                    }
+                    merge::Step::Blocked | merge::Step::Done => {
+                        self.stage = Stage::Merging(merge);
+                        Ok(Step::Blocked)
+                    }
+                }
+            }
+            Stage::Syncing(pending) => match pending.try_take() {
+                Some(result) => {
+                    result?;
+                    let metas = self.files.metas();
+                    Ok(Step::Done(self.request(engine, metas)))
+                }
+                None => {
+                    self.stage = Stage::Syncing(pending);
+                    Ok(Step::Blocked)
+                }
+            },
+            Stage::Ended => Err(Error::Internal(format!("{} was stepped after its end", self.id))),
+        }
+    }
+
+    /// The edit that makes the job's result true.
+    fn request(&self, engine: &Engine, outputs: Vec<Arc<FileMeta>>) -> Request {
+        let candidate = &self.candidate;
+        let mut edit = VersionEdit::default();
+        for (place, table) in &candidate.inputs.tables {
+            edit.remove(*place, table);
+        }
+        let run = RunId(engine.numbers.next_run());
+        let origin = match candidate.kind {
+            JobKind::Flush => RunOrigin::Flush,
+            _ => RunOrigin::Merge,
+        };
+        let mut add = |table: Arc<Table>| match candidate.output_level {
+            0 => edit.add_l0(run, origin, table),
+            level => edit.add(level, table),
+        };
+        if candidate.kind == JobKind::TrivialMove {
+            candidate.inputs.tables.iter().for_each(|(_, table)| add(table.clone()));
+        }
+        outputs.into_iter().for_each(|file| add(Arc::new(Table::whole(file))));
+        edit.cursors.extend(candidate.sets_cursor.clone());
+        let flushed_seq = self.memtables.iter().filter_map(|memtable| memtable.seqs());
+        edit.flushed_seq = flushed_seq.map(|(_, largest)| largest).max();
+        Request {
+            job: self.id,
+            tree: candidate.tree,
+            edit,
+            flushed: self.memtables.iter().map(|memtable| memtable.id()).collect(),
+            inputs: candidate.inputs.tables.iter().map(|(_, table)| table.file.clone()).collect(),
+        }
+    }
+
+    /// When it was made, by the environment's clock.
+    pub fn started(&self) -> Duration {
+        self.started
+    }
+
+    /// What the merge counted so far.
+    pub fn counters(&self) -> merge::MergeCounters {
+        self.counters
+    }
+
+    /// Bytes and files written so far.
+    pub fn written(&self) -> (Bytes, u64) {
+        self.files.written()
+    }
+
+    /// Gives the job up: its files are removed in the background. Returns the bytes written in vain.
+    pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
+        self.files.discard(engine)
+    }
+}
+
+fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
+    let mut sealed = tree.immutables.iter();
+    let found = sealed.find(|memtable| memtable.id() == id).cloned();
+    found.ok_or_else(|| Error::Internal(format!("memtable {id} of a candidate is not there")))
+}
+
+/// Whether no table outside the inputs can hold an older version of a key in the job's range.
+fn nothing_below(version: &Version, candidate: &Candidate) -> bool {
+    let is_input = |place: Place, table: &Table| {
+        candidate.inputs.tables.iter().any(|(from, input)| {
+            *from == place && input.file.number == table.file.number && input.range == table.range
+        })
+    };
+    if version.overlaps_below(candidate.output_level, &candidate.range) {
+        return false;
+    }
+    // Older runs of L0, and the output level itself, as far as they are not merged by this job.
+    let newest_input = candidate.inputs.tables.iter().filter_map(|(place, _)| match place {
+        Place::L0(run) => version.l0.iter().position(|other| other.id == *run),
+        Place::Level(_) => None,
+    });
+    let older_runs = match (newest_input.max(), candidate.inputs.memtables.is_empty()) {
+        (_, false) => version.l0.len(),
+        (Some(newest), true) => newest,
+        (None, true) => 0,
+    };
+    let l0 = version.l0[..older_runs].iter().flat_map(|run| {
+        let place = Place::L0(run.id);
+        run.tables.overlapping(&candidate.range).map(move |table| (place, table))
+    });
+    let own_level = match candidate.output_level {
+        0 => None,
+        level => Some(version.level(level)),
+    };
+    let level = own_level.into_iter().flat_map(|tables| {
+        let place = Place::Level(candidate.output_level);
+        tables.overlapping(&candidate.range).map(move |table| (place, table))
+    });
+    l0.chain(level).all(|(place, table)| is_input(place, table))
+}

@@ -33,7 +33,7 @@ impl Cursor for MemtableCursor {
     }
 
     fn trailer(&self) -> Trailer {
-        self.memtable.list.trailer(self.node())
+        self.memtable.trailer_of(self.node())
     }
 
     fn value(&self) -> &[u8] {
@@ -51,12 +51,12 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.node = self.memtable.list.seek(key, trailer);
+        self.node = self.memtable.list.seek(key, self.memtable.own(trailer));
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.node = self.memtable.list.seek_before(key, trailer);
+        self.node = self.memtable.list.seek_before(key, self.memtable.own(trailer));
         Ok(())
     }
 

@@ -13,6 +13,10 @@
 //! 4. [`Memtable::seal`], in the sequencing step, ends that. Once [`Memtable::drained`], the
 //!    content is final and may be flushed.
 //!
+//! A large batch is not inserted entry by entry while others wait for their turn to publish. Its writer
+//! fills a memtable of its own beforehand, with sequence numbers that count from 1, and the sequencing step
+//! only *attaches* it as a part of the active one, with the batch's place in the order as their base.
+//!
 //! Invariants: entries never move and never go away while the memtable lives; after `drained`
 //! nothing changes. Threads and locks: none but atomics. Readers see an entry as soon as it is
 //! linked; which of them they may see is for their sequence number to say.
@@ -28,15 +32,36 @@ pub use cursor::MemtableCursor;
 pub use skiplist::{MAX_HEIGHT, Reservation, body_size, tower_size};
 
 use skiplist::{Padded, SkipList};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use vlsm_core::{MemtableId, Seq, Trailer};
+use std::time::Duration;
+use vlsm_core::{FileNumber, MemtableId, Seq, Trailer};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
 
 /// A sorted set of entries in memory.
 pub struct Memtable {
     id: MemtableId,
     list: SkipList,
     counts: Padded<Counts>,
+    /// Added to the sequence numbers of all entries; zero but for attached parts.
+    base: AtomicU64,
+    parts: Mutex<Vec<Arc<Memtable>>>,
+    notes: Notes,
+}
+
+/// What the engine remembers of a memtable.
+#[derive(Default)]
+struct Notes {
+    /// The WAL that holds its first entry; 0 for none.
+    wal: AtomicU64,
+    /// Microseconds at which it was sealed.
+    sealed_at: AtomicU64,
+    /// Number and bytes of the attached parts.
+    part_count: AtomicUsize,
+    part_bytes: AtomicUsize,
 }
 
 struct Counts {
@@ -59,7 +84,14 @@ impl Memtable {
             smallest_seq: AtomicU64::new(u64::MAX),
             largest_seq: AtomicU64::new(0),
         };
-        Self { id, list: SkipList::new(arena), counts: Padded(counts) }
+        Self {
+            id,
+            list: SkipList::new(arena),
+            counts: Padded(counts),
+            base: AtomicU64::new(0),
+            parts: Mutex::default(),
+            notes: Notes::default(),
+        }
     }
 
     /// The bytes of an entry in a memtable.
@@ -147,24 +179,104 @@ impl Memtable {
         self.sealed() && self.counts.0.writers.load(Acquire) == 0
     }
 
-    /// The newest entry of a key that a reader at `seq` may see, a tombstone perhaps.
+    /// The newest entry of a key that a reader at `seq` may see, a tombstone perhaps. Parts are not
+    /// searched: see [`Memtable::newest`].
     #[must_use]
     #[inline]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<(Trailer, &[u8])> {
+        let seq = Seq(seq.0.checked_sub(self.base.load(Relaxed))?);
         let node = self.list.seek(key, Trailer::seek(seq))?;
-        (self.list.key(node) == key).then(|| (self.list.trailer(node), self.list.value(node)))
+        (self.list.key(node) == key).then(|| (self.trailer_of(node), self.list.value(node)))
     }
 
-    /// A cursor over all entries, also those still to come.
+    /// The newest entry of a key that a reader at `seq` may see, in the memtable or its parts.
+    #[must_use]
+    pub fn newest(&self, key: &[u8], seq: Seq) -> Option<(Trailer, Bytes)> {
+        let copied = |(trailer, value)| (trailer, Bytes::copy_from_slice(value));
+        let own = self.get(key, seq).map(copied);
+        if self.notes.part_count.load(Acquire) == 0 {
+            return own;
+        }
+        let parts = self.parts.lock();
+        let found = parts.iter().filter_map(|part| part.get(key, seq).map(copied));
+        found.chain(own).max_by_key(|(trailer, _)| *trailer)
+    }
+
+    fn trailer_of(&self, node: skiplist::Node) -> Trailer {
+        Trailer(self.list.trailer(node).0 + (self.base.load(Relaxed) << 8))
+    }
+
+    /// A trailer as the list counts: without the base. What is older than all entries stays so.
+    fn own(&self, trailer: Trailer) -> Trailer {
+        Trailer(trailer.0.saturating_sub(self.base.load(Relaxed) << 8))
+    }
+
+    /// Makes `part` a part of this memtable. Its entries' sequence numbers, which count from 1, go on from
+    /// `base`. Called in the sequencing step, before they are published.
+    ///
+    /// # Panics
+    /// When this memtable is sealed or the part is empty.
+    pub fn attach(&self, part: Arc<Self>, base: Seq) {
+        assert!(!self.sealed(), "memtable {} is sealed", self.id);
+        let (first, last) = part.seqs().expect("a part holds a batch");
+        part.base.store(base.0, Relaxed);
+        let counts = &self.counts.0;
+        counts.entries.fetch_add(part.entries(), Relaxed);
+        counts.smallest_seq.fetch_min(base.0 + first.0, Relaxed);
+        counts.largest_seq.fetch_max(base.0 + last.0, Relaxed);
+        self.notes.part_bytes.fetch_add(part.bytes(), Relaxed);
+        self.parts.lock().push(part);
+        self.notes.part_count.fetch_add(1, SeqCst);
+    }
+
+    /// This memtable and the parts attached to it.
+    #[must_use]
+    pub fn parts(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let attached = self.parts.lock();
+        std::iter::once(self).chain(attached.iter()).cloned().collect()
+    }
+
+    /// Whether entries of `bytes` in all still belong into this memtable.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let parts = self.notes.part_bytes.load(Relaxed);
+        self.list.has_room(bytes) && (parts == 0 || self.bytes() + bytes <= self.list.capacity())
+    }
+
+    /// Notes the WAL that holds an entry; the first one counts.
+    pub fn note_wal(&self, number: FileNumber) {
+        if self.notes.wal.load(Relaxed) == 0 {
+            self.notes.wal.store(number.0, Relaxed);
+        }
+    }
+
+    /// The oldest WAL that holds an entry.
+    #[must_use]
+    pub fn wal(&self) -> Option<FileNumber> {
+        Some(FileNumber(self.notes.wal.load(Relaxed))).filter(|number| number.0 > 0)
+    }
+
+    /// Notes when it was sealed.
+    pub fn note_sealed(&self, at: Duration) {
+        self.notes.sealed_at.store(at.as_micros() as u64, Relaxed);
+    }
+
+    /// When it was sealed.
+    #[must_use]
+    pub fn sealed_at(&self) -> Duration {
+        Duration::from_micros(self.notes.sealed_at.load(Relaxed))
+    }
+
+    /// A cursor over its entries, also those still to come. Parts have cursors of their own.
     #[must_use]
     pub fn cursor(self: &std::sync::Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(self.clone())
     }
 
-    /// The bytes of the arena that are in use.
+    /// The bytes of the arena that are in use, and those of the parts.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.list.bytes()
+        self.list.bytes() + self.notes.part_bytes.load(Relaxed)
     }
 
     /// How many entries there are, reserved ones included.
@@ -179,10 +291,16 @@ impl Memtable {
         self.entries() == 0
     }
 
-    /// The smallest and the largest user key.
+    /// The smallest and the largest user key, parts included.
     #[must_use]
-    pub fn range(&self) -> Option<(&[u8], &[u8])> {
-        Some((self.list.key(self.list.first()?), self.list.key(self.list.last()?)))
+    pub fn range(&self) -> Option<(Bytes, Bytes)> {
+        let own = self.list.first().zip(self.list.last()).map(|(first, last)| {
+            let key = |node| Bytes::copy_from_slice(self.list.key(node));
+            (key(first), key(last))
+        });
+        let attached = self.parts.lock();
+        let parts = attached.iter().filter_map(|part| part.range());
+        parts.chain(own).reduce(|(lo, hi), (a, b)| (lo.min(a), hi.max(b)))
     }
 
     /// The smallest and the largest sequence number.

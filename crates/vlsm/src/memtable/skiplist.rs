@@ -242,6 +242,18 @@ impl SkipList {
         self.end.0.load(Relaxed) - HEAD_BYTES
     }
 
+    /// Whether [`SkipList::reserve`] would find space.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let end = self.end.0.load(Relaxed).checked_add(bytes);
+        let end = end.and_then(|end| end.checked_next_multiple_of(8));
+        end.is_some_and(|end| end <= self.capacity)
+    }
+
+    /// The bytes that entries may take in all.
+    pub fn capacity(&self) -> usize {
+        self.capacity - HEAD_BYTES
+    }
+
     /// Claims space for entries of `bytes` in all (the sum of [`body_size`] and [`tower_size`]), or
     /// None when the block has not that much left.
     pub fn reserve(&self, bytes: usize) -> Option<Reservation> {

@@ -1,0 +1,191 @@
+//! Where the three axes meet the engine.
+//!
+//! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes what they
+//! are told; [`workers`] runs what they grant; [`chain`] records what memtables had to wait for.
+
+pub(crate) mod chain;
+pub(crate) mod observe;
+pub(crate) mod tick;
+pub(crate) mod workers;
+
+use crate::job::Job;
+use chain::Chains;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use vlsm_core::{Bytes, JobId, Micros, TreeId};
+use vlsm_disk::{Condition, Env};
+use vlsm_policy::{
+    Admission, Busy, Candidate, Pressure, Reservation, Running, Schedule, Shape, Share,
+};
+
+/// A job's place in the list of jobs under way.
+pub(crate) struct Slot {
+    pub id: JobId,
+    pub candidate: Arc<Candidate>,
+    /// The job, unless a worker is stepping it or its result is being installed.
+    pub job: Option<Box<Job>>,
+    pub share: Share,
+    pub done: Bytes,
+    pub paused_since: Option<Micros>,
+    pub cancelled: bool,
+}
+
+/// What the last tick knew of a tree. Trees without candidates and without pressure are not listed.
+pub(crate) struct Known {
+    pub candidates: Vec<Candidate>,
+    pub pressure: Arc<Pressure>,
+    /// A sealed memtable waits for its writers: look again soon.
+    pub unready: bool,
+}
+
+/// Jobs under way and what was proposed. Held for short looks only.
+#[derive(Default)]
+pub(crate) struct State {
+    pub jobs: Vec<Slot>,
+    pub known: BTreeMap<TreeId, Known>,
+    pub chains: Chains,
+}
+
+/// The policies. Held during a tick only, and only ever taken with `try_lock`.
+pub(crate) struct Policies {
+    pub schedule: Box<dyn Schedule>,
+    pub admission: Box<dyn Admission>,
+}
+
+/// The control of one store.
+pub(crate) struct Control {
+    pub shape: Arc<dyn Shape>,
+    pub policies: Mutex<Policies>,
+    pub state: Mutex<State>,
+    /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
+    marks: Mutex<BTreeSet<TreeId>>,
+    /// Workers and file calls: something to do, or something done.
+    wake: Arc<dyn Condition>,
+    /// A memtable became free.
+    room: Arc<dyn Condition>,
+    again: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Control {
+    pub fn new(
+        env: &dyn Env,
+        wake: Arc<dyn Condition>,
+        shape: Arc<dyn Shape>,
+        policies: Policies,
+    ) -> Self {
+        Self {
+            shape,
+            policies: Mutex::new(policies),
+            state: Mutex::default(),
+            marks: Mutex::default(),
+            wake,
+            room: env.condition(Duration::ZERO),
+            again: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        }
+    }
+
+    /// Has a worker look for work.
+    pub fn wake(&self) {
+        self.wake.notify();
+    }
+
+    /// The condition that workers sleep on.
+    pub fn wake_condition(&self) -> Arc<dyn Condition> {
+        self.wake.clone()
+    }
+
+    /// Its epoch.
+    pub fn wake_epoch(&self) -> u64 {
+        self.wake.epoch()
+    }
+
+    /// Sleeps until there may be work.
+    pub fn wait_for_work(&self, epoch: u64, until: Option<Duration>) {
+        self.wake.wait(epoch, until);
+    }
+
+    /// Whether a tree changed since the last tick.
+    pub fn has_marks(&self) -> bool {
+        !self.marks.lock().is_empty()
+    }
+
+    /// The epoch of "a memtable became free".
+    pub fn room_epoch(&self) -> u64 {
+        self.room.epoch()
+    }
+
+    /// Waits until a memtable may have become free since `epoch`.
+    pub fn wait_for_room(&self, epoch: u64, until: Option<Duration>) {
+        self.room.wait(epoch, until);
+    }
+
+    /// Says that a memtable became free, or that there is another reason to look again.
+    pub fn made_room(&self) {
+        self.room.notify();
+    }
+
+    /// Notes that a tree changed.
+    pub fn mark(&self, tree: TreeId) {
+        self.marks.lock().insert(tree);
+    }
+
+    /// Notes that trees changed.
+    pub fn mark_all(&self, trees: impl IntoIterator<Item = TreeId>) {
+        self.marks.lock().extend(trees);
+    }
+
+    /// The trees that changed since this was last asked.
+    pub fn take_marks(&self) -> BTreeSet<TreeId> {
+        std::mem::take(&mut *self.marks.lock())
+    }
+
+    /// Ends the workers after their current step.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake.notify();
+        self.room.notify();
+    }
+
+    pub fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Whether no job is under way and none is proposed.
+    pub fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.jobs.is_empty()
+            && !self.has_marks()
+            && state.known.values().all(|known| known.candidates.is_empty() && !known.unready)
+    }
+}
+
+impl State {
+    /// What the jobs of a tree hold.
+    pub fn busy(&self, tree: TreeId) -> Busy {
+        let jobs = self.jobs.iter().filter(|slot| slot.candidate.tree == tree);
+        let held = |slot: &Slot| Reservation { job: slot.id, candidate: slot.candidate.clone() };
+        Busy { reservations: jobs.map(held).collect() }
+    }
+
+    /// A job's place.
+    pub fn slot(&self, id: JobId) -> Option<&Slot> {
+        self.jobs.iter().find(|slot| slot.id == id)
+    }
+
+    /// All jobs, as a schedule sees them.
+    pub fn running(&self) -> Vec<Running> {
+        let running = |slot: &Slot| Running {
+            job: slot.id,
+            candidate: slot.candidate.clone(),
+            done: slot.done,
+            left: slot.candidate.bytes_in.saturating_sub(slot.done),
+            paused_since: slot.paused_since,
+        };
+        self.jobs.iter().map(running).collect()
+    }
+}

@@ -1,0 +1,89 @@
+//! What the policies are told: facts of one tree, signals of the store.
+
+use crate::control::State;
+use crate::engine::Engine;
+use crate::read::view::{StoreView, TreeView};
+use vlsm_core::{Bytes, KeyRange, Micros, Seq};
+use vlsm_policy::signals::{DeviceSignals, MemtableSignals};
+use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
+
+impl Engine {
+    /// The time, as policies count it.
+    pub fn now_micros(&self) -> Micros {
+        Micros(self.env.now().as_micros() as u64)
+    }
+
+    /// What a shape is told of a tree besides its version.
+    pub fn facts(&self, tree: &TreeView) -> TreeFacts {
+        let visible = self.commit.visible();
+        let facts = |memtable: &std::sync::Arc<crate::memtable::Memtable>| {
+            let seq_max = memtable.seqs().map_or(Seq::ZERO, |(_, largest)| largest);
+            let ready = memtable.drained() && seq_max <= visible;
+            let range = if ready { memtable.range() } else { None };
+            MemtableFacts {
+                id: memtable.id(),
+                bytes: Bytes(memtable.bytes() as u64),
+                range: range.map(|(lo, hi)| KeyRange::closed(lo, hi)),
+                seq_max,
+                ready,
+            }
+        };
+        TreeFacts {
+            tree: tree.id,
+            now: self.now_micros(),
+            memtables: tree.immutables.iter().map(facts).collect(),
+            memtable_bytes: self.options.policy.memtable_bytes,
+            oldest_snapshot: self.snapshots.oldest(),
+        }
+    }
+
+    /// What a schedule and an admission are told.
+    pub fn signals(&self, view: &StoreView, state: &State) -> Signals {
+        Signals {
+            now: self.now_micros(),
+            workers: self.worker_count(),
+            counters: self.policy_counters(),
+            memtables: self.memtable_signals(view),
+            device: DeviceSignals::default(),
+            work_per_byte: self.work_per_byte(),
+            pressure: state.known.iter().map(|(id, known)| (*id, known.pressure.clone())).collect(),
+        }
+    }
+
+    fn policy_counters(&self) -> Counters {
+        let counters = &self.counters;
+        let cache = self.files.cache().counters();
+        let (read, written) = counters.job_bytes();
+        Counters {
+            writes: counters.writes.get(),
+            write_bytes: Bytes(counters.write_bytes.get()),
+            gets: counters.gets.get(),
+            scans: counters.scans.get(),
+            cache_miss_blocks: cache.misses,
+            cache_miss_bytes: Bytes(cache.miss_bytes),
+            wal_bytes: Bytes(counters.wal_bytes.get()),
+            job_read_bytes: Bytes(read),
+            job_written_bytes: Bytes(written),
+            waiting_writers: counters.waiting_writers.get(),
+        }
+    }
+
+    /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait for.
+    fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
+        let policy = &self.options.policy;
+        let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
+            active: Bytes(tree.active.bytes() as u64),
+            immutable: Bytes(tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum()),
+            immutable_count: tree.immutables.len(),
+            capacity: policy.memtable_bytes * policy.memtable_count as u64,
+        };
+        let signals = view.trees().map(of_tree);
+        signals.max_by_key(|signals| signals.active + signals.immutable).unwrap_or_default()
+    }
+
+    fn work_per_byte(&self) -> Vec<f64> {
+        let admitted = self.counters.write_bytes.get().max(1) as f64;
+        let levels = self.counters.levels.iter();
+        levels.map(|level| (level.read.get() + level.written.get()) as f64 / admitted).collect()
+    }
+}

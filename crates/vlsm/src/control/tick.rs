@@ -1,0 +1,192 @@
+//! Where the axes meet: observe → shape → schedule → admission → act.
+//!
+//! 1. Trees that changed since the last tick are asked again for candidates and pressure; what the others
+//!    said is kept. So the cost grows with the trees that do something, not with all trees.
+//! 2. The schedule decides over all candidates; its answer is checked before it is acted on.
+//! 3. Granted jobs are started; what they hold changes what their trees propose, so 1 to 3 repeat, at most
+//!    [`ROUNDS_MAX`] times.
+//! 4. The admission decides how fast writers are let in.
+//!
+//! Threads and locks: whoever ends a step or finds something changed ticks, with `try_lock` on the
+//! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is taken for
+//! short looks and never while a policy runs.
+
+use crate::control::{Known, Slot};
+use crate::engine::Engine;
+use crate::job::Job;
+use crate::read::view::StoreView;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
+use vlsm_policy::{Candidate, Class, Grants, Running, Share};
+
+/// Rounds of asking and starting in one tick.
+const ROUNDS_MAX: usize = 16;
+
+impl Engine {
+    /// Decides what runs and how fast writers are let in.
+    pub fn tick(self: &Arc<Self>) {
+        loop {
+            self.control.again.store(true, Ordering::SeqCst);
+            let Some(mut policies) = self.control.policies.try_lock() else { return };
+            self.control.again.store(false, Ordering::SeqCst);
+            for _ in 0..ROUNDS_MAX {
+                let view = self.views.load_full();
+                self.ask_shapes(&view);
+                let (signals, known, running) = {
+                    let state = self.control.state.lock();
+                    let known: Vec<Candidate> =
+                        state.known.values().flat_map(|k| k.candidates.iter().cloned()).collect();
+                    (self.signals(&view, &state), known, state.running())
+                };
+                let candidates: Vec<&Candidate> = known.iter().collect();
+                let grants = policies.schedule.decide(&signals, &candidates, &running);
+                let started = self.act(&view, &grants, &known, &running);
+                if !started {
+                    self.gate.set(policies.admission.decide(&signals));
+                    break;
+                }
+            }
+            drop(policies);
+            if !self.control.again.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    /// Asks the shape about every tree that changed.
+    fn ask_shapes(self: &Arc<Self>, view: &StoreView) {
+        for id in self.control.take_marks() {
+            let tree = view.tree(id);
+            let facts = self.facts(tree);
+            let busy = self.control.state.lock().busy(id);
+            let shape = &self.control.shape;
+            let candidates = if self.health.is_good() {
+                shape.candidates(&tree.version, &facts, &busy)
+            } else {
+                Vec::new()
+            };
+            let pressure = shape.pressure(&tree.version, &facts);
+            let chain = shape.chain(&tree.version, &facts);
+            let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
+            let mut state = self.control.state.lock();
+            let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
+            let may_flush = candidates.iter().any(flushing)
+                || busy.reservations.iter().any(|held| flushing(&held.candidate));
+            state.chains.observe(id, &facts, may_flush, &chain);
+            let calm = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
+            if candidates.is_empty() && calm && !unready {
+                state.known.remove(&id);
+            } else {
+                let pressure = Arc::new(pressure);
+                state.known.insert(id, Known { candidates, pressure, unready });
+            }
+        }
+    }
+
+    /// Acts on the schedule's answer. True when a job was started or cancelled.
+    fn act(
+        self: &Arc<Self>,
+        view: &StoreView,
+        grants: &Grants,
+        candidates: &[Candidate],
+        running: &[Running],
+    ) -> bool {
+        if let Err(error) = check_grants(grants, candidates, running) {
+            self.latch(error);
+            return false;
+        }
+        for job in &grants.cancel {
+            self.cancel(*job);
+        }
+        {
+            let mut state = self.control.state.lock();
+            for slot in &mut state.jobs {
+                let share = grants.shares.iter().find(|(job, _)| *job == slot.id);
+                slot.share = share.map_or(Share::Unlimited, |(_, share)| *share);
+                let paused = slot.share == Share::Paused;
+                slot.paused_since = match (paused, slot.paused_since) {
+                    (true, None) => Some(self.now_micros()),
+                    (true, since) => since,
+                    (false, _) => None,
+                };
+            }
+        }
+        for &index in &grants.start {
+            if let Err(error) = self.start(view, Arc::new(candidates[index].clone())) {
+                self.latch(error);
+                return false;
+            }
+        }
+        if !grants.start.is_empty() {
+            self.control.wake();
+        }
+        !grants.start.is_empty() || !grants.cancel.is_empty()
+    }
+
+    fn start(self: &Arc<Self>, view: &StoreView, candidate: Arc<Candidate>) -> Result<()> {
+        let id = JobId(self.numbers.next_job());
+        let tree = view.tree(candidate.tree);
+        let job = Job::new(self, id, candidate.clone(), tree)?;
+        let mut state = self.control.state.lock();
+        self.control.mark(candidate.tree);
+        if candidate.frees == Class::Memtable
+            && let Some(chain) = state.chains.granted(candidate.tree, self.env.now())
+        {
+            self.events.emit(chain);
+        }
+        state.jobs.push(Slot {
+            id,
+            candidate,
+            job: Some(Box::new(job)),
+            share: Share::Unlimited,
+            done: Bytes::ZERO,
+            paused_since: None,
+            cancelled: false,
+        });
+        Ok(())
+    }
+
+    /// Cancels a job that no worker is stepping; one that is being stepped ends after its step.
+    fn cancel(&self, id: JobId) {
+        let mut state = self.control.state.lock();
+        if let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) {
+            slot.cancelled = true;
+        }
+    }
+}
+
+/// Refuses grants that could not be carried out.
+fn check_grants(grants: &Grants, candidates: &[Candidate], running: &[Running]) -> Result<()> {
+    let wrong = |what: String| Err(Error::Internal(format!("the schedule's grant {what}")));
+    for (position, &index) in grants.start.iter().enumerate() {
+        let Some(candidate) = candidates.get(index) else {
+            return wrong(format!("names candidate {index} of {}", candidates.len()));
+        };
+        if let Some(job) = candidate.conflicts.iter().find(|job| !grants.cancel.contains(job)) {
+            return wrong(format!("starts what conflicts with {job} without cancelling it"));
+        }
+        let earlier = grants.start[..position].iter();
+        if earlier.clone().any(|&other| other == index || candidates[other].collides(candidate)) {
+            return wrong("starts two jobs that need the same".into());
+        }
+        let trivial =
+            candidate.kind == JobKind::TrivialMove && !candidate.inputs.memtables.is_empty();
+        if trivial {
+            return wrong("moves a memtable".into());
+        }
+    }
+    match grants.cancel.iter().find(|job| !running.iter().any(|running| running.job == **job)) {
+        Some(job) => wrong(format!("cancels {job}, which is not running")),
+        None => Ok(()),
+    }
+}
+
+impl Engine {
+    /// Marks every tree, as after opening.
+    pub fn mark_all(&self) {
+        let trees: Vec<TreeId> = self.views.load().trees().map(|tree| tree.id).collect();
+        self.control.mark_all(trees);
+    }
+}

@@ -1,0 +1,209 @@
+//! The worker threads: each takes a granted job that is not waiting for the device, steps it by one quantum,
+//! and comes back.
+//!
+//! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking it.
+//! Order: jobs that free memory, then L0, then the levels from the top; within a class first come, first
+//! served. A panic in a step latches the store and ends the job, not the worker.
+
+use crate::control::Slot;
+use crate::engine::Engine;
+use crate::install::Request;
+use crate::job::{Job, Step};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use vlsm_core::event::{Event, JobKind};
+use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
+use vlsm_disk::env::{Join, Priority};
+use vlsm_policy::{Class, Share};
+
+/// How soon an unready memtable is looked at again.
+const UNREADY_RETRY: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Starts the workers.
+    pub fn start_workers(self: &Arc<Self>) -> Vec<Box<dyn Join>> {
+        let start = |index: usize| {
+            let engine = self.clone();
+            let body = Box::new(move || engine.work());
+            self.env.spawn(&format!("vlsm-work-{index}"), Priority::Background, body)
+        };
+        (0..self.worker_count()).map(start).collect()
+    }
+
+    /// The life of a worker.
+    fn work(self: &Arc<Self>) {
+        loop {
+            let epoch = self.control.wake_epoch();
+            if self.control.stopping() {
+                return;
+            }
+            if self.control.has_marks() {
+                self.tick();
+            }
+            match self.take_job() {
+                Some((id, job)) => self.step(id, job),
+                None => {
+                    let unready = self.mark_unready();
+                    let until = unready.then(|| self.env.now() + UNREADY_RETRY);
+                    self.chores();
+                    self.control.wait_for_work(epoch, until);
+                }
+            }
+        }
+    }
+
+    /// The most urgent job that can go on.
+    fn take_job(&self) -> Option<(JobId, Box<Job>)> {
+        let mut state = self.control.state.lock();
+        let ready = |slot: &&mut Slot| {
+            slot.share != Share::Paused
+                && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
+        };
+        let slots = state.jobs.iter_mut().filter(ready);
+        let slot = slots.min_by_key(|slot| (slot.candidate.frees, slot.id))?;
+        slot.job.take().map(|job| (slot.id, job))
+    }
+
+    /// One step of a job that was taken from its slot.
+    fn step(self: &Arc<Self>, id: JobId, mut job: Box<Job>) {
+        if self.is_cancelled(id) {
+            self.abandon(id, job);
+            return;
+        }
+        let quantum = self.quantum(id);
+        let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, quantum)));
+        let panicked = || Err(Error::Internal(format!("{id} panicked")));
+        match stepped.unwrap_or_else(|_| panicked()) {
+            Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
+            Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
+            Ok(Step::Done(request)) => self.finish(id, &job, request),
+            Err(error) => {
+                self.latch(error);
+                self.abandon(id, job);
+            }
+        }
+    }
+
+    fn quantum(&self, id: JobId) -> Bytes {
+        let state = self.control.state.lock();
+        match state.slot(id).map(|slot| slot.share) {
+            Some(Share::Upto(bytes)) => bytes.min(self.options.quantum),
+            _ => self.options.quantum,
+        }
+    }
+
+    fn put_back(&self, id: JobId, job: Box<Job>, merged: Bytes) {
+        let mut state = self.control.state.lock();
+        let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) else { return };
+        slot.done += merged;
+        let candidate = slot.candidate.clone();
+        slot.job = Some(job);
+        if merged > Bytes::ZERO {
+            state.chains.merged(candidate.tree, source_level(candidate.frees), merged, false);
+        }
+    }
+
+    /// Hands a finished job's result over; its slot stays until it is installed.
+    fn finish(self: &Arc<Self>, id: JobId, job: &Job, request: Request) {
+        let candidate = &job.candidate;
+        let from = source_level(candidate.frees);
+        self.control.state.lock().chains.merged(candidate.tree, from, Bytes::ZERO, true);
+        let (counted, (written, files)) = (job.counters(), job.written());
+        let read = Bytes(counted.bytes_read);
+        let counter = self.counters.level(candidate.kind, from);
+        counter.jobs.add(1);
+        counter.moves.add(u64::from(candidate.kind == JobKind::TrivialMove));
+        counter.read.add(read.0);
+        counter.written.add(written.0);
+        counter.entries_in.add(counted.entries_in);
+        counter.entries_dropped.add(counted.entries_in - counted.entries_out);
+        if candidate.kind != JobKind::TrivialMove {
+            counter.widest.fetch_max(candidate.bytes_in.0, Ordering::Relaxed);
+        }
+        self.emit(Event::JobFinished {
+            job: id,
+            tree: candidate.tree,
+            kind: candidate.kind,
+            from,
+            to: candidate.output_level,
+            read,
+            written,
+            files,
+            took: Micros(self.env.now().saturating_sub(job.started()).as_micros() as u64),
+        });
+        self.submit_install(request);
+    }
+
+    /// Frees what a job held, after its install or its end.
+    pub fn job_ended(self: &Arc<Self>, id: JobId, tree: TreeId) {
+        self.control.state.lock().jobs.retain(|slot| slot.id != id);
+        self.control.mark(tree);
+        self.control.wake();
+    }
+
+    /// Ends a job without a result; what it wrote is removed in the background.
+    fn abandon(self: &Arc<Self>, id: JobId, job: Box<Job>) {
+        let candidate = job.candidate.clone();
+        let tree = candidate.tree;
+        let wasted = job.discard(self);
+        let counter = self.counters.level(candidate.kind, source_level(candidate.frees));
+        counter.wasted.add(wasted.0);
+        counter.cancelled.add(1);
+        self.emit(Event::JobCancelled { job: id, wasted });
+        self.job_ended(id, tree);
+    }
+
+    fn is_cancelled(&self, id: JobId) -> bool {
+        let state = self.control.state.lock();
+        !self.health.is_good() || state.slot(id).is_none_or(|slot| slot.cancelled)
+    }
+
+    /// Marks the trees whose sealed memtables were not ready. True when there are any.
+    fn mark_unready(&self) -> bool {
+        let state = self.control.state.lock();
+        let known = state.known.iter().filter(|(_, known)| known.unready);
+        let unready: Vec<TreeId> = known.map(|(tree, _)| *tree).collect();
+        drop(state);
+        let any = !unready.is_empty();
+        self.control.mark_all(unready);
+        any
+    }
+
+    /// Small things that nobody waits for, handed to a background thread.
+    fn chores(self: &Arc<Self>) {
+        if self.control.stopping() {
+            return;
+        }
+        if self.events.log_is_behind() {
+            let events = self.events.clone();
+            self.io.submit(move || {
+                events.write_log();
+                Ok(())
+            });
+        }
+        if self.arenas.spare_blocks() == 0 {
+            let arenas = self.arenas.clone();
+            self.io.submit(move || {
+                arenas.fill();
+                Ok(())
+            });
+        }
+        if self.files.any_dead() {
+            let engine = self.clone();
+            self.io.submit(move || {
+                engine.remove_dead();
+                Ok(())
+            });
+        }
+    }
+}
+
+/// The level that a class makes room in; 0 for memtables and L0.
+pub(crate) fn source_level(frees: Class) -> u8 {
+    match frees {
+        Class::Memtable | Class::L0 => 0,
+        Class::Level(level) => level,
+    }
+}

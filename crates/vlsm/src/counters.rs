@@ -1,0 +1,100 @@
+//! Counters since the store was opened. Each is a relaxed atomic on a cache line with its neighbours of
+//! the same use; they are read by the control tick and by `stats()`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use vlsm_core::event::{JobKind, WaitCause};
+use vlsm_core::version::LEVELS_MAX;
+
+/// One counter.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    pub fn sub(&self, n: u64) {
+        self.0.fetch_sub(n, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Time that writes waited for one cause.
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounter {
+    pub count: Counter,
+    pub micros: Counter,
+    pub longest_micros: AtomicU64,
+}
+
+/// Work of jobs out of one level.
+#[derive(Debug, Default)]
+pub(crate) struct LevelCounter {
+    pub jobs: Counter,
+    pub moves: Counter,
+    pub read: Counter,
+    pub written: Counter,
+    pub entries_in: Counter,
+    pub entries_dropped: Counter,
+    pub cancelled: Counter,
+    pub wasted: Counter,
+    /// Bytes in of the widest single job.
+    pub widest: AtomicU64,
+}
+
+/// Everything the engine counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub writes: Counter,
+    pub write_bytes: Counter,
+    pub batches: Counter,
+    pub waiting_writers: Counter,
+    pub gets: Counter,
+    pub memtable_hits: Counter,
+    pub scans: Counter,
+    pub filter_checks: Counter,
+    pub filter_negatives: Counter,
+    pub filter_false_positives: Counter,
+    pub wal_bytes: Counter,
+    pub wal_writes: Counter,
+    pub wal_syncs: Counter,
+    pub manifest_bytes: Counter,
+    pub installs: Counter,
+    pub rotations: Counter,
+    /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0).
+    pub levels: [LevelCounter; LEVELS_MAX + 2],
+    pub waits: [WaitCounter; WaitCause::ALL.len()],
+}
+
+impl Counters {
+    /// The counter of a job's source: flush, L0, L1 and so on.
+    pub fn level(&self, kind: JobKind, from: u8) -> &LevelCounter {
+        match kind {
+            JobKind::Flush => &self.levels[0],
+            _ => &self.levels[(usize::from(from) + 1).min(LEVELS_MAX + 1)],
+        }
+    }
+
+    /// Notes that a write waited.
+    pub fn waited(&self, cause: WaitCause, took: Duration) {
+        let counter = &self.waits[cause as usize];
+        let micros = took.as_micros() as u64;
+        counter.count.add(1);
+        counter.micros.add(micros);
+        counter.longest_micros.fetch_max(micros, Ordering::Relaxed);
+    }
+
+    /// Bytes that jobs have read and written.
+    pub fn job_bytes(&self) -> (u64, u64) {
+        let sum =
+            |field: fn(&LevelCounter) -> &Counter| self.levels.iter().map(|l| field(l).get()).sum();
+        (sum(|level| &level.read), sum(|level| &level.written))
+    }
+}

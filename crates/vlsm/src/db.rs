@@ -1,0 +1,287 @@
+//! The handle to an open store.
+
+use crate::batch::Batch;
+use crate::engine::Engine;
+use crate::events::Listener;
+use crate::iter::Iter;
+use crate::keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceInfo, KeyspaceOptions, write_one};
+use crate::open::open;
+use crate::options::{Options, WriteOptions};
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+use bytes::Bytes;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::event::Event;
+use vlsm_core::{Error, Kind, Result};
+use vlsm_disk::Env;
+use vlsm_disk::env_real::RealEnv;
+
+/// An open store. Cheap to clone and to share between threads; the last handle's drop closes it.
+///
+/// The methods that read and write without naming a keyspace use the keyspace `default`.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("store");
+/// let db = vlsm::Db::open(path)?;
+/// db.put("apple", "green")?;
+/// assert_eq!(db.get("apple")?.as_deref(), Some(&b"green"[..]));
+/// for pair in db.range("a".."b") {
+///     let (key, value) = pair?;
+///     assert_eq!((&key[..], &value[..]), (&b"apple"[..], &b"green"[..]));
+/// }
+/// db.close()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    pub(crate) engine: Arc<Engine>,
+    default: Arc<KeyspaceInfo>,
+    /// Closes the store with the last handle.
+    _last: Arc<CloseOnDrop>,
+}
+
+struct CloseOnDrop(Arc<Engine>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // Who wants to know calls `close`.
+            let _ = self.0.close();
+        }
+    }
+}
+
+/// How to open a store; made by [`Db::builder`].
+pub struct Builder {
+    path: PathBuf,
+    options: Options,
+    env: Option<Arc<dyn Env>>,
+    listener: Option<Listener>,
+}
+
+impl Builder {
+    /// With these options.
+    #[must_use]
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// With the shape, schedule, admission and sizes of a named profile.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when there is no such profile; the message lists them.
+    pub fn profile(mut self, name: &str) -> Result<Self> {
+        self.options.policy = vlsm_policy::profile::profile(name)?;
+        Ok(self)
+    }
+
+    /// Changes some of the options.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Whether to make the store when there is none. Default: true.
+    #[must_use]
+    pub fn create_if_missing(mut self, create: bool) -> Self {
+        self.options.create_if_missing = create;
+        self
+    }
+
+    /// In another environment than the operating system's: a simulator's.
+    #[must_use]
+    pub fn env(mut self, env: Arc<dyn Env>) -> Self {
+        self.env = Some(env);
+        self
+    }
+
+    /// Tells a listener about every event.
+    #[must_use]
+    pub fn listener(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
+    /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`], or what the system says.
+    /// Nothing on disk is lost by a failed open.
+    pub fn open(self) -> Result<Db> {
+        let env = self.env.unwrap_or_else(|| RealEnv::new());
+        let engine = open(env, &self.path, self.options, self.listener)?;
+        let default = engine.keyspace(DEFAULT_KEYSPACE);
+        let default = default.ok_or_else(|| Error::NoSuchKeyspace(DEFAULT_KEYSPACE.into()))?;
+        let last = Arc::new(CloseOnDrop(engine.clone()));
+        Ok(Db { engine, default, _last: last })
+    }
+}
+
+impl Db {
+    /// Opens the store in a folder with default options, making it where there is none.
+    ///
+    /// # Errors
+    /// As [`Builder::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(path).open()
+    }
+
+    /// Opens a store with other options.
+    pub fn builder(path: impl AsRef<Path>) -> Builder {
+        let path = path.as_ref().to_owned();
+        Builder { path, options: Options::default(), env: None, listener: None }
+    }
+
+    /// The folder of the store.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.engine.dir
+    }
+
+    /// The options it was opened with.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.engine.options
+    }
+
+    /// The keyspace of this name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let info = self.engine.keyspace(name);
+        let info = info.ok_or_else(|| Error::NoSuchKeyspace(name.to_owned()))?;
+        Ok(Keyspace { db: self.clone(), info })
+    }
+
+    /// Makes a keyspace, durably. One of the same name and options is simply returned.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceExists`] when there is one with other options; [`Error::InvalidArgument`] for
+    /// impossible options; what writing the manifest failed with.
+    pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
+        let info = self.engine.create_keyspace(name, &options)?;
+        Ok(Keyspace { db: self.clone(), info })
+    }
+
+    /// The names of all keyspaces.
+    #[must_use]
+    pub fn keyspaces(&self) -> Vec<String> {
+        self.engine.keyspaces.lock().iter().map(|info| info.name.clone()).collect()
+    }
+
+    /// The keyspace `default`.
+    #[must_use]
+    pub fn default_keyspace(&self) -> Keyspace {
+        Keyspace { db: self.clone(), info: self.default.clone() }
+    }
+
+    /// Applies a batch, all or nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`]. After an error of the WAL the batch is indeterminate: a reopened store has
+    /// all of it or nothing.
+    pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
+        self.engine.write(batch, options)
+    }
+
+    /// Sets a key of the keyspace `default` to a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let add = |batch: &mut Batch| batch.add(&self.default, Kind::Put, key, value);
+        write_one(&self.engine, WriteOptions::default(), add)
+    }
+
+    /// Removes a key of the keyspace `default`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let add = |batch: &mut Batch| batch.add(&self.default, Kind::Delete, key.as_ref(), &[]);
+        write_one(&self.engine, WriteOptions::default(), add)
+    }
+
+    /// The value of a key of the keyspace `default`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        let key = key.as_ref();
+        self.engine.get(self.default.tree_of(key), key, None)
+    }
+
+    /// All pairs of the keyspace `default`.
+    #[must_use]
+    pub fn iter(&self) -> Iter {
+        self.default_keyspace().iter()
+    }
+
+    /// The pairs of the keyspace `default` within a range of keys.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.default_keyspace().range(range)
+    }
+
+    /// The store as it is now, for as long as the snapshot lives.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self)
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// What syncing the WAL failed with.
+    pub fn sync(&self) -> Result<()> {
+        let position = self.engine.commit.sequence.lock().tail.appended();
+        self.engine.wal.sync_through(&self.engine, position)
+    }
+
+    /// Flushes all memtables and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when the store was latched meanwhile.
+    pub fn flush(&self) -> Result<()> {
+        self.engine.flush_all()
+    }
+
+    /// Waits until there is nothing to flush or compact.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when the store was latched meanwhile.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine.wait_idle()
+    }
+
+    /// What the store counted and measured so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.engine.stats()
+    }
+
+    /// Closes the store: everything written is durable when it returns. Other handles then answer
+    /// [`Error::Closed`].
+    ///
+    /// # Errors
+    /// What making the last writes durable failed with; the store is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.engine.close()
+    }
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db").field("path", &self.engine.dir).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! The parts of an open store, side by side. Logic lives with the parts; this file only holds them together.
+
+use crate::counters::Counters;
+use crate::events::Events;
+use crate::files::{Files, Numbers};
+use crate::health::Health;
+use crate::install::Installer;
+use crate::keyspace::KeyspaceInfo;
+use crate::memtable::ArenaPool;
+use crate::options::Options;
+use crate::read::view::{TreeView, Views};
+use crate::snapshot::Snapshots;
+use crate::write::commit::Commit;
+use crate::write::gate::Gate;
+use crate::write::wal_stage::WalStage;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use vlsm_core::event::Event;
+use vlsm_core::{Error, TreeId, Version};
+use vlsm_disk::Env;
+use vlsm_disk::env::Join;
+use vlsm_disk::fs::Lock;
+use vlsm_disk::io::IoPool;
+
+use crate::control::Control;
+
+/// An open store.
+pub(crate) struct Engine {
+    pub env: Arc<dyn Env>,
+    pub dir: PathBuf,
+    pub options: Options,
+    pub events: Arc<Events>,
+    pub health: Health,
+    pub counters: Counters,
+    pub numbers: Numbers,
+    pub keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,
+    pub views: Views,
+    pub snapshots: Snapshots,
+    pub gate: Gate,
+    pub commit: Commit,
+    pub wal: WalStage,
+    /// Numbers of the WAL files that may hold unflushed writes, the current one among them.
+    pub live_wals: Mutex<Vec<u64>>,
+    pub arenas: Arc<ArenaPool>,
+    pub files: Arc<Files>,
+    pub install: Installer,
+    pub control: Control,
+    pub io: IoPool,
+    /// Whether writes outside the WAL were made.
+    pub unlogged: AtomicBool,
+    pub closing: AtomicBool,
+    pub threads: Mutex<Vec<Box<dyn Join>>>,
+    pub lock: Mutex<Option<Box<dyn Lock>>>,
+}
+
+impl Engine {
+    /// Latches the store and wakes everybody who waits, so that they see it.
+    pub fn latch(&self, error: Error) -> Error {
+        let error = self.health.latch(error);
+        self.gate.wake();
+        self.wal.wake();
+        self.commit.wake();
+        self.control.made_room();
+        self.control.wake();
+        error
+    }
+
+    /// The keyspace of this name.
+    pub fn keyspace(&self, name: &str) -> Option<Arc<KeyspaceInfo>> {
+        self.keyspaces.lock().iter().find(|info| info.name == name).cloned()
+    }
+
+    /// The name of the keyspace that a tree belongs to.
+    pub fn keyspace_of(&self, tree: TreeId) -> Option<String> {
+        let keyspaces = self.keyspaces.lock();
+        let owner = keyspaces.iter().find(|info| info.trees.contains(&tree));
+        owner.map(|info| info.name.clone())
+    }
+
+    /// Adds trees to the view, each with an empty memtable.
+    pub fn add_trees(&self, trees: impl Iterator<Item = (TreeId, Version)>) {
+        let tree = |(id, version)| TreeView {
+            id,
+            active: self.new_memtable(0),
+            immutables: Vec::new(),
+            version: Arc::new(version),
+        };
+        self.views.add(trees.map(tree));
+    }
+
+    /// Number of worker threads.
+    pub fn worker_count(&self) -> usize {
+        match self.options.workers {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            count => count,
+        }
+    }
+
+    /// Tells listeners and the LOG.
+    pub fn emit(&self, event: Event) {
+        self.events.emit(event);
+    }
+}

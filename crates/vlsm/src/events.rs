@@ -1,0 +1,123 @@
+//! Events to whoever listens: the LOG file, the listener given at open, the laboratory.
+//!
+//! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes LOG.old
+//! and a new one begins. It is never synced and no operation fails because of it.
+
+use parking_lot::Mutex;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::event::Event;
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::{Env, File};
+
+/// A LOG file is rotated at this length.
+pub const LOG_BYTES_MAX: u64 = 4 << 20;
+/// Lines kept in memory until they are written.
+const LINES_MAX: usize = 10_000;
+
+/// Receives every event, on the thread it happens on: it must return quickly and not call the store.
+pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// Where events go.
+pub(crate) struct Events {
+    env: Arc<dyn Env>,
+    listener: Option<Listener>,
+    log: Option<Log>,
+}
+
+struct Log {
+    path: PathBuf,
+    lines: Mutex<Vec<String>>,
+    /// Only ever taken with `try_lock`: held while the file is written.
+    file: Mutex<Option<(Arc<dyn File>, u64)>>,
+}
+
+impl Events {
+    pub fn new(env: Arc<dyn Env>, listener: Option<Listener>, log_in: Option<&Path>) -> Self {
+        let log = log_in.map(|dir| Log {
+            path: dir.join("LOG"),
+            lines: Mutex::default(),
+            file: Mutex::default(),
+        });
+        Self { env, listener, log }
+    }
+
+    /// Tells everybody. Cheap: the LOG's line is written later, by [`Events::write_log`].
+    pub fn emit(&self, event: Event) {
+        if let Some(listener) = &self.listener {
+            listener(&event);
+        }
+        if let Some(log) = &self.log {
+            let line = format!("{} {event}\n", stamp(self.env.wall_clock().as_millis()));
+            let mut lines = log.lines.lock();
+            if lines.len() < LINES_MAX {
+                lines.push(line);
+            }
+        }
+    }
+
+    /// Whether lines wait to be written.
+    pub fn log_is_behind(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.lines.lock().is_empty())
+    }
+
+    /// Appends waiting lines to the LOG. Does file calls: never on a client's or a worker's thread.
+    pub fn write_log(&self) {
+        let Some(log) = &self.log else { return };
+        let Some(mut file) = log.file.try_lock() else { return };
+        let lines = std::mem::take(&mut *log.lines.lock());
+        if lines.is_empty() {
+            return;
+        }
+        let full = file.as_ref().is_some_and(|(_, len)| *len >= LOG_BYTES_MAX);
+        if file.is_none() || full {
+            *file = None;
+            *file = self.new_log(&log.path);
+        }
+        if let Some((file, len)) = &mut *file {
+            let text = lines.concat();
+            if file.write_at(text.as_bytes(), *len).is_ok() {
+                *len += text.len() as u64;
+            }
+        }
+    }
+
+    fn new_log(&self, path: &Path) -> Option<(Arc<dyn File>, u64)> {
+        let fs = self.env.fs();
+        if fs.exists(path).ok()? {
+            fs.rename(path, &path.with_extension("old")).ok()?;
+        }
+        Some((fs.open(path, OpenOptions::CREATE).ok()?, 0))
+    }
+}
+
+/// Milliseconds since the Unix epoch as a UTC date and time.
+fn stamp(millis: u128) -> String {
+    let (days, rest) = ((millis / 86_400_000) as i64, millis % 86_400_000);
+    // Civil date from days since 1970-01-01 (proleptic Gregorian calendar, eras of 400 years).
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+    let year = yoe + era * 400 + i64::from(month <= 2);
+    let mut text = String::with_capacity(24);
+    let (hours, minutes) = (rest / 3_600_000, rest / 60_000 % 60);
+    let (seconds, ms) = (rest / 1000 % 60, rest % 1000);
+    let _ =
+        write!(text, "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{ms:03}Z");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn stamps_are_utc_dates() {
+        assert_eq!(super::stamp(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(super::stamp(951_827_696_789), "2000-02-29T12:34:56.789Z");
+        assert_eq!(super::stamp(1_735_689_599_999), "2024-12-31T23:59:59.999Z");
+    }
+}

@@ -1,0 +1,356 @@
+//! From a finished job to the tree that readers see: edit → manifest → new version → dead files.
+//!
+//! Requests queue up; one background thread takes all that wait and installs them as a group:
+//! 1. New files: their directory entries are synced. Their readers are opened.
+//! 2. Flushes: the WAL is synced through everything appended, so that one keyspace's durable SST never
+//!    outlives another keyspace's lost half of a batch.
+//! 3. The edits are applied to the current versions and checked; the shape checks the result.
+//! 4. They are appended to the manifest and synced, once for the group.
+//! 5. The new versions become visible; flushed memtables leave their trees with the same change of view.
+//! 6. Files that no tree shows any more become zombies; WAL files that hold nothing unflushed are recycled.
+//!
+//! Failure before 4: nothing changed but the store is latched. Failure in 4: nobody knows whether the edit is
+//! durable, so nothing is deleted and the store is latched; reopening tells.
+//!
+//! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever finds it
+//! taken leaves its request to the holder.
+
+use crate::engine::Engine;
+use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
+use crate::memtable::Memtable;
+use crate::read::view::TreeView;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vlsm_core::edit::Change;
+use vlsm_core::{
+    Error, FileMeta, JobId, MemtableId, Result, TreeId, Version, VersionEdit, Violation,
+};
+use vlsm_disk::manifest::{self, Manifest, Record, SnapshotWriter, State};
+use vlsm_disk::wal::wal_path;
+
+/// A finished job.
+pub(crate) struct Request {
+    pub job: JobId,
+    pub tree: TreeId,
+    pub edit: VersionEdit,
+    /// Memtables whose content is in the edit's tables.
+    pub flushed: Vec<MemtableId>,
+    /// Files of the tables that the edit removes.
+    pub inputs: Vec<Arc<FileMeta>>,
+}
+
+/// What the leader of a group holds.
+struct Leader {
+    manifest: Manifest,
+    /// What the manifest says.
+    state: State,
+}
+
+/// The queue of installs.
+pub(crate) struct Installer {
+    queue: Mutex<Vec<Request>>,
+    leader: Mutex<Leader>,
+    snapshotting: AtomicBool,
+}
+
+impl Installer {
+    pub fn new(manifest: Manifest, state: State) -> Self {
+        let leader = Mutex::new(Leader { manifest, state });
+        Self { queue: Mutex::default(), leader, snapshotting: AtomicBool::new(false) }
+    }
+}
+
+impl Installer {
+    /// Manifests that are not in use.
+    pub fn unused_manifests(&self) -> Result<Vec<std::path::PathBuf>> {
+        match self.leader.try_lock() {
+            Some(leader) => leader.manifest.unused(),
+            None => Ok(Vec::new()),
+        }
+    }
+}
+
+impl Engine {
+    /// Queues a finished job and has a background thread install it.
+    pub fn submit_install(self: &Arc<Self>, request: Request) {
+        self.install.queue.lock().push(request);
+        let engine = self.clone();
+        self.io.submit(move || {
+            engine.install_all();
+            Ok(())
+        });
+    }
+
+    /// Installs what is queued, unless somebody else does.
+    fn install_all(self: &Arc<Self>) {
+        loop {
+            let Some(mut leader) = self.install.leader.try_lock() else { return };
+            let requests = std::mem::take(&mut *self.install.queue.lock());
+            if !requests.is_empty() {
+                let result = self.install_group(&mut leader, &requests);
+                if let Err(error) = result {
+                    self.latch(error);
+                }
+                for request in &requests {
+                    self.job_ended(request.job, request.tree);
+                }
+                self.control.made_room();
+            }
+            drop(leader);
+            if self.install.queue.lock().is_empty() {
+                break;
+            }
+        }
+        self.snapshot_manifest();
+        self.remove_dead();
+        self.arenas.fill();
+        self.events.write_log();
+    }
+
+    fn install_group(self: &Arc<Self>, leader: &mut Leader, requests: &[Request]) -> Result<()> {
+        self.health.check()?;
+        self.open_readers(requests)?;
+        if requests.iter().any(|request| !request.flushed.is_empty()) {
+            self.sync_wal()?;
+        }
+        let versions = self.next_versions(&leader.state, requests)?;
+        let min_wal = self.min_wal(requests);
+        let mut records: Vec<Record> = requests
+            .iter()
+            .map(|request| Record::Edit(request.tree, request.edit.clone()))
+            .collect();
+        let numbers = Record::Numbers(self.manifest_numbers(min_wal));
+        records.push(numbers.clone());
+        self.append(leader, &records)?;
+        leader.state.apply(&numbers).map_err(violated)?;
+        for (id, version) in versions {
+            leader.state.trees.insert(id, Version::clone(&version));
+            let flushed: Vec<MemtableId> = requests
+                .iter()
+                .filter(|request| request.tree == id)
+                .flat_map(|request| request.flushed.iter().copied())
+                .collect();
+            self.views.update(id, |tree| TreeView {
+                immutables: without(&tree.immutables, &flushed),
+                version,
+                ..tree.clone()
+            });
+        }
+        self.counters.installs.add(requests.len() as u64);
+        self.files.bury(requests.iter().flat_map(gone));
+        self.release_wals(min_wal);
+        Ok(())
+    }
+
+    /// Appends records to the manifest.
+    fn append(&self, leader: &mut Leader, records: &[Record]) -> Result<()> {
+        let before = leader.manifest.len();
+        leader.manifest.append(records)?;
+        self.counters.manifest_bytes.add(leader.manifest.len().saturating_sub(before));
+        Ok(())
+    }
+
+    /// The directory entries of new files become durable, and their readers are opened ahead of the reads.
+    fn open_readers(&self, requests: &[Request]) -> Result<()> {
+        let mut any = false;
+        for change in requests.iter().flat_map(|request| &request.edit.changes) {
+            if let Change::Add { table, .. } = change
+                && table.file.reader.get().is_none()
+            {
+                self.files.reader(&table.file)?;
+                any = true;
+            }
+        }
+        if any {
+            let synced = self.env.fs().sync_dir(&self.dir);
+            synced.map_err(|error| Error::io("cannot sync folder", &self.dir, error))?;
+        }
+        Ok(())
+    }
+
+    /// The versions that the requests lead to, each checked.
+    fn next_versions(
+        &self,
+        state: &State,
+        requests: &[Request],
+    ) -> Result<BTreeMap<TreeId, Arc<Version>>> {
+        let mut versions: BTreeMap<TreeId, Version> = BTreeMap::new();
+        for request in requests {
+            let current =
+                match versions.get(&request.tree).or_else(|| state.trees.get(&request.tree)) {
+                    Some(version) => version,
+                    None => return Err(violated(Violation(format!("no tree {}", request.tree)))),
+                };
+            let next = request.edit.apply(current).map_err(violated)?;
+            if cfg!(any(feature = "invariants", debug_assertions)) {
+                next.check().map_err(violated)?;
+            }
+            self.control.shape.check(&next).map_err(violated)?;
+            versions.insert(request.tree, next);
+        }
+        Ok(versions.into_iter().map(|(id, version)| (id, Arc::new(version))).collect())
+    }
+
+    /// Makes the WAL durable up to everything appended so far.
+    fn sync_wal(self: &Arc<Self>) -> Result<()> {
+        let position = self.commit.sequence.lock().tail.appended();
+        self.wal.sync_through(self, position)
+    }
+
+    /// The smallest WAL that is needed once the requests are installed.
+    fn min_wal(&self, requests: &[Request]) -> u64 {
+        let flushed: Vec<MemtableId> =
+            requests.iter().flat_map(|request| request.flushed.iter().copied()).collect();
+        // Under the sequencing lock, so that no memtable gets its first entry meanwhile.
+        let sequence = self.commit.sequence.lock();
+        let view = self.views.load();
+        let memtables = view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
+        let kept = memtables.filter(|memtable| !flushed.contains(&memtable.id()));
+        let needed = kept.filter_map(|memtable| memtable.wal()).chain(sequence.pinned_wal());
+        needed.map(|number| number.0).min().unwrap_or(u64::MAX).min(self.wal.durable_file())
+    }
+
+    pub fn manifest_numbers(&self, min_wal: u64) -> manifest::Numbers {
+        let (next_file, next_run) = self.numbers.peek();
+        let last_seq = self.commit.visible();
+        manifest::Numbers { next_file, next_run, min_wal, last_seq, ..Default::default() }
+    }
+
+    /// Recycles or removes the WAL files before `min_wal`.
+    fn release_wals(&self, min_wal: u64) {
+        let mut old = Vec::new();
+        self.live_wals.lock().retain(|number| {
+            let needed = *number >= min_wal;
+            if !needed {
+                old.push(wal_path(&self.dir, *number));
+            }
+            needed
+        });
+        for path in self.wal.recycle(old) {
+            // Not removed is not lost: the next recovery finds and removes it.
+            let _ = self.env.fs().remove(&path);
+        }
+    }
+
+    /// Removes files that no reader sees any more.
+    pub fn remove_dead(&self) {
+        if self.health.is_good()
+            && let Err(error) = self.files.remove_dead()
+        {
+            self.latch(error);
+        }
+    }
+
+    /// Begins a new manifest with a snapshot, when the log has grown long. The snapshot is written without
+    /// the leader's lock; installs go on meanwhile.
+    fn snapshot_manifest(self: &Arc<Self>) {
+        if self.install.snapshotting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Err(error) = self.try_snapshot_manifest() {
+            self.latch(error);
+        }
+        self.install.snapshotting.store(false, Ordering::Release);
+    }
+
+    fn try_snapshot_manifest(self: &Arc<Self>) -> Result<()> {
+        let begun: SnapshotWriter = {
+            let Some(mut leader) = self.install.leader.try_lock() else { return Ok(()) };
+            if !leader.manifest.snapshot_needed() || !self.health.is_good() {
+                return Ok(());
+            }
+            let state = leader.state.clone();
+            leader.manifest.begin_snapshot(state)
+        };
+        let written = begun.write()?;
+        loop {
+            let epoch = self.control.room_epoch();
+            if let Some(mut leader) = self.install.leader.try_lock() {
+                let old = leader.manifest.finish_snapshot(written)?;
+                // Not removed is not lost: the next recovery finds and removes it.
+                let _ = self.env.fs().remove(&old);
+                return Ok(());
+            }
+            // Whoever holds the leadership says so when it has installed.
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    /// Makes a keyspace. Waits for the manifest; not for latency paths.
+    pub fn create_keyspace(
+        self: &Arc<Self>,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<KeyspaceInfo>> {
+        options.check()?;
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            if let Some(mut leader) = self.install.leader.try_lock() {
+                let result = self.add_keyspace(&mut leader, name, options);
+                drop(leader);
+                self.control.made_room();
+                self.install_all();
+                return result;
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    fn add_keyspace(
+        &self,
+        leader: &mut Leader,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<KeyspaceInfo>> {
+        if let Some(known) = self.keyspace(name) {
+            return if known.splits == options.splits {
+                Ok(known)
+            } else {
+                Err(Error::KeyspaceExists(name.to_owned()))
+            };
+        }
+        let numbers = leader.state.numbers;
+        let (id, first) = (numbers.next_keyspace, numbers.next_tree);
+        let los = std::iter::once(Bytes::new()).chain(options.splits.iter().cloned());
+        let region = |(lo, tree)| manifest::Region { lo, tree: TreeId(tree) };
+        let regions: Vec<manifest::Region> = los.zip(first..).map(region).collect();
+        let grown = manifest::Numbers {
+            next_keyspace: id + 1,
+            next_tree: first + regions.len() as u64,
+            ..manifest::Numbers::default()
+        };
+        let keyspace =
+            manifest::Keyspace { id, name: name.to_owned(), options: String::new(), regions };
+        let info = Arc::new(KeyspaceInfo::of(&keyspace));
+        let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
+        self.append(leader, &records).map_err(|error| self.latch(error))?;
+        for record in &records {
+            leader.state.apply(record).map_err(violated)?;
+        }
+        self.add_trees(info.trees.iter().map(|id| (*id, Version::default())));
+        self.keyspaces.lock().push(info.clone());
+        Ok(info)
+    }
+}
+
+fn without(memtables: &[Arc<Memtable>], flushed: &[MemtableId]) -> Vec<Arc<Memtable>> {
+    memtables.iter().filter(|memtable| !flushed.contains(&memtable.id())).cloned().collect()
+}
+
+/// The files that a request takes away and does not give back.
+fn gone(request: &Request) -> impl Iterator<Item = Arc<FileMeta>> {
+    let stays = |file: &Arc<FileMeta>| {
+        request.edit.changes.iter().any(
+            |change| matches!(change, Change::Add { table, .. } if table.file.number == file.number),
+        )
+    };
+    request.inputs.iter().filter(move |file| !stays(file)).cloned()
+}
+
+fn violated(violation: Violation) -> Error {
+    Error::Internal(format!("an edit would break the tree: {violation}"))
+}

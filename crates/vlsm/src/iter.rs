@@ -1,0 +1,202 @@
+//! Iterators over the pairs of a keyspace.
+//!
+//! An [`Iter`] owns what it reads: a view of the store and a sequence number. It may be walked from both
+//! ends, in any order; each end is a walk of its own, and they stop where they meet.
+
+use crate::keyspace::Keyspace;
+use crate::read::merge_cursor::Direction;
+use crate::read::user_cursor::UserCursor;
+use crate::read::view::Pinned;
+use bytes::Bytes;
+use std::ops::{Bound, RangeBounds};
+use vlsm_core::Result;
+
+/// Pairs of a keyspace in key order, as of one moment.
+///
+/// After an error the iterator is at its end: it never carries on past what it could not read.
+pub struct Iter {
+    keyspace: Keyspace,
+    pinned: Pinned,
+    lo: Bound<Bytes>,
+    hi: Bound<Bytes>,
+    front: End,
+    back: End,
+    finished: bool,
+}
+
+/// One end of an iterator: the region it walks and the walk.
+struct End {
+    /// Where it starts.
+    from: Bound<Bytes>,
+    walk: Option<UserCursor>,
+    region: usize,
+    /// The key it returned last.
+    key: Option<Bytes>,
+}
+
+impl End {
+    fn at(keyspace: &Keyspace, from: Bound<Bytes>, unbounded: usize) -> Self {
+        let region = match &from {
+            Bound::Included(key) | Bound::Excluded(key) => keyspace.info.region_of(key),
+            Bound::Unbounded => unbounded,
+        };
+        Self { from, walk: None, region, key: None }
+    }
+}
+
+impl Iter {
+    pub(crate) fn new<K: AsRef<[u8]>>(
+        keyspace: &Keyspace,
+        pinned: Pinned,
+        range: &impl RangeBounds<K>,
+    ) -> Self {
+        let own = |bound: Bound<&K>| bound.map(|key| Bytes::copy_from_slice(key.as_ref()));
+        Self::within(keyspace, pinned, own(range.start_bound()), own(range.end_bound()))
+    }
+
+    pub(crate) fn with_prefix(keyspace: &Keyspace, pinned: Pinned, prefix: &[u8]) -> Self {
+        let hi = match successor(prefix) {
+            Some(end) => Bound::Excluded(end),
+            None => Bound::Unbounded,
+        };
+        Self::within(keyspace, pinned, Bound::Included(Bytes::copy_from_slice(prefix)), hi)
+    }
+
+    fn within(keyspace: &Keyspace, pinned: Pinned, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
+        let front = End::at(keyspace, lo.clone(), 0);
+        let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
+        let finished = is_empty(&lo, &hi);
+        keyspace.db.engine.counters.scans.add(1);
+        Self { keyspace: keyspace.clone(), pinned, lo, hi, front, back, finished }
+    }
+
+    /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's range.
+    /// The back stays as it is.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = Bytes::copy_from_slice(key.as_ref());
+        let below = match &self.lo {
+            Bound::Included(lo) => key < *lo,
+            Bound::Excluded(lo) => key <= *lo,
+            Bound::Unbounded => false,
+        };
+        let from = if below { self.lo.clone() } else { Bound::Included(key) };
+        self.finished = is_empty(&from, &self.hi);
+        self.front = End::at(&self.keyspace, from, 0);
+    }
+
+    fn walk(&self, region: usize, direction: Direction) -> Result<UserCursor> {
+        let engine = &self.keyspace.db.engine;
+        engine.health.check_open()?;
+        let tree = self.pinned.view.tree(self.keyspace.info.trees[region]);
+        let from = match direction {
+            Direction::Forward => &self.front.from,
+            Direction::Backward => &self.back.from,
+        };
+        let from = from.as_ref().map(|key| &key[..]);
+        UserCursor::new(tree, &engine.files, self.pinned.seq, direction, from)
+    }
+
+    fn advance_front(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        while self.front.region <= self.back.region {
+            if self.front.walk.is_none() {
+                self.front.walk = Some(self.walk(self.front.region, Direction::Forward)?);
+            }
+            let pair = self.front.walk.as_mut().map_or(Ok(None), UserCursor::next_pair)?;
+            if let Some((key, value)) = pair {
+                let past_end = match &self.hi {
+                    Bound::Included(hi) => key > *hi,
+                    Bound::Excluded(hi) => key >= *hi,
+                    Bound::Unbounded => false,
+                };
+                let met = self.back.key.as_ref().is_some_and(|back| key >= *back);
+                return Ok((!past_end && !met).then_some((key, value)));
+            }
+            self.front.walk = None;
+            self.front.region += 1;
+        }
+        Ok(None)
+    }
+
+    fn advance_back(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        loop {
+            if self.back.walk.is_none() {
+                self.back.walk = Some(self.walk(self.back.region, Direction::Backward)?);
+            }
+            let pair = self.back.walk.as_mut().map_or(Ok(None), UserCursor::next_pair)?;
+            if let Some((key, value)) = pair {
+                let past_end = match &self.front.from {
+                    Bound::Included(lo) => key < *lo,
+                    Bound::Excluded(lo) => key <= *lo,
+                    Bound::Unbounded => false,
+                };
+                let met = self.front.key.as_ref().is_some_and(|front| key <= *front);
+                return Ok((!past_end && !met).then_some((key, value)));
+            }
+            self.back.walk = None;
+            if self.back.region <= self.front.region {
+                return Ok(None);
+            }
+            self.back.region -= 1;
+        }
+    }
+
+    /// Passes a step's outcome on and remembers when the end or an error was reached.
+    fn outcome(&mut self, step: Result<Option<(Bytes, Bytes)>>) -> Option<Result<(Bytes, Bytes)>> {
+        self.finished = !matches!(step, Ok(Some(_)));
+        step.transpose()
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.finished {
+            return None;
+        }
+        let step = self.advance_front();
+        if let Ok(Some((key, _))) = &step {
+            self.front.key = Some(key.clone());
+        }
+        self.outcome(step)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.finished {
+            return None;
+        }
+        let step = self.advance_back();
+        if let Ok(Some((key, _))) = &step {
+            self.back.key = Some(key.clone());
+        }
+        self.outcome(step)
+    }
+}
+
+impl std::iter::FusedIterator for Iter {}
+
+impl std::fmt::Debug for Iter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Iter").field("keyspace", &self.keyspace.name()).finish_non_exhaustive()
+    }
+}
+
+/// The smallest key that is larger than every key with this prefix.
+fn successor(prefix: &[u8]) -> Option<Bytes> {
+    let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end.into())
+}
+
+fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {
+    match (lo, hi) {
+        (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
+        (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {
+            lo >= hi
+        }
+        _ => false,
+    }
+}

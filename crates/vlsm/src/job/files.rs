@@ -1,0 +1,141 @@
+//! The files that a job writes: made, written, synced and, when the job is given up, removed, all in the
+//! background.
+//!
+//! 1. The first chunk of an SST has its file made. Chunks queue until it is there.
+//! 2. Each chunk is written by a call of its own; its memory comes back for the next one.
+//! 3. When all are written, one call syncs all files of the job.
+
+use crate::engine::Engine;
+use crate::files::sst_path;
+use crate::job::output::{Outputs, WriteRequest};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::sst::SstSummary;
+use vlsm_disk::{AlignedBuf, File, Pending};
+
+/// One SST being written.
+struct OutputFile {
+    number: FileNumber,
+    path: PathBuf,
+    making: Option<Pending<Arc<dyn File>>>,
+    file: Option<Arc<dyn File>>,
+}
+
+/// All SSTs of one job.
+#[derive(Default)]
+pub(crate) struct OutputFiles {
+    files: Vec<OutputFile>,
+    /// Chunks whose file is not made yet.
+    queued: VecDeque<WriteRequest>,
+    writing: Vec<Pending<AlignedBuf>>,
+    bytes: u64,
+    metas: Vec<Arc<FileMeta>>,
+}
+
+impl OutputFiles {
+    /// Takes note of the calls that ended.
+    pub fn collect(&mut self, outputs: &mut Outputs) -> Result<()> {
+        let mut index = 0;
+        while index < self.writing.len() {
+            match self.writing[index].try_take() {
+                Some(buf) => {
+                    outputs.written(buf?);
+                    let _ = self.writing.swap_remove(index);
+                }
+                None => index += 1,
+            }
+        }
+        for file in &mut self.files {
+            if let Some(made) = file.making.as_ref().and_then(Pending::try_take) {
+                file.file = Some(made?);
+                file.making = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the chunks written that are ready.
+    pub fn write(&mut self, engine: &Arc<Engine>, outputs: &mut Outputs) -> Result<()> {
+        while let Some(request) = outputs.next_write() {
+            while self.files.len() <= request.file {
+                self.make(engine);
+            }
+            self.queued.push_back(request);
+        }
+        while let Some(request) = self.queued.front() {
+            let Some(file) = self.files[request.file].file.clone() else { break };
+            let path = self.files[request.file].path.clone();
+            let Some(WriteRequest { offset, buf, .. }) = self.queued.pop_front() else { break };
+            self.bytes += buf.len() as u64;
+            self.writing.push(engine.io.submit(move || {
+                let written = file.write_at(&buf, offset);
+                written.map_err(|error| Error::io("cannot write SST", &path, error))?;
+                Ok(buf)
+            }));
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, engine: &Arc<Engine>) {
+        let number = FileNumber(engine.numbers.next_file());
+        let path = sst_path(&engine.dir, number);
+        let env = engine.env.clone();
+        let options = OpenOptions::CREATE.direct(engine.options.direct_io);
+        let target = path.clone();
+        let making = engine.io.submit(move || {
+            let made = env.fs().open(&target, options);
+            made.map_err(|error| Error::io("cannot make SST", &target, error))
+        });
+        self.files.push(OutputFile { number, path, making: Some(making), file: None });
+    }
+
+    /// Whether every chunk is written.
+    pub fn is_written(&self, outputs: &Outputs) -> bool {
+        self.queued.is_empty() && self.writing.is_empty() && outputs.unwritten() == 0
+    }
+
+    /// Has all files synced.
+    pub fn sync(&mut self, engine: &Arc<Engine>, summaries: Vec<SstSummary>) -> Pending<()> {
+        let metas = self.files.iter().zip(summaries);
+        self.metas =
+            metas.map(|(file, summary)| Arc::new(summary.into_meta(file.number))).collect();
+        let named = |file: &OutputFile| file.file.clone().map(|open| (open, file.path.clone()));
+        let files: Vec<_> = self.files.iter().filter_map(named).collect();
+        engine.io.submit(move || {
+            for (file, path) in files {
+                file.sync().map_err(|error| Error::io("cannot sync SST", &path, error))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The files as the manifest records them, in key order.
+    pub fn metas(&self) -> Vec<Arc<FileMeta>> {
+        self.metas.clone()
+    }
+
+    /// Bytes handed to the device and number of files.
+    pub fn written(&self) -> (Bytes, u64) {
+        (Bytes(self.bytes), self.files.len() as u64)
+    }
+
+    /// Removes the files in the background; returns the bytes written in vain.
+    pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
+        let env = engine.env.clone();
+        let files = self.files;
+        let writing = self.writing;
+        // Calls under way keep their file open; a name made after this is an orphan that the next open
+        // removes.
+        engine.io.submit(move || {
+            drop(writing);
+            for file in files {
+                let _ = env.fs().remove(&file.path);
+            }
+            Ok(())
+        });
+        Bytes(self.bytes)
+    }
+}

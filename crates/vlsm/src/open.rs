@@ -1,0 +1,326 @@
+//! Opening and closing a store.
+//!
+//! Opening, in order; a failure anywhere leaves the folder as it was but for what is said:
+//! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is wanted.
+//! 2. Take the exclusive LOCK, held until the store is closed.
+//! 3. Read the manifest (or make one); check every tree and that every file it names is there.
+//! 4. Replay the WAL into memtables.
+//! 5. Begin a new WAL whose header seals the last one. From here on the new state counts.
+//! 6. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted.
+//! 7. Start the workers.
+
+use crate::control::{Control, Policies};
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::events::{Events, Listener};
+use crate::files::{Files, Numbers, sst_number, sst_path};
+use crate::health::Health;
+use crate::install::Installer;
+use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo};
+use crate::memtable::{ArenaPool, Memtable};
+use crate::options::Options;
+use crate::read::view::{TreeView, Views};
+use crate::recovery::{Replay, replay};
+use crate::snapshot::Snapshots;
+use crate::write::commit::Commit;
+use crate::write::gate::Gate;
+use crate::write::wal_stage::{WalStage, WalTail};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use vlsm_core::event::Event;
+use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, TreeId, Version};
+use vlsm_disk::Env;
+use vlsm_disk::env::Priority;
+use vlsm_disk::fs::Lock;
+use vlsm_disk::io::IoPool;
+use vlsm_disk::manifest::{self, Manifest, Presence, State};
+use vlsm_disk::wal::prepare_next;
+use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
+
+/// The first WAL after opening is made this long at once; its successors have their full length.
+const FIRST_WAL_BYTES: u64 = 1 << 20;
+
+/// Opens the store in a folder.
+pub(crate) fn open(
+    env: Arc<dyn Env>,
+    dir: &Path,
+    options: Options,
+    listener: Option<Listener>,
+) -> Result<Arc<Engine>> {
+    let start = env.now();
+    options.check()?;
+    let (shape, schedule, admission) = options.policy.build()?;
+    let lock = enter(&env, dir, &options)?;
+    let log_in = options.log.then_some(dir);
+    let events = Arc::new(Events::new(env.clone(), listener, log_in));
+    let (manifest, state) = manifest_of(&env, dir)?;
+    check_trees(&*env, dir, &state, &*shape)?;
+    let memtable_bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
+    let arenas = ArenaPool::new(memtable_bytes, options.policy.memtable_count);
+    let next_memtable = AtomicU64::new(1);
+    let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
+    let recover = RecoverOptions { min_wal: state.numbers.min_wal, salvage: options.salvage_wal };
+    let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
+    let Replay { memtables, last_seq, .. } = replayed;
+    let flushed = state.trees.values().map(|version| version.flushed_seq);
+    let last_seq = flushed.fold(last_seq.max(state.numbers.last_seq), Ord::max);
+    let next_file = next_file_number(&*env, dir, &state, &recovered)?;
+    let capacity = FIRST_WAL_BYTES.min(options.wal_file_bytes.0);
+    let prepared = prepare_next(&**env.fs(), dir, next_file, env.random(), capacity, None)?;
+    let wal = prepared.start(recovered.end, vlsm_core::Seq(last_seq.0 + 1))?;
+
+    let wake = env.condition(Duration::ZERO);
+    let mut live_wals: Vec<u64> = recovered.live.iter().map(|live| live.number).collect();
+    live_wals.push(wal.number());
+    let engine = Arc::new(Engine {
+        health: Health::new(events.clone()),
+        events,
+        counters: Counters::default(),
+        numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
+        keyspaces: Mutex::new(keyspaces_of(&state)),
+        views: Views::default(),
+        snapshots: Snapshots::default(),
+        gate: Gate::new(&*env),
+        commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
+        wal: WalStage::new(&*env, wal),
+        live_wals: Mutex::new(live_wals),
+        unlogged: AtomicBool::new(false),
+        arenas: Arc::new(arenas),
+        files: Arc::new(Files::new(
+            env.clone(),
+            dir.to_owned(),
+            options.block_cache.0,
+            options.direct_reads,
+        )),
+        io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
+        control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
+        closing: AtomicBool::new(false),
+        threads: Mutex::default(),
+        lock: Mutex::new(Some(lock)),
+        dir: dir.to_owned(),
+        env,
+        options,
+        install: Installer::new(manifest, state.clone()),
+    });
+    engine.add_recovered(&state, memtables);
+    engine.remove_leftovers(&state, &recovered)?;
+    engine.arenas.fill();
+    engine.mark_all();
+    *engine.threads.lock() = engine.start_workers();
+    let took = Micros(engine.env.now().saturating_sub(start).as_micros() as u64);
+    let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
+    engine.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
+    Ok(engine)
+}
+
+/// Steps 1 and 2.
+fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Lock>> {
+    let fs = env.fs();
+    let presence = Manifest::probe(&**fs, dir)?;
+    match presence {
+        Presence::Missing | Presence::Empty if !options.create_if_missing => {
+            return Err(Error::Missing { path: dir.to_owned() });
+        }
+        Presence::Store if options.error_if_exists => {
+            return Err(Error::AlreadyExists { path: dir.to_owned() });
+        }
+        Presence::Missing => {
+            let made = fs.create_dir_all(dir);
+            made.map_err(|error| Error::io("cannot make folder", dir, error))?;
+            let parent = match dir.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent,
+                _ => Path::new("."),
+            };
+            let synced = fs.sync_dir(parent);
+            synced.map_err(|error| Error::io("cannot sync folder", parent, error))?;
+        }
+        Presence::Empty | Presence::Store => {}
+    }
+    let path = dir.join("LOCK");
+    let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
+    lock.ok_or_else(|| Error::Locked { path: dir.to_owned() })
+}
+
+/// Reads the manifest, or makes the one of a new store.
+fn manifest_of(env: &Arc<dyn Env>, dir: &Path) -> Result<(Manifest, State)> {
+    if Manifest::probe(&**env.fs(), dir)? == Presence::Store {
+        return Manifest::recover(env, dir);
+    }
+    let region = manifest::Region { lo: bytes::Bytes::new(), tree: TreeId(0) };
+    let default = manifest::Keyspace {
+        id: 0,
+        name: DEFAULT_KEYSPACE.to_owned(),
+        options: String::new(),
+        regions: vec![region],
+    };
+    let numbers = manifest::Numbers {
+        next_file: 1,
+        next_keyspace: 1,
+        next_tree: 1,
+        next_run: 1,
+        ..manifest::Numbers::default()
+    };
+    let state = State {
+        store_uid: env.random(),
+        keyspaces: BTreeMap::from([(0, default)]),
+        trees: BTreeMap::from([(TreeId(0), Version::default())]),
+        numbers,
+    };
+    Ok((Manifest::create(env, dir, &state)?, state))
+}
+
+/// Every tree is sound and every file it names is there.
+fn check_trees(
+    env: &dyn Env,
+    dir: &Path,
+    state: &State,
+    shape: &dyn vlsm_policy::Shape,
+) -> Result<()> {
+    let there: BTreeSet<FileNumber> =
+        list(env, dir)?.iter().filter_map(|name| sst_number(name)).collect();
+    for (id, version) in &state.trees {
+        let sound = version.check().and_then(|()| shape.check(version));
+        sound.map_err(|violation| {
+            Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
+        })?;
+        if let Some((_, table)) = version.tables().find(|(_, t)| !there.contains(&t.file.number)) {
+            let path = sst_path(dir, table.file.number);
+            return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
+        }
+    }
+    Ok(())
+}
+
+fn list(env: &dyn Env, dir: &Path) -> Result<Vec<PathBuf>> {
+    env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))
+}
+
+/// A number that no file of the folder has or had.
+fn next_file_number(
+    env: &dyn Env,
+    dir: &Path,
+    state: &State,
+    recovered: &Recovered,
+) -> Result<u64> {
+    let names = list(env, dir)?;
+    let largest = names.iter().filter_map(|name| sst_number(name)).map(|number| number.0).max();
+    let largest = largest.unwrap_or(0).max(recovered.largest_number);
+    Ok(state.numbers.next_file.max(largest + 1))
+}
+
+fn keyspaces_of(state: &State) -> Vec<Arc<KeyspaceInfo>> {
+    state.keyspaces.values().map(|keyspace| Arc::new(KeyspaceInfo::of(keyspace))).collect()
+}
+
+impl Engine {
+    /// Makes the first view: versions from the manifest, memtables from the WAL.
+    fn add_recovered(&self, state: &State, mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>) {
+        let tree = |(id, version): (&TreeId, &Version)| {
+            let mut immutables = memtables.remove(id).unwrap_or_default();
+            let active = immutables.pop().unwrap_or_else(|| self.new_memtable(0));
+            TreeView { id: *id, active, immutables, version: Arc::new(version.clone()) }
+        };
+        self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
+    }
+
+    /// Removes files that nothing names any more.
+    fn remove_leftovers(&self, state: &State, recovered: &Recovered) -> Result<()> {
+        let known = state.trees.values().flat_map(Version::tables);
+        let known: BTreeSet<FileNumber> = known.map(|(_, table)| table.file.number).collect();
+        let orphan = |name: &PathBuf| sst_number(name).is_some_and(|n| !known.contains(&n));
+        let mut leftovers: Vec<PathBuf> = list(&*self.env, &self.dir)?
+            .into_iter()
+            .filter(orphan)
+            .map(|name| self.dir.join(name))
+            .collect();
+        leftovers.extend(recovered.unused.iter().cloned());
+        leftovers.extend(self.install.unused_manifests()?);
+        for path in leftovers {
+            let removed = self.env.fs().remove(&path);
+            removed.map_err(|error| Error::io("cannot remove", &path, error))?;
+        }
+        Ok(())
+    }
+
+    /// Closes the store: the WAL is made durable, what is outside it is flushed, the workers end.
+    pub fn close(self: &Arc<Self>) -> Result<()> {
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        let mut result = self.health.check();
+        if result.is_ok() && self.unlogged.load(Ordering::Acquire) {
+            result = self.flush_all();
+        }
+        if result.is_ok() {
+            let position = self.commit.sequence.lock().tail.appended();
+            result = self.wal.sync_through(self, position);
+        }
+        self.health.close();
+        self.gate.wake();
+        self.wal.wake();
+        self.commit.wake();
+        self.control.stop();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let mut ended_well = true;
+        for thread in threads {
+            ended_well &= thread.join();
+        }
+        self.io.shutdown();
+        self.emit(Event::Closed);
+        self.events.write_log();
+        self.lock.lock().take();
+        if !ended_well && result.is_ok() {
+            result = Err(Error::Internal("a worker panicked".into()));
+        }
+        result
+    }
+
+    /// Seals every memtable and waits until all are flushed.
+    pub fn flush_all(self: &Arc<Self>) -> Result<()> {
+        let mut targets: Vec<(TreeId, MemtableId)> = Vec::new();
+        {
+            let _sequencing = self.commit.sequence.lock();
+            let view = self.views.load_full();
+            for tree in view.trees() {
+                let newest = if tree.active.is_empty() {
+                    tree.immutables.last().map(|memtable| memtable.id())
+                } else {
+                    self.rotate(tree, 0);
+                    Some(tree.active.id())
+                };
+                targets.extend(newest.map(|id| (tree.id, id)));
+            }
+        }
+        self.control.mark_all(targets.iter().map(|(tree, _)| *tree));
+        self.control.wake();
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            let view = self.views.load_full();
+            let flushed = |(tree, id): &(TreeId, MemtableId)| {
+                view.tree(*tree).immutables.iter().all(|memtable| memtable.id() > *id)
+            };
+            if targets.iter().all(flushed) {
+                return Ok(());
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    /// Waits until no job is under way and none is proposed.
+    pub fn wait_idle(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            if self.control.is_idle() {
+                return Ok(());
+            }
+            self.control.wake();
+            self.control.wait_for_room(epoch, Some(self.env.now() + Duration::from_millis(10)));
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a store can be told when it is opened.
+//!
+//! All options are one struct that can be written to a TOML text and read back. Those that belong to the
+//! policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a profile's name.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use vlsm_core::units::{KIB, MIB};
+use vlsm_core::{Bytes, Error, Result};
+use vlsm_policy::PolicyOptions;
+
+/// When a write is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// When the WAL is on the device: the write survives power loss.
+    Sync,
+    /// When `write()` of the WAL has returned: the write survives the death of the process.
+    #[default]
+    Buffered,
+    /// When the write is in the process's WAL buffer: it is written with the next ones.
+    Lazy,
+    /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch may
+    /// touch one keyspace only and is outside the prefix promise.
+    NoWal,
+}
+
+/// How the blocks of an SST are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// LZ4: fast.
+    Lz4,
+    /// Zstandard: small. Needs the feature `zstd`.
+    Zstd,
+}
+
+/// Options of one write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WriteOptions {
+    /// When it is acknowledged; the store's default where none is given.
+    pub durability: Option<Durability>,
+    /// How long it may wait to be let in. Past that: [`Error::Busy`], and nothing was written.
+    pub deadline: Option<Duration>,
+}
+
+impl WriteOptions {
+    /// With this durability.
+    #[must_use]
+    pub fn durability(durability: Durability) -> Self {
+        Self { durability: Some(durability), deadline: None }
+    }
+
+    /// With this deadline.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+}
+
+/// Options of a store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Options {
+    /// Make the store when there is none. Default: true.
+    pub create_if_missing: bool,
+    /// Refuse a folder that already holds a store. Default: false.
+    pub error_if_exists: bool,
+    /// Shape, schedule, admission and their sizes. Default: the profile `vlsm`.
+    pub policy: PolicyOptions,
+    /// Worker threads for flushes and compactions; 0 for as many as there are cores. Default: 0.
+    pub workers: usize,
+    /// Threads that do the workers' file operations. Default: 4.
+    pub io_threads: usize,
+    /// Merge work of one step of a job. Default: 256 KB.
+    pub quantum: Bytes,
+    /// Memory for uncompressed blocks of SSTs. Default: 64 MB.
+    pub block_cache: Bytes,
+    /// Length of a block of an SST. Default: 4 KB.
+    pub block_bytes: Bytes,
+    /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
+    pub bits_per_key: u32,
+    /// Compression by level, L0 first; the last one serves all deeper levels. Default: none.
+    pub compression: Vec<Compression>,
+    /// Flushes and compactions bypass the page cache. Default: true.
+    pub direct_io: bool,
+    /// Gets and iterators bypass the page cache. Default: true.
+    pub direct_reads: bool,
+    /// A WAL file is switched at this length. Default: 16 MB.
+    pub wal_file_bytes: Bytes,
+    /// The WAL is made durable in the background whenever so much was written. Default: 1 MB.
+    pub wal_sync_bytes: Bytes,
+    /// The durability of writes that name none. Default: `Buffered`.
+    pub durability: Durability,
+    /// Read on past damage in the WAL, dropping what cannot be read. Default: false.
+    pub salvage_wal: bool,
+    /// Write a readable LOG into the store's folder. Default: true.
+    pub log: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            create_if_missing: true,
+            error_if_exists: false,
+            policy: PolicyOptions::default(),
+            workers: 0,
+            io_threads: 4,
+            quantum: Bytes::kib(256),
+            block_cache: Bytes::mib(64),
+            block_bytes: Bytes::kib(4),
+            bits_per_key: 10,
+            compression: vec![Compression::None],
+            direct_io: true,
+            direct_reads: true,
+            wal_file_bytes: Bytes::mib(16),
+            wal_sync_bytes: Bytes::mib(1),
+            durability: Durability::default(),
+            salvage_wal: false,
+            log: true,
+        }
+    }
+}
+
+impl Options {
+    /// The options as TOML text.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] when they cannot be written, which no combination is known to cause.
+    pub fn to_toml(&self) -> Result<String> {
+        toml::to_string_pretty(self).map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// Reads what [`Options::to_toml`] wrote; options left out have their defaults.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] with the line and what is wrong there.
+    pub fn from_toml(text: &str) -> Result<Self> {
+        toml::from_str(text).map_err(|error| Error::InvalidArgument(format!("options: {error}")))
+    }
+
+    /// Refuses impossible values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with the option, what is wrong with it and which values work.
+    pub fn check(&self) -> Result<()> {
+        let within = |option, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            let why = format!("{value} is not within {low} and {high}");
+            Err(Error::InvalidOption { option, why })
+        };
+        within("workers", self.workers as u64, 0, 256)?;
+        within("io_threads", self.io_threads as u64, 1, 256)?;
+        within("quantum", self.quantum.0, 4 * KIB, 64 * MIB)?;
+        within("block_bytes", self.block_bytes.0, 512, MIB)?;
+        within("bits_per_key", self.bits_per_key.into(), 0, 64)?;
+        within("wal_file_bytes", self.wal_file_bytes.0, 16 * KIB, 4096 * MIB)?;
+        within("wal_sync_bytes", self.wal_sync_bytes.0, KIB, 4096 * MIB)?;
+        if self.compression.is_empty() {
+            let why = "name at least one compression, for example [\"none\"]".to_owned();
+            return Err(Error::InvalidOption { option: "compression", why });
+        }
+        if self.compression.contains(&Compression::Zstd) && !cfg!(feature = "zstd") {
+            let why = "this build has no zstd: build with the feature `zstd`".to_owned();
+            return Err(Error::InvalidOption { option: "compression", why });
+        }
+        self.policy.validate()
+    }
+
+    /// The compression of SSTs that lie in a level.
+    pub(crate) fn compression_of(&self, level: u8) -> Compression {
+        let index = usize::from(level).min(self.compression.len().saturating_sub(1));
+        self.compression.get(index).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_survive_a_text_file() {
+        let options = Options { workers: 3, bits_per_key: 7, ..Options::default() };
+        let text = options.to_toml().unwrap();
+        assert_eq!(Options::from_toml(&text).unwrap(), options);
+        assert_eq!(Options::from_toml("workers = 2").unwrap().workers, 2);
+        assert!(Options::from_toml("worker = 2").is_err(), "a misspelt option is refused");
+    }
+
+    #[test]
+    fn impossible_options_are_refused_by_name() {
+        let options = Options { block_bytes: Bytes(1), ..Options::default() };
+        let error = options.check().unwrap_err().to_string();
+        assert!(error.contains("block_bytes") && error.contains("512"), "{error}");
+    }
+}

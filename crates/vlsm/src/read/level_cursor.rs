@@ -1,0 +1,197 @@
+//! Walks over one sorted run: its tables one after the other, each only within the slice it shows.
+//!
+//! Algorithm: the table that may hold the target is found by its range; its SST is opened when the cursor
+//! gets there and left when the cursor leaves the table's slice.
+//! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
+
+use crate::files::Files;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Error, Result, Table, Tables, Trailer};
+use vlsm_disk::sst::SstCursor;
+
+/// A cursor over disjoint tables.
+pub(crate) struct LevelCursor {
+    files: Arc<Files>,
+    tables: Tables,
+    current: Option<(Arc<Table>, SstCursor)>,
+    error: Option<Error>,
+}
+
+impl LevelCursor {
+    pub fn new(files: Arc<Files>, tables: Tables) -> Self {
+        Self { files, tables, current: None, error: None }
+    }
+
+    /// Runs a move; an error makes the cursor invalid for good.
+    fn guarded(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        let result = act(self);
+        if let Err(error) = &result {
+            self.error = Some(error.clone());
+            self.current = None;
+        }
+        result
+    }
+
+    fn open(&self, table: &Arc<Table>) -> Result<(Arc<Table>, SstCursor)> {
+        Ok((table.clone(), self.files.cursor(&table.file)?))
+    }
+
+    /// From the end of what the current table shows to the next table that shows something.
+    fn skip_forward(&mut self) -> Result<()> {
+        while let Some((table, cursor)) = &self.current {
+            if cursor.valid() && !table.range.ends_before(cursor.key()) {
+                return Ok(());
+            }
+            let mut after = self.tables.starting_at(&table.range.hi);
+            let next = after.find(|next| table.range.is_before(&next.range)).cloned();
+            drop(after);
+            self.enter_first(next)?;
+        }
+        Ok(())
+    }
+
+    fn enter_first(&mut self, table: Option<Arc<Table>>) -> Result<()> {
+        self.current = match table {
+            Some(table) => {
+                let (table, mut cursor) = self.open(&table)?;
+                cursor.seek(&table.range.lo, Trailer::FIRST)?;
+                Some((table, cursor))
+            }
+            None => None,
+        };
+        Ok(())
+    }
+
+    /// From the beginning of what the current table shows to the previous table that shows something.
+    fn skip_backward(&mut self) -> Result<()> {
+        while let Some((table, cursor)) = &self.current {
+            if cursor.valid() && !table.range.starts_after(cursor.key()) {
+                return Ok(());
+            }
+            let mut before = self.tables.ending_at(&table.range.lo);
+            let previous = before.find(|other| other.range.is_before(&table.range)).cloned();
+            drop(before);
+            self.enter_last(previous)?;
+        }
+        Ok(())
+    }
+
+    fn enter_last(&mut self, table: Option<Arc<Table>>) -> Result<()> {
+        self.current = match table {
+            Some(table) => {
+                let (table, mut cursor) = self.open(&table)?;
+                let bound = if table.range.hi_inclusive { Trailer::LAST } else { Trailer::FIRST };
+                seek_last_within(&mut cursor, &table, bound)?;
+                Some((table, cursor))
+            }
+            None => None,
+        };
+        Ok(())
+    }
+}
+
+/// To the last entry of the table's slice. The entry at `(hi, LAST)` itself, when there is one, counts.
+fn seek_last_within(cursor: &mut SstCursor, table: &Table, bound: Trailer) -> Result<()> {
+    if table.is_whole() {
+        return cursor.seek_last();
+    }
+    cursor.seek(&table.range.hi, bound)?;
+    let on_hi = cursor.valid() && table.range.hi_inclusive && cursor.key() == &table.range.hi[..];
+    if on_hi { Ok(()) } else { cursor.seek_before(&table.range.hi, bound) }
+}
+
+impl Cursor for LevelCursor {
+    fn valid(&self) -> bool {
+        self.current.as_ref().is_some_and(|(_, cursor)| cursor.valid())
+    }
+
+    fn key(&self) -> &[u8] {
+        self.on().key()
+    }
+
+    fn trailer(&self) -> Trailer {
+        self.on().trailer()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.on().value()
+    }
+
+    fn value_shared(&self) -> bytes::Bytes {
+        self.on().value_shared()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            let first = this.tables.iter().next().cloned();
+            this.enter_first(first)?;
+            this.skip_forward()
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            let last = this.tables.iter().next_back().cloned();
+            this.enter_last(last)?;
+            this.skip_backward()
+        })
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.guarded(|this| {
+            let table = this.tables.starting_at(key).next().cloned();
+            match table {
+                Some(table) if table.range.contains(key) => {
+                    let (table, mut cursor) = this.open(&table)?;
+                    cursor.seek(key, trailer)?;
+                    this.current = Some((table, cursor));
+                }
+                other => this.enter_first(other)?,
+            }
+            this.skip_forward()
+        })
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.guarded(|this| {
+            let table = this.tables.ending_at(key).next().cloned();
+            match table {
+                Some(table) if table.range.contains(key) => {
+                    let (table, mut cursor) = this.open(&table)?;
+                    cursor.seek_before(key, trailer)?;
+                    this.current = Some((table, cursor));
+                }
+                other => this.enter_last(other)?,
+            }
+            this.skip_backward()
+        })
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            if let Some((_, cursor)) = &mut this.current {
+                cursor.next()?;
+            }
+            this.skip_forward()
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            if let Some((_, cursor)) = &mut this.current {
+                cursor.prev()?;
+            }
+            this.skip_backward()
+        })
+    }
+}
+
+impl LevelCursor {
+    fn on(&self) -> &SstCursor {
+        let (_, cursor) = self.current.as_ref().expect("asked only where the cursor is valid");
+        cursor
+    }
+}

@@ -1,0 +1,106 @@
+//! Merges sorted sources into one order, forwards or backwards.
+//!
+//! A merge goes one way only: who wants both ends has two of them. So there is no change of direction,
+//! the classic place for bugs.
+//!
+//! Algorithm: the winner is the source with the smallest (backwards: largest) entry, the runner-up the next
+//! one. After a step the winner usually still wins, which one comparison against the runner-up tells; else
+//! both are found again by a pass over the sources, of which there are few.
+
+use std::cmp::Ordering;
+use vlsm_core::key::compare;
+use vlsm_core::{Cursor, Result, Trailer};
+
+/// Which way a merge goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    Backward,
+}
+
+/// A one-way merge over cursors.
+pub(crate) struct MergeCursor {
+    sources: Vec<Box<dyn Cursor + Send>>,
+    direction: Direction,
+    winner: Option<usize>,
+    runner_up: Option<usize>,
+}
+
+impl MergeCursor {
+    pub fn new(sources: Vec<Box<dyn Cursor + Send>>, direction: Direction) -> Self {
+        Self { sources, direction, winner: None, runner_up: None }
+    }
+
+    /// Forwards: to the first entry at or after the position. Backwards: to the last one before it.
+    pub fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.winner = None;
+        for source in &mut self.sources {
+            match self.direction {
+                Direction::Forward => source.seek(key, trailer)?,
+                Direction::Backward => source.seek_before(key, trailer)?,
+            }
+        }
+        self.elect();
+        Ok(())
+    }
+
+    /// To the end the merge starts from.
+    pub fn seek_start(&mut self) -> Result<()> {
+        self.winner = None;
+        for source in &mut self.sources {
+            match self.direction {
+                Direction::Forward => source.seek_first()?,
+                Direction::Backward => source.seek_last()?,
+            }
+        }
+        self.elect();
+        Ok(())
+    }
+
+    /// One entry on in the merge's direction.
+    pub fn step(&mut self) -> Result<()> {
+        let Some(winner) = self.winner.take() else { return Ok(()) };
+        match self.direction {
+            Direction::Forward => self.sources[winner].next()?,
+            Direction::Backward => self.sources[winner].prev()?,
+        }
+        let still_wins = self.sources[winner].valid()
+            && self.runner_up.is_none_or(|other| self.is_ahead(winner, other));
+        if still_wins {
+            self.winner = Some(winner);
+        } else {
+            self.elect();
+        }
+        Ok(())
+    }
+
+    /// The entry the merge stands on.
+    pub fn entry(&self) -> Option<&dyn Cursor> {
+        self.winner.map(|winner| &*self.sources[winner] as &dyn Cursor)
+    }
+
+    fn is_ahead(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.sources[a], &self.sources[b]);
+        let order = compare(a.key(), a.trailer(), b.key(), b.trailer());
+        match self.direction {
+            Direction::Forward => order == Ordering::Less,
+            Direction::Backward => order == Ordering::Greater,
+        }
+    }
+
+    fn elect(&mut self) {
+        let (mut winner, mut runner_up) = (None, None);
+        for index in 0..self.sources.len() {
+            if !self.sources[index].valid() {
+                continue;
+            }
+            if winner.is_none_or(|best| self.is_ahead(index, best)) {
+                runner_up = winner;
+                winner = Some(index);
+            } else if runner_up.is_none_or(|second| self.is_ahead(index, second)) {
+                runner_up = Some(index);
+            }
+        }
+        (self.winner, self.runner_up) = (winner, runner_up);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a reader pins: all trees of the store at one moment.
+//!
+//! A view is immutable. A rotation or an install makes a new one that shares every tree it did not change;
+//! a reader loads the current one without a lock and keeps it alive by its reference count.
+//!
+//! Why one view for the whole store: pinned tree by tree, a batch over two trees could be seen in one and
+//! not in the other. For the same reason a reader that needs several trees loads the view, then the visible
+//! sequence number, then checks that the view is still current ([`Views::pin`]): a batch may be in
+//! memtables that a stale view does not have, and its sequence number is visible only after they are.
+//!
+//! Threads and locks: `change` orders rotations and installs; it is held for the copy of one vector.
+
+use crate::memtable::Memtable;
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vlsm_core::{Seq, TreeId, Version};
+
+/// One tree at one moment.
+#[derive(Clone)]
+pub(crate) struct TreeView {
+    pub id: TreeId,
+    /// Takes the writes.
+    pub active: Arc<Memtable>,
+    /// Sealed, waiting for their flush; oldest first.
+    pub immutables: Vec<Arc<Memtable>>,
+    pub version: Arc<Version>,
+}
+
+/// All trees at one moment, indexed by [`TreeId`].
+#[derive(Clone, Default)]
+pub(crate) struct StoreView {
+    trees: Vec<Option<Arc<TreeView>>>,
+}
+
+impl StoreView {
+    /// The tree of this number.
+    ///
+    /// # Panics
+    /// When there is none: handles name only trees that exist.
+    pub fn tree(&self, id: TreeId) -> &Arc<TreeView> {
+        let slot = self.trees.get(id.0 as usize).and_then(Option::as_ref);
+        slot.expect("handles are made from the trees of the store")
+    }
+
+    /// All trees.
+    pub fn trees(&self) -> impl Iterator<Item = &Arc<TreeView>> {
+        self.trees.iter().flatten()
+    }
+}
+
+/// A view and the sequence number up to which a reader sees it.
+#[derive(Clone)]
+pub(crate) struct Pinned {
+    pub view: Arc<StoreView>,
+    pub seq: Seq,
+}
+
+/// The current view.
+#[derive(Default)]
+pub(crate) struct Views {
+    current: ArcSwap<StoreView>,
+    change: Mutex<()>,
+}
+
+impl Views {
+    /// The current view, for a short look.
+    #[inline]
+    pub fn load(&self) -> arc_swap::Guard<Arc<StoreView>> {
+        self.current.load()
+    }
+
+    /// The current view, to keep.
+    pub fn load_full(&self) -> Arc<StoreView> {
+        self.current.load_full()
+    }
+
+    /// A view and a sequence number that fit together across trees.
+    pub fn pin(&self, visible: impl Fn() -> Seq) -> Pinned {
+        loop {
+            let view = self.load_full();
+            let seq = visible();
+            if Arc::ptr_eq(&view, &self.load()) {
+                return Pinned { view, seq };
+            }
+        }
+    }
+
+    /// Replaces one tree. `change` gets it as it is and returns it as it shall be.
+    pub fn update(&self, id: TreeId, change: impl FnOnce(&TreeView) -> TreeView) {
+        let _held = self.change.lock();
+        let mut next = StoreView::clone(&self.load());
+        let tree = change(next.tree(id));
+        next.trees[id.0 as usize] = Some(Arc::new(tree));
+        self.current.store(Arc::new(next));
+    }
+
+    /// Adds trees.
+    pub fn add(&self, trees: impl IntoIterator<Item = TreeView>) {
+        let _held = self.change.lock();
+        let mut next = StoreView::clone(&self.load());
+        for tree in trees {
+            let index = tree.id.0 as usize;
+            if next.trees.len() <= index {
+                next.trees.resize(index + 1, None);
+            }
+            next.trees[index] = Some(Arc::new(tree));
+        }
+        self.current.store(Arc::new(next));
+    }
+}

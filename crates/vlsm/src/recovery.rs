@@ -1,0 +1,99 @@
+//! From WAL batches back to memtables.
+//!
+//! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables that
+//! are full are sealed; the ordinary flush takes them once the store is open. So recovery writes nothing but
+//! the header of a new WAL, and a crash in it changes nothing.
+
+use crate::events::Events;
+use crate::memtable::{ArenaPool, Memtable};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::event::Event;
+use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Result, Seq, Trailer, TreeId, Version};
+use vlsm_disk::Env;
+use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
+use vlsm_disk::wal::{Entries, wal_path};
+
+/// Progress is told at most this often, and not before this long.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// What the WAL held.
+pub(crate) struct Replay<'a> {
+    pub memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
+    pub last_seq: Seq,
+    trees: &'a BTreeMap<TreeId, Version>,
+    arenas: &'a ArenaPool,
+    next_memtable: &'a dyn Fn() -> u64,
+}
+
+/// Replays the WAL of a store.
+pub(crate) fn replay<'a>(
+    env: &dyn Env,
+    events: &Events,
+    dir: &Path,
+    options: RecoverOptions,
+    trees: &'a BTreeMap<TreeId, Version>,
+    arenas: &'a ArenaPool,
+    next_memtable: &'a dyn Fn() -> u64,
+) -> Result<(Replay<'a>, Recovered)> {
+    let mut replay =
+        Replay { memtables: BTreeMap::new(), last_seq: Seq::ZERO, trees, arenas, next_memtable };
+    let mut told = env.now();
+    let mut sink = |batch: Replayed| {
+        let now = env.now();
+        if now.saturating_sub(told) >= PROGRESS {
+            told = now;
+            events.emit(Event::Recovering { done: Bytes(batch.done), total: Bytes(batch.total) });
+        }
+        replay.batch(dir, &batch)
+    };
+    let recovered = recover(&**env.fs(), dir, options, &mut sink)?;
+    Ok((replay, recovered))
+}
+
+impl Replay<'_> {
+    fn batch(&mut self, dir: &Path, batch: &Replayed) -> Result<()> {
+        let mut seq = batch.first_seq;
+        for entry in Entries::new(&batch.payload) {
+            let entry = entry.map_err(|what| {
+                let what = format!("a batch does not decode: {what:?}");
+                Error::corruption(&wal_path(dir, batch.wal), 0, what)
+            })?;
+            self.last_seq = self.last_seq.max(seq);
+            let tree = self.trees.get(&entry.tree);
+            if tree.is_some_and(|version| seq > version.flushed_seq) {
+                let trailer = Trailer::new(seq, entry.kind);
+                self.insert(entry.tree, batch.wal, entry.key, trailer, entry.value);
+            }
+            seq.0 += 1;
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, tree: TreeId, wal: u64, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let bytes = Memtable::entry_size(key.len(), value.len(), trailer.seq());
+        let (arenas, next) = (self.arenas, self.next_memtable);
+        let fresh = || {
+            let arena = arenas.take(Memtable::arena_bytes(bytes).max(arenas.block_bytes()));
+            Arc::new(Memtable::new(MemtableId(next()), arena))
+        };
+        let memtables = self.memtables.entry(tree).or_insert_with(|| vec![fresh()]);
+        let full = memtables.last().is_none_or(|memtable| !memtable.has_room(bytes));
+        if full {
+            if let Some(last) = memtables.last() {
+                last.seal();
+            }
+            memtables.push(fresh());
+        }
+        if let Some(memtable) = memtables.last() {
+            memtable.note_wal(FileNumber(wal));
+            let seqs = trailer.seq()..=trailer.seq();
+            let space = memtable.reserve(1, bytes, seqs);
+            let mut space = space.expect("a fresh memtable has room for the entry it was made for");
+            memtable.insert(&mut space, key, trailer, value);
+            memtable.end_write();
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What a store counted and measured since it was opened, as one value to print or to write as JSON.
+
+use crate::control::chain::ChainSummary;
+use crate::engine::Engine;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::Ordering;
+use vlsm_core::event::WaitCause;
+use vlsm_core::{Bytes, Micros, Version};
+use vlsm_policy::shape::Overlap;
+use vlsm_policy::shape::cuts::{Grade, grade};
+
+/// Waits of writes for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitStats {
+    /// The cause.
+    pub cause: WaitCause,
+    /// How many writes waited.
+    pub count: u64,
+    /// How long in all.
+    pub total: Micros,
+    /// The longest wait.
+    pub longest: Micros,
+}
+
+/// Work of jobs that made room in one place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkStats {
+    /// Jobs that ended, moves among them.
+    pub jobs: u64,
+    /// Those that only moved tables.
+    pub moves: u64,
+    /// Bytes read from SSTs.
+    pub read: Bytes,
+    /// Bytes written to SSTs.
+    pub written: Bytes,
+    /// Entries merged.
+    pub entries_in: u64,
+    /// Entries dropped: shadowed ones and tombstones with nothing below.
+    pub entries_dropped: u64,
+    /// Bytes in of the widest single job: the widest stage that a chain through this place can have had.
+    pub widest: Bytes,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
+    /// Bytes that cancelled jobs had written.
+    pub wasted: Bytes,
+}
+
+/// One level at this moment, over all trees.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelStats {
+    /// The level; 0 is L0.
+    pub level: u8,
+    /// Runs (L0), else 1 where there are tables.
+    pub runs: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Visible bytes.
+    pub bytes: Bytes,
+    /// Target, over all trees; none for L0 and the last level.
+    pub target: Option<Bytes>,
+    /// Tables that are good vSSTs, counting overlapped SSTs (vlsm.txt §4.2).
+    pub good_by_count: u64,
+    /// Tables that are good vSSTs by the ratio of bytes.
+    pub good_by_ratio: u64,
+}
+
+/// What a store counted and measured since it was opened.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Time since the environment was made.
+    pub at: Micros,
+    /// Writes (keys), and batches of them.
+    pub writes: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes each.
+    pub write_bytes: Bytes,
+    /// Point reads.
+    pub gets: u64,
+    /// Those answered by a memtable.
+    pub memtable_hits: u64,
+    /// Iterators made.
+    pub scans: u64,
+    /// Filters asked.
+    pub filter_checks: u64,
+    /// Filters that spared a read.
+    pub filter_negatives: u64,
+    /// Filters that did not, although the key was absent.
+    pub filter_false_positives: u64,
+    /// Blocks found in the cache.
+    pub cache_hits: u64,
+    /// Blocks read into the cache.
+    pub cache_misses: u64,
+    /// Their bytes.
+    pub cache_miss_bytes: Bytes,
+    /// Memory of the cache.
+    pub cache_memory: Bytes,
+    /// Memory of memtables.
+    pub memtable_memory: Bytes,
+    /// Bytes written to the WAL.
+    pub wal_bytes: Bytes,
+    /// Write calls and syncs of the WAL.
+    pub wal_writes: u64,
+    /// Syncs of the WAL.
+    pub wal_syncs: u64,
+    /// Bytes written to the manifest.
+    pub manifest_bytes: Bytes,
+    /// Edits installed.
+    pub installs: u64,
+    /// Memtables sealed.
+    pub rotations: u64,
+    /// Waits by cause; causes that never occurred are left out.
+    pub waits: Vec<WaitStats>,
+    /// Flushes.
+    pub flush: WorkStats,
+    /// Compactions by source level; index 0 is out of L0. Levels that did nothing are left out at the end.
+    pub compactions: Vec<WorkStats>,
+    /// The levels.
+    pub levels: Vec<LevelStats>,
+    /// The chains that memtables waited for.
+    pub chains: ChainSummary,
+    /// Files that left the tree and are still read or not yet removed.
+    pub zombie_files: u64,
+    /// Why the store is read-only, when it is.
+    pub read_only: Option<String>,
+}
+
+impl Stats {
+    /// Bytes written to SSTs, WAL and manifest.
+    #[must_use]
+    pub fn bytes_written(&self) -> Bytes {
+        let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
+        self.flush.written + compactions + self.wal_bytes + self.manifest_bytes
+    }
+
+    /// Bytes that jobs and readers read from SSTs.
+    #[must_use]
+    pub fn bytes_read(&self) -> Bytes {
+        let compactions: Bytes = self.compactions.iter().map(|work| work.read).sum();
+        self.flush.read + compactions + self.cache_miss_bytes
+    }
+
+    /// Bytes written to SSTs (flush included, WAL not) per byte admitted.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
+        (self.flush.written + compactions).as_f64() / self.write_bytes.as_f64().max(1.0)
+    }
+
+    /// The longest single wait of a write, for any cause.
+    #[must_use]
+    pub fn longest_wait(&self) -> Micros {
+        self.waits.iter().map(|wait| wait.longest).max().unwrap_or_default()
+    }
+}
+
+impl Engine {
+    /// Everything counted so far, and the tree as it is.
+    pub fn stats(&self) -> Stats {
+        let counters = &self.counters;
+        let cache = self.files.cache().counters();
+        let view = self.views.load_full();
+        let memtables = view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
+        let memtable_memory = memtables.map(|memtable| memtable.bytes() as u64).sum();
+        let mut compactions: Vec<WorkStats> =
+            (1..counters.levels.len()).map(|index| self.work_of(index)).collect();
+        while compactions.last().is_some_and(|work| work.jobs == 0) {
+            compactions.pop();
+        }
+        Stats {
+            at: self.now_micros(),
+            writes: counters.writes.get(),
+            batches: counters.batches.get(),
+            write_bytes: Bytes(counters.write_bytes.get()),
+            gets: counters.gets.get(),
+            memtable_hits: counters.memtable_hits.get(),
+            scans: counters.scans.get(),
+            filter_checks: counters.filter_checks.get(),
+            filter_negatives: counters.filter_negatives.get(),
+            filter_false_positives: counters.filter_false_positives.get(),
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cache_miss_bytes: Bytes(cache.miss_bytes),
+            cache_memory: Bytes(self.files.cache().memory_bytes()),
+            memtable_memory: Bytes(memtable_memory),
+            wal_bytes: Bytes(counters.wal_bytes.get()),
+            wal_writes: counters.wal_writes.get(),
+            wal_syncs: counters.wal_syncs.get(),
+            manifest_bytes: Bytes(counters.manifest_bytes.get()),
+            installs: counters.installs.get(),
+            rotations: counters.rotations.get(),
+            waits: self.waits(),
+            flush: self.work_of(0),
+            compactions,
+            levels: self.level_stats(view.trees().map(|tree| &*tree.version)),
+            chains: self.control.state.lock().chains.summary().clone(),
+            zombie_files: self.files.zombies().0 as u64,
+            read_only: self.health.cause().map(|cause| cause.to_string()),
+        }
+    }
+
+    fn work_of(&self, index: usize) -> WorkStats {
+        let level = &self.counters.levels[index];
+        WorkStats {
+            jobs: level.jobs.get(),
+            moves: level.moves.get(),
+            read: Bytes(level.read.get()),
+            written: Bytes(level.written.get()),
+            entries_in: level.entries_in.get(),
+            entries_dropped: level.entries_dropped.get(),
+            widest: Bytes(level.widest.load(Ordering::Relaxed)),
+            cancelled: level.cancelled.get(),
+            wasted: Bytes(level.wasted.get()),
+        }
+    }
+
+    fn waits(&self) -> Vec<WaitStats> {
+        let wait = |cause: WaitCause| {
+            let counter = &self.counters.waits[cause as usize];
+            WaitStats {
+                cause,
+                count: counter.count.get(),
+                total: Micros(counter.micros.get()),
+                longest: Micros(counter.longest_micros.load(Ordering::Relaxed)),
+            }
+        };
+        WaitCause::ALL.map(wait).into_iter().filter(|wait| wait.count > 0).collect()
+    }
+
+    fn level_stats<'a>(&self, versions: impl Iterator<Item = &'a Version>) -> Vec<LevelStats> {
+        let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
+        let overlap_max = self.options.policy.growth as f64;
+        for version in versions {
+            levels[0].runs += version.l0.len() as u64;
+            levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();
+            levels[0].bytes += version.l0_bytes();
+            let pressure = self.control.shape.pressure(version, &vlsm_policy::TreeFacts::default());
+            for level in 1..=version.depth() {
+                let tables = version.level(level);
+                let index = usize::from(level);
+                while levels.len() <= index {
+                    let level = levels.len() as u8;
+                    levels.push(LevelStats { level, ..LevelStats::default() });
+                }
+                let entry = &mut levels[index];
+                entry.runs += u64::from(!tables.is_empty());
+                entry.tables += tables.len() as u64;
+                entry.bytes += tables.bytes();
+                let target = pressure.levels.iter().find(|known| known.level == level);
+                if let Some(target) = target.and_then(|known| known.target) {
+                    entry.target = Some(entry.target.unwrap_or_default() + target);
+                }
+                let next = version.level(level + 1);
+                let good = |overlap| {
+                    let is_good = |table: &&std::sync::Arc<vlsm_core::Table>| {
+                        grade(&table.range, table.bytes, next, overlap, overlap_max) == Grade::Good
+                    };
+                    tables.iter().filter(is_good).count() as u64
+                };
+                entry.good_by_count += good(Overlap::Count);
+                entry.good_by_ratio += good(Overlap::Ratio);
+            }
+        }
+        levels
+    }
+}

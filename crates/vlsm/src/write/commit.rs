@@ -1,0 +1,477 @@
+//! The staged commit.
+//!
+//! 1. *Prepare*: the batch is already in its WAL encoding; its size in memory is summed up.
+//! 2. *Sequence*, one writer at a time and short: space in the memtables is claimed (a full one is rotated),
+//!    sequence numbers are given, the batch is framed into the WAL buffer.
+//! 3. *Memtable*: each writer inserts its own entries, in parallel with the others.
+//! 4. *WAL*: `Buffered` and `Sync` writers see to it that the buffer is written; the first one there
+//!    writes for all (`wal_stage.rs`). `Lazy` ones go on.
+//! 5. *Publish*: batches become visible in the order of their sequence numbers ([`Publisher`]).
+//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that nobody waits behind them.
+//!
+//! Deviation from the order WAL → memtable: stages 3 and 4 do not depend on each other, only stage 5 on
+//! both. A batch whose WAL write failed is in a memtable but never visible, because the store is latched and
+//! its sequence number is never published.
+//!
+//! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it and
+//! after it is in all its memtables; a memtable is drained only after its writers published.
+
+use crate::batch::Batch;
+use crate::engine::Engine;
+use crate::options::{Durability, WriteOptions};
+use crate::write::large::Prepared;
+use crate::write::wal_stage::WalTail;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::{Error, FileNumber, Micros, Result, Seq, Trailer, TreeId};
+use vlsm_disk::wal::LARGE_BATCH;
+use vlsm_disk::wal::format::checksum;
+use vlsm_disk::{Condition, Env};
+
+use crate::memtable::{Memtable, Reservation, body_size, towers_size};
+
+/// Batches that may be between sequencing and publishing at once.
+const IN_FLIGHT_MAX: u64 = 4096;
+/// A waiter for its turn to publish spins this long before it sleeps.
+const PUBLISH_SPIN: Duration = Duration::from_micros(5);
+/// A wait at least this long is an event of its own.
+const WAIT_EVENT: Duration = Duration::from_millis(1);
+
+/// What the sequencing step changes.
+pub(crate) struct Sequence {
+    pub next_seq: u64,
+    next_ticket: u64,
+    pub tail: WalTail,
+    /// WAL files with fragments of batches that are not sequenced yet, with how many.
+    pinned: BTreeMap<FileNumber, usize>,
+}
+
+impl Sequence {
+    /// Keeps a WAL file although no memtable names it.
+    pub fn pin_wal(&mut self, number: FileNumber) {
+        *self.pinned.entry(number).or_default() += 1;
+    }
+
+    /// Takes one pin back.
+    pub fn unpin_wal(&mut self, number: FileNumber) {
+        if let Some(count) = self.pinned.get_mut(&number) {
+            *count -= 1;
+            if *count == 0 {
+                self.pinned.remove(&number);
+            }
+        }
+    }
+
+    /// The oldest pinned WAL file.
+    pub fn pinned_wal(&self) -> Option<FileNumber> {
+        self.pinned.keys().next().copied()
+    }
+}
+
+/// The commit queue.
+pub(crate) struct Commit {
+    pub sequence: Mutex<Sequence>,
+    publisher: Publisher,
+}
+
+/// A batch after sequencing.
+struct Placed {
+    ticket: u64,
+    first_seq: Seq,
+    last_seq: Seq,
+    /// The WAL position up to which it must be written.
+    position: u64,
+    /// Its memtables with the space claimed there, by tree.
+    places: Vec<Place>,
+    rotated: bool,
+}
+
+struct Place {
+    tree: TreeId,
+    memtable: Arc<Memtable>,
+    space: Reservation,
+}
+
+/// A batch after stage 1.
+enum Load {
+    /// Its entries are inserted after sequencing. `checksum` is that of its payload; none when it is not for the WAL.
+    Small { needs: Vec<Need>, checksum: Option<u32> },
+    /// Its entries are in memtables of its own, its payload in the WAL.
+    Large(Prepared),
+}
+
+impl Load {
+    /// The WAL that a large batch's fragments pin.
+    fn pinned(&self) -> Option<FileNumber> {
+        match self {
+            Self::Small { .. } => None,
+            Self::Large(large) => large.pinned,
+        }
+    }
+}
+
+/// What a batch needs of one tree.
+#[derive(Clone, Copy)]
+struct Need {
+    tree: TreeId,
+    entries: usize,
+    bytes: usize,
+}
+
+impl Commit {
+    pub fn new(env: &dyn Env, last_seq: Seq, tail: WalTail) -> Self {
+        let pinned = BTreeMap::new();
+        let sequence = Sequence { next_seq: last_seq.0 + 1, next_ticket: 0, tail, pinned };
+        Self { sequence: Mutex::new(sequence), publisher: Publisher::new(env, last_seq) }
+    }
+
+    /// All writes up to here are visible.
+    #[inline]
+    pub fn visible(&self) -> Seq {
+        Seq(self.publisher.visible.load(Ordering::Acquire))
+    }
+
+    /// Wakes all waiters so that they look at the store's health.
+    pub fn wake(&self) {
+        self.publisher.advanced.notify();
+    }
+}
+
+impl Engine {
+    /// Commits a batch.
+    pub fn write(self: &Arc<Self>, batch: &Batch, options: WriteOptions) -> Result<()> {
+        batch.check()?;
+        self.health.check()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let durability = options.durability.unwrap_or(self.options.durability);
+        if durability == Durability::NoWal {
+            check_one_keyspace(self, batch)?;
+        }
+        let env = &*self.env;
+        let bytes = batch.encoded_len() as u64;
+        self.gate.admit(env, &self.health, &self.counters, bytes, options.deadline)?;
+        let started = options.deadline.map(|deadline| (env.now(), deadline));
+        let load = self.load(batch, durability)?;
+        let placed = self.place(batch, &load, durability, started);
+        let mut placed = match placed {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.unpin(load.pinned());
+                return Err(error);
+            }
+        };
+        env.interleave();
+        self.fill(batch, &mut placed);
+        env.interleave();
+        match durability {
+            Durability::Sync | Durability::Buffered => {
+                self.wal.write_through(self, placed.position)?
+            }
+            Durability::Lazy => self.wal.write_if_large(self, placed.position)?,
+            Durability::NoWal => {}
+        }
+        self.publish(placed.ticket, placed.last_seq)?;
+        if placed.rotated {
+            self.control.wake();
+        }
+        if durability == Durability::Sync {
+            self.wal.sync_through(self, placed.position)?;
+        }
+        self.counters.batches.add(1);
+        self.counters.writes.add(batch.len() as u64);
+        self.counters.write_bytes.add(bytes);
+        Ok(())
+    }
+
+    /// Stage 1.
+    fn load(self: &Arc<Self>, batch: &Batch, durability: Durability) -> Result<Load> {
+        let in_wal = durability != Durability::NoWal;
+        if batch.encoded_len() >= LARGE_BATCH {
+            return Ok(Load::Large(self.prepare_large(batch, in_wal)?));
+        }
+        let checksum = in_wal.then(|| checksum(batch.payload()));
+        Ok(Load::Small { needs: needs_of(batch), checksum })
+    }
+
+    /// Stage 2, again and again while there is no room in memory.
+    fn place(
+        self: &Arc<Self>,
+        batch: &Batch,
+        load: &Load,
+        durability: Durability,
+        deadline: Option<(Duration, Duration)>,
+    ) -> Result<Placed> {
+        let mut waited_since = None;
+        loop {
+            let epoch = self.control.room_epoch();
+            let attempt = self.try_place(batch, load, durability);
+            if let Some(placed) = attempt? {
+                if let Some(since) = waited_since {
+                    self.counters.waiting_writers.sub(1);
+                    self.note_wait(WaitCause::MemtableFull, since);
+                }
+                return Ok(placed);
+            }
+            if waited_since.is_none() {
+                self.counters.waiting_writers.add(1);
+                self.control.wake();
+            }
+            let since = *waited_since.get_or_insert_with(|| self.env.now());
+            let until = deadline.map(|(start, deadline)| start + deadline);
+            let given_up = until.is_some_and(|until| self.env.now() >= until);
+            let result = if given_up {
+                let waited = Micros((self.env.now() - since).as_micros() as u64);
+                Err(Error::Busy { waited, cause: WaitCause::MemtableFull.name() })
+            } else {
+                self.health.check()
+            };
+            if let Err(error) = result {
+                self.counters.waiting_writers.sub(1);
+                return Err(error);
+            }
+            self.control.wait_for_room(epoch, until);
+        }
+    }
+
+    /// Stage 2. None when a memtable is full and no other may take its place yet.
+    fn try_place(
+        self: &Arc<Self>,
+        batch: &Batch,
+        load: &Load,
+        durability: Durability,
+    ) -> Result<Option<Placed>> {
+        let mut sequence = self.commit.sequence.lock();
+        self.health.check()?;
+        let head = self.commit.publisher.head.load(Ordering::Acquire);
+        if sequence.next_ticket - head >= IN_FLIGHT_MAX {
+            return Ok(None);
+        }
+        let first_seq = Seq(sequence.next_seq);
+        let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
+        let Some((places, rotated)) = self.claim(&mut sequence, load, first_seq..=last_seq) else {
+            return Ok(None);
+        };
+        sequence.next_seq = last_seq.0 + 1;
+        let ticket = sequence.next_ticket;
+        sequence.next_ticket += 1;
+        let position = match durability {
+            Durability::NoWal => 0,
+            _ => {
+                let tail = &mut sequence.tail;
+                let hint = self.wal.synced_hint(tail.number());
+                tail.append(|framer, out| {
+                    match load {
+                        Load::Small { checksum, .. } => {
+                            let checksum = checksum.expect("only NoWal batches have none");
+                            framer.batch(out, first_seq, hint, batch.payload(), checksum)
+                        }
+                        Load::Large(large) => {
+                            let commit = large.commit.as_ref().expect("made with the fragments");
+                            framer.commit(out, first_seq, hint, commit)
+                        }
+                    };
+                })
+            }
+        };
+        if let Some(number) = load.pinned() {
+            sequence.unpin_wal(number);
+        }
+        if durability == Durability::NoWal {
+            self.unlogged.store(true, Ordering::Relaxed);
+        }
+        Ok(Some(Placed { ticket, first_seq, last_seq, position, places, rotated }))
+    }
+
+    /// Claims a batch's space in its memtables, or attaches its own ones. None, with nothing claimed, when one
+    /// is full and may not be rotated; whether any was rotated.
+    fn claim(
+        &self,
+        sequence: &mut Sequence,
+        load: &Load,
+        seqs: RangeInclusive<Seq>,
+    ) -> Option<(Vec<Place>, bool)> {
+        let mut rotated = false;
+        match load {
+            Load::Small { needs, checksum } => {
+                // The entries of one tree need not be consecutive, so the towers of the whole batch are
+                // claimed for each: exact for one tree, a little more for several.
+                let towers =
+                    towers_size(*seqs.start(), (seqs.end().0 - seqs.start().0 + 1) as usize);
+                for need in needs {
+                    rotated |= self.make_room(sequence, need.tree, need.bytes + towers)?;
+                }
+                let view = self.views.load();
+                let mut places = Vec::with_capacity(needs.len());
+                for need in needs {
+                    let memtable = view.tree(need.tree).active.clone();
+                    let space = memtable
+                        .reserve(need.entries, need.bytes + towers, seqs.clone())
+                        .expect("room was made in the same sequencing step");
+                    if checksum.is_some() {
+                        memtable.note_wal(sequence.tail.number());
+                    }
+                    places.push(Place { tree: need.tree, memtable, space });
+                }
+                Some((places, rotated))
+            }
+            Load::Large(large) => {
+                for (tree, part) in &large.parts {
+                    let bytes = part.bytes().min(self.arenas.block_bytes() / 2);
+                    rotated |= self.make_room(sequence, *tree, bytes)?;
+                }
+                let view = self.views.load();
+                for (tree, part) in &large.parts {
+                    let active = &view.tree(*tree).active;
+                    active.attach(part.clone(), Seq(seqs.start().0 - 1));
+                    if let Some(number) = large.pinned {
+                        active.note_wal(number);
+                    }
+                }
+                Some((Vec::new(), rotated))
+            }
+        }
+    }
+
+    /// Stage 3.
+    fn fill(&self, batch: &Batch, placed: &mut Placed) {
+        if placed.places.is_empty() {
+            return;
+        }
+        let mut seq = placed.first_seq;
+        for entry in batch.entries() {
+            let place = match placed.places.as_mut_slice() {
+                [only] => only,
+                places => places
+                    .iter_mut()
+                    .find(|place| place.tree == entry.tree)
+                    .expect("every tree of the batch got a place"),
+            };
+            let trailer = Trailer::new(seq, entry.kind);
+            let (key, value) = (batch.key(entry), batch.value(entry));
+            place.memtable.insert(&mut place.space, key, trailer, value);
+            seq.0 += 1;
+        }
+        let mut drained = false;
+        for place in &placed.places {
+            drained |= place.memtable.end_write();
+        }
+        if drained {
+            placed.rotated = true;
+        }
+    }
+
+    /// Stage 5: hands the batch to the publisher and waits until it is visible.
+    fn publish(&self, ticket: u64, last_seq: Seq) -> Result<()> {
+        let publisher = &self.commit.publisher;
+        publisher.finish(ticket, last_seq);
+        if publisher.visible.load(Ordering::Acquire) >= last_seq.0 {
+            return Ok(());
+        }
+        let since = self.env.now();
+        loop {
+            let epoch = publisher.advanced.epoch();
+            if publisher.visible.load(Ordering::Acquire) >= last_seq.0 {
+                self.note_wait(WaitCause::WalQueue, since);
+                return Ok(());
+            }
+            self.health.check()?;
+            publisher.advanced.wait(epoch, None);
+        }
+    }
+
+    /// Counts a wait that is over; a long one is an event.
+    pub fn note_wait(&self, cause: WaitCause, since: Duration) {
+        let took = self.env.now().saturating_sub(since);
+        self.counters.waited(cause, took);
+        if took >= WAIT_EVENT {
+            let took = Micros(took.as_micros() as u64);
+            self.events.emit(Event::Waited { cause, took });
+        }
+    }
+}
+
+/// What a batch needs of each of its trees.
+fn needs_of(batch: &Batch) -> Vec<Need> {
+    let mut needs: Vec<Need> = Vec::with_capacity(1);
+    for entry in batch.entries() {
+        let body = body_size(batch.key(entry).len(), batch.value(entry).len());
+        match needs.iter_mut().find(|need| need.tree == entry.tree) {
+            Some(need) => {
+                need.entries += 1;
+                need.bytes += body;
+            }
+            None => needs.push(Need { tree: entry.tree, entries: 1, bytes: body }),
+        }
+    }
+    needs
+}
+
+fn check_one_keyspace(engine: &Engine, batch: &Batch) -> Result<()> {
+    let mut names = batch.entries().iter().map(|entry| engine.keyspace_of(entry.tree));
+    let first = names.next();
+    if names.all(|name| Some(name) == first) {
+        return Ok(());
+    }
+    Err(Error::InvalidArgument(
+        "a NoWal batch may touch one keyspace only: it could not be recovered as a whole".into(),
+    ))
+}
+
+/// Makes batches visible in the order of their tickets.
+///
+/// Each finished batch puts its last sequence number into its slot of a ring. Whoever finds the slot at the
+/// head filled, and nobody else at work, empties it, moves the visible sequence number on and looks at the
+/// next. So a late batch publishes all that waited behind it, and nobody waits for a lock.
+struct Publisher {
+    slots: Box<[AtomicU64]>,
+    head: AtomicU64,
+    visible: AtomicU64,
+    advancing: AtomicBool,
+    advanced: Arc<dyn Condition>,
+}
+
+impl Publisher {
+    fn new(env: &dyn Env, last_seq: Seq) -> Self {
+        Self {
+            slots: (0..IN_FLIGHT_MAX).map(|_| AtomicU64::new(0)).collect(),
+            head: AtomicU64::new(0),
+            visible: AtomicU64::new(last_seq.0),
+            advancing: AtomicBool::new(false),
+            advanced: env.condition(PUBLISH_SPIN),
+        }
+    }
+
+    fn slot(&self, ticket: u64) -> &AtomicU64 {
+        &self.slots[(ticket % IN_FLIGHT_MAX) as usize]
+    }
+
+    fn finish(&self, ticket: u64, last_seq: Seq) {
+        self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
+        // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored before,
+        // if not in its pass then in the look at the head after it.
+        while self.slot(self.head.load(Ordering::SeqCst)).load(Ordering::SeqCst) != 0 {
+            if self.advancing.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            let mut head = self.head.load(Ordering::SeqCst);
+            loop {
+                let last = self.slot(head).swap(0, Ordering::SeqCst);
+                if last == 0 {
+                    break;
+                }
+                head += 1;
+                self.visible.store(last, Ordering::Release);
+                self.head.store(head, Ordering::SeqCst);
+            }
+            self.advancing.store(false, Ordering::SeqCst);
+            self.advanced.notify();
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Large batches: committed without making small ones wait behind them.
+//!
+//! 1. The batch is inserted into memtables of its own, one a tree, with sequence numbers that count from 1.
+//! 2. Its payload goes into the WAL as fragments, between which other batches' records may lie. The file
+//!    that holds the first one is pinned, because no memtable names it yet.
+//! 3. In the sequencing step a short commit record gives the batch its sequence numbers, and its memtables
+//!    are attached to the active ones as parts.
+//!
+//! From there on it is published and synced as every other batch.
+
+use crate::batch::Batch;
+use crate::engine::Engine;
+use crate::memtable::{Memtable, body_size, towers_size};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vlsm_core::{FileNumber, MemtableId, Result, Seq, Trailer, TreeId};
+use vlsm_disk::wal::writer::{Commit, fragments};
+
+/// A large batch that is ready to be sequenced.
+pub(crate) struct Prepared {
+    /// Its memtable for each tree, with sequence numbers relative to the batch.
+    pub parts: BTreeMap<TreeId, Arc<Memtable>>,
+    /// Its commit record; none when it is not in the WAL.
+    pub commit: Option<Commit>,
+    /// The WAL that holds the first fragment. Pinned until the batch is sequenced.
+    pub pinned: Option<FileNumber>,
+}
+
+impl Engine {
+    /// Steps 1 and 2.
+    pub fn prepare_large(self: &Arc<Self>, batch: &Batch, in_wal: bool) -> Result<Prepared> {
+        let parts = self.private_memtables(batch);
+        let mut prepared = Prepared { parts, commit: None, pinned: None };
+        if in_wal {
+            let id = self.env.random();
+            prepared.commit = Some(Commit::new(id, batch.payload()));
+            for fragment in fragments(id, batch.payload()) {
+                let written = self.write_fragment(&fragment, &mut prepared.pinned);
+                if let Err(error) = written {
+                    self.unpin(prepared.pinned);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Frames one fragment and has it written, so that the WAL's buffer stays small.
+    fn write_fragment(
+        self: &Arc<Self>,
+        fragment: &[u8],
+        pinned: &mut Option<FileNumber>,
+    ) -> Result<()> {
+        let position = {
+            let mut sequence = self.commit.sequence.lock();
+            let number = sequence.tail.number();
+            if pinned.is_none() {
+                *pinned = Some(number);
+                sequence.pin_wal(number);
+            }
+            let hint = self.wal.synced_hint(number);
+            sequence.tail.append(|framer, out| {
+                framer.fragment(out, hint, fragment);
+            })
+        };
+        self.wal.write_through(self, position)
+    }
+
+    /// Lets go of a pinned WAL.
+    pub fn unpin(&self, pinned: Option<FileNumber>) {
+        if let Some(number) = pinned {
+            self.commit.sequence.lock().unpin_wal(number);
+        }
+    }
+
+    fn private_memtables(&self, batch: &Batch) -> BTreeMap<TreeId, Arc<Memtable>> {
+        // Sequence numbers relative to the batch: entry i of the whole batch has i + 1.
+        let mut sizes: BTreeMap<TreeId, (usize, usize)> = BTreeMap::new();
+        for (entry, seq) in batch.entries().iter().zip(1..) {
+            let (count, bytes) = sizes.entry(entry.tree).or_default();
+            let body = body_size(batch.key(entry).len(), batch.value(entry).len());
+            *count += 1;
+            *bytes += body + towers_size(Seq(seq), 1);
+        }
+        let last = Seq(batch.len() as u64);
+        let part = |(tree, (count, bytes)): (TreeId, (usize, usize))| {
+            let id = MemtableId(self.numbers.next_memtable());
+            let arena = crate::memtable::Arena::new(Memtable::arena_bytes(bytes + 8));
+            let part = Arc::new(Memtable::new(id, arena));
+            let space = part.reserve(count, bytes, Seq(1)..=last);
+            (tree, (part, space.expect("the arena was made for it")))
+        };
+        let mut parts: BTreeMap<_, _> = sizes.into_iter().map(part).collect();
+        for (entry, seq) in batch.entries().iter().zip(1..) {
+            if let Some((part, space)) = parts.get_mut(&entry.tree) {
+                let trailer = Trailer::new(Seq(seq), entry.kind);
+                part.insert(space, batch.key(entry), trailer, batch.value(entry));
+            }
+        }
+        let finish = |(tree, (part, _)): (TreeId, (Arc<Memtable>, _))| {
+            part.end_write();
+            part.seal();
+            (tree, part)
+        };
+        parts.into_iter().map(finish).collect()
+    }
+}

@@ -1,0 +1,67 @@
+//! The memtable switch: a full memtable is sealed and an empty one takes its place.
+//!
+//! Happens in the sequencing step, so no batch is ever split over two memtables of one tree. The arena of
+//! the new memtable is pooled and faulted in beforehand; what is left to do is a copy of the view's vector.
+//!
+//! Bound: at most `memtable_count` memtables of a tree hold data; with all of them full, writers wait for a
+//! flush.
+
+use crate::engine::Engine;
+use crate::memtable::Memtable;
+use crate::read::view::TreeView;
+use crate::write::commit::Sequence;
+use std::sync::Arc;
+use vlsm_core::event::Event;
+use vlsm_core::{Bytes, MemtableId, TreeId};
+
+impl Engine {
+    /// Sees to it that the active memtable of a tree has room for `bytes`. `Some(true)` when that took a
+    /// rotation, none when no further memtable may exist yet.
+    pub fn make_room(&self, _held: &Sequence, tree: TreeId, bytes: usize) -> Option<bool> {
+        let view = self.views.load();
+        let view = view.tree(tree);
+        if view.active.has_room(bytes) {
+            return Some(false);
+        }
+        // The one that takes over counts, too; an empty active one is replaced rather than sealed.
+        let sealed = view.immutables.len() + usize::from(!view.active.is_empty());
+        if sealed >= self.options.policy.memtable_count {
+            return None;
+        }
+        self.rotate(view, Memtable::arena_bytes(bytes));
+        Some(true)
+    }
+
+    /// Seals the active memtable of a tree, unless it is empty, and puts an empty one in its place.
+    ///
+    /// The caller holds the sequencing lock.
+    pub fn rotate(&self, view: &TreeView, bytes_min: usize) {
+        let sealed = view.active.clone();
+        let fresh = self.new_memtable(bytes_min);
+        sealed.seal();
+        let empty = sealed.is_empty();
+        self.views.update(view.id, |tree| {
+            let mut immutables = tree.immutables.clone();
+            if !empty {
+                immutables.push(sealed.clone());
+            }
+            TreeView { active: fresh, immutables, ..tree.clone() }
+        });
+        if !empty {
+            sealed.note_sealed(self.env.now());
+            self.control.mark(view.id);
+            self.counters.rotations.add(1);
+            self.events.emit(Event::Rotated {
+                tree: view.id,
+                memtable: sealed.id(),
+                bytes: Bytes(sealed.bytes() as u64),
+            });
+        }
+    }
+
+    /// An empty memtable with room for at least `bytes_min`.
+    pub fn new_memtable(&self, bytes_min: usize) -> Arc<Memtable> {
+        let id = MemtableId(self.numbers.next_memtable());
+        Arc::new(Memtable::new(id, self.arenas.take(bytes_min.max(self.arenas.block_bytes()))))
+    }
+}

@@ -1,0 +1,143 @@
+//! The store through its public face, on the real file system.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use vlsm::{Batch, Db, Durability, Error, KeyspaceOptions, WriteOptions};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn what_is_put_is_there_after_reopening() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    for n in 0..10_000_u32 {
+        db.put(format!("key{n:06}"), format!("value{n}")).unwrap();
+    }
+    db.delete("key000007").unwrap();
+    assert_eq!(db.get("key000008").unwrap().as_deref(), Some(&b"value8"[..]));
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.get("key000007").unwrap(), None);
+    assert_eq!(db.iter().count(), 9_999);
+    assert_eq!(db.iter().rev().count(), 9_999);
+    db.flush().unwrap();
+    assert_eq!(db.get("key009999").unwrap().as_deref(), Some(&b"value9999"[..]));
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    let keys: Vec<_> = db.range("key000005".."key000009").map(|pair| pair.unwrap().0).collect();
+    assert_eq!(keys, ["key000005", "key000006", "key000008"]);
+}
+
+#[test]
+fn many_flushes_and_compactions_keep_everything() {
+    let folder = folder();
+    for profile in ["vlsm", "rocksdb", "lsmi"] {
+        let path = folder.path().join(profile);
+        let open = || {
+            let builder = Db::builder(&path).profile(profile).unwrap();
+            builder
+                .configure(|options| {
+                    let policy = &mut options.policy;
+                    policy.memtable_bytes = vlsm::ByteCount::kib(256);
+                    policy.sst_max = vlsm::ByteCount::kib(256);
+                    policy.sst_min = vlsm::ByteCount::kib(32);
+                    policy.l1_bytes = vlsm::ByteCount::mib(2);
+                    policy.phi = 4;
+                    options.wal_file_bytes = vlsm::ByteCount::kib(512);
+                })
+                .open()
+                .unwrap()
+        };
+        let db = open();
+        let threads: Vec<_> = (0..4_u64)
+            .map(|thread| {
+                let db = db.clone();
+                std::thread::spawn(move || {
+                    for n in 0..30_000_u64 {
+                        let key = (n * 4 + thread).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                        db.put(key.to_be_bytes(), [n as u8; 100]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(db.iter().count(), 120_000, "{profile}");
+        db.close().unwrap();
+        let db = open();
+        assert_eq!(db.iter().map(|pair| pair.unwrap().1.len()).sum::<usize>(), 12_000_000);
+        assert_eq!(db.iter().rev().count(), 120_000);
+        let key = (4 * 17_u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        assert_eq!(db.get(key.to_be_bytes()).unwrap().as_deref(), Some(&[17_u8; 100][..]));
+        db.wait_idle().unwrap();
+        println!("{profile}: {:#?}", db.stats());
+    }
+}
+
+#[test]
+fn large_batches_are_whole_and_durable() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    let other = db.create_keyspace("other", KeyspaceOptions::splits(["g", "p"])).unwrap();
+    let main = db.default_keyspace();
+    db.put("k0005", "old").unwrap();
+    let mut batch = Batch::new();
+    for n in 0..20_000_u32 {
+        batch.put(&main, format!("k{n:04}"), vec![b'x'; 100]);
+        batch.put(&other, format!("{}{n}", (b'a' + (n % 26) as u8) as char), "y");
+    }
+    db.write(&batch, WriteOptions::durability(Durability::Sync)).unwrap();
+    db.put("k0006", "new").unwrap();
+    let check = |db: &Db| {
+        let other = db.keyspace("other").unwrap();
+        assert_eq!(db.iter().count(), 20_000);
+        assert_eq!(other.iter().count(), 20_000);
+        assert!(other.iter().map(|pair| pair.unwrap().0).is_sorted());
+        assert_eq!(db.get("k0005").unwrap().unwrap().len(), 100);
+        assert_eq!(db.get("k0006").unwrap().as_deref(), Some(&b"new"[..]));
+    };
+    check(&db);
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    check(&db);
+    db.flush().unwrap();
+    check(&db);
+}
+
+#[test]
+fn snapshots_see_their_moment() {
+    let folder = folder();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let main = db.default_keyspace();
+    db.put("a", "1").unwrap();
+    let before = db.snapshot();
+    db.put("a", "2").unwrap();
+    db.put("b", "3").unwrap();
+    db.flush().unwrap();
+    db.delete("a").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(before.get(&main, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(before.iter(&main).count(), 1);
+    assert_eq!(db.iter().count(), 1);
+}
+
+#[test]
+fn a_second_opener_and_odd_folders_are_refused() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    assert!(matches!(Db::open(&path), Err(Error::Locked { .. })));
+    db.close().unwrap();
+    drop(Db::open(&path).unwrap());
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::File::create(other.join("letter.txt")).unwrap();
+    assert!(matches!(Db::open(&other), Err(Error::NotAStore { .. })));
+    let names = std::fs::read_dir(&other).unwrap();
+    assert_eq!(names.count(), 1, "nothing was added");
+    let missing = Db::builder(folder.path().join("none")).create_if_missing(false).open();
+    assert!(matches!(missing, Err(Error::Missing { .. })));
+}
