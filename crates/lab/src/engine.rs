@@ -3,7 +3,8 @@
 //!
 //! Threads: as the engine, all calls from any thread.
 
-use crate::clock;
+use crate::clock::{self, Clock};
+use crate::process::folder_bytes;
 use crate::store::{LevelStats, Store, StoreResult, StoreStats, WaitStats};
 use std::path::Path;
 use std::time::Duration;
@@ -92,22 +93,54 @@ impl Store for Engine {
     }
 
     fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool> {
-        self.db.flush()?;
-        let clock = clock::Clock::start();
-        loop {
-            if self.db.stats().idle {
-                return Ok(true);
-            }
+        // The engine waits without a limit, so it does so on a thread of its own. After giving up,
+        // closing the store ends that wait.
+        let db = self.db.clone();
+        let body = move || db.flush().and_then(|()| db.wait_idle());
+        let waiting = std::thread::Builder::new().name("settle".into()).spawn(body)?;
+        let clock = Clock::start();
+        while !waiting.is_finished() {
             if give_up() || Duration::from_nanos(clock.now()) > limit {
                 return Ok(false);
             }
-            clock::sleep(Duration::from_millis(20));
+            clock::sleep(Duration::from_millis(5));
         }
+        waiting.join().map_err(|_| "waiting for background work panicked")??;
+        Ok(true)
     }
 
     fn stats(&self) -> StoreStats {
-        let _ = self.db.stats();
-        let _ = (LevelStats::default(), WaitStats::default());
-        StoreStats::default()
+        let stats = self.db.stats();
+        let levels = stats.levels.iter().map(|level| LevelStats {
+            tables: level.tables,
+            bytes: level.bytes.0,
+            target: level.target.map(|target| target.0),
+            good_by_count: level.good_by_count,
+            good_by_ratio: level.good_by_ratio,
+        });
+        let waits = stats.waits.iter().map(|wait| WaitStats {
+            cause: wait.cause.name().to_owned(),
+            count: wait.count,
+            total_us: wait.total.0,
+            longest_us: wait.longest.0,
+        });
+        let widest = stats.compactions.iter().map(|work| work.widest.0).max();
+        StoreStats {
+            wal_bytes: stats.wal_bytes.0,
+            flush_bytes: stats.flush.written.0,
+            compaction_read: stats.compactions.iter().map(|work| work.read.0).sum(),
+            compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
+            read_bytes: stats.cache_miss_bytes.0,
+            other_written: stats.manifest_bytes.0,
+            chains: stats.chains.count,
+            chain_length: stats.chains.length_max,
+            chain_width: stats.chains.width_max.0,
+            chain_bytes: stats.chains.width_total.0,
+            chain_waited_us: stats.chains.waited_max.0,
+            widest_job: widest.unwrap_or(0),
+            waits: waits.collect(),
+            levels: levels.collect(),
+            disk_bytes: folder_bytes(self.db.path()),
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs::read_to_string;
+use std::path::Path;
 
 /// Counters of this process since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -50,6 +51,22 @@ fn cpu_nanos() -> u64 {
 fn device() -> Option<Device> {
     let text = read_to_string("/proc/self/io").ok()?;
     Some(Device { read: field(&text, "read_bytes:")?, written: field(&text, "\nwrite_bytes:")? })
+}
+
+/// Bytes of all files in a folder, its own folders included. What cannot be read counts nothing.
+#[must_use]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is the measured store's folder, seen from outside"
+)]
+pub fn folder_bytes(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
+        Ok(meta) => meta.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
 }
 
 /// The most memory this process ever had resident, in bytes.

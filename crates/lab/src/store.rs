@@ -43,6 +43,12 @@ pub struct LevelStats {
     pub tables: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Target, where it has one.
+    pub target: Option<u64>,
+    /// Tables that are good vSSTs by the number of SSTs they overlap (vlsm.txt §4.2).
+    pub good_by_count: u64,
+    /// Tables that are good vSSTs by the ratio of bytes.
+    pub good_by_ratio: u64,
 }
 
 /// Waits of writes with one cause.
@@ -61,8 +67,6 @@ pub struct WaitStats {
 /// What a store says of itself. Counters count from its opening; zero where it has none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StoreStats {
-    /// Bytes of keys and values written by the user.
-    pub user_bytes: u64,
     /// Bytes written to the WAL.
     pub wal_bytes: u64,
     /// Bytes written by flushes.
@@ -83,6 +87,10 @@ pub struct StoreStats {
     pub chain_width: u64,
     /// Bytes of all chains together.
     pub chain_bytes: u64,
+    /// Longest time that a memtable waited for its chain since the opening, in microseconds.
+    pub chain_waited_us: u64,
+    /// Bytes into the widest compaction since the opening.
+    pub widest_job: u64,
     /// Waits of writes by cause.
     pub waits: Vec<WaitStats>,
     /// Levels, L0 first.
@@ -105,7 +113,6 @@ impl StoreStats {
             }
         };
         Self {
-            user_bytes: self.user_bytes.saturating_sub(before.user_bytes),
             wal_bytes: self.wal_bytes.saturating_sub(before.wal_bytes),
             flush_bytes: self.flush_bytes.saturating_sub(before.flush_bytes),
             compaction_read: self.compaction_read.saturating_sub(before.compaction_read),

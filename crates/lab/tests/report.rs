@@ -27,7 +27,6 @@ fn store() -> StoreStats {
         longest_us: 9000,
     };
     StoreStats {
-        user_bytes: 1_000_000,
         wal_bytes: 1_050_000,
         flush_bytes: 1_000_000,
         compaction_read: 4_000_000,
@@ -36,11 +35,13 @@ fn store() -> StoreStats {
         chain_length: 2,
         chain_width: 96 << 20,
         chain_bytes: 150 << 20,
+        chain_waited_us: 250_000,
+        widest_job: 72 << 20,
         waits: vec![wait("memtable full", 12), wait("level debt", 0)],
         levels: vec![
-            LevelStats { tables: 2, bytes: 16 << 20 },
-            LevelStats { tables: 0, bytes: 0 },
-            LevelStats { tables: 40, bytes: 320 << 20 },
+            LevelStats { tables: 2, bytes: 16 << 20, ..LevelStats::default() },
+            LevelStats { tables: 10, bytes: 64 << 20, good_by_count: 9, ..LevelStats::default() },
+            LevelStats { tables: 40, bytes: 320 << 20, ..LevelStats::default() },
         ],
         disk_bytes: 1_100_000,
         ..StoreStats::default()
@@ -130,8 +131,10 @@ fn the_table_says_what_was_measured_and_how() {
         "10.00 (10.05 system)",
         "agree (-0.5 %)",
         "12 × 1.5 ms",
-        "widest 96.0 MB, longest 2 stages",
-        "L0 16.0 MB in 2 · L2 320.0 MB in 40",
+        "widest 96.0 MB, longest 2 stages, 250.0 ms",
+        "L0 16.0 MB in 2 · L1 64.0 MB in 10 · L2 320.0 MB in 40",
+        "good SSTs of L1     90 % by count, 0 % by ratio",
+        "widest compaction   72.0 MB",
         "space amplification 1.10",
         "open, 100,000/s",
         "12.5 s (stopped)",

@@ -6,6 +6,7 @@
 use super::{AGREE, Amplification, PhaseReport, Report};
 use crate::arrivals::Arrivals;
 use crate::metrics::{Kind, Percentiles};
+use crate::store::LevelStats;
 use std::fmt::Write;
 use vlsm_core::{Bytes, Micros};
 
@@ -198,24 +199,34 @@ fn end(report: &Report, out: &mut String) {
         chains => line(
             out,
             format_args!(
-                "  compaction chains   {} memtables waited; widest {}, longest {} stages",
+                "  compaction chains   {} waited for; widest {}, longest {} stages, {}",
                 grouped(chains),
                 Bytes(store.chain_width),
                 store.chain_length,
+                Micros(store.chain_waited_us),
             ),
         ),
     }
-    let levels: Vec<_> = (store.levels.iter().enumerate())
-        .filter(|(_, level)| level.tables > 0)
-        .map(|(index, level)| format!("L{index} {} in {}", Bytes(level.bytes), level.tables))
-        .collect();
-    if !levels.is_empty() {
-        line(out, format_args!("  levels (SSTs)       {}", levels.join(" · ")));
-    }
+    line(out, format_args!("  widest compaction   {}", Bytes(store.widest_job)));
+    levels(&store.levels, out);
     if let Some(memory) = report.peak_memory {
         line(out, format_args!("  peak memory         {}", Bytes(memory)));
     }
     line(out, format_args!("  data                {}", report.data));
+}
+
+fn levels(levels: &[LevelStats], out: &mut String) {
+    let used: Vec<_> = (levels.iter().enumerate())
+        .filter(|(_, level)| level.tables > 0)
+        .map(|(index, level)| format!("L{index} {} in {}", Bytes(level.bytes), level.tables))
+        .collect();
+    if !used.is_empty() {
+        line(out, format_args!("  levels (SSTs)       {}", used.join(" · ")));
+    }
+    let Some(first) = levels.get(1).filter(|level| level.tables > 0) else { return };
+    let percent = |good: u64| (good as f64 / first.tables as f64 * 100.0).round();
+    let (count, ratio) = (percent(first.good_by_count), percent(first.good_by_ratio));
+    line(out, format_args!("  good SSTs of L1     {count} % by count, {ratio} % by ratio"));
 }
 
 fn amplification(amp: &Amplification, out: &mut String) {
