@@ -80,17 +80,15 @@ impl Store {
 
     /// Writes the batch so that it survives the death of the process, and empties it.
     pub fn batch_write(&mut self) -> Result {
-        self.write(Durability::Buffered)
+        self.db.write(&self.batch, WriteOptions::durability(Durability::Buffered))?;
+        self.batch.clear();
+        Ok(())
     }
 
-    /// Writes the batch so that it survives power loss, with all writes before it, and empties it.
+    /// Writes the batch, and makes it and all before it survive power loss.
     pub fn sync(&mut self) -> Result {
-        self.write(Durability::Sync)
-    }
-
-    fn write(&mut self, durability: Durability) -> Result {
-        let batch = std::mem::take(&mut self.batch);
-        Ok(self.db.write(batch, WriteOptions::durability(durability))?)
+        self.batch_write()?;
+        Ok(self.db.sync()?)
     }
 
     /// Closes the store.
@@ -105,7 +103,7 @@ impl Store {
 pub fn open_db(args: &StoreArgs, create: bool) -> Result<Db> {
     let mut builder = Db::builder(&args.store).create_if_missing(create);
     if let Some(profile) = &args.profile {
-        builder = builder.profile(profile);
+        builder = builder.profile(profile)?;
     }
     Ok(builder.open()?)
 }
