@@ -1,8 +1,8 @@
 //! Numbers and byte strings in the WAL's and the manifest's payloads.
 //!
-//! Little endian; variable numbers in LEB128, at most ten bytes; a byte string is its length and then
-//! its bytes. Reading checks every length against what is left before it takes it, so that no damaged
-//! or crafted input can make it panic or allocate.
+//! Little endian; variable numbers in LEB128, at most ten bytes; a byte string is its length and
+//! then its bytes. Reading checks every length against what is left before it takes it, so that no
+//! damaged or crafted input can make it panic or allocate.
 
 use bytes::Bytes;
 
@@ -114,7 +114,8 @@ impl<'a> Reader<'a> {
         self.bytes().map(Bytes::copy_from_slice)
     }
 
-    /// A number of items of which each takes at least one byte of what is left: safe to allocate for.
+    /// A number of items of which each takes at least one byte of what is left: safe to allocate
+    /// for.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.varint()?;
         match usize::try_from(count) {

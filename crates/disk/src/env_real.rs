@@ -1,12 +1,12 @@
 //! The environment in production: the operating system's files, clock, threads and waits.
 //!
-//! A [`Condition`] is an event count on one futex word. A notify is one atomic increment and one load; only
-//! when somebody sleeps does it enter the kernel, and no lock is ever held that a niced thread could be
-//! preempted with. A waiter spins for a while first, because the wake-up of a sleeper costs both sides more
-//! than a short wait.
+//! A [`Condition`] is an event count on one futex word. A notify is one atomic increment and one
+//! load; only when somebody sleeps does it enter the kernel, and no lock is ever held that a niced
+//! thread could be preempted with. A waiter spins for a while first, because the wake-up of a
+//! sleeper costs both sides more than a short wait.
 //!
-//! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time, and a
-//! notifier raises the epoch before it looks for sleepers, so one of them sees the other.
+//! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time,
+//! and a notifier raises the epoch before it looks for sleepers, so one of them sees the other.
 
 use crate::env::{Condition, Env, Join, Priority};
 use crate::fs::Fs;
@@ -75,7 +75,8 @@ impl Env for RealEnv {
     ) -> Box<dyn Join> {
         let run = move || {
             if priority == Priority::Background {
-                // Best effort: a sandbox may forbid it. On Linux the call is about this thread alone.
+                // Best effort: a sandbox may forbid it. On Linux the call is about this thread
+                // alone.
                 let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
             }
             body();
@@ -99,8 +100,8 @@ impl Join for Thread {
     }
 }
 
-/// The epoch is 32 bits wide: a waiter would have to sleep through exactly 2³² notifications between its
-/// look at the epoch and its wait to miss them.
+/// The epoch is 32 bits wide: a waiter would have to sleep through exactly 2³² notifications
+/// between its look at the epoch and its wait to miss them.
 struct EventCount {
     word: AtomicU32,
     sleepers: AtomicU32,

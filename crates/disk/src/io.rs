@@ -6,8 +6,8 @@
 //! 3. Whoever holds the pending asks `is_ready` or takes the result.
 //!
 //! Invariants: every submitted closure runs or answers `Closed`; one that panics answers
-//! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread waits.
-//! The queue is bounded by the budgets of those who submit: a job has a few calls in flight.
+//! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread
+//! waits. The queue is bounded by the budgets of those who submit: a job has a few calls in flight.
 
 use crate::env::{Condition, Env, Join, Priority};
 use parking_lot::Mutex;

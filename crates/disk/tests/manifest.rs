@@ -205,7 +205,7 @@ fn a_snapshot_catches_up_with_what_was_appended_meanwhile() {
     let snapshot = writer.write().expect("written");
     manifest.append(&[flush(11), numbers(30)]).expect("appended");
     let old = manifest.finish_snapshot(snapshot).expect("switched");
-    assert_eq!(manifest.unused().expect("listed"), [old.clone()]);
+    assert_eq!(manifest.unused().expect("listed"), std::slice::from_ref(&old));
     fs.remove(&old).expect("removed");
     manifest.append(&[flush(12)]).expect("appended");
     for record in [flush(10), flush(11), numbers(30), flush(12)] {
@@ -280,8 +280,8 @@ fn damage_is_found_and_a_torn_tail_dropped() {
     }
 }
 
-/// Creates a store, appends, and switches to a snapshot; answers the number of acknowledged groups, or none
-/// when not even the creation was.
+/// Creates a store, appends, and switches to a snapshot; answers the number of acknowledged groups,
+/// or none when not even the creation was.
 fn script(fs: &SimFs) -> Option<usize> {
     let state = State { store_uid: 42, ..State::default() };
     let mut manifest = Manifest::create(&env(fs), Path::new(DIR), &state).ok()?;

@@ -1,5 +1,5 @@
-//! The WAL under crashes at every mutating call: nothing acknowledged as synced is lost, what comes back is a
-//! prefix, and what came back once stays.
+//! The WAL under crashes at every mutating call: nothing acknowledged as synced is lost, what comes
+//! back is a prefix, and what came back once stays.
 
 use std::path::{Path, PathBuf};
 use vlsm_core::{Result, Seq, TreeId};

@@ -1,8 +1,8 @@
 //! A file system of which chosen calls fail.
 //!
-//! Rules are tried in the order in which they were added; the first that fits a call decides. A rule fits a class
-//! of calls on paths that contain a text, from its n-th fitting call on, once or for ever. Each
-//! counts how often it fired, because a fault that never happened proves nothing.
+//! Rules are tried in the order in which they were added; the first that fits a call decides. A
+//! rule fits a class of calls on paths that contain a text, from its n-th fitting call on, once or
+//! for ever. Each counts how often it fired, because a fault that never happened proves nothing.
 
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
@@ -46,7 +46,8 @@ pub enum Fault {
     Eio,
     /// The device is full.
     NoSpace,
-    /// A write does its first half (whole pages of whole pages), then the device is full. Other calls just fail so.
+    /// A write does its first half (whole pages of whole pages), then the device is full. Other
+    /// calls just fail so.
     ShortWrite,
     /// A read answers bytes of another place, 4096 bytes before or after. Other calls are as usual.
     Misdirected,

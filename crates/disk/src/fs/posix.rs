@@ -1,8 +1,9 @@
 //! The operating system's files.
 //!
-//! Files are private to their owner (0600, directories 0700) and never inherited by a child process.
-//! Interrupted calls are repeated and short ones continued. A failed sync is reported once and never
-//! tried again here: after it the system may have dropped the very pages that were to be written.
+//! Files are private to their owner (0600, directories 0700) and never inherited by a child
+//! process. Interrupted calls are repeated and short ones continued. A failed sync is reported once
+//! and never tried again here: after it the system may have dropped the very pages that were to be
+//! written.
 
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use rustix::fd::OwnedFd;
@@ -82,7 +83,8 @@ impl Fs for PosixFs {
         if options.direct {
             match open(path, flags | OFlags::DIRECT) {
                 Ok(fd) => return Ok(Arc::new(PosixFile(fd))),
-                // Not possible here, for instance on tmpfs. The refused call may have made the file.
+                // Not possible here, for instance on tmpfs. The refused call may have made the
+                // file.
                 Err(Errno::INVAL) => flags -= OFlags::EXCL,
                 Err(error) => return Err(error.into()),
             }

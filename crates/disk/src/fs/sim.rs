@@ -1,13 +1,13 @@
 //! A disk in memory that forgets what was not synced when it crashes.
 //!
-//! 1. Each file has its bytes as programs see them, and as the device has them. A write is known to the first
-//!    only, and kept as pending; [`File::sync`] brings the second up to date. So with directory entries and
-//!    [`Fs::sync_dir`], apart from the files' bytes.
-//! 2. [`SimFs::crash`] makes a disk that the machine could find when power returns. Of each 512-byte sector
-//!    it has one of the contents that it went through since the last sync; of each file one of the
-//!    lengths; of the pending changes of directories any subset, in order.
-//! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one of them:
-//!    that call and all later ones fail, until [`SimFs::crash`].
+//! 1. Each file has its bytes as programs see them, and as the device has them. A write is known to
+//!    the first only, and kept as pending; [`File::sync`] brings the second up to date. So with
+//!    directory entries and [`Fs::sync_dir`], apart from the files' bytes.
+//! 2. [`SimFs::crash`] makes a disk that the machine could find when power returns. Of each
+//!    512-byte sector it has one of the contents that it went through since the last sync; of each
+//!    file one of the lengths; of the pending changes of directories any subset, in order.
+//! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one
+//!    of them: that call and all later ones fail, until [`SimFs::crash`].
 //!
 //! Handles and locks from before a crash are dead. Directories are durable when made. Everything is
 //! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
@@ -204,7 +204,8 @@ impl SimFs {
         self.shared.disk.lock().crash(mode, seed);
     }
 
-    /// The process dies, the machine goes on: handles and locks are dead, what was written is still pending.
+    /// The process dies, the machine goes on: handles and locks are dead, what was written is still
+    /// pending.
     pub fn kill(&self) {
         self.shared.disk.lock().restart();
     }
@@ -246,7 +247,8 @@ impl SimFs {
         Some(disk.inodes.get(disk.entries.get(path)?)?.bytes().to_vec())
     }
 
-    /// Puts other bytes into a file, durably, and makes it when it is not there: for damage on purpose.
+    /// Puts other bytes into a file, durably, and makes it when it is not there: for damage on
+    /// purpose.
     pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
         let mut disk = self.shared.disk.lock();
         let inode = match disk.entries.get(path) {

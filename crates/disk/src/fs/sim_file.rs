@@ -1,9 +1,10 @@
-//! One file of the simulated disk: its bytes as programs see them, as the device has them, and what lies
-//! between.
+//! One file of the simulated disk: its bytes as programs see them, as the device has them, and what
+//! lies between.
 //!
-//! The page cache writes a sector as it is at some moment. So after a crash each 512-byte sector has the
-//! bytes it had after one of the changes since the last sync, whichever, independent of the others; and
-//! the file has one of its lengths. Bytes within the length that never got to the device are zero.
+//! The page cache writes a sector as it is at some moment. So after a crash each 512-byte sector
+//! has the bytes it had after one of the changes since the last sync, whichever, independent of the
+//! others; and the file has one of its lengths. Bytes within the length that never got to the
+//! device are zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};

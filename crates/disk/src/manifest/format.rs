@@ -1,19 +1,21 @@
 //! The changes of a manifest as bytes.
 //!
-//! A record's payload is a row of changes, each a tag and its fields; numbers are varints but for random
-//! ones and checksums, which have eight bytes; keys and names are length and bytes.
+//! A record's payload is a row of changes, each a tag and its fields; numbers are varints but for
+//! random ones and checksums, which have eight bytes; keys and names are length and bytes.
 //!
 //! ```text
 //! 1 store          uid u64
 //! 2 keyspace       id | name | options | count of regions | (lower end | tree)*
 //! 3 drop keyspace  id
-//! 4 numbers        next file | next keyspace | next tree | next run | smallest WAL | last sequence number
+//! 4 numbers        next file | next keyspace | next tree | next run | smallest WAL
+//!                  | last sequence number
 //! 5 edit           tree | flags | [flushed sequence number] | count | cursor* | count | change*
 //! cursor           level u8 | 0 or 1 key
 //! change           place | 0 origin u8 table, or 1 file, range
 //! place            level u8 | run, for level 0
-//! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones | smallest | largest
-//!                  | smallest and largest sequence number | 0, or 1 range, visible bytes
+//! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
+//!                  | smallest | largest | smallest and largest sequence number
+//!                  | 0, or 1 range, visible bytes
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
 //!

@@ -1,17 +1,17 @@
 //! The manifest in use: created, recovered, appended to.
 //!
-//! 1. `create` writes a first manifest with a snapshot of the new store, makes it and its directory entry
-//!    durable, and only then points `CURRENT` at it: a temporary file, synced, renamed, the
+//! 1. `create` writes a first manifest with a snapshot of the new store, makes it and its directory
+//!    entry durable, and only then points `CURRENT` at it: a temporary file, synced, renamed, the
 //!    directory synced. A crash on the way leaves no `CURRENT`, and the folder counts as empty.
-//! 2. `append` writes a group of changes as one record and syncs it: all of the group is true, or nothing. After
-//!    the sync an unsynced mark follows; when it gets to the device too, damage of the group cannot
-//!    pass for a torn tail.
+//! 2. `append` writes a group of changes as one record and syncs it: all of the group is true, or
+//!    nothing. After the sync an unsynced mark follows; when it gets to the device too, damage of
+//!    the group cannot pass for a torn tail.
 //! 3. `recover` reads the manifest that `CURRENT` names. A torn record at the very end was never
 //!    acknowledged: it is cut off. Any other damage is an error.
 //!
-//! When a group's write or sync failed, nobody knows whether it is on the device: the manifest refuses further
-//! changes, and no file may be deleted. Only a full device is different: the next group overwrites the
-//! failed one; until then, delete nothing either.
+//! When a group's write or sync failed, nobody knows whether it is on the device: the manifest
+//! refuses further changes, and no file may be deleted. Only a full device is different: the next
+//! group overwrites the failed one; until then, delete nothing either.
 //!
 //! Threads: one owner. All calls block on the device.
 
@@ -67,7 +67,8 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Appends the record of a payload to `out`, which will be written at the place of the next record.
+    /// Appends the record of a payload to `out`, which will be written at the place of the next
+    /// record.
     pub(super) fn frame(&self, out: &mut Vec<u8>, kind: RecordKind, payload: &[u8]) {
         let (seq, synced) = (Seq::ZERO, self.synced);
         let head = RecordHead { kind, seq, synced, payload_checksum: checksum(payload) };
@@ -89,8 +90,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Writes a mark that all before it is synced. Not synced itself, and no loss when it fails: the next
-    /// record takes its place.
+    /// Writes a mark that all before it is synced. Not synced itself, and no loss when it fails:
+    /// the next record takes its place.
     pub(super) fn mark(&mut self) {
         let mut out = Vec::new();
         self.frame(&mut out, RecordKind::Mark, &[]);
@@ -134,7 +135,8 @@ impl Manifest {
     /// Makes a new store in an existing folder.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::Missing`], [`Error::NotAStore`], and what the file system says.
+    /// [`Error::AlreadyExists`], [`Error::Missing`], [`Error::NotAStore`], and what the file system
+    /// says.
     pub fn create(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
         let path = dir.to_owned();
         match Self::probe(&**env.fs(), dir)? {
@@ -161,8 +163,8 @@ impl Manifest {
     /// Reads the manifest of a store.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::NotAStore`], [`Error::FormatVersion`], [`Error::Corruption`], and what
-    /// the file system says.
+    /// [`Error::Missing`], [`Error::NotAStore`], [`Error::FormatVersion`], [`Error::Corruption`],
+    /// and what the file system says.
     pub fn recover(env: &Arc<dyn Env>, dir: &Path) -> Result<(Self, State)> {
         let fs = &**env.fs();
         match Self::probe(fs, dir)? {
@@ -201,8 +203,9 @@ impl Manifest {
     /// Makes a group of changes durable, all or none.
     ///
     /// # Errors
-    /// What the file system says. It is not known then whether the group is on the device: delete no file.
-    /// After any failure but [`Error::NoSpace`] on writing, further appends answer [`Error::ReadOnly`].
+    /// What the file system says. It is not known then whether the group is on the device: delete
+    /// no file. After any failure but [`Error::NoSpace`] on writing, further appends answer
+    /// [`Error::ReadOnly`].
     pub fn append(&mut self, records: &[Record]) -> Result<()> {
         if let Some(cause) = &self.poison {
             return Err(Error::ReadOnly { cause: cause.clone() });

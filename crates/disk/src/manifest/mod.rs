@@ -1,11 +1,12 @@
 //! The manifest: which trees there are and of which tables they consist.
 //!
-//! A manifest file is a header page and records, as in a WAL (`wal::format`). Each record is a group of
-//! changes that become true together and were synced together. A new store, and from time to time a
-//! growing log, begins a new file with a snapshot of everything; `CURRENT` names the file that counts.
+//! A manifest file is a header page and records, as in a WAL (`wal::format`). Each record is a
+//! group of changes that become true together and were synced together. A new store, and from time
+//! to time a growing log, begins a new file with a snapshot of everything; `CURRENT` names the file
+//! that counts.
 //!
-//! `format` has the changes as bytes, `state` what they add up to, `log` the file, `snapshot` the switch
-//! to a new one. The layout is in `docs/format.md`.
+//! `format` has the changes as bytes, `state` what they add up to, `log` the file, `snapshot` the
+//! switch to a new one. The layout is in `docs/format.md`.
 
 pub mod format;
 pub mod log;

@@ -1,14 +1,15 @@
 //! A new manifest that begins with everything the old one adds up to.
 //!
-//! 1. [`Manifest::begin_snapshot`] takes the state of this moment (tables are shared, so that costs nothing)
-//!    and from now on remembers what is appended.
-//! 2. [`SnapshotWriter::write`] writes the state to a new file and syncs it, on any thread, while appends to
-//!    the old file go on.
-//! 3. [`Manifest::finish_snapshot`] adds what was appended meanwhile, writes the header (a snapshot without
-//!    one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be removed then.
+//! 1. [`Manifest::begin_snapshot`] takes the state of this moment (tables are shared, so that costs
+//!    nothing) and from now on remembers what is appended.
+//! 2. [`SnapshotWriter::write`] writes the state to a new file and syncs it, on any thread, while
+//!    appends to the old file go on.
+//! 3. [`Manifest::finish_snapshot`] adds what was appended meanwhile, writes the header (a snapshot
+//!    without one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be
+//!    removed then.
 //!
-//! A failure before `CURRENT` is renamed leaves the old manifest in use. Afterwards nobody knows which
-//! of the two counts: the manifest refuses further changes.
+//! A failure before `CURRENT` is renamed leaves the old manifest in use. Afterwards nobody knows
+//! which of the two counts: the manifest refuses further changes.
 
 use crate::env::Env;
 use crate::fs::OpenOptions;
@@ -139,8 +140,8 @@ impl Output {
 }
 
 impl Manifest {
-    /// Begins a snapshot of `state`, which must be what all appended records add up to. From here on
-    /// appended records are remembered until the snapshot is finished or aborted.
+    /// Begins a snapshot of `state`, which must be what all appended records add up to. From here
+    /// on appended records are remembered until the snapshot is finished or aborted.
     ///
     /// # Panics
     /// When a snapshot is on its way already.
@@ -155,10 +156,12 @@ impl Manifest {
         self.catch_up = None;
     }
 
-    /// Goes over to the written snapshot; answers the path of the old manifest, which may be removed.
+    /// Goes over to the written snapshot; answers the path of the old manifest, which may be
+    /// removed.
     ///
     /// # Errors
-    /// What the file system says. Unless `CURRENT` was being switched, the old manifest stays in use.
+    /// What the file system says. Unless `CURRENT` was being switched, the old manifest stays in
+    /// use.
     pub fn finish_snapshot(&mut self, snapshot: Snapshot) -> Result<PathBuf> {
         let catch_up = self.catch_up.take().unwrap_or_default();
         if let Some(cause) = &self.poison {

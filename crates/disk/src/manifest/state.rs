@@ -1,7 +1,7 @@
 //! What the records of a manifest add up to.
 //!
-//! Invariants: every tree belongs to one region of one keyspace; a keyspace's regions begin with the
-//! empty key and their lower ends grow; numbers only grow.
+//! Invariants: every tree belongs to one region of one keyspace; a keyspace's regions begin with
+//! the empty key and their lower ends grow; numbers only grow.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -40,7 +40,8 @@ pub struct Numbers {
     pub next_tree: u64,
     /// The next run of L0.
     pub next_run: u64,
-    /// The smallest WAL whose batches are not all in tables. Zero, or a WAL whose start was durable.
+    /// The smallest WAL whose batches are not all in tables. Zero, or a WAL whose start was
+    /// durable.
     pub min_wal: u64,
     /// Sequence numbers up to here were used, whatever the WAL says.
     pub last_seq: Seq,

@@ -1,7 +1,8 @@
 //! The payload of a batch: its entries, one after the other.
 //!
 //! ```text
-//! entry := tree id (varint) | kind (u8) | key length (varint) | key [| value length (varint) | value]
+//! entry := tree id (varint) | kind (u8) | key length (varint) | key
+//!          [| value length (varint) | value]
 //! ```
 //!
 //! A delete has no value. Entry number i of a batch has the batch's first sequence number plus i.

@@ -1,8 +1,8 @@
 //! The bytes of files made of records: the WAL and the manifest.
 //!
-//! A file is a header page of 4 KiB, then records at multiples of eight bytes. The header proper lies in the
-//! first 512 bytes, which a device writes as one: after a crash it is the old or the new one, so a header
-//! that does not verify is damage, never a torn write.
+//! A file is a header page of 4 KiB, then records at multiples of eight bytes. The header proper
+//! lies in the first 512 bytes, which a device writes as one: after a crash it is the old or the
+//! new one, so a header that does not verify is damage, never a torn write.
 //!
 //! Record: 24 bytes of header, then the payload, then zeros up to a multiple of eight.
 //!
@@ -14,9 +14,9 @@
 //! 16  u64  sequence number (56 bits), kind (the top 8 bits)
 //! ```
 //!
-//! The payload's checksum does not depend on where it lands, so a writer computes it before it enters the
-//! section that orders the batches; the header's checksum covers it and binds the place. All checksums are
-//! CRC-32C, all numbers little endian.
+//! The payload's checksum does not depend on where it lands, so a writer computes it before it
+//! enters the section that orders the batches; the header's checksum covers it and binds the place.
+//! All checksums are CRC-32C, all numbers little endian.
 
 use crate::codec::Reader;
 use bytes::Bytes;
@@ -91,8 +91,8 @@ pub struct Seal {
     pub uid: u64,
     /// Its valid length: what lies beyond is ignored.
     pub len: u64,
-    /// The length known to be synced when the successor's header was written. Equal to `len` unless the
-    /// successor was begun before its predecessor was synced.
+    /// The length known to be synced when the successor's header was written. Equal to `len` unless
+    /// the successor was begun before its predecessor was synced.
     pub synced: u64,
     /// Why it ends there.
     pub kind: SealKind,
@@ -242,7 +242,8 @@ pub struct Record {
 /// What lies beyond the last of a row of valid records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing that verifies, or only records that prove no sync beyond the valid end: what a crash leaves.
+    /// Nothing that verifies, or only records that prove no sync beyond the valid end: what a crash
+    /// leaves.
     Torn,
     /// A valid record at this offset proves that the bytes at the valid end had been synced.
     Damaged(u64),
@@ -294,8 +295,9 @@ impl Records {
     /// What lies beyond [`Records::offset`] once the walk has ended.
     #[must_use]
     pub fn tail(&self) -> Tail {
-        // A crafted file could make every eighth byte the begin of a record that goes to the end of the
-        // file. Reading it all for each is not worth anybody's time: beyond the budget it is damage.
+        // A crafted file could make every eighth byte the begin of a record that goes to the end of
+        // the file. Reading it all for each is not worth anybody's time: beyond the budget it is
+        // damage.
         let mut budget = self.content.len().saturating_mul(4);
         let mut offset = self.offset + ALIGN;
         while offset < self.content.len() as u64 {

@@ -1,16 +1,17 @@
 //! The write-ahead log, shared by all trees of a store.
 //!
-//! A WAL is a chain of files. Each begins with a header page that seals its predecessor (which file, up to
-//! which byte) and goes on with records. A batch is one record, or fragments and a commit record when
-//! it is large. Every checksum binds the file's random number and the offset, so records that an
-//! earlier life of a recycled file left behind never verify.
+//! A WAL is a chain of files. Each begins with a header page that seals its predecessor (which
+//! file, up to which byte) and goes on with records. A batch is one record, or fragments and a
+//! commit record when it is large. Every checksum binds the file's random number and the offset, so
+//! records that an earlier life of a recycled file left behind never verify.
 //!
-//! What may be lost, and what is damage: bytes that were not synced when the machine stopped may be missing
-//! in any subset. So the log ends at the first record that does not verify, unless a later one proves that
-//! it had been synced: each record carries the offset up to which its file was synced when it was framed.
+//! What may be lost, and what is damage: bytes that were not synced when the machine stopped may be
+//! missing in any subset. So the log ends at the first record that does not verify, unless a later
+//! one proves that it had been synced: each record carries the offset up to which its file was
+//! synced when it was framed.
 //!
-//! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written, `reader` the
-//! way back. The layout is in `docs/format.md`.
+//! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written,
+//! `reader` the way back. The layout is in `docs/format.md`.
 
 pub mod batch;
 pub mod format;

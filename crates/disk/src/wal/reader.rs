@@ -1,15 +1,16 @@
 //! The way back from WAL files to batches.
 //!
-//! 1. Of the files at or beyond the manifest's smallest WAL number, read the headers. Prepared ones hold
-//!    nothing.
-//! 2. From the last started file follow the seals back to the smallest number. A predecessor that is missing
-//!    or has another uid is corruption. Started files off this chain were given up by an earlier
-//!    recovery.
-//! 3. From the first to the last, hand out the batches in order. A file with a successor ends at its seal
-//!    and must be valid up to there; the last one ends at the first record that does not verify, unless a
-//!    later one proves it had been synced (`format::Tail`).
-//! 4. Where a successor was begun before its predecessor was synced, a crash may leave the predecessor short.
-//!    Then the log ends there, provided that nothing in the files after it proves a sync.
+//! 1. Of the files at or beyond the manifest's smallest WAL number, read the headers. Prepared ones
+//!    hold nothing.
+//! 2. From the last started file follow the seals back to the smallest number. A predecessor that
+//!    is missing or has another uid is corruption. Started files off this chain were given up by an
+//!    earlier recovery.
+//! 3. From the first to the last, hand out the batches in order. A file with a successor ends at
+//!    its seal and must be valid up to there; the last one ends at the first record that does not
+//!    verify, unless a later one proves it had been synced (`format::Tail`).
+//! 4. Where a successor was begun before its predecessor was synced, a crash may leave the
+//!    predecessor short. Then the log ends there, provided that nothing in the files after it
+//!    proves a sync.
 //! 5. The last file is synced, so that what was handed out stays when the next crash comes.
 //!
 //! The smallest WAL number is zero, or that of a file whose start was durable; so it must be there.
@@ -71,8 +72,8 @@ pub struct Recovered {
     pub unused: Vec<PathBuf>,
     /// The end of the log, for the header of the WAL that follows. None when there was no log.
     pub end: Option<Seal>,
-    /// The largest of the files' and batches' first sequence numbers. The numbers of a batch's own entries
-    /// go on from its first.
+    /// The largest of the files' and batches' first sequence numbers. The numbers of a batch's own
+    /// entries go on from its first.
     pub seq_floor: Seq,
     /// The largest file number among all WAL files there are.
     pub largest_number: u64,
@@ -91,8 +92,8 @@ struct Candidate {
 /// Reads the WAL of a store and hands each batch to `sink`, in order.
 ///
 /// # Errors
-/// [`Error::Corruption`] for damage, [`Error::Io`] when a file cannot be read, and whatever `sink` fails
-/// with. Batches handed out before an error were valid.
+/// [`Error::Corruption`] for damage, [`Error::Io`] when a file cannot be read, and whatever `sink`
+/// fails with. Batches handed out before an error were valid.
 pub fn recover(
     fs: &dyn Fs,
     dir: &Path,
@@ -160,7 +161,8 @@ fn list(
 /// Reads the header of a WAL file; with it, the file's length.
 ///
 /// # Errors
-/// [`Error::Corruption`] when it is not the header of this file, or the file is shorter than it was.
+/// [`Error::Corruption`] when it is not the header of this file, or the file is shorter than it
+/// was.
 pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64)> {
     let failed = |error| Error::io("cannot read WAL", path, error);
     let file = fs.open(path, OpenOptions::READ).map_err(failed)?;
