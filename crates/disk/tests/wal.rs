@@ -258,6 +258,7 @@ fn a_recycled_file_shows_nothing_of_its_earlier_life() {
     let old = start(&dir, 1, None, 1, 1 << 16);
     fill(&old, 1, &["old"; 500], true);
     let next = prepare_next(&fs(), &dir, 5, 6, 1 << 17, Some(old.path())).expect("prepared");
+    assert!(next.was_recycled());
     assert!(!fs().exists(old.path()).expect("asked"));
     let (seen, recovered) = replay(&dir, 0, false);
     assert!(seen.is_empty());
