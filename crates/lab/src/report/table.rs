@@ -11,7 +11,7 @@ use std::fmt::Write;
 use vlsm_core::{Bytes, Micros};
 
 const LABEL: usize = 26;
-const COLUMN: usize = 20;
+const COLUMN: usize = 22;
 
 /// The table.
 #[must_use]
