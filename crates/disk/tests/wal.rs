@@ -297,6 +297,10 @@ fn a_large_batch_lets_small_ones_pass() {
     let (seen, recovered) = replay(&dir, 1, false);
     assert_eq!(seen, [(1, "small".into()), (2, "large".into()), (3, "small".into())]);
     assert_eq!(recovered.expect("sound").batches, 3);
+    // Once it is flushed its first fragments go; the last ones are no damage.
+    let (seen, recovered) = replay(&dir, 2, false);
+    assert_eq!(seen, [(3, "small".into())]);
+    assert_eq!(recovered.expect("sound").batches, 1);
 }
 
 #[test]

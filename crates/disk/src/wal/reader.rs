@@ -24,7 +24,7 @@ use crate::wal::format::{
 };
 use crate::wal::{wal_number, wal_path};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use vlsm_core::{Error, Result, Seq};
 
@@ -104,7 +104,10 @@ pub fn recover(
     let started = list(fs, dir, options, &mut recovered)?;
     let chain = chain(dir, options, started, &mut recovered)?;
     let total = chain.iter().map(|file| file.len).sum();
-    let mut replay = Replay { fs, chain, total, done: 0, pending: Pending::default() };
+    // A predecessor that is not replayed may hold the begin of a batch that ends in the chain.
+    let cut = chain.first().is_some_and(|file| file.header.predecessor.is_some());
+    let pending = Pending { cut, ..Pending::default() };
+    let mut replay = Replay { fs, chain, total, done: 0, pending };
     let end = match replay.run(&mut recovered, sink) {
         Err(error @ Error::Corruption { .. }) if options.salvage => {
             recovered.damage = Some(error);
@@ -279,7 +282,13 @@ impl Replay<'_> {
                     self.pending.add(&record).map_err(damaged)?;
                     continue;
                 }
-                RecordKind::Commit => self.pending.complete(&record).map_err(damaged)?,
+                RecordKind::Commit => match self.pending.complete(&record).map_err(damaged)? {
+                    Some(payload) => payload,
+                    None => {
+                        advance(&mut recovered.seq_floor, first_seq, path, offset)?;
+                        continue;
+                    }
+                },
                 RecordKind::Batch => record.payload,
             };
             advance(&mut recovered.seq_floor, first_seq, path, offset)?;
@@ -343,14 +352,28 @@ fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
 
 /// Fragments of large batches that are not committed yet.
 #[derive(Default)]
-struct Pending(BTreeMap<u64, Vec<Bytes>>);
+struct Pending {
+    parts: BTreeMap<u64, Vec<Bytes>>,
+    /// Whether batches may have begun before the first file that is replayed. The smallest WAL is the one
+    /// with the first fragment of any batch that is not flushed; so those batches are in tables.
+    cut: bool,
+    /// Those batches, as far as fragments of them were met.
+    flushed: BTreeSet<u64>,
+}
 
 impl Pending {
     fn add(&mut self, record: &Record) -> Result<(), &'static str> {
         let mut reader = Reader::new(&record.payload);
         let batch = reader.u64().map_err(|why| why.0)?;
         let index = reader.u32().map_err(|why| why.0)?;
-        let parts = self.0.entry(batch).or_default();
+        if self.flushed.contains(&batch) {
+            return Ok(());
+        }
+        if self.cut && index > 0 && !self.parts.contains_key(&batch) {
+            self.flushed.insert(batch);
+            return Ok(());
+        }
+        let parts = self.parts.entry(batch).or_default();
         if parts.len() != index as usize {
             return Err("a fragment of a batch is missing");
         }
@@ -358,18 +381,22 @@ impl Pending {
         Ok(())
     }
 
-    fn complete(&mut self, record: &Record) -> Result<Bytes, &'static str> {
+    /// The batch; none when it was flushed already.
+    fn complete(&mut self, record: &Record) -> Result<Option<Bytes>, &'static str> {
         let mut reader = Reader::new(&record.payload);
         let batch = reader.u64().map_err(|why| why.0)?;
         let count = reader.u32().map_err(|why| why.0)?;
         let stored = reader.u32().map_err(|why| why.0)?;
         let len = reader.u64().map_err(|why| why.0)?;
-        let parts = self.0.remove(&batch).unwrap_or_default();
+        let Some(parts) = self.parts.remove(&batch) else {
+            let flushed = self.flushed.remove(&batch) || self.cut;
+            return if flushed { Ok(None) } else { Err("the fragments of a batch are missing") };
+        };
         let payload = parts.concat();
         let whole = parts.len() == count as usize && payload.len() as u64 == len;
         if !whole || checksum(&payload) != stored {
             return Err("the fragments of a batch do not make the batch");
         }
-        Ok(payload.into())
+        Ok(Some(payload.into()))
     }
 }
