@@ -11,6 +11,9 @@ use vlsm_disk::env::Join;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
 use vlsm_disk::manifest::{Keyspace, Manifest, Numbers, Presence, Record, Region, State};
+use vlsm_disk::wal::format::{
+    Header, MANIFEST_MAGIC, RecordHead, Records, checksum, encode_record,
+};
 use vlsm_disk::{Condition, Env, Fs, Priority};
 
 const DIR: &str = "/store";
@@ -280,6 +283,39 @@ fn damage_is_found_and_a_torn_tail_dropped() {
     }
 }
 
+/// Damage that the checksums do not show, as a fuzzer with a key to them would make it.
+#[test]
+fn any_payload_answers() {
+    let fs = disk();
+    let path = build(&fs).path().to_owned();
+    let content = fs.content(&path).expect("there");
+    let header = Header::decode(&content, MANIFEST_MAGIC, &path).expect("sound");
+    let records: Vec<_> = Records::new(content.clone().into(), header.uid).collect();
+    let mut random = 7_u64;
+    let mut refused = 0;
+    for round in 0..20_000 {
+        let mut damaged = content[..4096].to_vec();
+        for (index, record) in records.iter().enumerate() {
+            let mut payload = record.payload.to_vec();
+            if !payload.is_empty() && index == round % records.len() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                let at = (random >> 33) as usize % payload.len();
+                payload[at] = (random >> 20) as u8;
+                if random >> 61 == 0 {
+                    payload.truncate(at);
+                }
+            }
+            let payload_checksum = checksum(&payload);
+            let head = RecordHead { payload_checksum, ..record.head };
+            let offset = damaged.len() as u64;
+            encode_record(&mut damaged, header.uid, offset, &head, &payload);
+        }
+        fs.set_content(&path, damaged);
+        refused += usize::from(recover(&fs).is_err());
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
 /// Creates a store, appends, and switches to a snapshot; answers the number of acknowledged groups,
 /// or none when not even the creation was.
 fn script(fs: &SimFs) -> Option<usize> {
@@ -423,8 +459,8 @@ fn other_folders_get_clear_answers() {
     assert!(matches!(created, Err(Error::AlreadyExists { .. })));
     let mut content = fs.content(manifest.path()).expect("there");
     content[8] = 2;
-    let checksum = vlsm_disk::wal::format::checksum(&content[..508]);
-    content[508..512].copy_from_slice(&checksum.to_le_bytes());
+    let sum = checksum(&content[..508]);
+    content[508..512].copy_from_slice(&sum.to_le_bytes());
     fs.set_content(manifest.path(), content);
     assert!(matches!(at(DIR), Some(Error::FormatVersion { found: 2, supported: 1, .. })));
     fs.remove(manifest.path()).expect("removed");

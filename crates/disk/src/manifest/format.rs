@@ -23,7 +23,8 @@
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::manifest::state::{Keyspace, Numbers, Record, Region};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use vlsm_core::{
     Change, FileMeta, FileNumber, FileUid, KeyRange, Place, RunId, RunOrigin, Seq, Table, TreeId,
@@ -37,6 +38,10 @@ const NUMBERS: u8 = 4;
 const EDIT: u8 = 5;
 
 const FLAG_FLUSHED: u8 = 1;
+/// The most runs and levels that one edit changes.
+const PLACES_MAX: usize = 4096;
+/// No counter gets here.
+const NUMBER_MAX: u64 = 1 << 56;
 /// No file is longer. So the bytes of any number of tables that fit in memory can be added up.
 const FILE_MAX: units::Bytes = units::Bytes(1 << 40);
 
@@ -53,7 +58,7 @@ pub enum Item {
 
 /// The files seen while reading, so that tables of one file share it.
 #[derive(Debug, Default)]
-pub struct Files(BTreeMap<FileNumber, Arc<FileMeta>>);
+pub struct Files(FxHashMap<FileNumber, Arc<FileMeta>>);
 
 /// Appends the store's random number.
 pub fn put_store(out: &mut Vec<u8>, uid: u64) {
@@ -172,11 +177,11 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
         CREATE_KEYSPACE => Record::CreateKeyspace(read_keyspace(reader)?),
         DROP_KEYSPACE => Record::DropKeyspace(reader.varint()?),
         NUMBERS => Record::Numbers(Numbers {
-            next_file: reader.varint()?,
-            next_keyspace: reader.varint()?,
-            next_tree: reader.varint()?,
-            next_run: reader.varint()?,
-            min_wal: reader.varint()?,
+            next_file: read_number(reader)?,
+            next_keyspace: read_number(reader)?,
+            next_tree: read_number(reader)?,
+            next_run: read_number(reader)?,
+            min_wal: read_number(reader)?,
             last_seq: read_seq(reader)?,
         }),
         EDIT => {
@@ -186,6 +191,12 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
         _ => return Err(Malformed("an unknown kind of change")),
     };
     Ok(Item::Record(record))
+}
+
+/// A number that goes on from run to run: never so large that the next ones do not fit.
+fn read_number(reader: &mut Reader<'_>) -> Read<u64> {
+    let number = reader.varint()?;
+    if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed("a number is impossible")) }
 }
 
 fn read_seq(reader: &mut Reader<'_>) -> Read<Seq> {
@@ -221,11 +232,16 @@ fn read_edit(reader: &mut Reader<'_>, files: &mut Files) -> Read<VersionEdit> {
         let key = if read_bool(reader)? { Some(reader.owned()?) } else { None };
         edit.cursors.push((level, key));
     }
+    let mut places = BTreeSet::new();
     for _ in 0..reader.count()? {
         let place = match reader.u8()? {
-            0 => Place::L0(RunId(reader.varint()?)),
+            0 => Place::L0(RunId(read_number(reader)?)),
             level => Place::Level(level),
         };
+        places.insert(place);
+        if places.len() > PLACES_MAX {
+            return Err(Malformed("an edit is about too many runs"));
+        }
         edit.changes.push(if read_bool(reader)? {
             let file = FileNumber(reader.varint()?);
             Change::Remove { place, file, range: read_range(reader)? }
@@ -252,7 +268,7 @@ fn read_range(reader: &mut Reader<'_>) -> Read<KeyRange> {
 
 fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
     let read = FileMeta {
-        number: FileNumber(reader.varint()?),
+        number: FileNumber(read_number(reader)?),
         uid: FileUid(reader.u64()?),
         bytes: units::Bytes(reader.varint()?),
         checksum: reader.u64()?,

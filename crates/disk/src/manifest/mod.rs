@@ -33,5 +33,5 @@ pub fn manifest_path(dir: &Path, number: u64) -> PathBuf {
 pub fn manifest_number(name: &Path) -> Option<u64> {
     let digits = name.file_name()?.to_str()?.strip_prefix("MANIFEST-")?;
     let canonical = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| canonical)
+    digits.parse().ok().filter(|number| canonical && *number < 1 << 56)
 }

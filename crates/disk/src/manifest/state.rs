@@ -4,8 +4,11 @@
 //! the empty key and their lower ends grow; numbers only grow.
 
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::{Seq, TreeId, Version, VersionEdit, Violation};
+
+/// The most keyspaces of a store.
+pub const KEYSPACES_MAX: usize = 16_384;
 
 /// One part of a keyspace's key range, with a tree of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,13 +134,15 @@ impl State {
         if keyspace.regions.windows(2).any(|pair| pair[0].lo >= pair[1].lo) {
             return fail("its regions are out of order");
         }
-        let mut trees = self.trees.clone();
-        for region in &keyspace.regions {
-            if trees.insert(region.tree, Version::default()).is_some() {
-                return fail("one of its trees is another's");
-            }
+        if self.keyspaces.len() >= KEYSPACES_MAX {
+            return fail("there are too many");
         }
-        self.trees = trees;
+        let trees: BTreeSet<TreeId> = keyspace.regions.iter().map(|region| region.tree).collect();
+        let taken = trees.iter().any(|tree| self.trees.contains_key(tree));
+        if taken || trees.len() != keyspace.regions.len() {
+            return fail("one of its trees is another's");
+        }
+        self.trees.extend(trees.into_iter().map(|tree| (tree, Version::default())));
         self.keyspaces.insert(id, keyspace.clone());
         Ok(())
     }

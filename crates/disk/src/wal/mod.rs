@@ -41,5 +41,5 @@ pub fn wal_path(dir: &Path, number: u64) -> PathBuf {
 pub fn wal_number(name: &Path) -> Option<u64> {
     let digits = name.file_name()?.to_str()?.strip_suffix(".wal")?;
     let canonical = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|_| canonical)
+    digits.parse().ok().filter(|number| canonical && *number < 1 << 56)
 }

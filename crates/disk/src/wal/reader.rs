@@ -136,6 +136,9 @@ fn list(
     let mut started = BTreeMap::new();
     for name in names {
         if name.to_str().is_some_and(|name| name.ends_with(".wal.tmp")) {
+            // Its number counts too, so that the next file does not get the same name.
+            let number = wal_number(&name.with_extension("")).unwrap_or(0);
+            recovered.largest_number = recovered.largest_number.max(number);
             recovered.unused.push(dir.join(name));
             continue;
         }
