@@ -1,11 +1,11 @@
 //! Files and directories, as far as a store needs them.
 //!
-//! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what was not
-//! synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
+//! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what
+//! was not synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
 //!
-//! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn at 512
-//! bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations, renames and
-//! removals in any subset).
+//! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
+//! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
+//! renames and removals in any subset).
 
 pub mod fault;
 pub mod posix;
@@ -23,8 +23,8 @@ pub struct OpenOptions {
     pub create_new: bool,
     /// Allow writing.
     pub write: bool,
-    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A file system that
-    /// cannot do it opens the file without.
+    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A file
+    /// system that cannot do it opens the file without.
     pub direct: bool,
 }
 
@@ -51,8 +51,8 @@ pub trait File: Send + Sync {
     /// What the system says. So do all operations here.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all of `buf` at `offset`, growing the file where needed. After an error any part may have been
-    /// written.
+    /// Writes all of `buf` at `offset`, growing the file where needed. After an error any part may
+    /// have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
     /// Makes content and length durable.

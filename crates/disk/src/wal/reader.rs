@@ -357,8 +357,9 @@ fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
 #[derive(Default)]
 struct Pending {
     parts: BTreeMap<u64, Vec<Bytes>>,
-    /// Whether batches may have begun before the first file that is replayed. The smallest WAL is the one
-    /// with the first fragment of any batch that is not flushed; so those batches are in tables.
+    /// Whether batches may have begun before the first file that is replayed. The smallest WAL is
+    /// the one with the first fragment of any batch that is not flushed; so those batches are in
+    /// tables.
     cut: bool,
     /// Those batches, as far as fragments of them were met.
     flushed: BTreeSet<u64>,
