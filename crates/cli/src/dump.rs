@@ -7,7 +7,7 @@
 
 use crate::catalog;
 use crate::escape::escape;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use vlsm_core::text;
@@ -50,6 +50,17 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(command: &Command) -> Result {
+    let (Command::Wal(args) | Command::Sst(args) | Command::Manifest(args)) = command;
+    let kind = kind(&args.file)?;
+    let asked = match command {
+        Command::Wal(_) => "wal",
+        Command::Sst(_) => "sst",
+        Command::Manifest(_) => "manifest",
+    };
+    if kind.is_some_and(|kind| kind != asked) {
+        let (file, kind) = (args.file.display(), kind.unwrap_or_default());
+        return Err(Failure::usage(format!("{file} is no {asked}: try vlsm dump {kind} {file}")));
+    }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match command {
         Command::Wal(args) => wal(args, &mut out)?,
@@ -57,6 +68,21 @@ pub fn run(command: &Command) -> Result {
         Command::Manifest(args) => manifest(args, &mut out)?,
     }
     Ok(out.flush()?)
+}
+
+/// The kind of file that this seems to be, by its first bytes or its name.
+fn kind(path: &Path) -> Result<Option<&'static str>> {
+    let failed = |error| Error::io("cannot read", path, error);
+    let file = PosixFs.open(path, OpenOptions::READ).map_err(failed)?;
+    let mut magic = [0; 8];
+    let len = file.read_at(&mut magic, 0).map_err(failed)?;
+    let is_sst = path.extension().is_some_and(|extension| extension == "sst");
+    Ok(match &magic[..len] {
+        magic if magic == WAL_MAGIC => Some("wal"),
+        magic if magic == MANIFEST_MAGIC => Some("manifest"),
+        _ if is_sst => Some("sst"),
+        _ => None,
+    })
 }
 
 fn read(path: &Path) -> Result<bytes::Bytes> {
@@ -183,7 +209,11 @@ fn show_item(item: &Item, out: &mut impl Write) -> Result {
             }
         }
         Item::Record(Record::DropKeyspace(id)) => writeln!(out, "  keyspace {id} is dropped")?,
-        Item::Record(Record::Numbers(numbers)) => writeln!(out, "  {numbers:?}")?,
+        Item::Record(Record::Numbers(n)) => {
+            write!(out, "  next file {}, keyspace {}, ", n.next_file, n.next_keyspace)?;
+            write!(out, "tree {}, run {}; ", n.next_tree, n.next_run)?;
+            writeln!(out, "smallest WAL {}, last sequence number {}", n.min_wal, n.last_seq)?;
+        }
         Item::Record(Record::Edit(tree, edit)) => {
             writeln!(out, "  edit of {tree}")?;
             if let Some(seq) = edit.flushed_seq {

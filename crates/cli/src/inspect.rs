@@ -167,7 +167,7 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
             name if name.ends_with(".sst") => 0,
             name if name.ends_with(".wal") || name.ends_with(".wal.tmp") => 1,
             name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => 2,
-            name if name.starts_with("LOG") => 3,
+            name if name.starts_with("LOG") || name == "LOCK" => 3,
             _ => 4,
         };
         kinds[kind].1 += 1;

@@ -123,13 +123,12 @@ impl Layout {
 pub fn detect(name: &str, first_line: &[u8]) -> Format {
     let lower = name.to_ascii_lowercase();
     let ends = |suffixes: &[&str]| suffixes.iter().any(|suffix| lower.ends_with(suffix));
-    if ends(&[".jsonl", ".ndjson", ".json"]) {
-        Format::Json
-    } else if !ends(&[".tsv", ".tab"]) && first_line.trim_ascii_start().starts_with(b"{\"") {
-        Format::Json
-    } else {
-        Format::Tsv
+    if ends(&[".tsv", ".tab"]) {
+        return Format::Tsv;
     }
+    let json = ends(&[".jsonl", ".ndjson", ".json"]);
+    let json = json || first_line.trim_ascii_start().starts_with(b"{\"");
+    if json { Format::Json } else { Format::Tsv }
 }
 
 fn parse_json(line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {

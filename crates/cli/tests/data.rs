@@ -1,4 +1,5 @@
 //! Single records, ranges, and the round trip of every byte through each format.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
 

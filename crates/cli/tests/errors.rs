@@ -1,4 +1,5 @@
 //! What a person does wrong, or what the machine does to them: one clear line, and nothing lost.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Import: bad lines, strictness, a kill in the middle.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
 
@@ -59,9 +60,10 @@ fn key(i: usize) -> String {
     format!("{i:09}")
 }
 
-/// Values of different lengths, so that cuts in the WAL fall anywhere.
+/// Values of different lengths, so that cuts in the WAL fall anywhere; some batches are large ones.
 fn value(i: usize) -> String {
-    format!("value {i} {}", "x".repeat(i % 300))
+    let max = if (i / 10_000).is_multiple_of(2) { 300 } else { 1500 };
+    format!("value {i} {}", "x".repeat(i % max))
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Runs the `vlsm` program on a store in a temporary folder.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
