@@ -93,17 +93,18 @@ impl Crashed {
     /// Recovers, perhaps after a crash of the recovery at `second`. Returns the crash points of the recovery.
     fn recover(&self, damage: Damage, second: Option<u64>) -> Result<u64, String> {
         let (player, disk) = (self.player.fork(), self.disk.fork());
-        let recover = |point: Option<u64>| {
+        // Each life draws other random numbers: files are told apart by theirs.
+        let recover = |seed: u64, point: Option<u64>| {
             player.lost(Loss::Power, || disk.lose_power(damage));
-            let mut config = SimConfig::new(self.seed + 1);
+            let mut config = SimConfig::new(seed);
             config.device.crash_point = point;
             let player = player.clone();
             SimEnv::run(&config, disk.fs(), move |env| player.recover(&env))
         };
-        let first = second.map(|_| recover(second));
+        let first = second.map(|_| recover(self.seed + 1, second));
         let last = match &first {
             Some(first) if !matches!(first.end, End::Crashed) => first.clone(),
-            _ => recover(None),
+            _ => recover(self.seed + 2, None),
         };
         match last.end {
             End::Done(Ok(())) => Ok(last.device.mutating * 2),

@@ -122,7 +122,7 @@ impl World {
                 None => batch.delete(space, &write.key),
             }
         }
-        self.db.write(batch, options)
+        self.db.write(&batch, options)
     }
 
     /// The value of a key.
