@@ -63,6 +63,7 @@ pub(crate) struct Counters {
     pub filter_negatives: Counter,
     pub filter_false_positives: Counter,
     pub wal_bytes: Counter,
+    pub wal_filled_bytes: Counter,
     pub wal_writes: Counter,
     pub wal_syncs: Counter,
     pub manifest_bytes: Counter,

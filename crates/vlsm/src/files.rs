@@ -4,6 +4,7 @@
 //! *zombie*), the last reader that still sees it drops its view (only the zombie list holds its metadata),
 //! and a background thread removes it. No drop on a latency path does a file operation.
 
+use crate::counters::Counter;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -74,13 +75,15 @@ pub(crate) struct Files {
     dir: PathBuf,
     cache: Arc<BlockCache>,
     direct_reads: bool,
+    open_bytes: Counter,
     zombies: Mutex<Vec<Arc<FileMeta>>>,
 }
 
 impl Files {
     pub fn new(env: Arc<dyn Env>, dir: PathBuf, cache_bytes: u64, direct_reads: bool) -> Self {
         let cache = Arc::new(BlockCache::new(cache_bytes));
-        Self { env, dir, cache, direct_reads, zombies: Mutex::default() }
+        let (open_bytes, zombies) = (Counter::default(), Mutex::default());
+        Self { env, dir, cache, direct_reads, open_bytes, zombies }
     }
 
     /// The block cache.
@@ -108,7 +111,14 @@ impl Files {
         let options = OpenOptions::READ.direct(self.direct_reads);
         let opened = self.env.fs().open(&path, options);
         let opened = opened.map_err(|error| Error::io("cannot open SST", &path, error))?;
-        SstReader::open(opened, &path, file)
+        let reader = SstReader::open(opened, &path, file)?;
+        self.open_bytes.add(reader.open_bytes());
+        Ok(reader)
+    }
+
+    /// Bytes that were read to open files.
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes.get()
     }
 
     /// A cursor over a file through the block cache.

@@ -229,7 +229,7 @@ impl Engine {
             }
             needed
         });
-        for path in self.wal.recycle(old) {
+        for path in self.wal.recycle(&self.options, old) {
             // Not removed is not lost: the next recovery finds and removes it.
             let _ = self.env.fs().remove(&path);
         }

@@ -256,8 +256,7 @@ impl Engine {
             result = self.flush_all();
         }
         if result.is_ok() {
-            let position = self.commit.sequence.lock().tail.appended();
-            result = self.wal.sync_through(self, position);
+            result = self.wal.seal_end(self);
         }
         self.health.close();
         self.gate.wake();

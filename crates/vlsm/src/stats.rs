@@ -100,12 +100,16 @@ pub struct Stats {
     pub memtable_memory: Bytes,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
-    /// Write calls and syncs of the WAL.
+    /// Zeros written to make new WAL files; recycled ones need none.
+    pub wal_filled_bytes: Bytes,
+    /// Write calls of the WAL.
     pub wal_writes: u64,
     /// Syncs of the WAL.
     pub wal_syncs: u64,
     /// Bytes written to the manifest.
     pub manifest_bytes: Bytes,
+    /// Bytes of indexes, filters and properties read when SSTs were opened.
+    pub open_bytes: Bytes,
     /// Edits installed.
     pub installs: u64,
     /// Memtables sealed.
@@ -118,8 +122,10 @@ pub struct Stats {
     pub compactions: Vec<WorkStats>,
     /// The levels.
     pub levels: Vec<LevelStats>,
-    /// The chains that memtables waited for.
+    /// The chains that memtables or writers waited for.
     pub chains: ChainSummary,
+    /// The chains that stood behind L0, one for each flush.
+    pub standing_chains: ChainSummary,
     /// Files that left the tree and are still read or not yet removed.
     pub zombie_files: u64,
     /// Why the store is read-only, when it is.
@@ -127,18 +133,19 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to SSTs, WAL and manifest.
+    /// Bytes written to SSTs, WAL (the zeros of new files among them) and manifest.
     #[must_use]
     pub fn bytes_written(&self) -> Bytes {
         let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
-        self.flush.written + compactions + self.wal_bytes + self.manifest_bytes
+        let log = self.wal_bytes + self.wal_filled_bytes + self.manifest_bytes;
+        self.flush.written + compactions + log
     }
 
     /// Bytes that jobs and readers read from SSTs.
     #[must_use]
     pub fn bytes_read(&self) -> Bytes {
         let compactions: Bytes = self.compactions.iter().map(|work| work.read).sum();
-        self.flush.read + compactions + self.cache_miss_bytes
+        self.flush.read + compactions + self.cache_miss_bytes + self.open_bytes
     }
 
     /// Bytes written to SSTs (flush included, WAL not) per byte admitted.
@@ -185,16 +192,19 @@ impl Engine {
             cache_memory: Bytes(self.files.cache().memory_bytes()),
             memtable_memory: Bytes(memtable_memory),
             wal_bytes: Bytes(counters.wal_bytes.get()),
+            wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
             wal_writes: counters.wal_writes.get(),
             wal_syncs: counters.wal_syncs.get(),
             manifest_bytes: Bytes(counters.manifest_bytes.get()),
+            open_bytes: Bytes(self.files.open_bytes()),
             installs: counters.installs.get(),
             rotations: counters.rotations.get(),
             waits: self.waits(),
             flush: self.work_of(0),
             compactions,
             levels: self.level_stats(view.trees().map(|tree| &*tree.version)),
-            chains: self.control.state.lock().chains.summary().clone(),
+            chains: self.control.state.lock().chains.waited().clone(),
+            standing_chains: self.control.state.lock().chains.standing().clone(),
             zombie_files: self.files.zombies().0 as u64,
             read_only: self.health.cause().map(|cause| cause.to_string()),
         }

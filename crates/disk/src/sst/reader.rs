@@ -54,6 +54,7 @@ pub struct SstReader {
     index: Index,
     filter: Option<Filter>,
     summary: SstSummary,
+    open_bytes: u64,
 }
 
 impl SstReader {
@@ -87,6 +88,7 @@ impl SstReader {
         let damaged = |what: Damage| Error::corruption(path, len - ALIGNMENT as u64, what);
         let mut start = len - len.min(OPEN_LEN);
         let mut tail = read(&*file, path, start..len)?;
+        let mut open_bytes = len - start;
         let (footer, sum) = Footer::decode(&tail, len).map_err(damaged)?;
         if footer.version != VERSION {
             let (found, supported) = (footer.version, VERSION);
@@ -98,6 +100,7 @@ impl SstReader {
         if footer.index.offset < start {
             start = align_down(footer.index.offset);
             tail = read(&*file, path, start..len)?;
+            open_bytes += len - start;
         }
         let section = |section: &Section| section_of(&tail, start, footer.uid, section, path);
         let index = Index::decode(section(&footer.index)?, footer.index.offset)
@@ -113,7 +116,13 @@ impl SstReader {
             .map_err(|what| Error::corruption(path, footer.properties.offset, what))?;
         let bytes = units::Bytes(len);
         let summary = SstSummary { uid: footer.uid, bytes, checksum: sum, properties };
-        Ok(Self { file, path: path.to_owned(), index, filter, summary })
+        Ok(Self { file, path: path.to_owned(), index, filter, summary, open_bytes })
+    }
+
+    /// Bytes that were read to open it.
+    #[must_use]
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes
     }
 
     /// Bytes of memory that index and filter keep.

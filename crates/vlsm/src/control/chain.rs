@@ -1,17 +1,19 @@
-//! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §3).
+//! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §2.3).
 //!
-//! A sealed memtable *waits* from the moment its tree may not flush it (the shape proposes no flush and
-//! none is under way) to the grant of its flush. The stages of its chain are the levels from which the shape
-//! says room must be made; the width of a stage is the bytes that jobs out of that level merged meanwhile.
-//!
-//! Besides, for every memtable the chain that stood in its way when it was sealed is kept as the *standing*
-//! chain: what would have had to be merged had nothing been done yet.
+//! Two measures, for every shape:
+//! - *Waited*: a tree waits from the moment a sealed memtable may not be flushed (the shape proposes no
+//!   flush and none is under way), or its shape has writes slowed down or stopped, until that ends. The
+//!   stages of the chain are the levels from which the shape says room must be made; the width of a
+//!   stage is the bytes that jobs out of that level merged meanwhile.
+//! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before the
+//!   next memtable could be flushed were L0 full at that moment. It shows how wide a wait could be, also in
+//!   runs where none occurred, and is what the paper's Fig. 2 and 9 compare.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vlsm_core::event::{ChainReport, ChainStage, Event};
 use vlsm_core::{Bytes, Micros, TreeId};
-use vlsm_policy::{Chain, TreeFacts};
+use vlsm_policy::Chain;
 
 /// A tree whose oldest memtable waits.
 struct Waiting {
@@ -23,13 +25,14 @@ struct Waiting {
 #[derive(Default)]
 pub(crate) struct Chains {
     waiting: BTreeMap<TreeId, Waiting>,
-    summary: ChainSummary,
+    waited: ChainSummary,
+    standing: ChainSummary,
 }
 
-/// All chains since the store was opened.
+/// All chains of one measure since the store was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ChainSummary {
-    /// Memtables that had to wait for a chain.
+    /// Number of chains.
     pub count: u64,
     /// Stages of the longest chain.
     pub length_max: u64,
@@ -39,27 +42,41 @@ pub struct ChainSummary {
     pub stage_width_max: Bytes,
     /// Bytes over all chains.
     pub width_total: Bytes,
-    /// Longest time a memtable waited.
+    /// The longest wait.
     pub waited_max: Micros,
-    /// Time that memtables waited in all.
+    /// All waits together.
     pub waited_total: Micros,
     /// The widest chain of all, stage by stage.
     pub widest: ChainReport,
 }
 
 impl Chains {
-    /// Takes note of a tree after its shape was asked.
-    pub fn observe(&mut self, tree: TreeId, facts: &TreeFacts, may_flush: bool, chain: &Chain) {
-        let ready = facts.memtables.first().is_some_and(|memtable| memtable.ready);
-        if !ready || may_flush {
-            return;
+    /// Takes note of a tree after its shape was asked: whether it waits, and for which levels. The chain
+    /// that ended, if one did.
+    pub fn observe(
+        &mut self,
+        tree: TreeId,
+        now: Micros,
+        waits: bool,
+        chain: &Chain,
+    ) -> Option<Event> {
+        if !waits {
+            return self.end(tree, now);
         }
-        let since = Duration::from_micros(facts.now.0);
-        let waiting =
-            self.waiting.entry(tree).or_insert_with(|| Waiting { since, stages: Vec::new() });
+        let since = Duration::from_micros(now.0);
+        let fresh = || Waiting { since, stages: Vec::new() };
+        let waiting = self.waiting.entry(tree).or_insert_with(fresh);
         for (level, _) in &chain.stages {
             waiting.stage(*level);
         }
+        None
+    }
+
+    /// Notes the chain that stands behind L0 as a flush begins.
+    pub fn stands(&mut self, chain: &Chain) {
+        let stage = |&(level, width): &(u8, Bytes)| ChainStage { level, jobs: 0, width };
+        let stages = chain.stages.iter().map(stage).collect();
+        self.standing.add(&ChainReport { stages, waited: Micros::ZERO });
     }
 
     /// Adds what a job merged to the chain of a waiting memtable.
@@ -71,17 +88,22 @@ impl Chains {
         }
     }
 
-    /// The flush of a tree's memtable was granted. Its chain, when it had to wait.
-    pub fn granted(&mut self, tree: TreeId, now: Duration) -> Option<Event> {
+    fn end(&mut self, tree: TreeId, now: Micros) -> Option<Event> {
         let waiting = self.waiting.remove(&tree)?;
-        let waited = Micros(now.saturating_sub(waiting.since).as_micros() as u64);
+        let waited = now.saturating_sub(Micros(waiting.since.as_micros() as u64));
         let chain = ChainReport { stages: waiting.stages, waited };
-        self.summary.add(&chain);
+        self.waited.add(&chain);
         Some(Event::ChainEnded { tree, chain })
     }
 
-    pub fn summary(&self) -> &ChainSummary {
-        &self.summary
+    /// The chains that were waited for.
+    pub fn waited(&self) -> &ChainSummary {
+        &self.waited
+    }
+
+    /// The chains that stood behind L0.
+    pub fn standing(&self) -> &ChainSummary {
+        &self.standing
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
-use vlsm_policy::{Candidate, Class, Grants, Running, Share};
+use vlsm_policy::{Candidate, Chain, Class, Grants, Running, Share};
 
 /// Rounds of asking and starting in one tick.
 const ROUNDS_MAX: usize = 16;
@@ -68,13 +68,21 @@ impl Engine {
                 Vec::new()
             };
             let pressure = shape.pressure(&tree.version, &facts);
-            let chain = shape.chain(&tree.version, &facts);
             let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
             let mut state = self.control.state.lock();
             let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
             let may_flush = candidates.iter().any(flushing)
                 || busy.reservations.iter().any(|held| flushing(&held.candidate));
-            state.chains.observe(id, &facts, may_flush, &chain);
+            let ready = facts.memtables.first().is_some_and(|memtable| memtable.ready);
+            let waits = ready && !may_flush || pressure.slowdown >= 1.0;
+            let chain = match waits {
+                true => shape.chain_behind_l0(&tree.version, &facts),
+                false => Chain::default(),
+            };
+            let ended = state.chains.observe(id, facts.now, waits, &chain);
+            if let Some(event) = ended {
+                self.events.emit(event);
+            }
             let calm = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
             if candidates.is_empty() && calm && !unready {
                 state.known.remove(&id);
@@ -131,10 +139,10 @@ impl Engine {
         let job = Job::new(self, id, candidate.clone(), tree)?;
         let mut state = self.control.state.lock();
         self.control.mark(candidate.tree);
-        if candidate.frees == Class::Memtable
-            && let Some(chain) = state.chains.granted(candidate.tree, self.env.now())
-        {
-            self.events.emit(chain);
+        if candidate.frees == Class::Memtable {
+            let facts = self.facts(tree);
+            let chain = self.control.shape.chain_behind_l0(&tree.version, &facts);
+            state.chains.stands(&chain);
         }
         state.jobs.push(Slot {
             id,

@@ -47,6 +47,9 @@ pub(crate) enum Step {
     Done(Request),
 }
 
+/// A slice of a file to be read.
+type Part = (Arc<SstReader>, KeyRange);
+
 enum Stage {
     /// Nothing to do but the edit.
     Move,
@@ -166,7 +169,7 @@ impl Job {
                 sources.push(Source::memory(part.cursor()));
             }
         }
-        let mut runs: Vec<(Place, Vec<(Arc<SstReader>, KeyRange)>)> = Vec::new();
+        let mut runs: Vec<(Place, Vec<Part>)> = Vec::new();
         for ((place, table), reader) in self.candidate.inputs.tables.iter().zip(readers) {
             let part = (reader, table.range.clone());
             match runs.iter_mut().find(|(other, _)| other == place) {

@@ -41,7 +41,6 @@ pub(crate) struct Outputs {
     finished: Vec<SstSummary>,
     queue: VecDeque<WriteRequest>,
     unwritten: usize,
-    bytes_written: u64,
     spare: Vec<AlignedBuf>,
 }
 
@@ -60,7 +59,6 @@ impl Outputs {
             finished: Vec::new(),
             queue: VecDeque::new(),
             unwritten: 0,
-            bytes_written: 0,
             spare: Vec::new(),
         }
     }
@@ -99,7 +97,6 @@ impl Outputs {
 
     fn push(&mut self, (offset, buf): (u64, AlignedBuf)) {
         self.unwritten += buf.len();
-        self.bytes_written += buf.len() as u64;
         self.queue.push_back(WriteRequest { file: self.finished.len(), offset, buf });
     }
 
@@ -141,10 +138,5 @@ impl Outputs {
     /// The SSTs closed so far, in key order.
     pub fn finished(&self) -> &[SstSummary] {
         &self.finished
-    }
-
-    /// Bytes of all chunks so far.
-    pub fn bytes_written(&self) -> u64 {
-        self.bytes_written
     }
 }

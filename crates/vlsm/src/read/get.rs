@@ -1,9 +1,13 @@
 //! Point reads: the newest visible entry of a key, searched from the newest place to the oldest.
 //!
-//! 1. the active memtable, 2. sealed memtables, newest first, 3. the runs of L0, newest first, 4. the
-//! levels from L1 down. The first place that has a visible entry decides, because of any key every place
-//! holds newer entries than the ones after it (V3 of `Version`). A read error ends the search: it never
-//! lets an older value show.
+//! 1. The active memtable.
+//! 2. Sealed memtables, newest first.
+//! 3. The runs of L0, newest first.
+//! 4. The levels from L1 down.
+//!
+//! The first place that has a visible entry decides, because of any key every place holds newer entries
+//! than the ones after it (V3 of `Version`). A read error ends the search: it never lets an older value
+//! show.
 
 use crate::engine::Engine;
 use crate::read::user_cursor::kind_of;

@@ -18,6 +18,7 @@
 //! file calls. Order: `writer` before the sequencing lock.
 
 use crate::engine::Engine;
+use crate::options::Options;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,6 +81,9 @@ struct Writer {
     spare: Vec<u8>,
 }
 
+/// Old WAL files kept for reuse at most.
+const RECYCLED_MAX: u64 = 64;
+
 /// What a sync needs to know; a short lock, never held over a file call.
 struct Extent {
     file: Arc<WalFile>,
@@ -133,12 +137,9 @@ pub(crate) struct WalStage {
     prepared: Mutex<Option<PreparedWal>>,
     preparing: AtomicBool,
     syncing_ahead: AtomicBool,
-    /// Old files that may be reused; at most [`RECYCLED_MAX`].
+    /// Old files that may be reused.
     recycled: Mutex<Vec<PathBuf>>,
 }
-
-/// Old WAL files kept for reuse.
-pub(crate) const RECYCLED_MAX: usize = 2;
 
 impl WalStage {
     pub fn new(env: &dyn Env, file: WalFile) -> Self {
@@ -308,6 +309,21 @@ impl WalStage {
         }
     }
 
+    /// Syncs everything appended, and then a mark that says so: from here on damage to what was synced
+    /// cannot pass for a torn tail.
+    pub fn seal_end(&self, engine: &Arc<Engine>) -> Result<()> {
+        let position = engine.commit.sequence.lock().tail.appended();
+        self.sync_through(engine, position)?;
+        let position = {
+            let mut sequence = engine.commit.sequence.lock();
+            let hint = self.synced_hint(sequence.tail.number());
+            sequence.tail.append(|framer, out| {
+                framer.mark(out, hint);
+            })
+        };
+        self.sync_through(engine, position)
+    }
+
     /// Makes durable what is written at this moment. The caller holds `syncer`.
     fn sync_files(&self, engine: &Engine) -> Result<()> {
         let (file, unsynced, written) = {
@@ -358,16 +374,22 @@ impl WalStage {
             let (number, uid) = (engine.numbers.next_file(), engine.env.random());
             let (fs, capacity) = (&**engine.env.fs(), engine.options.wal_file_bytes.0);
             let prepared = prepare_next(fs, &engine.dir, number, uid, capacity, old.as_deref());
+            if old.is_none() {
+                engine.counters.wal_filled_bytes.add(capacity);
+            }
             *engine.wal.prepared.lock() = Some(prepared.map_err(|error| engine.latch(error))?);
             engine.wal.preparing.store(false, Ordering::Release);
             Ok(())
         });
     }
 
-    /// Takes old WAL files for reuse; returns those that are not wanted.
-    pub fn recycle(&self, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
+    /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not wanted.
+    pub fn recycle(&self, options: &Options, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
+        let policy = &options.policy;
+        let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);
+        let wanted = (logged / options.wal_file_bytes.0 + 2).min(RECYCLED_MAX) as usize;
         let mut recycled = self.recycled.lock();
-        while recycled.len() < RECYCLED_MAX {
+        while recycled.len() < wanted {
             let Some(path) = old.pop() else { break };
             recycled.push(path);
         }
