@@ -1,4 +1,5 @@
-//! The one way to walk over sorted entries, whatever holds them: a memtable, a block, an SST, a level, a merge.
+//! The one way to walk over sorted entries, whatever holds them: a memtable, a block, an SST, a
+//! level, a merge.
 
 use crate::error::Result;
 use crate::key::Trailer;
@@ -6,8 +7,8 @@ use bytes::Bytes;
 
 /// A position among entries in tree order (user key ascending, newest first), or beyond either end.
 ///
-/// A new cursor is not valid until it is moved by a seek. After an error it is not valid and says the
-/// error again from [`Cursor::next`] and friends: it never skips what it could not read.
+/// A new cursor is not valid until it is moved by a seek. After an error it is not valid and says
+/// the error again from [`Cursor::next`] and friends: it never skips what it could not read.
 pub trait Cursor {
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;

@@ -1,8 +1,8 @@
 //! Changes to a tree.
 //!
 //! A job describes all it changed in one [`VersionEdit`]; the manifest writes it in one record, and
-//! [`VersionEdit::apply`] makes the next version of it. Applying the same edits to the same start gives
-//! the same tree, which is all that recovery does.
+//! [`VersionEdit::apply`] makes the next version of it. Applying the same edits to the same start
+//! gives the same tree, which is all that recovery does.
 
 use crate::ids::{FileNumber, RunId};
 use crate::key::Seq;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// One table that comes or goes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The table is part of the tree from here on. For a run of L0 that does not exist yet, the run is
-    /// made, with this origin.
+    /// The table is part of the tree from here on. For a run of L0 that does not exist yet, the run
+    /// is made, with this origin.
     Add {
         /// Where.
         place: Place,
@@ -75,8 +75,8 @@ impl VersionEdit {
     /// The tree after this edit. Cost: O(changed tables + chunks), not O(tables).
     ///
     /// # Errors
-    /// A [`Violation`] when a table to remove is not there, or the result breaks an invariant where it was
-    /// changed.
+    /// A [`Violation`] when a table to remove is not there, or the result breaks an invariant where
+    /// it was changed.
     pub fn apply(&self, version: &Version) -> Result<Version, Violation> {
         let mut next = version.clone();
         let mut places: Vec<Place> = self.changes.iter().map(place_of).collect();

@@ -1,7 +1,8 @@
 //! The one error type of the store.
 //!
-//! Each message says what was wrong, with which file or option, and what to do. Keys and values appear
-//! in no message. Errors are cheap to clone, because one failed sync answers many waiting writers.
+//! Each message says what was wrong, with which file or option, and what to do. Keys and values
+//! appear in no message. Errors are cheap to clone, because one failed sync answers many waiting
+//! writers.
 
 use crate::units::Micros;
 use std::io;
@@ -26,7 +27,10 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// A file's content is not what was written. Nothing is guessed; other files stay readable.
-    #[error("{} is damaged at byte {offset}: {what}. Restore the file from a backup", path.display())]
+    #[error(
+        "{} is damaged at byte {offset}: {what}. Restore the file from a backup",
+        path.display()
+    )]
     Corruption {
         /// The file.
         path: PathBuf,
@@ -36,7 +40,10 @@ pub enum Error {
         what: String,
     },
     /// The device is full. Reads go on; writes work again when space returns.
-    #[error("no space left for {}: free space on that device; nothing is lost and reads go on", path.display())]
+    #[error(
+        "no space left for {}: free space on that device; nothing is lost and reads go on",
+        path.display()
+    )]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
@@ -114,7 +121,8 @@ pub enum Error {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The store met a state that its own code excludes. A bug: what is on disk is not touched further.
+    /// The store met a state that its own code excludes. A bug: what is on disk is not touched
+    /// further.
     #[error("internal error (please report it): {0}")]
     Internal(String),
 }

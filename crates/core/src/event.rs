@@ -79,8 +79,8 @@ pub struct ChainStage {
     pub width: Bytes,
 }
 
-/// The compaction chain that one memtable waited for (vlsm.txt §3): its stages are the levels from which
-/// room had to be made before the memtable could be flushed.
+/// The compaction chain that one memtable waited for (vlsm.txt §3): its stages are the levels from
+/// which room had to be made before the memtable could be flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChainReport {
     /// The stages, L0 first.
@@ -223,7 +223,8 @@ impl fmt::Display for Event {
             }
             Self::JobFinished { job, tree, kind, from, to, read, written, files, took } => write!(
                 f,
-                "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} in {files} files, {took}"
+                "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} \
+                 in {files} files, {took}"
             ),
             Self::JobCancelled { job, wasted } => write!(f, "{job} cancelled: {wasted} wasted"),
             Self::ChainEnded { tree, chain } => write!(

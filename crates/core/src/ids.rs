@@ -1,4 +1,5 @@
 //! Identifiers. Each is a number of its own type, so that one cannot stand in for another.
+//! They are given by the engine, written to the manifest, and never reused in the life of a store.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,7 +8,8 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
+            Serialize, Deserialize,
         )]
         #[serde(transparent)]
         pub struct $name(pub u64);
@@ -26,8 +28,8 @@ id!(
     ""
 );
 id!(
-    /// A random number written in an SST's footer and in the manifest. Block checksums bind it, so a
-    /// block read from the wrong file does not verify, while the file may be renamed or linked.
+    /// A random number written in an SST's footer and in the manifest. Block checksums bind it, so
+    /// a block read from the wrong file does not verify, while the file may be renamed or linked.
     FileUid,
     "u"
 );

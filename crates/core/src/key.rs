@@ -1,8 +1,9 @@
 //! Keys as the tree orders them.
 //!
-//! A *user key* is any byte string of at most [`MAX_KEY_LEN`] bytes. Inside the tree each entry also has a
-//! *trailer*: its sequence number and its kind, packed into 64 bits. The order of entries is: user
-//! key ascending by bytes, then trailer descending, so that of one user key the newest comes first.
+//! A *user key* is any byte string of at most [`MAX_KEY_LEN`] bytes. Inside the tree each entry
+//! also has a *trailer*: its sequence number and its kind, packed into 64 bits. The order of
+//! entries is: user key ascending by bytes, then trailer descending, so that of one user key the
+//! newest comes first.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};

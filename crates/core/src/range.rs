@@ -1,7 +1,8 @@
 //! Ranges of user keys, as tables and slices of tables cover them.
 //!
-//! The lower end is always inclusive. The upper end of a whole SST is its largest key, inclusive; the
-//! upper end of a slice cut at a key is that key, exclusive. Both occur, so the range says which.
+//! The lower end is always inclusive. The upper end of a whole SST is its largest key, inclusive;
+//! the upper end of a slice cut at a key is that key, exclusive. Both occur, so the range says
+//! which.
 
 use bytes::Bytes;
 use std::cmp::Ordering;

@@ -1,7 +1,7 @@
 //! What is known of an SST without opening it.
 //!
-//! Everywhere in the tree a [`Table`] is a *(file, visible slice of its key range)*. A file is shared by
-//! all tables that still show a part of it and dies with the last of them.
+//! Everywhere in the tree a [`Table`] is a *(file, visible slice of its key range)*. A file is
+//! shared by all tables that still show a part of it and dies with the last of them.
 
 use crate::ids::{FileNumber, FileUid};
 use crate::key::Seq;

@@ -1,11 +1,11 @@
 //! A sorted run of tables with disjoint ranges, as a persistent structure.
 //!
-//! A level of 500,000 SSTs changes by a few tables at a time. So the tables are kept in chunks of at
-//! most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
+//! A level of 500,000 SSTs changes by a few tables at a time. So the tables are kept in chunks of
+//! at most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
 //!
-//! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is not
-//! empty and lies before the next one's; I3 no user key is in two tables; I4 `len` and `bytes` are sums.
-//! Cost of an edit: O(chunks + tables in the chunks between its first and last key).
+//! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is
+//! not empty and lies before the next one's; I3 no user key is in two tables; I4 `len` and `bytes`
+//! are sums. Cost of an edit: O(chunks + tables in the chunks between its first and last key).
 
 use crate::range::KeyRange;
 use crate::table::Table;
@@ -132,8 +132,8 @@ impl Tables {
             .partition_point(|chunk| chunk.last().is_none_or(|table| table.range.ends_before(key)))
     }
 
-    /// A run without the tables for which `gone` says so and with `added`. `gone` is asked only of tables
-    /// within `range`, which must cover all that is removed or added.
+    /// A run without the tables for which `gone` says so and with `added`. `gone` is asked only of
+    /// tables within `range`, which must cover all that is removed or added.
     #[must_use]
     pub fn replace(
         &self,

@@ -1,4 +1,5 @@
 //! Units of measure as types: bytes, rates and times are never mixed up.
+//! Arithmetic is checked in debug builds as for plain numbers; `Display` is for people.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,7 +17,8 @@ macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
+            Serialize, Deserialize,
         )]
         #[serde(transparent)]
         pub struct $name(pub u64);

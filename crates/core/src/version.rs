@@ -3,10 +3,10 @@
 //! L0 is a queue of sorted runs, oldest first; every level below is one run of disjoint tables. A
 //! version is never changed: an edit makes a new one that shares what it did not touch (`edit.rs`).
 //!
-//! Invariants (checked by [`Version::check`]): V1 runs of L0 are ordered by age and their sequence numbers
-//! do not overlap; V2 each run's and each level's tables are disjoint by user key; V3 of any key, what
-//! L0 shows is newer than what the levels show (held by the rule that a job takes the oldest of L0
-//! first within its range; checked where entries are read).
+//! Invariants (checked by [`Version::check`]): V1 runs of L0 are ordered by age and their sequence
+//! numbers do not overlap; V2 each run's and each level's tables are disjoint by user key; V3 of
+//! any key, what L0 shows is newer than what the levels show (held by the rule that a job takes the
+//! oldest of L0 first within its range; checked where entries are read).
 
 use crate::ids::RunId;
 use crate::key::Seq;
@@ -80,7 +80,8 @@ pub struct Version {
     pub l0: Vec<Run>,
     /// L1 and deeper; index 0 is L1. Trailing empty levels may be absent.
     pub levels: Vec<Tables>,
-    /// Round-robin compaction pointer of each level (index 0 is L1): the next pick starts here. Advisory.
+    /// Round-robin compaction pointer of each level (index 0 is L1): the next pick starts here.
+    /// Advisory.
     pub cursors: Vec<Option<bytes::Bytes>>,
     /// All writes of this tree up to here are in its tables.
     pub flushed_seq: Seq,

@@ -1,4 +1,5 @@
 //! Prints how fast SSTs are written and scanned in memory: pairs of 24 + 176 bytes.
+//! Run with `cargo run --release -p vlsm-disk --example sst_speed`.
 #![allow(clippy::disallowed_methods)]
 
 use std::sync::Arc;

@@ -1,11 +1,14 @@
-//! The environment: every wait, thread, clock, random number and file of the engine goes through [`Env`].
+//! The environment: every wait, thread, clock, random number and file of the engine goes through
+//! [`Env`].
 //!
-//! In production it is the operating system (`RealEnv`). In the simulator it is a seeded scheduler that runs
-//! the same engine, its workers and concurrent clients, as coroutines on one thread: they switch only at
-//! [`Condition::wait`], at file operations and at [`Env::interleave`], so one seed is one run.
+//! In production it is the operating system (`RealEnv`). In the simulator it is a seeded scheduler
+//! that runs the same engine, its workers and concurrent clients, as coroutines on one thread: they
+//! switch only at [`Condition::wait`], at file operations and at [`Env::interleave`], so one seed
+//! is one run.
 //!
-//! Rule for callers: no lock is held across a wait, a file operation or an interleave point, unless the
-//! lock is only ever taken with `try_lock`. (A coroutine that blocks on a lock blocks the whole machine.)
+//! Rule for callers: no lock is held across a wait, a file operation or an interleave point, unless
+//! the lock is only ever taken with `try_lock`. (A coroutine that blocks on a lock blocks the whole
+//! machine.)
 
 use crate::fs::Fs;
 use std::sync::Arc;
@@ -55,8 +58,8 @@ pub trait Env: Send + Sync + 'static {
     fn interleave(&self) {}
 }
 
-/// Something to wait for: an event count. It has no memory but its epoch, so the state waited for lives
-/// with the caller, in atomics or behind a lock that is not held while waiting:
+/// Something to wait for: an event count. It has no memory but its epoch, so the state waited for
+/// lives with the caller, in atomics or behind a lock that is not held while waiting:
 ///
 /// ```text
 /// loop {
@@ -66,14 +69,14 @@ pub trait Env: Send + Sync + 'static {
 /// }
 /// ```
 ///
-/// No wake-up is lost: a notify after `epoch()` makes the following `wait` return at once. Notifying is
-/// cheap when nobody sleeps.
+/// No wake-up is lost: a notify after `epoch()` makes the following `wait` return at once.
+/// Notifying is cheap when nobody sleeps.
 pub trait Condition: Send + Sync {
     /// The number of notifications so far.
     fn epoch(&self) -> u64;
 
-    /// Blocks until the epoch differs from `epoch` (true) or the time of [`Env::now`] reaches `deadline`
-    /// (false). May return early with true.
+    /// Blocks until the epoch differs from `epoch` (true) or the time of [`Env::now`] reaches
+    /// `deadline` (false). May return early with true.
     fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool;
 
     /// Wakes all waiters.

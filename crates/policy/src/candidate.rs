@@ -1,4 +1,6 @@
 //! What a shape proposes, and what running jobs hold.
+//! Plain values: a shape makes candidates, a schedule picks among them, the engine turns them into
+//! jobs.
 
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
@@ -13,6 +15,17 @@ pub enum Class {
     L0,
     /// This level shrinks.
     Level(u8),
+}
+
+impl Class {
+    /// The level in which room is made; 0 for memory and L0.
+    #[must_use]
+    pub fn level(self) -> u8 {
+        match self {
+            Self::Memtable | Self::L0 => 0,
+            Self::Level(level) => level,
+        }
+    }
 }
 
 /// What a job reads.

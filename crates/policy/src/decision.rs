@@ -1,4 +1,5 @@
 //! What a schedule and an admission answer. A decision carries its cause.
+//! Plain values that the engine checks before it acts on them.
 
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, JobId};

@@ -1,4 +1,5 @@
 //! Names and the mechanisms they stand for. Each axis lists its own in `REGISTRY`.
+//! One list an axis; a name that is not in it is answered with the nearest one that is.
 
 use crate::options::PolicyOptions;
 use vlsm_core::{Error, Result};

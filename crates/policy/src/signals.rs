@@ -1,4 +1,7 @@
-//! What the engine observed, as plain values. Counters are cumulative: the window is the policy's.
+//! What the engine observed, as plain values.
+//!
+//! Counters are cumulative since the store was opened: over which window to difference them is the
+//! policy's own choice.
 
 use crate::candidate::Candidate;
 use std::sync::Arc;

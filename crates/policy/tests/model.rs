@@ -416,10 +416,12 @@ fn odd_sizes_make_progress_too() {
 }
 
 /// The papers' sizes, one entry standing for 128 KB; long enough to fill the levels down to L2.
-/// `cargo test --release -p vlsm-policy --test model -- --ignored --nocapture figures`
+/// `FIGURES=1 cargo test --release -p vlsm-policy --test model -- --nocapture figures`
 #[test]
-#[ignore = "figures for docs/mechanisms.md; a few seconds in release"]
 fn figures() {
+    if std::env::var_os("FIGURES").is_none() {
+        return;
+    }
     let scaled = |name: &str| {
         let mut options = profile(name).expect("known");
         let down = |bytes: Bytes| Bytes(bytes.0 / 128);

@@ -1,7 +1,8 @@
 //! A set of writes that happens as a whole or not at all.
 //!
-//! A batch is kept in the encoding of its WAL record from the first `put` on, so committing it copies its
-//! bytes once. Which tree (region) a key belongs to is decided here, when the write is added.
+//! A batch is kept in the encoding of its WAL record from the first `put` on, so committing it
+//! copies its bytes once. Which tree (region) a key belongs to is decided here, when the write is
+//! added.
 
 use crate::keyspace::{Keyspace, KeyspaceInfo};
 use vlsm_core::key::check_lengths;

@@ -1,5 +1,5 @@
-//! Counters since the store was opened. Each is a relaxed atomic on a cache line with its neighbours of
-//! the same use; they are read by the control tick and by `stats()`.
+//! Counters since the store was opened. Each is a relaxed atomic on a cache line with its
+//! neighbours of the same use; they are read by the control tick and by `stats()`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

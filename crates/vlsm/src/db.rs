@@ -1,4 +1,5 @@
 //! The handle to an open store.
+//! Thin: each method hands over to the part of the engine that does it.
 
 use crate::batch::Batch;
 use crate::engine::Engine;
@@ -113,8 +114,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
-    /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`], or what the system says.
-    /// Nothing on disk is lost by a failed open.
+    /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`], or what the
+    /// system says. Nothing on disk is lost by a failed open.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
         let engine = open(env, &self.path, self.options, self.listener)?;
@@ -165,8 +166,8 @@ impl Db {
     /// Makes a keyspace, durably. One of the same name and options is simply returned.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`] when there is one with other options; [`Error::InvalidArgument`] for
-    /// impossible options; what writing the manifest failed with.
+    /// [`Error::KeyspaceExists`] when there is one with other options; [`Error::InvalidArgument`]
+    /// for impossible options; what writing the manifest failed with.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let info = self.engine.create_keyspace(name, &options)?;
         Ok(Keyspace { db: self.clone(), info })
@@ -187,8 +188,8 @@ impl Db {
     /// Applies a batch, all or nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put_with`]. After an error of the WAL the batch is indeterminate: a reopened store has
-    /// all of it or nothing.
+    /// As [`Keyspace::put_with`]. After an error of the WAL the batch is indeterminate: a reopened
+    /// store has all of it or nothing.
     pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
         self.engine.write(batch, options)
     }

@@ -1,4 +1,5 @@
-//! The parts of an open store, side by side. Logic lives with the parts; this file only holds them together.
+//! The parts of an open store, side by side. Logic lives with the parts; this file only holds them
+//! together.
 
 use crate::counters::Counters;
 use crate::events::Events;

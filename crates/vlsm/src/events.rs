@@ -1,7 +1,7 @@
 //! Events to whoever listens: the LOG file, the listener given at open, the laboratory.
 //!
-//! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes LOG.old
-//! and a new one begins. It is never synced and no operation fails because of it.
+//! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
+//! LOG.old and a new one begins. It is never synced and no operation fails because of it.
 
 use parking_lot::Mutex;
 use std::fmt::Write as _;
@@ -16,7 +16,8 @@ pub const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Lines kept in memory until they are written.
 const LINES_MAX: usize = 10_000;
 
-/// Receives every event, on the thread it happens on: it must return quickly and not call the store.
+/// Receives every event, on the thread it happens on: it must return quickly and not call the
+/// store.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Where events go.

@@ -1,8 +1,9 @@
-//! The store's SST files: names, open readers, numbers, and the end of those that no tree shows any more.
+//! The store's SST files: names, open readers, numbers, and the end of those that no tree shows any
+//! more.
 //!
-//! A file dies in three steps: an edit takes its last table out of the current version (it becomes a
-//! *zombie*), the last reader that still sees it drops its view (only the zombie list holds its metadata),
-//! and a background thread removes it. No drop on a latency path does a file operation.
+//! A file dies in three steps: an edit takes its last table out of the current version (it becomes
+//! a *zombie*), the last reader that still sees it drops its view (only the zombie list holds its
+//! metadata), and a background thread removes it. No drop on a latency path does a file operation.
 
 use crate::counters::Counter;
 use parking_lot::Mutex;

@@ -1,8 +1,9 @@
 //! Whether the store still takes writes.
 //!
-//! A failed append or sync of the WAL or the manifest, a failed job or a panic in the background latches
-//! the store: writes are refused with the first failure as their cause until the store is reopened. It is
-//! never tried again (the kernel may have marked the lost pages clean). Reads go on.
+//! A failed append or sync of the WAL or the manifest, a failed job or a panic in the background
+//! latches the store: writes are refused with the first failure as their cause until the store is
+//! reopened. It is never tried again (the kernel may have marked the lost pages clean). Reads go
+//! on.
 
 use crate::events::Events;
 use parking_lot::Mutex;
@@ -57,8 +58,8 @@ impl Health {
         Error::ReadOnly { cause: cause.unwrap_or_else(unknown) }
     }
 
-    /// Refuses writes from here on. The first failure is the one that is told. Returns the error that the
-    /// failed write is answered with.
+    /// Refuses writes from here on. The first failure is the one that is told. Returns the error
+    /// that the failed write is answered with.
     pub fn latch(&self, error: Error) -> Error {
         if matches!(error, Error::ReadOnly { .. } | Error::Closed) {
             return error;

@@ -2,18 +2,20 @@
 //!
 //! Requests queue up; one background thread takes all that wait and installs them as a group:
 //! 1. New files: their directory entries are synced. Their readers are opened.
-//! 2. Flushes: the WAL is synced through everything appended, so that one keyspace's durable SST never
-//!    outlives another keyspace's lost half of a batch.
+//! 2. Flushes: the WAL is synced through everything appended, so that one keyspace's durable SST
+//!    never outlives another keyspace's lost half of a batch.
 //! 3. The edits are applied to the current versions and checked; the shape checks the result.
 //! 4. They are appended to the manifest and synced, once for the group.
-//! 5. The new versions become visible; flushed memtables leave their trees with the same change of view.
-//! 6. Files that no tree shows any more become zombies; WAL files that hold nothing unflushed are recycled.
+//! 5. The new versions become visible; flushed memtables leave their trees with the same change of
+//!    view.
+//! 6. Files that no tree shows any more become zombies; WAL files that hold nothing unflushed are
+//!    recycled.
 //!
-//! Failure before 4: nothing changed but the store is latched. Failure in 4: nobody knows whether the edit is
-//! durable, so nothing is deleted and the store is latched; reopening tells.
+//! Failure before 4: nothing changed but the store is latched. Failure in 4: nobody knows whether
+//! the edit is durable, so nothing is deleted and the store is latched; reopening tells.
 //!
-//! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever finds it
-//! taken leaves its request to the holder.
+//! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever
+//! finds it taken leaves its request to the holder.
 
 use crate::engine::Engine;
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
@@ -153,7 +155,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The directory entries of new files become durable, and their readers are opened ahead of the reads.
+    /// The directory entries of new files become durable, and their readers are opened ahead of the
+    /// reads.
     fn open_readers(&self, requests: &[Request]) -> Result<()> {
         let mut any = false;
         for change in requests.iter().flat_map(|request| &request.edit.changes) {
@@ -244,8 +247,8 @@ impl Engine {
         }
     }
 
-    /// Begins a new manifest with a snapshot, when the log has grown long. The snapshot is written without
-    /// the leader's lock; installs go on meanwhile.
+    /// Begins a new manifest with a snapshot, when the log has grown long. The snapshot is written
+    /// without the leader's lock; installs go on meanwhile.
     fn snapshot_manifest(self: &Arc<Self>) {
         if self.install.snapshotting.swap(true, Ordering::AcqRel) {
             return;
@@ -343,11 +346,12 @@ fn without(memtables: &[Arc<Memtable>], flushed: &[MemtableId]) -> Vec<Arc<Memta
 
 /// The files that a request takes away and does not give back.
 fn gone(request: &Request) -> impl Iterator<Item = Arc<FileMeta>> {
-    let stays = |file: &Arc<FileMeta>| {
-        request.edit.changes.iter().any(
-            |change| matches!(change, Change::Add { table, .. } if table.file.number == file.number),
-        )
+    let gives = |change: &Change, file: &Arc<FileMeta>| match change {
+        Change::Add { table, .. } => table.file.number == file.number,
+        Change::Remove { .. } => false,
     };
+    let stays =
+        |file: &Arc<FileMeta>| request.edit.changes.iter().any(|change| gives(change, file));
     request.inputs.iter().filter(move |file| !stays(file)).cloned()
 }
 

@@ -1,7 +1,7 @@
 //! Iterators over the pairs of a keyspace.
 //!
-//! An [`Iter`] owns what it reads: a view of the store and a sequence number. It may be walked from both
-//! ends, in any order; each end is a walk of its own, and they stop where they meet.
+//! An [`Iter`] owns what it reads: a view of the store and a sequence number. It may be walked from
+//! both ends, in any order; each end is a walk of its own, and they stop where they meet.
 
 use crate::keyspace::Keyspace;
 use crate::read::merge_cursor::Direction;
@@ -70,8 +70,8 @@ impl Iter {
         Self { keyspace: keyspace.clone(), pinned, lo, hi, front, back, finished }
     }
 
-    /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's range.
-    /// The back stays as it is.
+    /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's
+    /// range. The back stays as it is.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = Bytes::copy_from_slice(key.as_ref());
         let below = match &self.lo {

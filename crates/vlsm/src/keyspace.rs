@@ -1,7 +1,7 @@
 //! Keyspaces: named sets of keys within a store.
 //!
-//! A keyspace is one or more *regions*: trees over a static partition of its key range, given when it is
-//! made (vlsm.txt §2.1). A batch may touch any keyspaces and is atomic across them.
+//! A keyspace is one or more *regions*: trees over a static partition of its key range, given when
+//! it is made (vlsm.txt §2.1). A batch may touch any keyspaces and is atomic across them.
 
 use crate::batch::Batch;
 use crate::db::Db;
@@ -23,7 +23,8 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
-    /// The keys at which the second and each further region begins: strictly ascending, not empty keys.
+    /// The keys at which the second and each further region begins: strictly ascending, not empty
+    /// keys.
     pub splits: Vec<Bytes>,
 }
 
@@ -117,8 +118,8 @@ impl Keyspace {
     /// Sets a key to a value.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key or value over the limits, [`Error::ReadOnly`] after a failure,
-    /// [`Error::Closed`], or what writing the WAL failed with.
+    /// [`Error::InvalidArgument`] for a key or value over the limits, [`Error::ReadOnly`] after a
+    /// failure, [`Error::Closed`], or what writing the WAL failed with.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }

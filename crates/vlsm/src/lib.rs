@@ -1,5 +1,5 @@
-//! **vLSM**: an embedded, ordered, durable key-value store whose writes never wait longer than a stated
-//! bound, and which explains every wait.
+//! **vLSM**: an embedded, ordered, durable key-value store whose writes never wait longer than a
+//! stated bound, and which explains every wait.
 //!
 //! ```
 //! # fn main() -> vlsm::Result<()> {
@@ -22,9 +22,9 @@
 //! # }
 //! ```
 //!
-//! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`] and
-//! [`Iter`] see one moment; [`Options`] chooses durability, memory and the mechanisms that shape the tree
-//! ([`PolicyOptions`]); [`Stats`] tells what happened.
+//! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`]
+//! and [`Iter`] see one moment; [`Options`] chooses durability, memory and the mechanisms that
+//! shape the tree ([`PolicyOptions`]); [`Stats`] tells what happened.
 
 mod batch;
 mod control;

@@ -1,7 +1,8 @@
 //! Opening and closing a store.
 //!
 //! Opening, in order; a failure anywhere leaves the folder as it was but for what is said:
-//! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is wanted.
+//! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is
+//!    wanted.
 //! 2. Take the exclusive LOCK, held until the store is closed.
 //! 3. Read the manifest (or make one); check every tree and that every file it names is there.
 //! 4. Replay the WAL into memtables.
@@ -32,14 +33,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, TreeId, Version};
+use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, Seq, TreeId, Version};
 use vlsm_disk::Env;
 use vlsm_disk::env::Priority;
 use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
-use vlsm_disk::wal::prepare_next;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
+use vlsm_disk::wal::{WalFile, prepare_next};
 
 /// The first WAL after opening is made this long at once; its successors have their full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
@@ -69,9 +70,7 @@ pub(crate) fn open(
     let flushed = state.trees.values().map(|version| version.flushed_seq);
     let last_seq = flushed.fold(last_seq.max(state.numbers.last_seq), Ord::max);
     let next_file = next_file_number(&*env, dir, &state, &recovered)?;
-    let capacity = FIRST_WAL_BYTES.min(options.wal_file_bytes.0);
-    let prepared = prepare_next(&**env.fs(), dir, next_file, env.random(), capacity, None)?;
-    let wal = prepared.start(recovered.end, vlsm_core::Seq(last_seq.0 + 1))?;
+    let wal = begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?;
 
     let wake = env.condition(Duration::ZERO);
     let mut live_wals: Vec<u64> = recovered.live.iter().map(|live| live.number).collect();
@@ -210,6 +209,20 @@ fn next_file_number(
     let largest = names.iter().filter_map(|name| sst_number(name)).map(|number| number.0).max();
     let largest = largest.unwrap_or(0).max(recovered.largest_number);
     Ok(state.numbers.next_file.max(largest + 1))
+}
+
+/// Step 5.
+fn begin_wal(
+    env: &dyn Env,
+    dir: &Path,
+    options: &Options,
+    number: u64,
+    recovered: &Recovered,
+    last_seq: Seq,
+) -> Result<WalFile> {
+    let capacity = FIRST_WAL_BYTES.min(options.wal_file_bytes.0);
+    let prepared = prepare_next(&**env.fs(), dir, number, env.random(), capacity, None)?;
+    prepared.start(recovered.end, Seq(last_seq.0 + 1))
 }
 
 fn keyspaces_of(state: &State) -> Vec<Arc<KeyspaceInfo>> {

@@ -1,7 +1,8 @@
 //! What a store can be told when it is opened.
 //!
-//! All options are one struct that can be written to a TOML text and read back. Those that belong to the
-//! policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a profile's name.
+//! All options are one struct that can be written to a TOML text and read back. Those that belong
+//! to the policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a
+//! profile's name.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -20,8 +21,8 @@ pub enum Durability {
     Buffered,
     /// When the write is in the process's WAL buffer: it is written with the next ones.
     Lazy,
-    /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch may
-    /// touch one keyspace only and is outside the prefix promise.
+    /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch
+    /// may touch one keyspace only and is outside the prefix promise.
     NoWal,
 }
 

@@ -1,8 +1,8 @@
 //! From WAL batches back to memtables.
 //!
-//! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables that
-//! are full are sealed; the ordinary flush takes them once the store is open. So recovery writes nothing but
-//! the header of a new WAL, and a crash in it changes nothing.
+//! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables
+//! that are full are sealed; the ordinary flush takes them once the store is open. So recovery
+//! writes nothing but the header of a new WAL, and a crash in it changes nothing.
 
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable};

@@ -1,4 +1,5 @@
 //! Snapshots: the store as it was at one moment, for as long as the handle lives.
+//! A snapshot is a registered sequence number; it copies nothing.
 
 use crate::db::Db;
 use crate::iter::Iter;
@@ -12,9 +13,9 @@ use vlsm_core::{Result, Seq};
 
 /// The sequence numbers that readers hold, with how many hold each.
 ///
-/// One lock orders registering against freezing: [`Snapshots::register`] loads the visible sequence number
-/// inside it, [`Snapshots::frozen`] copies the list inside it. So a job whose inputs were published before
-/// it froze the list never drops an entry that a later snapshot needs.
+/// One lock orders registering against freezing: [`Snapshots::register`] loads the visible sequence
+/// number inside it, [`Snapshots::frozen`] copies the list inside it. So a job whose inputs were
+/// published before it froze the list never drops an entry that a later snapshot needs.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Seq, usize>>,

@@ -1,4 +1,5 @@
-//! What a store counted and measured since it was opened, as one value to print or to write as JSON.
+//! What a store counted and measured since it was opened, as one value to print or to write as
+//! JSON.
 
 use crate::control::chain::ChainSummary;
 use crate::engine::Engine;
@@ -37,7 +38,8 @@ pub struct WorkStats {
     pub entries_in: u64,
     /// Entries dropped: shadowed ones and tombstones with nothing below.
     pub entries_dropped: u64,
-    /// Bytes in of the widest single job: the widest stage that a chain through this place can have had.
+    /// Bytes in of the widest single job: the widest stage that a chain through this place can have
+    /// had.
     pub widest: Bytes,
     /// Jobs that were cancelled.
     pub cancelled: u64,
@@ -118,7 +120,8 @@ pub struct Stats {
     pub waits: Vec<WaitStats>,
     /// Flushes.
     pub flush: WorkStats,
-    /// Compactions by source level; index 0 is out of L0. Levels that did nothing are left out at the end.
+    /// Compactions by source level; index 0 is out of L0. Levels that did nothing are left out at
+    /// the end.
     pub compactions: Vec<WorkStats>,
     /// The levels.
     pub levels: Vec<LevelStats>,

@@ -7,8 +7,8 @@
 //! value
 //! ```
 //! `shared` counts the bytes of the user key that are those of the entry before; every n-th entry,
-//! and one at least every 1024 bytes, is a restart point and shares none, so that a lookup can begin
-//! there.
+//! and one at least every 1024 bytes, is a restart point and shares none, so that a lookup can
+//! begin there.
 //!
 //! No allocation per entry: the buffers are used again for the next block.
 

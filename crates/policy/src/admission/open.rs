@@ -1,4 +1,5 @@
 //! `open`: nothing is held back until memory is full.
+//! Writers wait for memory alone, so that what the other axes do can be seen undisturbed.
 
 use super::Admission;
 use crate::decision::Admit;

@@ -1,13 +1,13 @@
 //! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §2.3).
 //!
 //! Two measures, for every shape:
-//! - *Waited*: a tree waits from the moment a sealed memtable may not be flushed (the shape proposes no
-//!   flush and none is under way), or its shape has writes slowed down or stopped, until that ends. The
-//!   stages of the chain are the levels from which the shape says room must be made; the width of a
-//!   stage is the bytes that jobs out of that level merged meanwhile.
-//! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before the
-//!   next memtable could be flushed were L0 full at that moment. It shows how wide a wait could be, also in
-//!   runs where none occurred, and is what the paper's Fig. 2 and 9 compare.
+//! - *Waited*: a tree waits from the moment a sealed memtable may not be flushed (the shape
+//!   proposes no flush and none is under way), or its shape has writes slowed down or stopped,
+//!   until that ends. The stages of the chain are the levels from which the shape says room must be
+//!   made; the width of a stage is the bytes that jobs out of that level merged meanwhile.
+//! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before
+//!   the next memtable could be flushed were L0 full at that moment. It shows how wide a wait could
+//!   be, also in runs where none occurred, and is what the paper's Fig. 2 and 9 compare.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub struct ChainSummary {
 }
 
 impl Chains {
-    /// Takes note of a tree after its shape was asked: whether it waits, and for which levels. The chain
-    /// that ended, if one did.
+    /// Takes note of a tree after its shape was asked: whether it waits, and for which levels. The
+    /// chain that ended, if one did.
     pub fn observe(
         &mut self,
         tree: TreeId,

@@ -1,7 +1,8 @@
 //! Where the three axes meet the engine.
 //!
-//! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes what they
-//! are told; [`workers`] runs what they grant; [`chain`] records what memtables had to wait for.
+//! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
+//! what they are told; [`workers`] runs what they grant; [`chain`] records what memtables had to
+//! wait for.
 
 pub(crate) mod chain;
 pub(crate) mod observe;

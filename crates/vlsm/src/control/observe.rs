@@ -1,4 +1,5 @@
 //! What the policies are told: facts of one tree, signals of the store.
+//! Reads counters and views; takes the control state's lock from its caller, and none of its own.
 
 use crate::control::State;
 use crate::engine::Engine;
@@ -68,7 +69,8 @@ impl Engine {
         }
     }
 
-    /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait for.
+    /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
+    /// for.
     fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
         let policy = &self.options.policy;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {

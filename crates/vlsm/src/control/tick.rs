@@ -1,15 +1,15 @@
 //! Where the axes meet: observe → shape → schedule → admission → act.
 //!
-//! 1. Trees that changed since the last tick are asked again for candidates and pressure; what the others
-//!    said is kept. So the cost grows with the trees that do something, not with all trees.
+//! 1. Trees that changed since the last tick are asked again for candidates and pressure; what the
+//!    others said is kept. So the cost grows with the trees that do something, not with all trees.
 //! 2. The schedule decides over all candidates; its answer is checked before it is acted on.
-//! 3. Granted jobs are started; what they hold changes what their trees propose, so 1 to 3 repeat, at most
-//!    [`ROUNDS_MAX`] times.
+//! 3. Granted jobs are started; what they hold changes what their trees propose, so 1 to 3 repeat,
+//!    at most [`ROUNDS_MAX`] times.
 //! 4. The admission decides how fast writers are let in.
 //!
 //! Threads and locks: whoever ends a step or finds something changed ticks, with `try_lock` on the
-//! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is taken for
-//! short looks and never while a policy runs.
+//! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is
+//! taken for short looks and never while a policy runs.
 
 use crate::control::{Known, Slot};
 use crate::engine::Engine;

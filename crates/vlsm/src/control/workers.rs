@@ -1,9 +1,9 @@
-//! The worker threads: each takes a granted job that is not waiting for the device, steps it by one quantum,
-//! and comes back.
+//! The worker threads: each takes a granted job that is not waiting for the device, steps it by one
+//! quantum, and comes back.
 //!
-//! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking it.
-//! Order: jobs that free memory, then L0, then the levels from the top; within a class first come, first
-//! served. A panic in a step latches the store and ends the job, not the worker.
+//! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking
+//! it. Order: jobs that free memory, then L0, then the levels from the top; within a class first
+//! come, first served. A panic in a step latches the store and ends the job, not the worker.
 
 use crate::control::Slot;
 use crate::engine::Engine;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
 use vlsm_disk::env::{Join, Priority};
-use vlsm_policy::{Class, Share};
+use vlsm_policy::Share;
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
@@ -101,14 +101,14 @@ impl Engine {
         let candidate = slot.candidate.clone();
         slot.job = Some(job);
         if merged > Bytes::ZERO {
-            state.chains.merged(candidate.tree, source_level(candidate.frees), merged, false);
+            state.chains.merged(candidate.tree, candidate.frees.level(), merged, false);
         }
     }
 
     /// Hands a finished job's result over; its slot stays until it is installed.
     fn finish(self: &Arc<Self>, id: JobId, job: &Job, request: Request) {
         let candidate = &job.candidate;
-        let from = source_level(candidate.frees);
+        let from = candidate.frees.level();
         self.control.state.lock().chains.merged(candidate.tree, from, Bytes::ZERO, true);
         let (counted, (written, files)) = (job.counters(), job.written());
         let read = Bytes(counted.bytes_read);
@@ -148,7 +148,7 @@ impl Engine {
         let candidate = job.candidate.clone();
         let tree = candidate.tree;
         let wasted = job.discard(self);
-        let counter = self.counters.level(candidate.kind, source_level(candidate.frees));
+        let counter = self.counters.level(candidate.kind, candidate.frees.level());
         counter.wasted.add(wasted.0);
         counter.cancelled.add(1);
         self.emit(Event::JobCancelled { job: id, wasted });
@@ -197,13 +197,5 @@ impl Engine {
                 Ok(())
             });
         }
-    }
-}
-
-/// The level that a class makes room in; 0 for memtables and L0.
-pub(crate) fn source_level(frees: Class) -> u8 {
-    match frees {
-        Class::Memtable | Class::L0 => 0,
-        Class::Level(level) => level,
     }
 }

@@ -1,5 +1,5 @@
-//! The files that a job writes: made, written, synced and, when the job is given up, removed, all in the
-//! background.
+//! The files that a job writes: made, written, synced and, when the job is given up, removed, all
+//! in the background.
 //!
 //! 1. The first chunk of an SST has its file made. Chunks queue until it is there.
 //! 2. Each chunk is written by a call of its own; its memory comes back for the next one.
@@ -127,8 +127,8 @@ impl OutputFiles {
         let env = engine.env.clone();
         let files = self.files;
         let writing = self.writing;
-        // Calls under way keep their file open; a name made after this is an orphan that the next open
-        // removes.
+        // Calls under way keep their file open; a name made after this is an orphan that the next
+        // open removes.
         engine.io.submit(move || {
             drop(writing);
             for file in files {

@@ -1,15 +1,16 @@
 //! Flushes and compactions: values that are stepped, and never wait.
 //!
-//! A job goes through these stages; each step does what can be done without waiting and says whether it
-//! `Ran`, is `Blocked` on the device, or is `Done` with a request to install:
+//! A job goes through these stages; each step does what can be done without waiting and says
+//! whether it `Ran`, is `Blocked` on the device, or is `Done` with a request to install:
 //! 1. *Opening* (compactions): the readers of the input files are opened in the background.
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), `files` has them written.
 //! 3. *Syncing*: all chunks are written; the files are made durable in one call of the background.
 //!
 //! A trivial move has no stage: its edit is its whole work.
 //!
-//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones are dropped by a
-//! decision at that time: nothing older lies below in the range, which its reservation keeps true.
+//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones are dropped
+//! by a decision at that time: nothing older lies below in the range, which its reservation keeps
+//! true.
 
 pub(crate) mod files;
 pub(crate) mod merge;
@@ -34,8 +35,6 @@ use vlsm_disk::Pending;
 use vlsm_disk::sst::{self, Scanner, SstOptions, SstReader};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, CutRule};
-
-use crate::control::workers::source_level;
 
 /// What a step did.
 pub(crate) enum Step {
@@ -92,7 +91,7 @@ impl Job {
             job: id,
             tree: tree.id,
             kind: candidate.kind,
-            from: source_level(candidate.frees),
+            from: candidate.frees.level(),
             to: candidate.output_level,
             bytes: candidate.bytes_in,
         });
@@ -297,7 +296,8 @@ impl Job {
         self.files.written()
     }
 
-    /// Gives the job up: its files are removed in the background. Returns the bytes written in vain.
+    /// Gives the job up: its files are removed in the background. Returns the bytes written in
+    /// vain.
     pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
         self.files.discard(engine)
     }

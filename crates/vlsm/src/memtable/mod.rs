@@ -13,9 +13,10 @@
 //! 4. [`Memtable::seal`], in the sequencing step, ends that. Once [`Memtable::drained`], the
 //!    content is final and may be flushed.
 //!
-//! A large batch is not inserted entry by entry while others wait for their turn to publish. Its writer
-//! fills a memtable of its own beforehand, with sequence numbers that count from 1, and the sequencing step
-//! only *attaches* it as a part of the active one, with the batch's place in the order as their base.
+//! A large batch is not inserted entry by entry while others wait for their turn to publish. Its
+//! writer fills a memtable of its own beforehand, with sequence numbers that count from 1, and the
+//! sequencing step only *attaches* it as a part of the active one, with the batch's place in the
+//! order as their base.
 //!
 //! Invariants: entries never move and never go away while the memtable lives; after `drained`
 //! nothing changes. Threads and locks: none but atomics. Readers see an entry as soon as it is
@@ -211,8 +212,8 @@ impl Memtable {
         Trailer(trailer.0.saturating_sub(self.base.load(Relaxed) << 8))
     }
 
-    /// Makes `part` a part of this memtable. Its entries' sequence numbers, which count from 1, go on from
-    /// `base`. Called in the sequencing step, before they are published.
+    /// Makes `part` a part of this memtable. Its entries' sequence numbers, which count from 1, go
+    /// on from `base`. Called in the sequencing step, before they are published.
     ///
     /// # Panics
     /// When this memtable is sealed or the part is empty.

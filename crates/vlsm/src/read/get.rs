@@ -5,9 +5,9 @@
 //! 3. The runs of L0, newest first.
 //! 4. The levels from L1 down.
 //!
-//! The first place that has a visible entry decides, because of any key every place holds newer entries
-//! than the ones after it (V3 of `Version`). A read error ends the search: it never lets an older value
-//! show.
+//! The first place that has a visible entry decides, because of any key every place holds newer
+//! entries than the ones after it (V3 of `Version`). A read error ends the search: it never lets an
+//! older value show.
 
 use crate::engine::Engine;
 use crate::read::user_cursor::kind_of;

@@ -1,7 +1,7 @@
 //! Walks over one sorted run: its tables one after the other, each only within the slice it shows.
 //!
-//! Algorithm: the table that may hold the target is found by its range; its SST is opened when the cursor
-//! gets there and left when the cursor leaves the table's slice.
+//! Algorithm: the table that may hold the target is found by its range; its SST is opened when the
+//! cursor gets there and left when the cursor leaves the table's slice.
 //! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
 
 use crate::files::Files;
@@ -65,7 +65,8 @@ impl LevelCursor {
         Ok(())
     }
 
-    /// From the beginning of what the current table shows to the previous table that shows something.
+    /// From the beginning of what the current table shows to the previous table that shows
+    /// something.
     fn skip_backward(&mut self) -> Result<()> {
         while let Some((table, cursor)) = &self.current {
             if cursor.valid() && !table.range.starts_after(cursor.key()) {
@@ -93,7 +94,8 @@ impl LevelCursor {
     }
 }
 
-/// To the last entry of the table's slice. The entry at `(hi, LAST)` itself, when there is one, counts.
+/// To the last entry of the table's slice. The entry at `(hi, LAST)` itself, when there is one,
+/// counts.
 fn seek_last_within(cursor: &mut SstCursor, table: &Table, bound: Trailer) -> Result<()> {
     if table.is_whole() {
         return cursor.seek_last();

@@ -1,11 +1,11 @@
 //! Merges sorted sources into one order, forwards or backwards.
 //!
-//! A merge goes one way only: who wants both ends has two of them. So there is no change of direction,
-//! the classic place for bugs.
+//! A merge goes one way only: who wants both ends has two of them. So there is no change of
+//! direction, the classic place for bugs.
 //!
-//! Algorithm: the winner is the source with the smallest (backwards: largest) entry, the runner-up the next
-//! one. After a step the winner usually still wins, which one comparison against the runner-up tells; else
-//! both are found again by a pass over the sources, of which there are few.
+//! Algorithm: the winner is the source with the smallest (backwards: largest) entry, the runner-up
+//! the next one. After a step the winner usually still wins, which one comparison against the
+//! runner-up tells; else both are found again by a pass over the sources, of which there are few.
 
 use std::cmp::Ordering;
 use vlsm_core::key::compare;

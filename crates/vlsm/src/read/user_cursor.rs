@@ -1,8 +1,8 @@
 //! From entries to pairs: what a reader at one sequence number sees of a tree.
 //!
-//! Of each user key, the newest entry at or below the reader's sequence number counts; a tombstone hides
-//! the key. Forwards the newest entry comes first; backwards it comes last, so the walk remembers the
-//! newest visible one until the user key changes.
+//! Of each user key, the newest entry at or below the reader's sequence number counts; a tombstone
+//! hides the key. Forwards the newest entry comes first; backwards it comes last, so the walk
+//! remembers the newest visible one until the user key changes.
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 

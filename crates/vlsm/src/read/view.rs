@@ -1,14 +1,16 @@
 //! What a reader pins: all trees of the store at one moment.
 //!
-//! A view is immutable. A rotation or an install makes a new one that shares every tree it did not change;
-//! a reader loads the current one without a lock and keeps it alive by its reference count.
+//! A view is immutable. A rotation or an install makes a new one that shares every tree it did not
+//! change; a reader loads the current one without a lock and keeps it alive by its reference count.
 //!
-//! Why one view for the whole store: pinned tree by tree, a batch over two trees could be seen in one and
-//! not in the other. For the same reason a reader that needs several trees loads the view, then the visible
-//! sequence number, then checks that the view is still current ([`Views::pin`]): a batch may be in
-//! memtables that a stale view does not have, and its sequence number is visible only after they are.
+//! Why one view for the whole store: pinned tree by tree, a batch over two trees could be seen in
+//! one and not in the other. For the same reason a reader that needs several trees loads the view,
+//! then the visible sequence number, then checks that the view is still current ([`Views::pin`]): a
+//! batch may be in memtables that a stale view does not have, and its sequence number is visible
+//! only after they are.
 //!
-//! Threads and locks: `change` orders rotations and installs; it is held for the copy of one vector.
+//! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
+//! vector.
 
 use crate::memtable::Memtable;
 use arc_swap::ArcSwap;

@@ -1,20 +1,21 @@
 //! The staged commit.
 //!
 //! 1. *Prepare*: the batch is already in its WAL encoding; its size in memory is summed up.
-//! 2. *Sequence*, one writer at a time and short: space in the memtables is claimed (a full one is rotated),
-//!    sequence numbers are given, the batch is framed into the WAL buffer.
+//! 2. *Sequence*, one writer at a time and short: space in the memtables is claimed (a full one is
+//!    rotated), sequence numbers are given, the batch is framed into the WAL buffer.
 //! 3. *Memtable*: each writer inserts its own entries, in parallel with the others.
-//! 4. *WAL*: `Buffered` and `Sync` writers see to it that the buffer is written; the first one there
-//!    writes for all (`wal_stage.rs`). `Lazy` ones go on.
+//! 4. *WAL*: `Buffered` and `Sync` writers see to it that the buffer is written; the first one
+//!    there writes for all (`wal_stage.rs`). `Lazy` ones go on.
 //! 5. *Publish*: batches become visible in the order of their sequence numbers ([`Publisher`]).
-//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that nobody waits behind them.
+//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that nobody waits behind
+//!    them.
 //!
-//! Deviation from the order WAL → memtable: stages 3 and 4 do not depend on each other, only stage 5 on
-//! both. A batch whose WAL write failed is in a memtable but never visible, because the store is latched and
-//! its sequence number is never published.
+//! Deviation from the order WAL → memtable: stages 3 and 4 do not depend on each other, only stage
+//! 5 on both. A batch whose WAL write failed is in a memtable but never visible, because the store
+//! is latched and its sequence number is never published.
 //!
-//! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it and
-//! after it is in all its memtables; a memtable is drained only after its writers published.
+//! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it
+//! and after it is in all its memtables; a memtable is drained only after its writers published.
 
 use crate::batch::Batch;
 use crate::engine::Engine;
@@ -99,7 +100,8 @@ struct Place {
 
 /// A batch after stage 1.
 enum Load {
-    /// Its entries are inserted after sequencing. `checksum` is that of its payload; none when it is not for the WAL.
+    /// Its entries are inserted after sequencing. `checksum` is that of its payload; none when it
+    /// is not for the WAL.
     Small { needs: Vec<Need>, checksum: Option<u32> },
     /// Its entries are in memtables of its own, its payload in the WAL.
     Large(Prepared),
@@ -289,8 +291,8 @@ impl Engine {
         Ok(Some(Placed { ticket, first_seq, last_seq, position, places, rotated }))
     }
 
-    /// Claims a batch's space in its memtables, or attaches its own ones. None, with nothing claimed, when one
-    /// is full and may not be rotated; whether any was rotated.
+    /// Claims a batch's space in its memtables, or attaches its own ones. None, with nothing
+    /// claimed, when one is full and may not be rotated; whether any was rotated.
     fn claim(
         &self,
         sequence: &mut Sequence,
@@ -300,8 +302,8 @@ impl Engine {
         let mut rotated = false;
         match load {
             Load::Small { needs, checksum } => {
-                // The entries of one tree need not be consecutive, so the towers of the whole batch are
-                // claimed for each: exact for one tree, a little more for several.
+                // The entries of one tree need not be consecutive, so the towers of the whole batch
+                // are claimed for each: exact for one tree, a little more for several.
                 let towers =
                     towers_size(*seqs.start(), (seqs.end().0 - seqs.start().0 + 1) as usize);
                 for need in needs {
@@ -426,9 +428,10 @@ fn check_one_keyspace(engine: &Engine, batch: &Batch) -> Result<()> {
 
 /// Makes batches visible in the order of their tickets.
 ///
-/// Each finished batch puts its last sequence number into its slot of a ring. Whoever finds the slot at the
-/// head filled, and nobody else at work, empties it, moves the visible sequence number on and looks at the
-/// next. So a late batch publishes all that waited behind it, and nobody waits for a lock.
+/// Each finished batch puts its last sequence number into its slot of a ring. Whoever finds the
+/// slot at the head filled, and nobody else at work, empties it, moves the visible sequence number
+/// on and looks at the next. So a late batch publishes all that waited behind it, and nobody waits
+/// for a lock.
 struct Publisher {
     slots: Box<[AtomicU64]>,
     head: AtomicU64,
@@ -454,8 +457,8 @@ impl Publisher {
 
     fn finish(&self, ticket: u64, last_seq: Seq) {
         self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
-        // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored before,
-        // if not in its pass then in the look at the head after it.
+        // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored
+        // before, if not in its pass then in the look at the head after it.
         while self.slot(self.head.load(Ordering::SeqCst)).load(Ordering::SeqCst) != 0 {
             if self.advancing.swap(true, Ordering::SeqCst) {
                 return;

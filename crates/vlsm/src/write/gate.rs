@@ -1,8 +1,8 @@
 //! The admission gate: how fast writers are let in.
 //!
-//! A token bucket in virtual time. Each writer takes the next due time and moves it on by its bytes ÷ rate;
-//! then it waits for its own due time. There are no refill ticks, so the bucket adds no delay of its own.
-//! A rate of zero is a stop: writers wait until the rate changes.
+//! A token bucket in virtual time. Each writer takes the next due time and moves it on by its bytes
+//! ÷ rate; then it waits for its own due time. There are no refill ticks, so the bucket adds no
+//! delay of its own. A rate of zero is a stop: writers wait until the rate changes.
 //!
 //! Threads and locks: `due` is one atomic; the admission's answer is set by the control tick.
 

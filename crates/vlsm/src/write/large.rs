@@ -1,10 +1,11 @@
 //! Large batches: committed without making small ones wait behind them.
 //!
-//! 1. The batch is inserted into memtables of its own, one a tree, with sequence numbers that count from 1.
-//! 2. Its payload goes into the WAL as fragments, between which other batches' records may lie. The file
-//!    that holds the first one is pinned, because no memtable names it yet.
-//! 3. In the sequencing step a short commit record gives the batch its sequence numbers, and its memtables
-//!    are attached to the active ones as parts.
+//! 1. The batch is inserted into memtables of its own, one a tree, with sequence numbers that count
+//!    from 1.
+//! 2. Its payload goes into the WAL as fragments, between which other batches' records may lie. The
+//!    file that holds the first one is pinned, because no memtable names it yet.
+//! 3. In the sequencing step a short commit record gives the batch its sequence numbers, and its
+//!    memtables are attached to the active ones as parts.
 //!
 //! From there on it is published and synced as every other batch.
 

@@ -1,5 +1,6 @@
-//! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable, WAL,
-//! publish; [`large`] for large batches) with [`rotate`] when a memtable is full and [`wal_stage`] for the bytes.
+//! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable,
+//! WAL, publish; [`large`] for large batches) with [`rotate`] when a memtable is full and
+//! [`wal_stage`] for the bytes.
 
 pub(crate) mod commit;
 pub(crate) mod gate;

@@ -1,10 +1,11 @@
 //! The memtable switch: a full memtable is sealed and an empty one takes its place.
 //!
-//! Happens in the sequencing step, so no batch is ever split over two memtables of one tree. The arena of
-//! the new memtable is pooled and faulted in beforehand; what is left to do is a copy of the view's vector.
+//! Happens in the sequencing step, so no batch is ever split over two memtables of one tree. The
+//! arena of the new memtable is pooled and faulted in beforehand; what is left to do is a copy of
+//! the view's vector.
 //!
-//! Bound: at most `memtable_count` memtables of a tree hold data; with all of them full, writers wait for a
-//! flush.
+//! Bound: at most `memtable_count` memtables of a tree hold data; with all of them full, writers
+//! wait for a flush.
 
 use crate::engine::Engine;
 use crate::memtable::Memtable;
@@ -15,8 +16,8 @@ use vlsm_core::event::Event;
 use vlsm_core::{Bytes, MemtableId, TreeId};
 
 impl Engine {
-    /// Sees to it that the active memtable of a tree has room for `bytes`. `Some(true)` when that took a
-    /// rotation, none when no further memtable may exist yet.
+    /// Sees to it that the active memtable of a tree has room for `bytes`. `Some(true)` when that
+    /// took a rotation, none when no further memtable may exist yet.
     pub fn make_room(&self, _held: &Sequence, tree: TreeId, bytes: usize) -> Option<bool> {
         let view = self.views.load();
         let view = view.tree(tree);

@@ -1,21 +1,23 @@
 //! From framed records to the device: writing and syncing the WAL, and switching its files.
 //!
-//! The sequencing step appends records to a buffer ([`WalTail`]). Whoever needs them written takes the
-//! buffer and writes it, for everybody whose records are in it; the others wait for that one. Syncing works
-//! the same way and apart from writing, so that a `Sync` writer never delays a `Buffered` one.
+//! The sequencing step appends records to a buffer ([`WalTail`]). Whoever needs them written takes
+//! the buffer and writes it, for everybody whose records are in it; the others wait for that one.
+//! Syncing works the same way and apart from writing, so that a `Sync` writer never delays a
+//! `Buffered` one.
 //!
-//! Positions count the framed bytes of all files since the store was opened. `written` and `synced` are
-//! positions; a writer waits until its own is reached.
+//! Positions count the framed bytes of all files since the store was opened. `written` and `synced`
+//! are positions; a writer waits until its own is reached.
 //!
-//! Switching files: when the current file is full and the next one is prepared, the framer goes over to the
-//! new file in the sequencing step; the one who writes the rest of the old one then writes the new header,
-//! which seals the old one. Nobody waits for the device: the old file is synced before the new one by
-//! whoever syncs next.
+//! Switching files: when the current file is full and the next one is prepared, the framer goes
+//! over to the new file in the sequencing step; the one who writes the rest of the old one then
+//! writes the new header, which seals the old one. Nobody waits for the device: the old file is
+//! synced before the new one by whoever syncs next.
 //!
-//! Failure: the store is latched. The file is sealed at its last good length when the store is reopened.
+//! Failure: the store is latched. The file is sealed at its last good length when the store is
+//! reopened.
 //!
-//! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are held over
-//! file calls. Order: `writer` before the sequencing lock.
+//! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are
+//! held over file calls. Order: `writer` before the sequencing lock.
 
 use crate::engine::Engine;
 use crate::options::Options;
@@ -309,8 +311,8 @@ impl WalStage {
         }
     }
 
-    /// Syncs everything appended, and then a mark that says so: from here on damage to what was synced
-    /// cannot pass for a torn tail.
+    /// Syncs everything appended, and then a mark that says so: from here on damage to what was
+    /// synced cannot pass for a torn tail.
     pub fn seal_end(&self, engine: &Arc<Engine>) -> Result<()> {
         let position = engine.commit.sequence.lock().tail.appended();
         self.sync_through(engine, position)?;
@@ -344,7 +346,8 @@ impl WalStage {
         Ok(())
     }
 
-    /// Has the next file prepared and the current one synced, in the background, before they are needed.
+    /// Has the next file prepared and the current one synced, in the background, before they are
+    /// needed.
     fn look_ahead(&self, engine: &Arc<Engine>) {
         let offset = self.extent.lock().offset_of(self.written.load(Ordering::Acquire));
         if offset >= engine.options.wal_file_bytes.0 / 2
@@ -383,7 +386,8 @@ impl WalStage {
         });
     }
 
-    /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not wanted.
+    /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not
+    /// wanted.
     pub fn recycle(&self, options: &Options, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
         let policy = &options.policy;
         let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);

@@ -281,11 +281,13 @@ fn unwritten_output_blocks_and_disorder_is_an_error() {
     assert!(merge.step(&pool, 1 << 20).is_err());
 }
 
-/// `cargo test --release -p vlsm merge_speed -- --ignored --nocapture`
+/// A measurement: `FIGURES=1 cargo test --release -p vlsm merge_speed -- --nocapture`
 #[test]
-#[ignore = "a measurement"]
 #[allow(clippy::disallowed_methods)]
 fn merge_speed() {
+    if std::env::var_os("FIGURES").is_none() {
+        return;
+    }
     const PAIRS: u64 = 320_000;
     let pool = pool();
     let pair = |n: u64, random: bool| {
