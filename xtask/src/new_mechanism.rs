@@ -63,20 +63,14 @@ fn register(text: &str, axis: &str, name: &str) -> Result<String, String> {
     Ok(format!("{before},\n    {entry},\n{}", &text[end..]))
 }
 
-/// The page with a row at the end of the axis' table.
+/// The page with a row after the last one of the axis, of the same form.
 fn add_row(text: &str, axis: &str, name: &str) -> Result<String, String> {
-    let mut inside = false;
-    let mut last = None;
-    for (i, line) in text.lines().enumerate() {
-        if let Some(heading) = line.strip_prefix("## ") {
-            inside = heading.to_lowercase().starts_with(axis);
-        } else if inside && line.starts_with('|') {
-            last = Some((i, line.matches('|').count()));
-        }
-    }
-    let (at, bars) = last.ok_or_else(|| format!("{}: no table for {axis}", tidy::DOCS))?;
-    let row = format!("| `{name}` |{}", " |".repeat(bars.saturating_sub(2)));
-    Ok(insert(text, at + 1, &row))
+    let rows = tidy::rows_at(text, axis);
+    let (at, last) = rows.last().ok_or_else(|| format!("{}: no row for {axis}", tidy::DOCS))?;
+    let line = text.lines().nth(*at).unwrap_or_default();
+    let (before, after) = line.split_once(&format!("`{last}`")).unwrap_or_default();
+    let columns = after.matches(" | ").count();
+    Ok(insert(text, at + 1, &format!("{before}`{name}` |{}", " – |".repeat(columns))))
 }
 
 /// Puts `line` among the lines that `like` picks, in order; none when it picks no line.
@@ -131,9 +125,12 @@ mod tests {
 
     #[test]
     fn adds_a_row_to_the_table_of_the_axis() {
-        let docs = "## Shapes\n| n | e |\n|---|---|\n| `a` | x |\n\n## Schedules\n| n |\n";
+        let docs = "| axis | n | e |\n|---|---|---|\n| shape | `a` | x |\n| schedule | `s` | y |\n";
         let got = add_row(docs, "shape", "b").expect("there is a table");
-        assert!(got.contains("| `a` | x |\n| `b` | |\n\n## Schedules"), "{got}");
+        assert!(got.contains("| shape | `a` | x |\n| shape | `b` | – |\n| schedule"), "{got}");
+        let sections = "## Shapes\n| n | e |\n|---|---|\n| `a` | x |\n\n## Schedules\n";
+        let got = add_row(sections, "shape", "b").expect("there is a table");
+        assert!(got.contains("| `a` | x |\n| `b` | – |\n\n## Schedules"), "{got}");
         assert!(add_row(docs, "admission", "b").is_err());
     }
 

@@ -74,8 +74,8 @@ pub fn header(content: &[u8], magic: &[u8; 8], path: &Path) -> Result<Header> {
     Ok(Header::decode(page, magic, path)?)
 }
 
-/// Hands each item of a manifest to `item`, with the offset of its record, and gives the offset where
-/// the manifest ends.
+/// Hands each item of a manifest to `item`, with the offset of its record, and gives the offset
+/// where the manifest ends.
 pub fn walk(
     path: &Path,
     mut item: impl FnMut(u64, Item) -> std::result::Result<(), String>,

@@ -74,7 +74,7 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
             }
             _ => {
                 return Err(format!(
-                    "unknown escape at byte {offset}: use \\t \\n \\r \\xNN, and \\\\ for a backslash"
+                    "unknown escape at byte {offset}: use \\t \\n \\r \\xNN, or \\\\"
                 ));
             }
         };

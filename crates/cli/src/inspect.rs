@@ -1,7 +1,7 @@
 //! `stats` and `levels`: what a store holds, from its manifest and its folder.
 //!
-//! Both read and change nothing ([`Catalog`]), so they work while the store is in use. What is in memory
-//! and in the WAL of an open store is not in the tree yet and not shown as such.
+//! Both read and change nothing ([`Catalog`]), so they work while the store is in use. What is in
+//! memory and in the WAL of an open store is not in the tree yet and not shown as such.
 
 use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};

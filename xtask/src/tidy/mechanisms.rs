@@ -3,8 +3,8 @@
 //!
 //! A mechanism is a file of an axis that implements the axis' trait. Its registry line is a line of
 //! the axis' `mod.rs`, beside `mod` and `use`, that says `NAME::`. Its test data is
-//! `crates/policy/testdata/AXIS/NAME.txt`. Its row starts with `` | `NAME` `` below the heading of
-//! the axis.
+//! `crates/policy/testdata/AXIS/NAME.txt`. Its row starts with `` | AXIS | `NAME` `` or, in a
+//! section whose heading starts with the axis, with `` | `NAME` ``.
 
 use super::layers::AXES;
 use super::source::words;
@@ -31,7 +31,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
                 missing(format!("has no test data: {data}"));
             }
             if !rows(tree.text(DOCS), axis).iter().any(|row| row == name) {
-                missing(format!("has no row in {DOCS}, section {axis}"));
+                missing(format!("has no row `| {axis} | `{name}` |` in {DOCS}"));
             }
         }
         for (path, _) in tree.files() {
@@ -78,16 +78,22 @@ fn registered(tree: &Tree, axis: &str, name: &str) -> bool {
     })
 }
 
-/// The names of the rows below the heading of an axis: `## Shapes` for `shape`.
-fn rows(docs: &str, axis: &str) -> Vec<String> {
+/// The names of the rows of an axis, with the line each is on, counted from 0.
+pub fn rows_at(docs: &str, axis: &str) -> Vec<(usize, String)> {
+    let start = format!("| {axis} | `");
     let mut inside = false;
     let mut found = Vec::new();
-    for line in docs.lines() {
+    for (i, line) in docs.lines().enumerate() {
         if let Some(heading) = line.strip_prefix("## ") {
             inside = heading.to_lowercase().starts_with(axis);
-        } else if inside && let Some(row) = line.strip_prefix("| `") {
-            found.extend(row.split('`').next().map(str::to_owned));
         }
+        let in_section = line.strip_prefix("| `").filter(|_| inside);
+        let row = line.strip_prefix(&start).or(in_section);
+        found.extend(row.and_then(|row| row.split('`').next()).map(|name| (i, name.to_owned())));
     }
     found
+}
+
+fn rows(docs: &str, axis: &str) -> Vec<String> {
+    rows_at(docs, axis).into_iter().map(|(_, name)| name).collect()
 }

@@ -19,7 +19,7 @@ mod style;
 mod tests;
 
 pub use layers::AXES;
-pub use mechanisms::{DOCS, testdata, trait_of};
+pub use mechanisms::{DOCS, rows_at, testdata, trait_of};
 use source::Source;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -70,6 +70,7 @@ fn planted() -> Vec<(&'static str, &'static str, String)> {
         plant("mechanism", "crates/policy/testdata/shape/gone.txt", "tree\n"),
         plant("mechanism", "docs/mechanisms.md", "## Schedules\n| `vlsm` | vSSTs |\n"),
         plant("mechanism", "docs/mechanisms.md", "+| `gone` | no file |\n"),
+        plant("mechanism", "docs/mechanisms.md", "+| schedule | `gone` | no file |\n"),
         plant("map", "crates/core/src/new.rs", "+"),
         plant("map", "ARCHITECTURE.md", "+| `core/gone` | |\n"),
         plant("machine-path", "README.md", concat!("see /ho", "me/me/notes\n")),
