@@ -351,7 +351,7 @@ fn gone(request: &Request) -> impl Iterator<Item = Arc<FileMeta>> {
         Change::Remove { .. } => false,
     };
     let stays =
-        |file: &Arc<FileMeta>| request.edit.changes.iter().any(|change| gives(change, file));
+        move |file: &Arc<FileMeta>| request.edit.changes.iter().any(|change| gives(change, file));
     request.inputs.iter().filter(move |file| !stays(file)).cloned()
 }
 
