@@ -1,13 +1,14 @@
 //! Concurrent clients on one store, crashes, reopening: one seed is one such story.
 //!
 //! A story has several lives of the store, on one disk:
-//! 1. Open the store; what it shows must be right after what ended the life before ([`crate::history`]).
-//! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots over
-//!    time and check them, flush and wait for the store to be idle.
-//! 3. The life ends with the power, the process, or an orderly close. Everything is random: options,
-//!    shape, when it ends, what the disk keeps.
-//! 4. The last life ends in order. Then everything must still be there, no task still run, and no file be
-//!    left that nobody needs.
+//! 1. Open the store; what it shows must be right after what ended the life before
+//!    ([`crate::history`]).
+//! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
+//!    over time and check them, flush and wait for the store to be idle.
+//! 3. The life ends with the power, the process, or an orderly close. Everything is random:
+//!    options, shape, when it ends, what the disk keeps.
+//! 4. The last life ends in order. Then everything must still be there, no task still run, and no
+//!    file be left that nobody needs.
 
 use crate::device::DeviceConfig;
 use crate::disk::{Damage, Disk};
@@ -188,7 +189,8 @@ fn one_life(
     }
 }
 
-/// Files that an orderly close left behind, though no tree shows them: the next opening removes them.
+/// Files that an orderly close left behind, though no tree shows them: the next opening removes
+/// them.
 fn leaks(disk: &Disk, options: Options) -> Result<(), String> {
     let ssts = || -> BTreeSet<PathBuf> {
         let files = disk.files().into_keys();
@@ -228,7 +230,7 @@ impl Plan {
         if !self.last {
             match rng.below(5) {
                 // Early: in create, open or recovery.
-                0 => config.device.crash_point = Some(rng.below(60)),
+                0 => config.device.crash_point = Some(rng.below(100)),
                 1 | 2 => config.device.crash_point = Some(rng.below(20 + self.ops * 8)),
                 3 => config.power_cut = PowerCut::AtStep(rng.below(50 + self.ops * 60)),
                 _ => {}
@@ -338,9 +340,11 @@ impl Actor {
     }
 
     fn padding(&mut self) -> usize {
-        match self.rng.below(40) {
-            0 => self.rng.index(6_000),
-            1..10 => self.rng.index(400),
+        match self.rng.below(400) {
+            // Beyond the size at which batches go into the WAL in fragments.
+            0 => 200_000 + self.rng.index(400_000),
+            1..10 => self.rng.index(6_000),
+            10..100 => self.rng.index(400),
             _ => self.rng.index(40),
         }
     }

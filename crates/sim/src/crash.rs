@@ -6,9 +6,9 @@
 //!    power, damage the disk, reopen, check, write, close, reopen, check.
 //! 3. For some of them: crash the recovery too, at every point of its own.
 //!
-//! With a failing call (once, or from there on) the store may refuse what it likes, but what it shows
-//! must be right, and so must what a machine with a good disk finds afterwards, with or without the
-//! power having failed.
+//! With a failing call (once, or from there on) the store may refuse what it likes, but what it
+//! shows must be right, and so must what a machine with a good disk finds afterwards, with or
+//! without the power having failed.
 
 use crate::device::Fault;
 use crate::disk::{Damage, Disk};
@@ -90,7 +90,8 @@ impl Crashed {
         }
     }
 
-    /// Recovers, perhaps after a crash of the recovery at `second`. Returns the crash points of the recovery.
+    /// Recovers, perhaps after a crash of the recovery at `second`. Returns the crash points of the
+    /// recovery.
     fn recover(&self, damage: Damage, second: Option<u64>) -> Result<u64, String> {
         let (player, disk) = (self.player.fork(), self.disk.fork());
         // Each life draws other random numbers: files are told apart by theirs.

@@ -1,10 +1,11 @@
-//! The disk as the simulated machine sees it: another file system, of which every call is a point where
-//! tasks may switch, takes virtual time, is counted and noted in the trace, and may be the last one.
+//! The disk as the simulated machine sees it: another file system, of which every call is a point
+//! where tasks may switch, takes virtual time, is counted and noted in the trace, and may be the
+//! last one.
 //!
-//! A call takes effect either when it starts or when it ends, as the seed decides; what others do in the
-//! meantime therefore may or may not be covered by a sync, and an effect may be there before its caller
-//! knows. Power can fail before and after every mutating call: mutating call number n has the crash points
-//! 2n (not done) and 2n + 1 (done, but nobody was told).
+//! A call takes effect either when it starts or when it ends, as the seed decides; what others do
+//! in the meantime therefore may or may not be covered by a sync, and an effect may be there before
+//! its caller knows. Power can fail before and after every mutating call: mutating call number n
+//! has the crash points 2n (not done) and 2n + 1 (done, but nobody was told).
 //!
 //! Once the machine is off, no call reaches the disk.
 

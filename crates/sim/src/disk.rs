@@ -1,4 +1,5 @@
-//! The disk that outlives the machines: what a crash leaves of it.
+//! The disk that outlives the machines. When the power fails, it keeps what was synced and any
+//! legal subset of the rest; when only the process dies, all that was written.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The simulated machine as the engine's environment, and how to run something on it.
 //!
-//! A run has a thread of its own: thread-local state (and the panic count of a task that was left in the
-//! middle of unwinding) ends with it, and a run that blocks for real, on a lock held over a wait, is
-//! noticed by the caller's clock.
+//! A run has a thread of its own: thread-local state (and the panic count of a task that was left
+//! in the middle of unwinding) ends with it, and a run that blocks for real, on a lock held over a
+//! wait, is noticed by the caller's clock.
 
 use crate::device::{Device, DeviceConfig, DeviceReport};
 use crate::machine::{Machine, PowerCut, Status, Stop, TaskId};
@@ -98,8 +98,8 @@ pub struct SimEnv {
 }
 
 impl SimEnv {
-    /// Runs `root` and all it starts on a machine with this disk, until it returns, the machine crashes,
-    /// or nothing can go on.
+    /// Runs `root` and all it starts on a machine with this disk, until it returns, the machine
+    /// crashes, or nothing can go on.
     ///
     /// # Panics
     /// When the run blocks for real, or the OS gives no thread.

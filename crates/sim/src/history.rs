@@ -1,23 +1,25 @@
 //! What concurrent clients were told, and which contents of the store are consistent with it.
 //!
-//! Each client numbers its batches 1, 2, 3, … and has at most one under way. Every batch puts its number
-//! under the client's marker key in the first two keyspaces, so a look at the store tells how many
-//! batches of each client it shows: the *cut*, one number per client. A client's other keys are its own,
-//! but for a few that all share; a shared key's value names its batch.
+//! Each client numbers its batches 1, 2, 3, … and has at most one under way. Every batch puts its
+//! number under the client's marker key in the first two keyspaces, so a look at the store tells
+//! how many batches of each client it shows: the *cut*, one number per client. A client's other
+//! keys are its own, but for a few that all share; a shared key's value names its batch.
 //!
-//! With each batch we note how many batches of every client had been acknowledged when it was issued. The
-//! store orders a batch after all of those. So a view of the store is right when
+//! With each batch we note how many batches of every client had been acknowledged when it was
+//! issued. The store orders a batch after all of those. So a view of the store is right when
 //! 1. the cut lies between what the view must show and what it may show,
 //! 2. it is closed: a batch in it brings along all that were acknowledged before it was issued
 //!    (exact prefix, across clients and keyspaces),
-//! 3. each client's own keys are exactly those of its batches within the cut (atomicity, no resurrection),
-//! 4. each shared key shows a batch within the cut that no batch within the cut must have overwritten.
+//! 3. each client's own keys are exactly those of its batches within the cut (atomicity, no
+//!    resurrection),
+//! 4. each shared key shows a batch within the cut that no batch within the cut must have
+//!    overwritten.
 //!
 //! With a single client this is the exact prefix of everything.
 //!
-//! What a view must show: a snapshot, all that was acknowledged before it was taken; a store reopened
-//! after power loss, the cut of the last `Sync` acknowledgement; after the death of the process, that of
-//! the last `Buffered` one.
+//! What a view must show: a snapshot, all that was acknowledged before it was taken; a store
+//! reopened after power loss, the cut of the last `Sync` acknowledgement; after the death of the
+//! process, that of the last `Buffered` one.
 
 use crate::oracle::{Contents, Show, Write};
 
@@ -228,7 +230,7 @@ impl History {
             let second = if self.spaces > 1 { number(1)? } else { first };
             if first != second {
                 return Err(format!(
-                    "client {client}: a torn batch: keyspace 0 shows number {first}, 1 shows {second}"
+                    "client {client}: a torn batch: {first} in keyspace 0, {second} in keyspace 1"
                 ));
             }
             Ok(first)
@@ -241,7 +243,7 @@ impl History {
             let after = &self.clients[client].issued[*shown as usize - 1].after;
             if let Some(other) = (0..cut.len()).find(|other| cut[*other] < after[*other]) {
                 return Err(format!(
-                    "a hole: batch {shown} of client {client} is there, batch {} of client {other}, \
+                    "a hole: batch {shown} of client {client} is there, {} of client {other}, \
                      acknowledged before it was issued, is not (only {})",
                     after[other], cut[other]
                 ));
@@ -279,7 +281,8 @@ impl History {
         keys
     }
 
-    /// Checks what one shared key shows, when the batches of `must` are there and those up to `may` may be.
+    /// Checks what one shared key shows, when the batches of `must` are there and those up to `may`
+    /// may be.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -367,8 +370,8 @@ pub fn is_reserved(key: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Two clients, each with two batches; the second of client 1 was issued after the first of client 0
-    /// was acknowledged.
+    /// Two clients, each with two batches; the second of client 1 was issued after the first of
+    /// client 0 was acknowledged.
     fn history() -> History {
         let mut history = History::new(2, 2);
         history.issue(0, vec![Write::put(0, "a", "1"), Write::put(0, "shared/x", "0:1:")]);

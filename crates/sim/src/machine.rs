@@ -2,19 +2,22 @@
 //!
 //! A task runs until it blocks or yields; then the machine picks the next one.
 //! 1. Tasks whose deadline has come become ready.
-//! 2. One ready task is drawn by the seed, by weights that the seed gave the tasks: some runs starve some
-//!    tasks, as a busy computer does. Every weight is above zero, so the run is fair in the long run.
-//! 3. When none is ready, virtual time jumps to the earliest deadline. When there is none either, nothing
-//!    can ever happen again: a deadlock, reported with what each task waits for and from where.
+//! 2. One ready task is drawn by the seed, by weights that the seed gave the tasks: some runs
+//!    starve some tasks, as a busy computer does. Every weight is above zero, so the run is fair in
+//!    the long run.
+//! 3. When none is ready, virtual time jumps to the earliest deadline. When there is none either,
+//!    nothing can ever happen again: a deadlock, reported with what each task waits for and from
+//!    where.
 //! 4. Each switch costs a little virtual time; a limit on switches finds livelocks.
 //!
-//! When the machine is switched off (crash, deadlock, end of the root task), every other task unwinds
-//! from the point where it is blocked, without a word from the panic hook. While a task unwinds, its
-//! destructors may still call the environment: nothing blocks any more, files fail. A destructor that
-//! then loops on a condition for ever is left where it is, and its stack with it (counted).
+//! When the machine is switched off (crash, deadlock, end of the root task), every other task
+//! unwinds from the point where it is blocked, without a word from the panic hook. While a task
+//! unwinds, its destructors may still call the environment: nothing blocks any more, files fail. A
+//! destructor that then loops on a condition for ever is left where it is, and its stack with it
+//! (counted).
 //!
-//! Threads and locks: all on the thread of [`crate::SimEnv::run`]. The state's lock is never held over a
-//! switch.
+//! Threads and locks: all on the thread of [`crate::SimEnv::run`]. The state's lock is never held
+//! over a switch.
 
 use crate::rng::Rng;
 use crate::trace::{Entry, Trace, What};
@@ -258,8 +261,8 @@ impl Machine {
         }
     }
 
-    /// Gives the processor away until the status is `Ready` again. When the machine is off it unwinds the
-    /// task, or returns at once where that is going on already.
+    /// Gives the processor away until the status is `Ready` again. When the machine is off it
+    /// unwinds the task, or returns at once where that is going on already.
     pub(crate) fn block(&self, status: Status) {
         if !generator::is_generator() {
             assert!(self.is_off(), "only tasks of the machine can wait");
@@ -498,7 +501,8 @@ fn deadline(task: &Task) -> Option<Duration> {
 }
 
 /// Gives the processor back to the machine.
-#[allow(deprecated)] // The successor hands its handle to the body, which cannot reach down to a wait.
+// Its successor hands a handle to the body, which cannot reach down to a wait.
+#[allow(deprecated)]
 fn switch() {
     generator::yield_with(());
 }

@@ -1,9 +1,9 @@
 //! Random operations by one client, every answer compared with sorted maps.
 //!
-//! Batches, deletes, gets, ranges, prefixes, iterators walked from both ends while the store changes,
-//! snapshots held over flushes and compactions, reopening with other options: whatever the public face
-//! offers. Keys come from families that sit on each other's borders: prefixes of one another, bytes 0 and
-//! 255, the keys at which regions begin.
+//! Batches, deletes, gets, ranges, prefixes, iterators walked from both ends while the store
+//! changes, snapshots held over flushes and compactions, reopening with other options: whatever the
+//! public face offers. Keys come from families that sit on each other's borders: prefixes of one
+//! another, bytes 0 and 255, the keys at which regions begin.
 
 use crate::disk::Disk;
 use crate::env::{SimConfig, SimEnv};
@@ -135,9 +135,10 @@ impl Run {
     }
 
     fn value(&mut self) -> Vec<u8> {
-        let len = match self.rng.below(50) {
-            0 => self.rng.index(10_000),
-            1..10 => 0,
+        let len = match self.rng.below(5_000) {
+            0 => 200_000 + self.rng.index(400_000),
+            1..100 => self.rng.index(10_000),
+            100..1_000 => 0,
             _ => self.rng.index(120),
         };
         let byte = self.rng.u64() as u8;
@@ -243,7 +244,8 @@ impl Run {
         Ok(())
     }
 
-    /// A few steps of an iterator from either end, which shows the store as it was when it was made.
+    /// A few steps of an iterator from either end, which shows the store as it was when it was
+    /// made.
     fn walk(&mut self) -> Result<()> {
         if self.walks.is_empty() {
             return Ok(());

@@ -1,4 +1,5 @@
-//! What the store must answer: for each keyspace a sorted map, and nothing clever.
+//! What the store must answer: for each keyspace a sorted map, and nothing clever. Also the words
+//! in which the tests speak of writes and ranges, and of differences.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Random numbers that are the same for the same seed on every machine and with every version of every
-//! library, because seeds of failures are kept in files. The generator is SplitMix64.
+//! Random numbers that are the same for the same seed on every machine and with every version of
+//! every library, because seeds of failures are kept in files. The generator is SplitMix64.
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]

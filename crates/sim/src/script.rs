@@ -1,7 +1,7 @@
 //! Scripts: short stories of a store that a person can read, kept in `scripts/*.txt`.
 //!
-//! One command a line, `#` begins a remark. Every answer is compared with the oracle, so a script says
-//! what happens and needs to say what comes out only where that is the point.
+//! One command a line, `#` begins a remark. Every answer is compared with the oracle, so a script
+//! says what happens and needs to say what comes out only where that is the point.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -14,7 +14,8 @@
 //! | `look` | reads everything, forwards and backwards |
 //! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
-//! | `close`, `kill`, `crash lose`, `crash keep`, `crash N` | ends this life of the store; N draws what the disk keeps |
+//! | `close`, `kill` | ends this life of the store in order, or with its process |
+//! | `crash lose`, `crash keep`, `crash N` | the power fails; N draws what the disk keeps |
 //!
 //! PROMISE is `lazy`, `process` or `power`. The store is opened when a command needs it.
 

@@ -1,7 +1,8 @@
-//! What happened on the machine, in order: a hash over everything, and the last few events in words.
+//! What happened on the machine, in order: a hash over everything, and the last few events in
+//! words.
 //!
-//! Two runs are the same run exactly when their hashes are the same. Every event counts: who, what, on
-//! which object, with which content, when.
+//! Two runs are the same run exactly when their hashes are the same. Every event counts: who, what,
+//! on which object, with which content, when.
 
 use std::collections::VecDeque;
 use std::fmt;

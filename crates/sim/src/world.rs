@@ -1,4 +1,5 @@
 //! A store on a simulated machine: the one place here that knows the engine's public API.
+//! Everything else speaks in the oracle's words.
 
 use crate::env::SimEnv;
 use crate::history::Promise;

@@ -20,8 +20,8 @@ pub fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Runs all seeds on as many threads as there are cores; stops after a few failures. Returns what each
-/// thread gathered, and the failures.
+/// Runs all seeds on as many threads as there are cores; stops after a few failures. Returns what
+/// each thread gathered, and the failures.
 pub fn in_parallel<T: Default + Send>(
     seeds: Range<u64>,
     run: impl Fn(u64, &mut T) -> Result<(), String> + Sync,
