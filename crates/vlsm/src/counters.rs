@@ -69,6 +69,7 @@ pub(crate) struct Counters {
     pub manifest_bytes: Counter,
     pub installs: Counter,
     pub rotations: Counter,
+    pub shape_asks: Counter,
     /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0).
     pub levels: [LevelCounter; LEVELS_MAX + 2],
     pub waits: [WaitCounter; WaitCause::ALL.len()],

@@ -84,7 +84,7 @@ impl Engine {
     pub fn add_trees(&self, trees: impl Iterator<Item = (TreeId, Version)>) {
         let tree = |(id, version)| TreeView {
             id,
-            active: self.new_memtable(0),
+            active: self.idle_memtable(),
             immutables: Vec::new(),
             version: Arc::new(version),
         };

@@ -63,3 +63,8 @@ pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq,
 pub use vlsm_disk::Env;
 pub use vlsm_policy::profile::PROFILES;
 pub use vlsm_policy::{PolicyOptions, Profile};
+
+/// The README's example is compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -234,7 +234,7 @@ impl Engine {
     fn add_recovered(&self, state: &State, mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>) {
         let tree = |(id, version): (&TreeId, &Version)| {
             let mut immutables = memtables.remove(id).unwrap_or_default();
-            let active = immutables.pop().unwrap_or_else(|| self.new_memtable(0));
+            let active = immutables.pop().unwrap_or_else(|| self.idle_memtable());
             TreeView { id: *id, active, immutables, version: Arc::new(version.clone()) }
         };
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
@@ -301,7 +301,7 @@ impl Engine {
                 let newest = if tree.active.is_empty() {
                     tree.immutables.last().map(|memtable| memtable.id())
                 } else {
-                    self.rotate(tree, 0);
+                    self.rotate(tree, self.idle_memtable());
                     Some(tree.active.id())
                 };
                 targets.extend(newest.map(|id| (tree.id, id)));

@@ -116,6 +116,8 @@ pub struct Stats {
     pub installs: u64,
     /// Memtables sealed.
     pub rotations: u64,
+    /// How often a shape was asked about a tree. Idle trees are not asked about.
+    pub shape_asks: u64,
     /// Waits by cause; causes that never occurred are left out.
     pub waits: Vec<WaitStats>,
     /// Flushes.
@@ -178,6 +180,10 @@ impl Engine {
         while compactions.last().is_some_and(|work| work.jobs == 0) {
             compactions.pop();
         }
+        let (chains, standing_chains) = {
+            let state = self.control.state.lock();
+            (state.chains.waited().clone(), state.chains.standing().clone())
+        };
         Stats {
             at: self.now_micros(),
             writes: counters.writes.get(),
@@ -202,12 +208,13 @@ impl Engine {
             open_bytes: Bytes(self.files.open_bytes()),
             installs: counters.installs.get(),
             rotations: counters.rotations.get(),
+            shape_asks: counters.shape_asks.get(),
             waits: self.waits(),
             flush: self.work_of(0),
             compactions,
             levels: self.level_stats(view.trees().map(|tree| &*tree.version)),
-            chains: self.control.state.lock().chains.waited().clone(),
-            standing_chains: self.control.state.lock().chains.standing().clone(),
+            chains,
+            standing_chains,
             zombie_files: self.files.zombies().0 as u64,
             read_only: self.health.cause().map(|cause| cause.to_string()),
         }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
-use vlsm_policy::{Candidate, Chain, Class, Grants, Running, Share};
+use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running, Share};
 
 /// Rounds of asking and starting in one tick.
 const ROUNDS_MAX: usize = 16;
@@ -32,8 +32,7 @@ impl Engine {
             let Some(mut policies) = self.control.policies.try_lock() else { return };
             self.control.again.store(false, Ordering::SeqCst);
             for _ in 0..ROUNDS_MAX {
-                let view = self.views.load_full();
-                self.ask_shapes(&view);
+                let view = self.ask_shapes();
                 let (signals, known, running) = {
                     let state = self.control.state.lock();
                     let known: Vec<Candidate> =
@@ -55,12 +54,21 @@ impl Engine {
         }
     }
 
-    /// Asks the shape about every tree that changed.
-    fn ask_shapes(self: &Arc<Self>, view: &StoreView) {
-        for id in self.control.take_marks() {
+    /// Asks the shape about every tree that changed; the view that it was asked about.
+    ///
+    /// What jobs hold is looked at before the view is: a job lets go only after its result is
+    /// visible, so the view shows the result of every job that no longer holds anything.
+    fn ask_shapes(self: &Arc<Self>) -> Arc<StoreView> {
+        let marks = self.control.take_marks();
+        let held: Vec<(TreeId, Busy)> = {
+            let state = self.control.state.lock();
+            marks.into_iter().map(|id| (id, state.busy(id))).collect()
+        };
+        let view = self.views.load_full();
+        for (id, busy) in held {
             let tree = view.tree(id);
+            self.counters.shape_asks.add(1);
             let facts = self.facts(tree);
-            let busy = self.control.state.lock().busy(id);
             let shape = &self.control.shape;
             let candidates = if self.health.is_good() {
                 shape.candidates(&tree.version, &facts, &busy)
@@ -91,6 +99,7 @@ impl Engine {
                 state.known.insert(id, Known { candidates, pressure, unready });
             }
         }
+        view
     }
 
     /// Acts on the schedule's answer. True when a job was started or cancelled.

@@ -8,7 +8,7 @@
 //! wait for a flush.
 
 use crate::engine::Engine;
-use crate::memtable::Memtable;
+use crate::memtable::{Arena, Memtable};
 use crate::read::view::TreeView;
 use crate::write::commit::Sequence;
 use std::sync::Arc;
@@ -29,16 +29,15 @@ impl Engine {
         if sealed >= self.options.policy.memtable_count {
             return None;
         }
-        self.rotate(view, Memtable::arena_bytes(bytes));
+        self.rotate(view, self.new_memtable(Memtable::arena_bytes(bytes)));
         Some(true)
     }
 
     /// Seals the active memtable of a tree, unless it is empty, and puts an empty one in its place.
     ///
     /// The caller holds the sequencing lock.
-    pub fn rotate(&self, view: &TreeView, bytes_min: usize) {
+    pub fn rotate(&self, view: &TreeView, fresh: Arc<Memtable>) {
         let sealed = view.active.clone();
-        let fresh = self.new_memtable(bytes_min);
         sealed.seal();
         let empty = sealed.is_empty();
         self.views.update(view.id, |tree| {
@@ -58,6 +57,13 @@ impl Engine {
                 bytes: Bytes(sealed.bytes() as u64),
             });
         }
+    }
+
+    /// A memtable without room, for a tree that may never be written again: its first write
+    /// replaces it.
+    pub fn idle_memtable(&self) -> Arc<Memtable> {
+        let id = MemtableId(self.numbers.next_memtable());
+        Arc::new(Memtable::new(id, Arena::new(Memtable::arena_bytes(0))))
     }
 
     /// An empty memtable with room for at least `bytes_min`.
