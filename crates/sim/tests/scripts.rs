@@ -41,6 +41,7 @@ scripts!(
     short_tiered,
     snapshot_of_an_empty_store,
     tombstone_over_deep_version,
+    unsynced_wals,
     wal_recycled,
 );
 
