@@ -149,11 +149,15 @@ impl PolicyOptions {
     /// [`Error::InvalidOption`].
     pub fn validate(&self) -> Result<()> {
         let rules = [
-            (self.memtable_bytes.0 >= 4 << 10, "memtable_bytes", "must be at least 4 KB"),
             (
-                self.memtable_count >= 2,
+                (4 << 10..=16 << 30).contains(&self.memtable_bytes.0),
+                "memtable_bytes",
+                "must be from 4 KB to 16 GB",
+            ),
+            (
+                (2..=64).contains(&self.memtable_count),
                 "memtable_count",
-                "must be at least 2: one takes writes while the other is flushed",
+                "must be from 2 (one takes writes while the other is flushed) to 64",
             ),
             (self.sst_max.0 >= 4 << 10, "sst_max", "must be at least 4 KB"),
             (

@@ -28,6 +28,8 @@ pub(crate) struct Entry {
 pub struct Batch {
     encoded: wal::Batch,
     entries: Vec<Entry>,
+    /// The store whose keyspaces it names.
+    store: Option<u64>,
     error: Option<Error>,
 }
 
@@ -59,6 +61,10 @@ impl Batch {
             self.error.get_or_insert(Error::InvalidArgument(format!(
                 "the batch is larger than the limit of {MAX_BATCH_LEN} bytes: split it"
             )));
+            return;
+        }
+        if *self.store.get_or_insert(keyspace.store) != keyspace.store {
+            self.error.get_or_insert(other_store());
             return;
         }
         let tree = keyspace.tree_of(key);
@@ -100,11 +106,19 @@ impl Batch {
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.entries.clear();
+        self.store = None;
         self.error = None;
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
-        self.error.clone().map_or(Ok(()), Err)
+    /// Whether a store may take it.
+    pub(crate) fn check(&self, store: u64) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        match self.store {
+            Some(named) if named != store => Err(other_store()),
+            _ => Ok(()),
+        }
     }
 
     /// Its payload in the WAL.
@@ -123,6 +137,11 @@ impl Batch {
     pub(crate) fn value(&self, entry: &Entry) -> &[u8] {
         &self.payload()[entry.value.0 as usize..entry.value.1 as usize]
     }
+}
+
+/// A handle of one store was used with another.
+pub(crate) fn other_store() -> Error {
+    Error::InvalidArgument("the keyspace belongs to another store".into())
 }
 
 /// Length of a number as a varint of seven bits a byte.

@@ -32,6 +32,8 @@ pub(crate) struct Engine {
     pub env: Arc<dyn Env>,
     pub dir: PathBuf,
     pub options: Options,
+    /// The random number of the store, in every handle to it.
+    pub store_uid: u64,
     pub events: Arc<Events>,
     pub health: Health,
     pub counters: Counters,
@@ -71,13 +73,6 @@ impl Engine {
     /// The keyspace of this name.
     pub fn keyspace(&self, name: &str) -> Option<Arc<KeyspaceInfo>> {
         self.keyspaces.lock().iter().find(|info| info.name == name).cloned()
-    }
-
-    /// The name of the keyspace that a tree belongs to.
-    pub fn keyspace_of(&self, tree: TreeId) -> Option<String> {
-        let keyspaces = self.keyspaces.lock();
-        let owner = keyspaces.iter().find(|info| info.trees.contains(&tree));
-        owner.map(|info| info.name.clone())
     }
 
     /// Adds trees to the view, each with an empty memtable.

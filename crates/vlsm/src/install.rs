@@ -17,13 +17,15 @@
 //! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever
 //! finds it taken leaves its request to the holder.
 
+use crate::control::Control;
 use crate::engine::Engine;
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::edit::Change;
@@ -49,6 +51,32 @@ struct Leader {
     manifest: Manifest,
     /// What the manifest says.
     state: State,
+}
+
+/// The leadership, held. Letting go of it wakes those who wait for it.
+struct Leading<'a> {
+    held: Option<MutexGuard<'a, Leader>>,
+    control: &'a Control,
+}
+
+impl Deref for Leading<'_> {
+    type Target = Leader;
+    fn deref(&self) -> &Leader {
+        self.held.as_ref().expect("held until dropped")
+    }
+}
+
+impl DerefMut for Leading<'_> {
+    fn deref_mut(&mut self) -> &mut Leader {
+        self.held.as_mut().expect("held until dropped")
+    }
+}
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.held.take();
+        self.control.made_room();
+    }
 }
 
 /// The queue of installs.
@@ -86,30 +114,35 @@ impl Engine {
         });
     }
 
-    /// Installs what is queued, unless somebody else does.
+    /// Installs what is queued, unless somebody else does. Whoever leads looks at the queue again
+    /// after it let go, so nothing is left behind by those who found the leadership taken.
     fn install_all(self: &Arc<Self>) {
         loop {
-            let Some(mut leader) = self.install.leader.try_lock() else { return };
+            let Some(mut leader) = self.lead() else { return };
             let requests = std::mem::take(&mut *self.install.queue.lock());
             if !requests.is_empty() {
-                let result = self.install_group(&mut leader, &requests);
-                if let Err(error) = result {
+                if let Err(error) = self.install_group(&mut leader, &requests) {
                     self.latch(error);
                 }
                 for request in &requests {
                     self.job_ended(request.job, request.tree);
                 }
-                self.control.made_room();
             }
             drop(leader);
+            self.snapshot_manifest();
             if self.install.queue.lock().is_empty() {
                 break;
             }
         }
-        self.snapshot_manifest();
         self.remove_dead();
         self.arenas.fill();
         self.events.write_log();
+    }
+
+    /// Takes the leadership, if it is free.
+    fn lead(&self) -> Option<Leading<'_>> {
+        let held = Some(self.install.leader.try_lock()?);
+        Some(Leading { held, control: &self.control })
     }
 
     fn install_group(self: &Arc<Self>, leader: &mut Leader, requests: &[Request]) -> Result<()> {
@@ -261,23 +294,23 @@ impl Engine {
 
     fn try_snapshot_manifest(self: &Arc<Self>) -> Result<()> {
         let begun: SnapshotWriter = {
-            let Some(mut leader) = self.install.leader.try_lock() else { return Ok(()) };
+            let Some(mut leader) = self.lead() else { return Ok(()) };
             if !leader.manifest.snapshot_needed() || !self.health.is_good() {
                 return Ok(());
             }
             let state = leader.state.clone();
             leader.manifest.begin_snapshot(state)
         };
-        let written = begun.write()?;
+        let written = begun.write();
         loop {
             let epoch = self.control.room_epoch();
-            if let Some(mut leader) = self.install.leader.try_lock() {
+            if let Some(mut leader) = self.lead() {
+                let written = written.inspect_err(|_| leader.manifest.abort_snapshot())?;
                 let old = leader.manifest.finish_snapshot(written)?;
                 // Not removed is not lost: the next recovery finds and removes it.
                 let _ = self.env.fs().remove(&old);
                 return Ok(());
             }
-            // Whoever holds the leadership says so when it has installed.
             self.control.wait_for_room(epoch, None);
         }
     }
@@ -292,10 +325,9 @@ impl Engine {
         loop {
             let epoch = self.control.room_epoch();
             self.health.check()?;
-            if let Some(mut leader) = self.install.leader.try_lock() {
+            if let Some(mut leader) = self.lead() {
                 let result = self.add_keyspace(&mut leader, name, options);
                 drop(leader);
-                self.control.made_room();
                 self.install_all();
                 return result;
             }
@@ -328,7 +360,7 @@ impl Engine {
         };
         let keyspace =
             manifest::Keyspace { id, name: name.to_owned(), options: String::new(), regions };
-        let info = Arc::new(KeyspaceInfo::of(&keyspace));
+        let info = Arc::new(KeyspaceInfo::of(self.store_uid, &keyspace));
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         self.append(leader, &records).map_err(|error| self.latch(error))?;
         for record in &records {

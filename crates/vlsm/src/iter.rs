@@ -3,6 +3,7 @@
 //! An [`Iter`] owns what it reads: a view of the store and a sequence number. It may be walked from
 //! both ends, in any order; each end is a walk of its own, and they stop where they meet.
 
+use crate::batch::other_store;
 use crate::keyspace::Keyspace;
 use crate::read::merge_cursor::Direction;
 use crate::read::user_cursor::UserCursor;
@@ -87,6 +88,9 @@ impl Iter {
     fn walk(&self, region: usize, direction: Direction) -> Result<UserCursor> {
         let engine = &self.keyspace.db.engine;
         engine.health.check_open()?;
+        if self.pinned.store != engine.store_uid {
+            return Err(other_store());
+        }
         let tree = self.pinned.view.tree(self.keyspace.info.trees[region]);
         let from = match direction {
             Direction::Forward => &self.front.from,

@@ -55,6 +55,8 @@ impl KeyspaceOptions {
 /// What the store knows of one keyspace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KeyspaceInfo {
+    /// The random number of its store.
+    pub store: u64,
     pub name: String,
     pub splits: Vec<Bytes>,
     pub trees: Vec<TreeId>,
@@ -76,10 +78,10 @@ impl KeyspaceInfo {
     }
 
     /// What the manifest says of a keyspace.
-    pub fn of(keyspace: &manifest::Keyspace) -> Self {
+    pub fn of(store: u64, keyspace: &manifest::Keyspace) -> Self {
         let splits = keyspace.regions.iter().skip(1).map(|region| region.lo.clone()).collect();
         let trees = keyspace.regions.iter().map(|region| region.tree).collect();
-        Self { name: keyspace.name.clone(), splits, trees }
+        Self { store, name: keyspace.name.clone(), splits, trees }
     }
 }
 

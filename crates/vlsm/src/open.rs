@@ -68,13 +68,14 @@ pub(crate) fn open(
     let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
     let Replay { memtables, last_seq, .. } = replayed;
     let flushed = state.trees.values().map(|version| version.flushed_seq);
-    let last_seq = flushed.fold(last_seq.max(state.numbers.last_seq), Ord::max);
+    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
+    let last_seq = flushed.fold(last_seq.max(state.numbers.last_seq).max(floor), Ord::max);
     let next_file = next_file_number(&*env, dir, &state, &recovered)?;
     let wal = begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?;
 
     let wake = env.condition(Duration::ZERO);
-    let mut live_wals: Vec<u64> = recovered.live.iter().map(|live| live.number).collect();
-    live_wals.push(wal.number());
+    let live = recovered.live.iter().map(|live| live.number);
+    let live_wals = live.chain([wal.number()]).collect();
     let engine = Arc::new(Engine {
         health: Health::new(events.clone()),
         events,
@@ -97,6 +98,7 @@ pub(crate) fn open(
         )),
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
+        store_uid: state.store_uid,
         closing: AtomicBool::new(false),
         threads: Mutex::default(),
         lock: Mutex::new(Some(lock)),
@@ -107,7 +109,7 @@ pub(crate) fn open(
     });
     engine.add_recovered(&state, memtables);
     engine.remove_leftovers(&state, &recovered)?;
-    engine.arenas.fill();
+    engine.fill_arenas();
     engine.mark_all();
     *engine.threads.lock() = engine.start_workers();
     let took = Micros(engine.env.now().saturating_sub(start).as_micros() as u64);
@@ -226,7 +228,11 @@ fn begin_wal(
 }
 
 fn keyspaces_of(state: &State) -> Vec<Arc<KeyspaceInfo>> {
-    state.keyspaces.values().map(|keyspace| Arc::new(KeyspaceInfo::of(keyspace))).collect()
+    state
+        .keyspaces
+        .values()
+        .map(|keyspace| Arc::new(KeyspaceInfo::of(state.store_uid, keyspace)))
+        .collect()
 }
 
 impl Engine {
@@ -261,8 +267,12 @@ impl Engine {
 
     /// Closes the store: the WAL is made durable, what is outside it is flushed, the workers end.
     pub fn close(self: &Arc<Self>) -> Result<()> {
-        if self.closing.swap(true, Ordering::AcqRel) {
-            return Ok(());
+        {
+            // In the sequencing step, so that every batch that was sequenced is made durable below.
+            let _sequencing = self.commit.sequence.lock();
+            if self.closing.swap(true, Ordering::AcqRel) {
+                return Ok(());
+            }
         }
         let mut result = self.health.check();
         if result.is_ok() && self.unlogged.load(Ordering::Acquire) {
@@ -275,6 +285,7 @@ impl Engine {
         self.gate.wake();
         self.wal.wake();
         self.commit.wake();
+        self.wal.shut();
         self.control.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         let mut ended_well = true;
@@ -282,6 +293,11 @@ impl Engine {
             ended_well &= thread.join();
         }
         self.io.shutdown();
+        if result.is_ok() {
+            // SSTs whose last reader left after the workers last looked.
+            result = self.files.remove_dead();
+        }
+        self.tell_rotations();
         self.emit(Event::Closed);
         self.events.write_log();
         self.lock.lock().take();

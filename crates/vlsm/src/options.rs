@@ -96,6 +96,9 @@ pub struct Options {
     pub wal_file_bytes: Bytes,
     /// The WAL is made durable in the background whenever so much was written. Default: 1 MB.
     pub wal_sync_bytes: Bytes,
+    /// Beyond so much WAL the tree that keeps the oldest file is flushed, full or not. It also
+    /// bounds what recovery reads. Default: 512 MB.
+    pub wal_limit: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,
     /// Read on past damage in the WAL, dropping what cannot be read. Default: false.
@@ -121,6 +124,7 @@ impl Default for Options {
             direct_reads: true,
             wal_file_bytes: Bytes::mib(16),
             wal_sync_bytes: Bytes::mib(1),
+            wal_limit: Bytes::mib(512),
             durability: Durability::default(),
             salvage_wal: false,
             log: true,
@@ -164,6 +168,12 @@ impl Options {
         within("bits_per_key", self.bits_per_key.into(), 0, 64)?;
         within("wal_file_bytes", self.wal_file_bytes.0, 16 * KIB, 4096 * MIB)?;
         within("wal_sync_bytes", self.wal_sync_bytes.0, KIB, 4096 * MIB)?;
+        let logged = self.policy.memtable_bytes.0.saturating_mul(2) + self.wal_file_bytes.0 * 2;
+        if self.wal_limit.0 < logged {
+            let why =
+                format!("must be at least {}: two memtables and two WAL files", Bytes(logged));
+            return Err(Error::InvalidOption { option: "wal_limit", why });
+        }
         if self.compression.is_empty() {
             let why = "name at least one compression, for example [\"none\"]".to_owned();
             return Err(Error::InvalidOption { option: "compression", why });

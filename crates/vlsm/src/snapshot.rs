@@ -1,6 +1,7 @@
 //! Snapshots: the store as it was at one moment, for as long as the handle lives.
 //! A snapshot is a registered sequence number; it copies nothing.
 
+use crate::batch::other_store;
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
@@ -88,6 +89,9 @@ impl Snapshot {
     /// What reading an SST failed with.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
+        if keyspace.info.store != self.held.db.engine.store_uid {
+            return Err(other_store());
+        }
         self.held.db.engine.get(keyspace.tree_of(key), key, Some(self.held.seq))
     }
 

@@ -40,7 +40,7 @@ pub struct RecoverOptions {
 /// One batch on its way back, and how far the recovery is.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    /// The WAL that holds its (commit) record.
+    /// The oldest WAL that holds a part of it: it must stay until all entries are in tables.
     pub wal: u64,
     /// Sequence number of its first entry.
     pub first_seq: Seq,
@@ -101,8 +101,8 @@ pub fn recover(
     sink: &mut dyn FnMut(Replayed) -> Result<()>,
 ) -> Result<Recovered> {
     let mut recovered = Recovered::default();
-    let started = list(fs, dir, options, &mut recovered)?;
-    let chain = chain(dir, options, started, &mut recovered)?;
+    let found = list(fs, dir, options, &mut recovered)?;
+    let chain = chain(fs, dir, options, found, &mut recovered)?;
     let total = chain.iter().map(|file| file.len).sum();
     // A predecessor that is not replayed may hold the begin of a batch that ends in the chain.
     let cut = chain.first().is_some_and(|file| file.header.predecessor.is_some());
@@ -125,15 +125,23 @@ pub fn recover(
     Ok(recovered)
 }
 
-/// The started files at or beyond the smallest number, by number.
+/// The files at or beyond the smallest number, by number.
+#[derive(Default)]
+struct Found {
+    started: BTreeMap<u64, Candidate>,
+    /// The uids of those that wait for their turn, or whose start a crash took.
+    prepared: BTreeMap<u64, u64>,
+}
+
+/// Reads the headers of all WAL files.
 fn list(
     fs: &dyn Fs,
     dir: &Path,
     options: RecoverOptions,
     recovered: &mut Recovered,
-) -> Result<BTreeMap<u64, Candidate>> {
+) -> Result<Found> {
     let names = fs.read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
-    let mut started = BTreeMap::new();
+    let mut found = Found::default();
     for name in names {
         if name.to_str().is_some_and(|name| name.ends_with(".wal.tmp")) {
             // Its number counts too, so that the next file does not get the same name.
@@ -151,9 +159,12 @@ fn list(
         }
         match read_header(fs, &path, number) {
             Ok((header, len)) if header.started => {
-                started.insert(number, Candidate { path, header, len });
+                found.started.insert(number, Candidate { path, header, len });
             }
-            Ok(_) => recovered.unused.push(path),
+            Ok((header, _)) => {
+                found.prepared.insert(number, header.uid);
+                recovered.unused.push(path);
+            }
             Err(error @ Error::Corruption { .. }) if options.salvage => {
                 recovered.damage = Some(error);
             }
@@ -161,7 +172,7 @@ fn list(
         }
     }
     recovered.unused.sort();
-    Ok(started)
+    Ok(found)
 }
 
 /// Reads the header of a WAL file; with it, the file's length.
@@ -188,12 +199,17 @@ pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64
 }
 
 /// Follows the seals back from the last started file; oldest first in the answer.
+///
+/// A file is begun without a sync, so a crash may take its start and leave that of its successor.
+/// Then the log ends before it, unless something proves a sync of what follows.
 fn chain(
+    fs: &dyn Fs,
     dir: &Path,
     options: RecoverOptions,
-    mut started: BTreeMap<u64, Candidate>,
+    found: Found,
     recovered: &mut Recovered,
 ) -> Result<Vec<Candidate>> {
+    let Found { mut started, prepared } = found;
     let mut chain: Vec<Candidate> = Vec::new();
     let mut next = started.pop_last().map(|last| last.1);
     while let Some(file) = next.take() {
@@ -205,6 +221,12 @@ fn chain(
             match found {
                 Some(found) if found.header.uid == seal.uid && seal.number < number => {
                     next = Some(found);
+                }
+                None if prepared.get(&seal.number) == Some(&seal.uid)
+                    && !proves_sync(fs, &chain)? =>
+                {
+                    recovered.unused.extend(chain.drain(..).map(|file| file.path));
+                    next = started.pop_last().map(|last| last.1);
                 }
                 _ if options.salvage => {}
                 _ => {
@@ -222,6 +244,25 @@ fn chain(
     }
     recovered.unused.extend(started.into_values().map(|file| file.path));
     Ok(chain)
+}
+
+/// Whether anything in these files proves that one of them, or what it seals, was ever synced.
+fn proves_sync(fs: &dyn Fs, files: &[Candidate]) -> Result<bool> {
+    for file in files {
+        if file.header.predecessor.is_some_and(|seal| seal.synced > 0) || was_synced(fs, file)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether anything in the file proves that it was ever synced.
+fn was_synced(fs: &dyn Fs, file: &Candidate) -> Result<bool> {
+    let content = read_all(fs, &file.path)
+        .map_err(|error| Error::io("cannot read WAL", &file.path, error))?;
+    let mut records = Records::new(Bytes::from(content), file.header.uid);
+    let synced = records.by_ref().any(|record| record.head.synced > 0);
+    Ok(synced || records.tail() != Tail::Torn)
 }
 
 struct Replay<'a> {
@@ -279,20 +320,20 @@ impl Replay<'_> {
             let offset = record.offset;
             let damaged = |what: &str| Error::corruption(path, offset, what);
             let first_seq = record.head.seq;
-            let payload = match record.head.kind {
+            let (wal, payload) = match record.head.kind {
                 RecordKind::Mark => continue,
                 RecordKind::Fragment => {
-                    self.pending.add(&record).map_err(damaged)?;
+                    self.pending.add(wal, &record).map_err(damaged)?;
                     continue;
                 }
                 RecordKind::Commit => match self.pending.complete(&record).map_err(damaged)? {
-                    Some(payload) => payload,
+                    Some(whole) => whole,
                     None => {
                         advance(&mut recovered.seq_floor, first_seq, path, offset)?;
                         continue;
                     }
                 },
-                RecordKind::Batch => record.payload,
+                RecordKind::Batch => (wal, record.payload),
             };
             advance(&mut recovered.seq_floor, first_seq, path, offset)?;
             recovered.batches += 1;
@@ -325,21 +366,12 @@ impl Replay<'_> {
         let sealed = later.iter().skip(1).filter_map(|file| file.header.predecessor);
         let mut proofs = sealed.map(|seal| seal.synced > 0);
         for file in later {
-            if proofs.next() == Some(true) || self.was_synced(file)? {
+            if proofs.next() == Some(true) || was_synced(self.fs, file)? {
                 let what = "a record does not match its checksum, but later WALs were synced";
                 return Err(Error::corruption(path, end, what));
             }
         }
         Ok(true)
-    }
-
-    /// Whether anything in the file proves that it was ever synced.
-    fn was_synced(&self, file: &Candidate) -> Result<bool> {
-        let content = read_all(self.fs, &file.path)
-            .map_err(|error| Error::io("cannot read WAL", &file.path, error))?;
-        let mut records = Records::new(Bytes::from(content), file.header.uid);
-        let synced = records.by_ref().any(|record| record.head.synced > 0);
-        Ok(synced || records.tail() != Tail::Torn)
     }
 }
 
@@ -356,7 +388,8 @@ fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
 /// Fragments of large batches that are not committed yet.
 #[derive(Default)]
 struct Pending {
-    parts: BTreeMap<u64, Vec<Bytes>>,
+    /// The WAL of the first fragment, and the fragments.
+    parts: BTreeMap<u64, (u64, Vec<Bytes>)>,
     /// Whether batches may have begun before the first file that is replayed. The smallest WAL is
     /// the one with the first fragment of any batch that is not flushed; so those batches are in
     /// tables.
@@ -366,7 +399,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn add(&mut self, record: &Record) -> Result<(), &'static str> {
+    fn add(&mut self, wal: u64, record: &Record) -> Result<(), &'static str> {
         let mut reader = Reader::new(&record.payload);
         let batch = reader.u64().map_err(|why| why.0)?;
         let index = reader.u32().map_err(|why| why.0)?;
@@ -377,7 +410,7 @@ impl Pending {
             self.flushed.insert(batch);
             return Ok(());
         }
-        let parts = self.parts.entry(batch).or_default();
+        let (_, parts) = self.parts.entry(batch).or_insert_with(|| (wal, Vec::new()));
         if parts.len() != index as usize {
             return Err("a fragment of a batch is missing");
         }
@@ -385,14 +418,14 @@ impl Pending {
         Ok(())
     }
 
-    /// The batch; none when it was flushed already.
-    fn complete(&mut self, record: &Record) -> Result<Option<Bytes>, &'static str> {
+    /// The batch with the WAL of its first fragment; none when it was flushed already.
+    fn complete(&mut self, record: &Record) -> Result<Option<(u64, Bytes)>, &'static str> {
         let mut reader = Reader::new(&record.payload);
         let batch = reader.u64().map_err(|why| why.0)?;
         let count = reader.u32().map_err(|why| why.0)?;
         let stored = reader.u32().map_err(|why| why.0)?;
         let len = reader.u64().map_err(|why| why.0)?;
-        let Some(parts) = self.parts.remove(&batch) else {
+        let Some((first, parts)) = self.parts.remove(&batch) else {
             let flushed = self.flushed.remove(&batch) || self.cut;
             return if flushed { Ok(None) } else { Err("the fragments of a batch are missing") };
         };
@@ -401,6 +434,6 @@ impl Pending {
         if !whole || checksum(&payload) != stored {
             return Err("the fragments of a batch do not make the batch");
         }
-        Ok(Some(payload.into()))
+        Ok(Some((first, payload.into())))
     }
 }

@@ -111,7 +111,11 @@ impl Incremental {
         let l0 = version.l0_bytes();
         // Each run is merged with L1 on its own.
         let l1 = rooms.bytes(1).min(self.options.l1_bytes);
-        let debt = rooms.owed(l0 + l1 * version.l0.len() as u64, l0);
+        // Runs below the trigger stay where they are: nobody would ever pay for them.
+        let due = version.l0.len() >= self.options.l0_trigger;
+        let (out_of_l0, carried) =
+            if due { (l0 + l1 * version.l0.len() as u64, l0) } else { Default::default() };
+        let debt = rooms.owed(out_of_l0, carried);
         pressure(version, &self.options, rooms.pressures(version.depth()), debt)
     }
 

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vlsm_core::event::Event;
 use vlsm_core::{Bytes, JobId, Micros, TreeId};
 use vlsm_disk::{Condition, Env};
 use vlsm_policy::{
@@ -63,6 +64,8 @@ pub(crate) struct Control {
     pub state: Mutex<State>,
     /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
     marks: Mutex<BTreeSet<TreeId>>,
+    /// Rotations that nobody was told of yet.
+    rotations: Mutex<Vec<Event>>,
     /// Workers and file calls: something to do, or something done.
     wake: Arc<dyn Condition>,
     /// A memtable became free.
@@ -83,6 +86,7 @@ impl Control {
             policies: Mutex::new(policies),
             state: Mutex::default(),
             marks: Mutex::default(),
+            rotations: Mutex::default(),
             wake,
             room: env.condition(Duration::ZERO),
             again: AtomicBool::new(false),
@@ -135,6 +139,16 @@ impl Control {
         self.marks.lock().insert(tree);
     }
 
+    /// Notes a rotation, to be told of later.
+    pub fn note_rotation(&self, rotated: Event) {
+        self.rotations.lock().push(rotated);
+    }
+
+    /// The rotations noted since this was last asked.
+    pub fn take_rotations(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.rotations.lock())
+    }
+
     /// Notes that trees changed.
     pub fn mark_all(&self, trees: impl IntoIterator<Item = TreeId>) {
         self.marks.lock().extend(trees);
@@ -159,7 +173,9 @@ impl Control {
     /// Whether no job is under way and none is proposed.
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.jobs.is_empty()
+        // A tick under way took the marks; what it proposes it lists under the lock held here.
+        !self.policies.is_locked()
+            && state.jobs.is_empty()
             && !self.has_marks()
             && state.known.values().all(|known| known.candidates.is_empty() && !known.unready)
     }

@@ -64,6 +64,7 @@ impl Engine {
             let state = self.control.state.lock();
             marks.into_iter().map(|id| (id, state.busy(id))).collect()
         };
+        self.env.interleave();
         let view = self.views.load_full();
         for (id, busy) in held {
             let tree = view.tree(id);

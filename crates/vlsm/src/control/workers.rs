@@ -32,26 +32,50 @@ impl Engine {
         (0..self.worker_count()).map(start).collect()
     }
 
-    /// The life of a worker.
+    /// The life of a worker. A panic outside a job latches the store, too.
     fn work(self: &Arc<Self>) {
-        loop {
-            let epoch = self.control.wake_epoch();
-            if self.control.stopping() {
-                return;
+        while !self.control.stopping() {
+            let round = catch_unwind(AssertUnwindSafe(|| self.work_once()));
+            if round.is_err() {
+                self.latch(Error::Internal("a worker panicked between jobs".into()));
             }
-            if self.control.has_marks() {
-                self.tick();
-            }
-            match self.take_job() {
-                Some((id, job)) => self.step(id, job),
-                None => {
-                    let unready = self.mark_unready();
-                    let until = unready.then(|| self.env.now() + UNREADY_RETRY);
-                    self.chores();
+        }
+    }
+
+    /// Decides, steps one job, or sleeps.
+    fn work_once(self: &Arc<Self>) {
+        let epoch = self.control.wake_epoch();
+        if self.control.has_marks() {
+            self.tick();
+        }
+        self.tell_rotations();
+        match self.take_job() {
+            Some((id, job)) => self.step(id, job),
+            None => {
+                let unready = self.mark_unready();
+                let until = unready.then(|| self.env.now() + UNREADY_RETRY);
+                self.chores();
+                if !self.control.stopping() {
                     self.control.wait_for_work(epoch, until);
                 }
             }
         }
+    }
+
+    /// Tells of rotations outside the sequencing step in which they happened.
+    pub fn tell_rotations(&self) {
+        for event in self.control.take_rotations() {
+            self.emit(event);
+        }
+    }
+
+    /// Has spare arenas made in the background.
+    pub fn fill_arenas(&self) {
+        let arenas = self.arenas.clone();
+        self.io.submit(move || {
+            arenas.fill();
+            Ok(())
+        });
     }
 
     /// The most urgent job that can go on.
@@ -138,6 +162,8 @@ impl Engine {
 
     /// Frees what a job held, after its install or its end.
     pub fn job_ended(self: &Arc<Self>, id: JobId, tree: TreeId) {
+        // Marked before it lets go, so that the store never looks idle in between.
+        self.control.mark(tree);
         self.control.state.lock().jobs.retain(|slot| slot.id != id);
         self.control.mark(tree);
         self.control.wake();
@@ -162,6 +188,9 @@ impl Engine {
 
     /// Marks the trees whose sealed memtables were not ready. True when there are any.
     fn mark_unready(&self) -> bool {
+        if !self.health.is_good() {
+            return false;
+        }
         let state = self.control.state.lock();
         let known = state.known.iter().filter(|(_, known)| known.unready);
         let unready: Vec<TreeId> = known.map(|(tree, _)| *tree).collect();
@@ -184,11 +213,7 @@ impl Engine {
             });
         }
         if self.arenas.spare_blocks() == 0 {
-            let arenas = self.arenas.clone();
-            self.io.submit(move || {
-                arenas.fill();
-                Ok(())
-            });
+            self.fill_arenas();
         }
         if self.files.any_dead() {
             let engine = self.clone();

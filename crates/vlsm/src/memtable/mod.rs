@@ -244,9 +244,10 @@ impl Memtable {
         self.list.has_room(bytes) && (parts == 0 || self.bytes() + bytes <= self.list.capacity())
     }
 
-    /// Notes the WAL that holds an entry; the first one counts.
+    /// Notes the WAL that holds an entry; the oldest one counts. Called in the sequencing step.
     pub fn note_wal(&self, number: FileNumber) {
-        if self.notes.wal.load(Relaxed) == 0 {
+        let known = self.notes.wal.load(Relaxed);
+        if known == 0 || number.0 < known {
             self.notes.wal.store(number.0, Relaxed);
         }
     }

@@ -19,12 +19,13 @@ use vlsm_disk::sst::ReadStats;
 impl Engine {
     /// A view with the sequence number visible now; safe for reads over several trees.
     pub fn pin(&self) -> Pinned {
-        self.views.pin(|| self.commit.visible())
+        let (view, seq) = self.views.pin(&*self.env, || self.commit.visible());
+        Pinned { store: self.store_uid, view, seq }
     }
 
     /// The current view with a sequence number that a snapshot holds.
     pub fn pin_at(&self, seq: Seq) -> Pinned {
-        Pinned { view: self.views.load_full(), seq }
+        Pinned { store: self.store_uid, view: self.views.load_full(), seq }
     }
 
     /// The value of a key, now or as of a sequence number that a snapshot holds.

@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use vlsm_core::{Seq, TreeId, Version};
+use vlsm_disk::Env;
 
 /// One tree at one moment.
 #[derive(Clone)]
@@ -54,6 +55,8 @@ impl StoreView {
 /// A view and the sequence number up to which a reader sees it.
 #[derive(Clone)]
 pub(crate) struct Pinned {
+    /// The random number of the store.
+    pub store: u64,
     pub view: Arc<StoreView>,
     pub seq: Seq,
 }
@@ -78,12 +81,13 @@ impl Views {
     }
 
     /// A view and a sequence number that fit together across trees.
-    pub fn pin(&self, visible: impl Fn() -> Seq) -> Pinned {
+    pub fn pin(&self, env: &dyn Env, visible: impl Fn() -> Seq) -> (Arc<StoreView>, Seq) {
         loop {
             let view = self.load_full();
+            env.interleave();
             let seq = visible();
             if Arc::ptr_eq(&view, &self.load()) {
-                return Pinned { view, seq };
+                return (view, seq);
             }
         }
     }

@@ -17,7 +17,7 @@
 //! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it
 //! and after it is in all its memtables; a memtable is drained only after its writers published.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Entry};
 use crate::engine::Engine;
 use crate::options::{Durability, WriteOptions};
 use crate::write::large::Prepared;
@@ -92,6 +92,15 @@ struct Placed {
     rotated: bool,
 }
 
+/// What the sequencing step said.
+enum Attempt {
+    Placed(Placed),
+    /// A memtable is full and no other may take its place yet.
+    Full,
+    /// Too many batches are on their way to being published.
+    Crowded,
+}
+
 struct Place {
     tree: TreeId,
     memtable: Arc<Memtable>,
@@ -147,7 +156,7 @@ impl Commit {
 impl Engine {
     /// Commits a batch.
     pub fn write(self: &Arc<Self>, batch: &Batch, options: WriteOptions) -> Result<()> {
-        batch.check()?;
+        batch.check(self.store_uid)?;
         self.health.check()?;
         if batch.is_empty() {
             return Ok(());
@@ -158,10 +167,10 @@ impl Engine {
         }
         let env = &*self.env;
         let bytes = batch.encoded_len() as u64;
-        self.gate.admit(env, &self.health, &self.counters, bytes, options.deadline)?;
-        let started = options.deadline.map(|deadline| (env.now(), deadline));
+        let give_up = options.deadline.map(|deadline| env.now() + deadline);
+        self.gate.admit(env, &self.health, &self.counters, bytes, give_up)?;
         let load = self.load(batch, durability)?;
-        let placed = self.place(batch, &load, durability, started);
+        let placed = self.place(batch, &load, durability, give_up);
         let mut placed = match placed {
             Ok(placed) => placed,
             Err(error) => {
@@ -184,11 +193,10 @@ impl Engine {
             self.control.wake();
         }
         if durability == Durability::Sync {
+            let since = self.env.now();
             self.wal.sync_through(self, placed.position)?;
+            self.note_wait(WaitCause::WalSync, since);
         }
-        self.counters.batches.add(1);
-        self.counters.writes.add(batch.len() as u64);
-        self.counters.write_bytes.add(bytes);
         Ok(())
     }
 
@@ -202,63 +210,81 @@ impl Engine {
         Ok(Load::Small { needs: needs_of(batch), checksum })
     }
 
-    /// Stage 2, again and again while there is no room in memory.
+    /// Stage 2, again and again while there is no room.
     fn place(
         self: &Arc<Self>,
         batch: &Batch,
         load: &Load,
         durability: Durability,
-        deadline: Option<(Duration, Duration)>,
+        give_up: Option<Duration>,
     ) -> Result<Placed> {
-        let mut waited_since = None;
+        if let Attempt::Placed(placed) = self.try_place(batch, load, durability)? {
+            return Ok(placed);
+        }
+        let since = self.env.now();
+        self.counters.waiting_writers.add(1);
+        let result = self.wait_for_place(batch, load, durability, since, give_up);
+        self.counters.waiting_writers.sub(1);
+        result
+    }
+
+    #[cold]
+    fn wait_for_place(
+        self: &Arc<Self>,
+        batch: &Batch,
+        load: &Load,
+        durability: Durability,
+        since: Duration,
+        give_up: Option<Duration>,
+    ) -> Result<Placed> {
+        let mut cause = WaitCause::MemtableFull;
         loop {
-            let epoch = self.control.room_epoch();
-            let attempt = self.try_place(batch, load, durability);
-            if let Some(placed) = attempt? {
-                if let Some(since) = waited_since {
-                    self.counters.waiting_writers.sub(1);
-                    self.note_wait(WaitCause::MemtableFull, since);
-                }
+            let room = self.control.room_epoch();
+            let published = self.commit.publisher.advanced.epoch();
+            let attempt = self.try_place(batch, load, durability)?;
+            if let Attempt::Placed(placed) = attempt {
+                self.note_wait(cause, since);
                 return Ok(placed);
             }
-            if waited_since.is_none() {
-                self.counters.waiting_writers.add(1);
-                self.control.wake();
+            let now = self.env.now();
+            if give_up.is_some_and(|give_up| now >= give_up) {
+                let waited = Micros(now.saturating_sub(since).as_micros() as u64);
+                return Err(Error::Busy { waited, cause: cause.name() });
             }
-            let since = *waited_since.get_or_insert_with(|| self.env.now());
-            let until = deadline.map(|(start, deadline)| start + deadline);
-            let given_up = until.is_some_and(|until| self.env.now() >= until);
-            let result = if given_up {
-                let waited = Micros((self.env.now() - since).as_micros() as u64);
-                Err(Error::Busy { waited, cause: WaitCause::MemtableFull.name() })
-            } else {
-                self.health.check()
-            };
-            if let Err(error) = result {
-                self.counters.waiting_writers.sub(1);
-                return Err(error);
+            match attempt {
+                Attempt::Crowded => {
+                    cause = WaitCause::WalQueue;
+                    self.commit.publisher.advanced.wait(published, give_up);
+                }
+                _ => {
+                    cause = WaitCause::MemtableFull;
+                    self.control.wake();
+                    self.control.wait_for_room(room, give_up);
+                }
             }
-            self.control.wait_for_room(epoch, until);
         }
     }
 
-    /// Stage 2. None when a memtable is full and no other may take its place yet.
+    /// Stage 2.
     fn try_place(
         self: &Arc<Self>,
         batch: &Batch,
         load: &Load,
         durability: Durability,
-    ) -> Result<Option<Placed>> {
+    ) -> Result<Attempt> {
         let mut sequence = self.commit.sequence.lock();
         self.health.check()?;
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
         let head = self.commit.publisher.head.load(Ordering::Acquire);
         if sequence.next_ticket - head >= IN_FLIGHT_MAX {
-            return Ok(None);
+            return Ok(Attempt::Crowded);
         }
         let first_seq = Seq(sequence.next_seq);
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
         let Some((places, rotated)) = self.claim(&mut sequence, load, first_seq..=last_seq) else {
-            return Ok(None);
+            return Ok(Attempt::Full);
         };
         sequence.next_seq = last_seq.0 + 1;
         let ticket = sequence.next_ticket;
@@ -288,7 +314,11 @@ impl Engine {
         if durability == Durability::NoWal {
             self.unlogged.store(true, Ordering::Relaxed);
         }
-        Ok(Some(Placed { ticket, first_seq, last_seq, position, places, rotated }))
+        // Counted here, one at a time, so that no atomic is contended for.
+        self.counters.batches.bump(1);
+        self.counters.writes.bump(batch.len() as u64);
+        self.counters.write_bytes.bump(batch.encoded_len() as u64);
+        Ok(Attempt::Placed(Placed { ticket, first_seq, last_seq, position, places, rotated }))
     }
 
     /// Claims a batch's space in its memtables, or attaches its own ones. None, with nothing
@@ -416,9 +446,14 @@ fn needs_of(batch: &Batch) -> Vec<Need> {
 }
 
 fn check_one_keyspace(engine: &Engine, batch: &Batch) -> Result<()> {
-    let mut names = batch.entries().iter().map(|entry| engine.keyspace_of(entry.tree));
-    let first = names.next();
-    if names.all(|name| Some(name) == first) {
+    let Some(first) = batch.entries().first() else { return Ok(()) };
+    if batch.entries().iter().all(|entry| entry.tree == first.tree) {
+        return Ok(());
+    }
+    let keyspaces = engine.keyspaces.lock();
+    let owner = keyspaces.iter().find(|info| info.trees.contains(&first.tree));
+    let owns = |entry: &Entry| owner.is_some_and(|info| info.trees.contains(&entry.tree));
+    if batch.entries().iter().all(owns) {
         return Ok(());
     }
     Err(Error::InvalidArgument(

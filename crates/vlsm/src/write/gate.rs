@@ -66,12 +66,12 @@ impl Gate {
         health: &Health,
         counters: &Counters,
         bytes: u64,
-        deadline: Option<Duration>,
+        give_up: Option<Duration>,
     ) -> Result<()> {
         if self.rate.load(Ordering::Acquire) == OPEN {
             return Ok(());
         }
-        self.admit_slowly(env, health, counters, bytes, deadline)
+        self.admit_slowly(env, health, counters, bytes, give_up)
     }
 
     #[cold]
@@ -81,11 +81,11 @@ impl Gate {
         health: &Health,
         counters: &Counters,
         bytes: u64,
-        deadline: Option<Duration>,
+        give_up: Option<Duration>,
     ) -> Result<()> {
         let start = env.now();
         counters.waiting_writers.add(1);
-        let result = self.wait_for_turn(env, health, bytes, start, deadline);
+        let result = self.wait_for_turn(env, health, bytes, start, give_up);
         counters.waiting_writers.sub(1);
         let took = env.now().saturating_sub(start);
         if took > Duration::from_micros(1) {
@@ -100,9 +100,8 @@ impl Gate {
         health: &Health,
         bytes: u64,
         start: Duration,
-        deadline: Option<Duration>,
+        give_up: Option<Duration>,
     ) -> Result<()> {
-        let give_up = deadline.map(|deadline| start + deadline);
         let mut turn: Option<(u64, Duration)> = None;
         loop {
             let epoch = self.changed.epoch();

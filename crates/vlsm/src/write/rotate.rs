@@ -51,11 +51,33 @@ impl Engine {
             sealed.note_sealed(self.env.now());
             self.control.mark(view.id);
             self.counters.rotations.add(1);
-            self.events.emit(Event::Rotated {
+            self.control.note_rotation(Event::Rotated {
                 tree: view.id,
                 memtable: sealed.id(),
                 bytes: Bytes(sealed.bytes() as u64),
             });
+        }
+    }
+
+    /// Keeps the WAL within its limit: while it is beyond, the tree whose memtable needs the oldest
+    /// file is rotated, so that its flush lets the file go.
+    pub fn bound_wal(&self) {
+        let files = self.live_wals.lock().len() as u64;
+        if files * self.options.wal_file_bytes.0 <= self.options.wal_limit.0 {
+            return;
+        }
+        let rotated = {
+            let _sequencing = self.commit.sequence.lock();
+            let view = self.views.load();
+            let oldest = view
+                .trees()
+                .filter(|tree| tree.immutables.is_empty())
+                .filter_map(|tree| tree.active.wal().map(|wal| (wal, tree)))
+                .min_by_key(|(wal, _)| *wal);
+            oldest.map(|(_, tree)| self.rotate(tree, self.idle_memtable())).is_some()
+        };
+        if rotated {
+            self.control.wake();
         }
     }
 

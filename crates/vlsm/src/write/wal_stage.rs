@@ -227,6 +227,9 @@ impl WalStage {
 
     /// Takes the buffer and writes it. Switches files when it is time.
     fn write_buffer(&self, engine: &Engine, writer: &mut Writer) -> Result<()> {
+        // Asked while holding `writer`: whoever failed latched the store before letting go of it,
+        // and after a failure nobody may write on.
+        engine.health.check()?;
         let spare = std::mem::take(&mut writer.spare);
         let (mut buffer, end, next) = {
             let mut sequence = engine.commit.sequence.lock();
@@ -271,7 +274,11 @@ impl WalStage {
         end: u64,
     ) -> Result<()> {
         let recycled = next.was_recycled();
-        let synced = self.extent.lock().offset_of(self.synced.load(Ordering::Acquire));
+        // 0 when no record of the file is known to be synced: the seal must not claim that any was.
+        let synced = {
+            let (extent, position) = (self.extent.lock(), self.synced.load(Ordering::Acquire));
+            if position > extent.start { extent.offset_of(position) } else { 0 }
+        };
         let seal = writer.file.seal(writer.offset, synced, SealKind::Clean);
         let file = next.begin(Some(seal), next_seq).map_err(|error| engine.latch(error))?;
         let file = Arc::new(file);
@@ -292,11 +299,9 @@ impl WalStage {
     /// Waits until everything up to `position` is on the device, syncing where nobody else does.
     pub fn sync_through(&self, engine: &Arc<Engine>, position: u64) -> Result<()> {
         self.write_through(engine, position)?;
-        let since = engine.env.now();
         loop {
             let epoch = self.sync_done.epoch();
             if self.synced.load(Ordering::Acquire) >= position {
-                engine.note_wait(WaitCause::WalSync, since);
                 return Ok(());
             }
             engine.health.check()?;
@@ -304,6 +309,7 @@ impl WalStage {
                 let result = self.sync_files(engine);
                 drop(guard);
                 self.sync_done.notify();
+                self.write_done.notify();
                 result?;
                 continue;
             }
@@ -328,6 +334,8 @@ impl WalStage {
 
     /// Makes durable what is written at this moment. The caller holds `syncer`.
     fn sync_files(&self, engine: &Engine) -> Result<()> {
+        // As in `write_buffer`: a failed sync is never tried again.
+        engine.health.check()?;
         let (file, unsynced, written) = {
             let extent = self.extent.lock();
             (extent.file.clone(), extent.unsynced.clone(), extent.written)
@@ -356,7 +364,8 @@ impl WalStage {
         {
             self.prepare(engine);
         }
-        let behind = self.written.load(Ordering::Acquire) - self.synced.load(Ordering::Acquire);
+        let synced = self.synced.load(Ordering::Acquire);
+        let behind = self.written.load(Ordering::Acquire).saturating_sub(synced);
         if behind >= engine.options.wal_sync_bytes.0
             && !self.syncing_ahead.swap(true, Ordering::AcqRel)
         {
@@ -382,8 +391,22 @@ impl WalStage {
             }
             *engine.wal.prepared.lock() = Some(prepared.map_err(|error| engine.latch(error))?);
             engine.wal.preparing.store(false, Ordering::Release);
+            engine.bound_wal();
             Ok(())
         });
+    }
+
+    /// Lets nobody write or sync any more, once the store's health says that it is closed.
+    pub fn shut(&self) {
+        for lock in [&self.writer as &dyn Shut, &self.syncer] {
+            loop {
+                let epoch = self.write_done.epoch();
+                if lock.shut() {
+                    break;
+                }
+                self.write_done.wait(epoch, None);
+            }
+        }
     }
 
     /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not
@@ -398,5 +421,16 @@ impl WalStage {
             recycled.push(path);
         }
         old
+    }
+}
+
+/// A lock that can be taken for good.
+trait Shut {
+    fn shut(&self) -> bool;
+}
+
+impl<T> Shut for Mutex<T> {
+    fn shut(&self) -> bool {
+        self.try_lock().map(std::mem::forget).is_some()
     }
 }
