@@ -8,6 +8,7 @@
 //! | `options SHAPE N` | first line: tiny options of this shape, drawn with number N |
 //! | `write PROMISE W…` | a batch; `W` is `key=value` or `-key`, of keyspace 1 as `1:key=value` |
 //! | `fill PROMISE SPACE A..B LEN` | a batch for each key `kA` … up to `kB`, values of LEN bytes |
+//! | `whole PROMISE SPACE A..B LEN` | one batch of those keys |
 //! | `erase PROMISE SPACE A..B` | deletes those keys, a batch each |
 //! | `get SPACE:KEY [VALUE]` | reads a key; `VALUE` may be `none` |
 //! | `scan SPACE A..B` | reads the keys `kA` … before `kB`, forwards and backwards |
@@ -117,6 +118,11 @@ fn command(words: &[&str]) -> Result<Command, String> {
             let value = |n: u64| format!("{n}.").into_bytes().into_iter().cycle().take(len);
             let put = |n: u64| vec![Write::put(space, key(n), value(n).collect::<Vec<_>>())];
             Command::Write(promise_of(promise)?, numbers(range)?.map(put).collect())
+        }
+        ["whole", promise, space, range, len] => {
+            let (space, len) = (space_of(space)?, number(len)? as usize);
+            let put = |n: u64| Write::put(space, key(n), vec![b'w'; len]);
+            Command::Write(promise_of(promise)?, vec![numbers(range)?.map(put).collect()])
         }
         ["erase", promise, space, range] => {
             let space = space_of(space)?;

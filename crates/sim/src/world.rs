@@ -38,6 +38,9 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.direct_reads = rng.one_in(2);
     options.wal_file_bytes = Bytes::kib(*rng.pick(&[16, 32, 256]));
     options.wal_sync_bytes = Bytes::kib(*rng.pick(&[1, 8, 1024]));
+    options.manifest_bytes = Bytes(*rng.pick(&[0, 2 << 10, 16 << 10, 4 << 20]));
+    let wal_least = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
+    options.wal_limit = wal_least * *rng.pick(&[1, 2, 1000]);
     options.log = rng.one_in(4);
     options
 }

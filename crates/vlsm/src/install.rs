@@ -295,7 +295,9 @@ impl Engine {
     fn try_snapshot_manifest(self: &Arc<Self>) -> Result<()> {
         let begun: SnapshotWriter = {
             let Some(mut leader) = self.lead() else { return Ok(()) };
-            if !leader.manifest.snapshot_needed() || !self.health.is_good() {
+            if !leader.manifest.snapshot_needed(self.options.manifest_bytes.0)
+                || !self.health.is_good()
+            {
                 return Ok(());
             }
             let state = leader.state.clone();

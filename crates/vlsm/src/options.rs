@@ -99,6 +99,9 @@ pub struct Options {
     /// Beyond so much WAL the tree that keeps the oldest file is flushed, full or not. It also
     /// bounds what recovery reads. Default: 512 MB.
     pub wal_limit: Bytes,
+    /// A manifest at least this long, and twice as long as the snapshot it begins with, is replaced by a
+    /// new one. Default: 4 MB.
+    pub manifest_bytes: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,
     /// Read on past damage in the WAL, dropping what cannot be read. Default: false.
@@ -125,6 +128,7 @@ impl Default for Options {
             wal_file_bytes: Bytes::mib(16),
             wal_sync_bytes: Bytes::mib(1),
             wal_limit: Bytes::mib(512),
+            manifest_bytes: Bytes::mib(4),
             durability: Durability::default(),
             salvage_wal: false,
             log: true,

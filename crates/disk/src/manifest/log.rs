@@ -29,8 +29,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, Result, Seq};
 
-/// A log shorter than this needs no new snapshot.
-const SNAPSHOT_MIN: u64 = 4 << 20;
 /// The most bytes in one group.
 const GROUP_MAX: usize = 1 << 30;
 
@@ -257,10 +255,11 @@ impl Manifest {
         false
     }
 
-    /// Whether the log has grown enough since the last snapshot, and none is on its way.
+    /// Whether the log has grown enough since the last snapshot, and none is on its way: to twice the
+    /// snapshot and at least to `bytes_min`.
     #[must_use]
-    pub fn snapshot_needed(&self) -> bool {
-        let limit = self.snapshot_len.saturating_mul(2).max(SNAPSHOT_MIN);
+    pub fn snapshot_needed(&self, bytes_min: u64) -> bool {
+        let limit = self.snapshot_len.saturating_mul(2).max(bytes_min);
         self.log.offset > limit && self.catch_up.is_none() && self.poison.is_none()
     }
 
