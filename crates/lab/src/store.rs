@@ -75,9 +75,9 @@ pub struct StoreStats {
     pub compaction_read: u64,
     /// Bytes written by compactions.
     pub compaction_written: u64,
-    /// Bytes read from the device for gets and scans.
+    /// Bytes read from the device for gets and scans, and to open files.
     pub read_bytes: u64,
-    /// Other bytes written: manifests, logs.
+    /// Other bytes written: manifests, zeros of new logs.
     pub other_written: u64,
     /// Memtables that had to wait for a compaction chain.
     pub chains: u64,
@@ -89,6 +89,14 @@ pub struct StoreStats {
     pub chain_bytes: u64,
     /// Longest time that a memtable waited for its chain since the opening, in microseconds.
     pub chain_waited_us: u64,
+    /// Stages of the longest chain that stood behind L0 when a flush began, since the opening.
+    pub standing_length: u64,
+    /// Bytes of the widest one.
+    pub standing_width: u64,
+    /// Bytes of all of them together.
+    pub standing_bytes: u64,
+    /// How many there were: one a flush.
+    pub standing_count: u64,
     /// Bytes into the widest compaction since the opening.
     pub widest_job: u64,
     /// Waits of writes by cause.

@@ -207,6 +207,18 @@ fn end(report: &Report, out: &mut String) {
             ),
         ),
     }
+    if let Some(mean) = store.standing_bytes.checked_div(store.standing_count) {
+        line(
+            out,
+            format_args!(
+                "  chain behind L0     widest {}, mean {}, longest {} stages ({} flushes)",
+                Bytes(store.standing_width),
+                Bytes(mean),
+                store.standing_length,
+                grouped(store.standing_count),
+            ),
+        );
+    }
     line(out, format_args!("  widest compaction   {}", Bytes(store.widest_job)));
     levels(&store.levels, out);
     if let Some(memory) = report.peak_memory {

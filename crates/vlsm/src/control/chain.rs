@@ -1,10 +1,10 @@
 //! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §2.3).
 //!
 //! Two measures, for every shape:
-//! - *Waited*: a tree waits from the moment a sealed memtable may not be flushed (the shape
-//!   proposes no flush and none is under way), or its shape has writes slowed down or stopped,
-//!   until that ends. The stages of the chain are the levels from which the shape says room must be
-//!   made; the width of a stage is the bytes that jobs out of that level merged meanwhile.
+//! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush and
+//!   none is under way) or its shape has writes slowed down or stopped. The stages of the chain are the
+//!   levels from which the shape says room must be made; the width of a stage is the bytes that jobs out
+//!   of that level merged meanwhile. The chain of one memtable ends with the next flush.
 //! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before
 //!   the next memtable could be flushed were L0 full at that moment. It shows how wide a wait could
 //!   be, also in runs where none occurred, and is what the paper's Fig. 2 and 9 compare.
@@ -72,11 +72,12 @@ impl Chains {
         None
     }
 
-    /// Notes the chain that stands behind L0 as a flush begins.
-    pub fn stands(&mut self, chain: &Chain) {
+    /// A flush begins: notes the chain that stands behind L0, and ends the one that was waited for.
+    pub fn flush_begins(&mut self, tree: TreeId, now: Micros, chain: &Chain) -> Option<Event> {
         let stage = |&(level, width): &(u8, Bytes)| ChainStage { level, jobs: 0, width };
         let stages = chain.stages.iter().map(stage).collect();
         self.standing.add(&ChainReport { stages, waited: Micros::ZERO });
+        self.end(tree, now)
     }
 
     /// Adds what a job merged to the chain of a waiting memtable.

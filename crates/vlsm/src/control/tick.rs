@@ -152,7 +152,10 @@ impl Engine {
         if candidate.frees == Class::Memtable {
             let facts = self.facts(tree);
             let chain = self.control.shape.chain_behind_l0(&tree.version, &facts);
-            state.chains.stands(&chain);
+            let ended = state.chains.flush_begins(candidate.tree, facts.now, &chain);
+            if let Some(event) = ended {
+                self.events.emit(event);
+            }
         }
         state.jobs.push(Slot {
             id,
