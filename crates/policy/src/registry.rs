@@ -39,10 +39,10 @@ pub fn unknown(
     let list = known.clone().collect::<Vec<_>>().join(", ");
     let nearest = known.map(|entry| (distance(name, entry), entry)).min();
     let hint = match nearest {
-        Some((distance, entry)) if distance <= 3 => format!("did you mean {entry:?}? "),
-        _ => String::new(),
+        Some((distance, entry)) if distance <= 3 => format!("; did you mean {entry:?}?"),
+        _ => ".".into(),
     };
-    Error::InvalidOption { option, why: format!("{name:?} is not known; {hint}There are: {list}") }
+    Error::InvalidOption { option, why: format!("{name:?} is not known{hint} There are: {list}") }
 }
 
 /// The number of letters to change, add or leave out that makes one word the other.
