@@ -112,9 +112,7 @@ pub(crate) fn open(
     engine.fill_arenas();
     engine.mark_all();
     *engine.threads.lock() = engine.start_workers();
-    let took = Micros(engine.env.now().saturating_sub(start).as_micros() as u64);
-    let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
-    engine.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
+    engine.tell_opened(&recovered, start);
     Ok(engine)
 }
 
@@ -244,6 +242,12 @@ impl Engine {
             TreeView { id: *id, active, immutables, version: Arc::new(version.clone()) }
         };
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
+    }
+
+    fn tell_opened(&self, recovered: &Recovered, start: Duration) {
+        let took = Micros(self.env.now().saturating_sub(start).as_micros() as u64);
+        let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
+        self.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
     }
 
     /// Removes files that nothing names any more.

@@ -99,8 +99,8 @@ pub struct Options {
     /// Beyond so much WAL the tree that keeps the oldest file is flushed, full or not. It also
     /// bounds what recovery reads. Default: 512 MB.
     pub wal_limit: Bytes,
-    /// A manifest at least this long, and twice as long as the snapshot it begins with, is replaced by a
-    /// new one. Default: 4 MB.
+    /// A manifest at least this long, and twice as long as the snapshot it begins with, is replaced
+    /// by a new one. Default: 4 MB.
     pub manifest_bytes: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,

@@ -255,8 +255,8 @@ impl Manifest {
         false
     }
 
-    /// Whether the log has grown enough since the last snapshot, and none is on its way: to twice the
-    /// snapshot and at least to `bytes_min`.
+    /// Whether the log has grown enough since the last snapshot, and none is on its way: to twice
+    /// the snapshot and at least to `bytes_min`.
     #[must_use]
     pub fn snapshot_needed(&self, bytes_min: u64) -> bool {
         let limit = self.snapshot_len.saturating_mul(2).max(bytes_min);

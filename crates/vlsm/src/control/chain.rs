@@ -1,10 +1,11 @@
 //! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §2.3).
 //!
 //! Two measures, for every shape:
-//! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush and
-//!   none is under way) or its shape has writes slowed down or stopped. The stages of the chain are the
-//!   levels from which the shape says room must be made; the width of a stage is the bytes that jobs out
-//!   of that level merged meanwhile. The chain of one memtable ends with the next flush.
+//! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush
+//!   and none is under way) or its shape has writes slowed down or stopped. The stages of the chain
+//!   are the levels from which the shape says room must be made; the width of a stage is the bytes
+//!   that jobs out of that level merged meanwhile. The chain of one memtable ends with the next
+//!   flush.
 //! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before
 //!   the next memtable could be flushed were L0 full at that moment. It shows how wide a wait could
 //!   be, also in runs where none occurred, and is what the paper's Fig. 2 and 9 compare.

@@ -1,0 +1,169 @@
+//! What a user relies on beyond plain reads and writes: durabilities, iterators from both ends,
+//! other profiles on the same files, handles used wrongly, and failures in the background.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use vlsm::{
+    Batch, ByteCount, Compression, Db, Durability, Error, Event, KeyspaceOptions, WriteOptions,
+};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Small sizes, so that little data makes several levels.
+fn small(profile: &str, path: &std::path::Path) -> vlsm::Builder {
+    Db::builder(path).profile(profile).unwrap().configure(|options| {
+        let policy = &mut options.policy;
+        policy.memtable_bytes = ByteCount::kib(64);
+        policy.sst_max = ByteCount::kib(64);
+        policy.sst_min = ByteCount::kib(8);
+        policy.l1_bytes = ByteCount::kib(256);
+        policy.phi = 4;
+        options.wal_file_bytes = ByteCount::kib(128);
+    })
+}
+
+fn fill(db: &Db, from: u64, to: u64) {
+    for n in from..to {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        db.put(key, n.to_string().repeat(10)).unwrap();
+    }
+}
+
+#[test]
+fn every_durability_survives_a_close() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    let main = db.default_keyspace();
+    for (key, durability) in [
+        ("sync", Durability::Sync),
+        ("buffered", Durability::Buffered),
+        ("lazy", Durability::Lazy),
+        ("no-wal", Durability::NoWal),
+    ] {
+        main.put_with(key, key, WriteOptions::durability(durability)).unwrap();
+    }
+    let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
+    let mut batch = Batch::new();
+    batch.put(&main, "a", "b");
+    batch.put(&other, "a", "b");
+    let refused = db.write(&batch, WriteOptions::durability(Durability::NoWal));
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))));
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    let keys: Vec<_> = db.iter().map(|pair| pair.unwrap().0).collect();
+    assert_eq!(keys, ["buffered", "lazy", "no-wal", "sync"]);
+}
+
+#[test]
+fn iterators_meet_in_the_middle_and_seek() {
+    let folder = folder();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let letters = db.create_keyspace("letters", KeyspaceOptions::splits(["h", "p"])).unwrap();
+    for letter in b'a'..=b'z' {
+        letters.put([letter], [letter]).unwrap();
+    }
+    letters.put([0xff, 0xff], "last").unwrap();
+    let mut iter = letters.range("c".."y");
+    let mut seen = Vec::new();
+    loop {
+        let Some(front) = iter.next() else { break };
+        seen.push(front.unwrap().0[0]);
+        let Some(back) = iter.next_back() else { break };
+        seen.push(back.unwrap().0[0]);
+    }
+    assert!(iter.next().is_none() && iter.next_back().is_none());
+    seen.sort_unstable();
+    assert_eq!(seen, (b'c'..b'y').collect::<Vec<_>>(), "each once");
+
+    let mut iter = letters.iter();
+    iter.seek("m");
+    assert_eq!(iter.next().unwrap().unwrap().0, "m");
+    iter.seek("bb");
+    assert_eq!(iter.next().unwrap().unwrap().0, "c");
+    assert_eq!(iter.next_back().unwrap().unwrap().1, "last");
+    assert_eq!(letters.prefix([0xff]).count(), 1);
+    assert_eq!(letters.prefix("q").map(|pair| pair.unwrap().1).collect::<Vec<_>>(), ["q"]);
+    assert_eq!(letters.range("x".."b").count(), 0, "an empty range");
+    assert_eq!(letters.range("b"..="b").count(), 1);
+    let got = letters.multi_get(["z", "0", "a"]).unwrap();
+    assert_eq!(got, [Some("z".into()), None, Some("a".into())]);
+}
+
+#[test]
+fn any_profile_opens_what_another_wrote() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let mut written = 0;
+    for (turn, profile) in ["vlsm", "rocksdb", "lsmi", "vlsm", "rocksdb-io"].iter().enumerate() {
+        let compression = [Compression::None, Compression::Lz4][turn % 2];
+        let db = small(profile, &path)
+            .configure(|options| options.compression = vec![Compression::None, compression])
+            .open()
+            .unwrap();
+        assert_eq!(db.iter().count() as u64, written, "{profile}");
+        fill(&db, written, written + 5_000);
+        written += 5_000;
+        db.wait_idle().unwrap();
+        assert_eq!(db.iter().rev().count() as u64, written, "{profile}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
+fn handles_used_wrongly_are_answered() {
+    let folder = folder();
+    let one = Db::open(folder.path().join("one")).unwrap();
+    let two = Db::open(folder.path().join("two")).unwrap();
+    let keyspace = one.default_keyspace();
+    let mut batch = Batch::new();
+    batch.put(&keyspace, "key", "value");
+    let foreign = two.write(&batch, WriteOptions::default());
+    assert!(matches!(foreign, Err(Error::InvalidArgument(_))));
+    assert!(two.snapshot().get(&keyspace, "key").is_err());
+    assert!(two.snapshot().iter(&keyspace).next().unwrap().is_err());
+    let long = one.put(vec![b'k'; 70_000], "value");
+    assert!(long.unwrap_err().to_string().contains("70000 bytes"));
+    assert!(matches!(one.keyspace("none"), Err(Error::NoSuchKeyspace(_))));
+    one.create_keyspace("split", KeyspaceOptions::splits(["m"])).unwrap();
+    let again = one.create_keyspace("split", KeyspaceOptions::new());
+    assert!(matches!(again, Err(Error::KeyspaceExists(_))));
+    assert!(one.create_keyspace("bad", KeyspaceOptions::splits(["z", "a"])).is_err());
+    one.clone().close().unwrap();
+    assert!(matches!(one.put("key", "value"), Err(Error::Closed)));
+    assert!(matches!(keyspace.get("key"), Err(Error::Closed)));
+    assert!(keyspace.iter().next().unwrap().is_err());
+}
+
+#[test]
+fn a_panic_in_the_background_stops_writes_and_nothing_else() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let armed = AtomicBool::new(true);
+    let db = small("vlsm", &path)
+        .listener(move |event| {
+            let flushed = matches!(event, Event::JobFinished { .. });
+            assert!(!(flushed && armed.swap(false, Ordering::SeqCst)), "planted");
+        })
+        .open()
+        .unwrap();
+    db.put("first", "1").unwrap();
+    let mut refused = None;
+    for n in 0..100_000_u64 {
+        if let Err(error) = db.put(n.to_be_bytes(), [0; 100]) {
+            refused = Some((n, error));
+            break;
+        }
+    }
+    let (count, error) = refused.expect("the panic latches the store");
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert_eq!(db.get("first").unwrap().as_deref(), Some(&b"1"[..]), "reads go on");
+    assert!(db.stats().read_only.unwrap().contains("panicked"));
+    assert!(db.close().is_err(), "closing tells");
+    let db = small("vlsm", &path).open().unwrap();
+    let found = db.iter().count() as u64;
+    assert!(found == count + 1 || found == count + 2, "{found} of {count}: nothing is lost");
+    db.put("second", "2").unwrap();
+}
