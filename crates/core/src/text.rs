@@ -14,7 +14,7 @@
 //! Bytes of keys that are not plain letters are written as `\xNN`. Empty lines and lines from `#`
 //! on are skipped. Runs stand oldest first.
 //!
-//! [`print`] shows keys, so it never goes to the LOG; [`summary`] shows none. The text holds what
+//! [`print()`] shows keys, so it never goes to the LOG; [`summary`] shows none. The text holds what
 //! shapes look at: uids, checksums and entry counts are not in it. So text → tree → text is the
 //! identity, tree → text → tree is not.
 

@@ -7,7 +7,7 @@
 //!    its completion − its due time.
 //! 3. The phase ends when its operations are done, its time is over, the caller raised the stop
 //!    flag, or an operation failed (its error is in the outcome, with all that was counted before).
-//!    An open loop goes on for up to [`grace`] to serve what is still due: giving up at once
+//!    An open loop goes on for up to `grace` to serve what is still due: giving up at once
 //!    would leave out the very requests that waited longest. Those left are counted as unserved.
 //!
 //! Threads: clients share atomics and, each with the collector, the lock of its interval.

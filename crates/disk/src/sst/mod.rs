@@ -6,7 +6,7 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | [`format`] | constants, checksums, varints, footer, properties |
+//! | [`mod@format`] | constants, checksums, varints, footer, properties |
 //! | [`block`] | how a block is read: point lookup and cursor |
 //! | `block_builder` | how a block is written |
 //! | `index` | the last key and the extent of every block |

@@ -1,6 +1,6 @@
 //! Memtables: where writes live, sorted, until they are flushed.
 //!
-//! A memtable is a skip list ([`skiplist`]) in one pooled block of memory ([`arena`]), with
+//! A memtable is a skip list (`skiplist`) in one pooled block of memory (`arena`), with
 //! counters.
 //!
 //! The way of a batch:
