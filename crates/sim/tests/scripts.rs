@@ -22,6 +22,7 @@ macro_rules! scripts {
             };
             Script::parse(name, text).expect("a script")
         }
+        const SCRIPTS: &[&str] = &[$(stringify!($name)),*];
         $(#[test]
         fn $name() {
             play(stringify!($name));
@@ -33,6 +34,7 @@ scripts!(
     durability,
     every_memtable_covers_everything,
     first,
+    large_batch_over_many_wals,
     one_key_many_versions,
     opened_and_closed,
     overwrites,
@@ -53,6 +55,17 @@ fn play(name: &str) {
             player.play(&Disk::new(), seed).map_err(|why| format!("{name}, seed {seed}: {why}"))
         });
     common::none(&failures);
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn every_script_is_played() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts");
+    for entry in std::fs::read_dir(folder).expect("the folder of scripts") {
+        let name = entry.expect("an entry").path();
+        let name = name.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        assert!(SCRIPTS.contains(&name), "{name}.txt is not in the list above");
+    }
 }
 
 #[test]
