@@ -30,9 +30,9 @@ pub struct WorkStats {
     pub jobs: u64,
     /// Those that only moved tables.
     pub moves: u64,
-    /// Bytes read from SSTs.
+    /// Bytes read from SSTs, by jobs under way too.
     pub read: Bytes,
-    /// Bytes written to SSTs.
+    /// Bytes written to SSTs, by jobs under way and cancelled ones too.
     pub written: Bytes,
     /// Entries merged.
     pub entries_in: u64,

@@ -99,6 +99,11 @@ impl Engine {
         let quantum = self.quantum(id);
         let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
+        // Counted as it happens, so that the counters are true in the middle of a long job, too.
+        let (read, written) = job.progress();
+        let counter = self.counters.level(job.candidate.kind, job.candidate.frees.level());
+        counter.read.add(read);
+        counter.written.add(written);
         match stepped.unwrap_or_else(|_| panicked()) {
             Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
@@ -139,8 +144,6 @@ impl Engine {
         let counter = self.counters.level(candidate.kind, from);
         counter.jobs.add(1);
         counter.moves.add(u64::from(candidate.kind == JobKind::TrivialMove));
-        counter.read.add(read.0);
-        counter.written.add(written.0);
         counter.entries_in.add(counted.entries_in);
         counter.entries_dropped.add(counted.entries_in - counted.entries_out);
         if candidate.kind != JobKind::TrivialMove {

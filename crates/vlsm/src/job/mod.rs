@@ -71,6 +71,8 @@ pub(crate) struct Job {
     drop_tombstones: bool,
     files: OutputFiles,
     counters: merge::MergeCounters,
+    /// Bytes read and written that were already told by [`Job::progress`].
+    told: (u64, u64),
     /// The epoch of the workers' condition before the step that blocked.
     blocked_at: Option<u64>,
     wake: Arc<dyn vlsm_disk::Condition>,
@@ -105,6 +107,7 @@ impl Job {
             drop_tombstones: nothing_below(&version, &candidate),
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
+            told: (0, 0),
             blocked_at: None,
             wake: engine.control.wake_condition(),
             memtables,
@@ -289,6 +292,13 @@ impl Job {
     /// What the merge counted so far.
     pub fn counters(&self) -> merge::MergeCounters {
         self.counters
+    }
+
+    /// Bytes read and written since this was last asked.
+    pub fn progress(&mut self) -> (u64, u64) {
+        let now = (self.counters.bytes_read, self.files.written().0.0);
+        let before = std::mem::replace(&mut self.told, now);
+        (now.0 - before.0, now.1 - before.1)
     }
 
     /// Bytes and files written so far.

@@ -148,3 +148,33 @@ impl Gate {
         WaitCause::ALL.get(number).copied().unwrap_or(WaitCause::Admission)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Events;
+    use vlsm_core::BytesPerSec;
+    use vlsm_disk::env_real::RealEnv;
+
+    #[test]
+    fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
+        let env: Arc<dyn Env> = RealEnv::new();
+        let health = Health::new(Arc::new(Events::new(env.clone(), None, None)));
+        let (gate, counters) = (Gate::new(&*env), Counters::default());
+        let admit = |give_up| gate.admit(&*env, &health, &counters, 100, give_up);
+        admit(None).expect("open");
+        gate.set(Admit::stop(WaitCause::L0Bound));
+        let start = env.now();
+        let refused = admit(Some(start + Duration::from_millis(5)));
+        assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
+        assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
+        assert_eq!(counters.waits[WaitCause::L0Bound as usize].count.get(), 1);
+        // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
+        gate.set(Admit { writes: Some(BytesPerSec(1 << 10)), cause: Some(WaitCause::Admission) });
+        let soon = || Some(env.now() + Duration::from_millis(1));
+        let results: Vec<bool> = (0..3).map(|_| admit(soon()).is_ok()).collect();
+        assert_eq!(results, [true, false, false], "the bucket lets one in and holds the next");
+        gate.set(Admit::OPEN);
+        admit(None).expect("open again");
+    }
+}
