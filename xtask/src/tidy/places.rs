@@ -12,9 +12,7 @@ const FOLDERS: &[&str] =
 
 /// Hosts that documents and manifests may name.
 const HOSTS: &[&str] = &[
-    "github.com",
     "docs.rs",
-    "crates.io",
     "doc.rust-lang.org",
     "www.rust-lang.org",
     "rustup.rs",

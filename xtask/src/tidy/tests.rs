@@ -131,7 +131,7 @@ fn what_is_allowed_is_not_found() {
         ("crates/core/src/key.rs", "+#![forbid(unsafe_code)]\nfn f() { writeln!(o) }\n"),
         ("crates/core/tests/a.rs", "//! A test.\nfn f() { x.unwrap(); }\n"),
         ("crates/policy/src/shape/vlsm.rs", "+use crate::shape::CutRule;\n"),
-        ("README.md", "https://github.com/x/y and target/home/x, file:///tmp/a\n"),
+        ("README.md", "https://example.com/x/y and target/home/x, file:///tmp/a\n"),
     ];
     for (path, text) in allowed {
         assert_eq!(violations(&with(path, text)), [], "{path}: {text}");
