@@ -45,11 +45,23 @@ pub enum Kind {
     Delete = 0,
     /// The key has the entry's value.
     Put = 1,
+    /// The value is an operand for the keyspace's merge operator.
+    Merge = 2,
+    /// A range tombstone: all keys from the entry's key up to its value, exclusive, are absent from
+    /// here on. In batches only: memtables and SSTs keep range tombstones apart from the entries.
+    RangeDelete = 3,
+    /// As `Put` until a moment: the value begins with eight bytes, the microseconds of wall-clock
+    /// time since the Unix epoch at which it expires, little-endian. From then on it is a tombstone.
+    PutExpiring = 4,
 }
 
 impl Kind {
-    /// Numbers that later formats will use: merge operand, range tombstone, put with expiry.
-    pub const RESERVED: std::ops::RangeInclusive<u8> = 2..=4;
+    /// Whether an entry of this kind has a value.
+    #[must_use]
+    #[inline]
+    pub fn has_value(self) -> bool {
+        self != Self::Delete
+    }
 
     /// The kind with this number, if this version knows it.
     #[must_use]
@@ -57,6 +69,9 @@ impl Kind {
         match number {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
+            2 => Some(Self::Merge),
+            3 => Some(Self::RangeDelete),
+            4 => Some(Self::PutExpiring),
             _ => None,
         }
     }
@@ -176,6 +191,6 @@ mod tests {
     fn trailer_keeps_both_parts() {
         let trailer = Trailer::new(Seq::MAX, Kind::Put);
         assert_eq!((trailer.seq(), trailer.kind()), (Seq::MAX, Some(Kind::Put)));
-        assert_eq!(Trailer(Seq(1).0 << 8 | 2).kind(), None);
+        assert_eq!(Trailer(Seq(1).0 << 8 | 5).kind(), None);
     }
 }

@@ -27,23 +27,31 @@ pub struct FileMeta {
     pub entries: u64,
     /// Number of tombstones.
     pub tombstones: u64,
-    /// Smallest user key.
+    /// Number of fragments of range tombstones.
+    pub range_tombstones: u64,
+    /// Smallest user key, or lower end of a range tombstone.
     pub smallest: Bytes,
-    /// Largest user key.
+    /// Largest user key, or upper end of a range tombstone.
     pub largest: Bytes,
+    /// Whether `largest` is the upper end of a range tombstone and itself not covered.
+    pub largest_exclusive: bool,
     /// Smallest sequence number.
     pub seq_min: Seq,
     /// Largest sequence number.
     pub seq_max: Seq,
+    /// The sequence number that all its entries have in this store, whatever the file says: that of
+    /// the ingest which brought the file.
+    pub global_seq: Option<Seq>,
     /// A place for the layer that opens files to keep its reader. Never looked at here.
     pub reader: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl FileMeta {
-    /// The range of all its keys.
+    /// The range of all its keys and range tombstones.
     #[must_use]
     pub fn range(&self) -> KeyRange {
-        KeyRange { lo: self.smallest.clone(), hi: self.largest.clone(), hi_inclusive: true }
+        let hi_inclusive = !self.largest_exclusive;
+        KeyRange { lo: self.smallest.clone(), hi: self.largest.clone(), hi_inclusive }
     }
 }
 
@@ -56,6 +64,9 @@ impl PartialEq for FileMeta {
             && (self.entries, self.tombstones) == (other.entries, other.tombstones)
             && (&self.smallest, &self.largest) == (&other.smallest, &other.largest)
             && (self.seq_min, self.seq_max) == (other.seq_min, other.seq_max)
+            && (self.range_tombstones, self.largest_exclusive)
+                == (other.range_tombstones, other.largest_exclusive)
+            && self.global_seq == other.global_seq
     }
 }
 

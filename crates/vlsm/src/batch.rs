@@ -68,17 +68,10 @@ impl Batch {
             return;
         }
         let tree = keyspace.tree_of(key);
-        let key_end = match kind {
-            Kind::Put => {
-                self.encoded.put(tree, key, value);
-                self.encoded_len() - value.len() - varint_len(value.len())
-            }
-            Kind::Delete => {
-                self.encoded.delete(tree, key);
-                self.encoded_len()
-            }
-        } as u32;
+        self.encoded.add(tree, kind, key, value);
         let end = self.encoded_len() as u32;
+        let value_len = if kind.has_value() { value.len() + varint_len(value.len()) } else { 0 };
+        let key_end = end - value_len as u32;
         let key = (key_end - key.len() as u32, key_end);
         let value = (end - value.len() as u32, end);
         self.entries.push(Entry { tree, kind, key, value });

@@ -5,7 +5,7 @@
 //!          [| value length (varint) | value]
 //! ```
 //!
-//! A delete has no value. Entry number i of a batch has the batch's first sequence number plus i.
+//! A delete has no value. A range delete has the upper end of its range for a value. Entry number i of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::wal::format::checksum;
@@ -19,26 +19,29 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Appends an entry. The value of a kind that has none is left out.
+    #[inline]
+    pub fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
+        self.payload.reserve(key.len() + value.len() + 16);
+        put_varint(&mut self.payload, tree.0);
+        self.payload.push(kind as u8);
+        put_bytes(&mut self.payload, key);
+        if kind.has_value() {
+            put_bytes(&mut self.payload, value);
+        }
+        self.entries += 1;
+    }
+
     /// Appends a put.
     #[inline]
     pub fn put(&mut self, tree: TreeId, key: &[u8], value: &[u8]) {
-        self.payload.reserve(key.len() + value.len() + 16);
-        self.begin(tree, Kind::Put, key);
-        put_bytes(&mut self.payload, value);
+        self.add(tree, Kind::Put, key, value);
     }
 
     /// Appends a tombstone.
     #[inline]
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
-        self.begin(tree, Kind::Delete, key);
-    }
-
-    #[inline]
-    fn begin(&mut self, tree: TreeId, kind: Kind, key: &[u8]) {
-        put_varint(&mut self.payload, tree.0);
-        self.payload.push(kind as u8);
-        put_bytes(&mut self.payload, key);
-        self.entries += 1;
+        self.add(tree, Kind::Delete, key, &[]);
     }
 
     /// Number of entries.
@@ -83,7 +86,7 @@ impl Batch {
 pub struct Entry<'a> {
     /// The tree.
     pub tree: TreeId,
-    /// Put or delete.
+    /// What it says about the key.
     pub kind: Kind,
     /// The user key.
     pub key: &'a [u8],
@@ -109,7 +112,7 @@ impl<'a> Entries<'a> {
         let tree = TreeId(self.reader.varint()?);
         let kind = Kind::from_u8(self.reader.u8()?).ok_or(Malformed("an unknown kind of entry"))?;
         let key = self.reader.bytes()?;
-        let value = if kind == Kind::Put { self.reader.bytes()? } else { &[] };
+        let value = if kind.has_value() { self.reader.bytes()? } else { &[] };
         Ok(Entry { tree, kind, key, value })
     }
 }

@@ -48,7 +48,7 @@ impl Engine {
         match self.newest(view.tree(tree), seq, key)? {
             Some((trailer, value)) => match kind_of(trailer)? {
                 Kind::Put => Ok(Some(value)),
-                Kind::Delete => Ok(None),
+                _ => Ok(None),
             },
             None => Ok(None),
         }

@@ -93,7 +93,7 @@ impl UserCursor {
             self.has_last = true;
             let pair = match kind_of(trailer)? {
                 Kind::Put => Some((Bytes::copy_from_slice(entry.key()), entry.value_shared())),
-                Kind::Delete => None,
+                _ => None,
             };
             self.merge.step()?;
             if pair.is_some() {
