@@ -51,7 +51,8 @@ pub enum Kind {
     /// here on. In batches only: memtables and SSTs keep range tombstones apart from the entries.
     RangeDelete = 3,
     /// As `Put` until a moment: the value begins with eight bytes, the microseconds of wall-clock
-    /// time since the Unix epoch at which it expires, little-endian. From then on it is a tombstone.
+    /// time since the Unix epoch at which it expires, little-endian. From then on it is a
+    /// tombstone.
     PutExpiring = 4,
 }
 

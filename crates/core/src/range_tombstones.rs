@@ -7,8 +7,8 @@
 //!
 //! Memtables, SSTs, iterators and compactions all hold their tombstones in this form. A table that
 //! shows only a slice of its file shows only that part of the tombstones ([`RangeTombstones::add`]
-//! with the slice's range). Upper ends are exclusive; an inclusive one is the key followed by a zero
-//! byte, which is the next key that there can be.
+//! with the slice's range). Upper ends are exclusive; an inclusive one is the key followed by a
+//! zero byte, which is the next key that there can be.
 //!
 //! Cost: adding a tombstone is O(log n + fragments it covers). Invariants: T1 fragments are not
 //! empty and disjoint; T2 their sequence numbers descend strictly and there is at least one.

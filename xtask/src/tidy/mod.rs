@@ -77,10 +77,12 @@ impl Tree {
             for entry in entries.flatten() {
                 let path = entry.path();
                 let name = entry.file_name().to_string_lossy().into_owned();
+                // In a linked working copy `.git` is a file.
+                if ["target", ".git"].contains(&name.as_str()) {
+                    continue;
+                }
                 if path.is_dir() {
-                    if !["target", ".git"].contains(&name.as_str()) {
-                        folders.push(path);
-                    }
+                    folders.push(path);
                 } else if let (Ok(text), Ok(relative)) =
                     (std::fs::read_to_string(&path), path.strip_prefix(root))
                 {

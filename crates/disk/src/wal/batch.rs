@@ -5,7 +5,8 @@
 //!          [| value length (varint) | value]
 //! ```
 //!
-//! A delete has no value. A range delete has the upper end of its range for a value. Entry number i of a batch has the batch's first sequence number plus i.
+//! A delete has no value. A range delete has the upper end of its range for a value. Entry number i
+//! of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::wal::format::checksum;
