@@ -30,7 +30,9 @@ pub fn run(root: &Path) -> Result<String, String> {
     }
     let packages = String::from_utf8_lossy(&out.stdout);
     let mut faults = bad_licences(&packages, &allowed);
-    faults.extend(bad_origins(&read("Cargo.lock")?));
+    for lock in ["Cargo.lock", "peers/Cargo.lock"] {
+        faults.extend(bad_origins(&read(lock)?));
+    }
     if faults.is_empty() {
         let count = packages.lines().map(package).collect::<BTreeSet<_>>().len();
         Ok(format!("licences: ok ({count} packages)"))

@@ -1,4 +1,5 @@
-//! What is asked: YCSB's workloads, as shares of operations over a distribution of keys.
+//! What is asked: YCSB's workloads and two of db_bench's, as shares of operations over a
+//! distribution of keys.
 //!
 //! Records are numbered from 0 in the order of their insertion; [`data`] makes their keys, hashed,
 //! so that the order of insertion is random in the order of keys. A [`Generator`] gives the
@@ -51,6 +52,8 @@ pub struct Workload {
     pub read_modify_writes: f64,
     /// Which records.
     pub choice: Choice,
+    /// The shortest scan.
+    pub scan_min: usize,
     /// The longest scan.
     pub scan_max: usize,
 }
@@ -60,15 +63,27 @@ pub const THETA: f64 = 0.99;
 
 impl Workload {
     /// The names [`Workload::named`] knows.
-    pub const NAMES: [&str; 7] = ["load", "a", "b", "c", "d", "e", "f"];
+    pub const NAMES: [&str; 9] = ["load", "a", "b", "c", "d", "e", "f", "readrandom", "scan100"];
 
     fn mix(name: &str, shares: [f64; 5], choice: Choice) -> Self {
         let [reads, updates, inserts, scans, read_modify_writes] = shares;
         let name = name.to_owned();
-        Self { name, reads, updates, inserts, scans, read_modify_writes, choice, scan_max: 100 }
+        let (scan_min, scan_max) = (1, 100);
+        Self {
+            name,
+            reads,
+            updates,
+            inserts,
+            scans,
+            read_modify_writes,
+            choice,
+            scan_min,
+            scan_max,
+        }
     }
 
-    /// YCSB's `load` (inserts only) and `a` to `f`.
+    /// YCSB's `load` (inserts only) and `a` to `f`; uniform point reads; scans of 100 pairs from
+    /// uniform starts.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let zipfian = Choice::Zipfian(THETA);
@@ -80,6 +95,11 @@ impl Workload {
             "d" => Self::mix("Run D", [95.0, 0.0, 5.0, 0.0, 0.0], Choice::Latest(THETA)),
             "e" => Self::mix("Run E", [0.0, 0.0, 5.0, 95.0, 0.0], zipfian),
             "f" => Self::mix("Run F", [50.0, 0.0, 0.0, 0.0, 50.0], zipfian),
+            "readrandom" => Self::mix(name, [100.0, 0.0, 0.0, 0.0, 0.0], Choice::Uniform),
+            "scan100" => Self {
+                scan_min: 100,
+                ..Self::mix(name, [0.0, 0.0, 0.0, 100.0, 0.0], Choice::Uniform)
+            },
             _ => return None,
         })
     }
@@ -124,7 +144,7 @@ pub struct Generator {
     rng: Xoshiro256PlusPlus,
     /// Cumulative shares: reads, updates, inserts, scans; the rest is read-modify-write.
     limits: [f64; 4],
-    scan_max: usize,
+    scans: std::ops::RangeInclusive<usize>,
     picker: Picker,
     records: Arc<Records>,
 }
@@ -142,7 +162,7 @@ impl Generator {
         Self {
             rng: Xoshiro256PlusPlus::seed_from_u64(data::mix(seed ^ data::mix(client))),
             limits,
-            scan_max: workload.scan_max,
+            scans: workload.scan_min..=workload.scan_max,
             picker: Picker::new(workload.choice, records.count()),
             records: records.clone(),
         }
@@ -162,7 +182,7 @@ impl Generator {
         } else if share < updates {
             Op::Update(record)
         } else if share < scans {
-            Op::Scan(record, self.rng.random_range(1..=self.scan_max))
+            Op::Scan(record, self.rng.random_range(self.scans.clone()))
         } else {
             Op::ReadModifyWrite(record)
         }

@@ -1,0 +1,56 @@
+//! Our engine and other stores on the same work: same driver, keys, sizes and machine.
+//!
+//! `peers run` measures one store in this process; `peers compare` has itself run for two stores in
+//! turn and prints medians and ratios. Needs `libclang-dev`; the first build takes many minutes.
+
+mod compare;
+mod rocks;
+mod run;
+
+use clap::Parser;
+use run::Load;
+use std::process::ExitCode;
+
+/// Measure vLSM beside other stores
+#[derive(Parser)]
+#[command(version)]
+enum Cli {
+    /// One run of one store; the report goes to stdout as JSON
+    Run {
+        /// rocksdb, or vlsm:PROFILE; RocksDB takes its sizes from rocksdb:PROFILE
+        store: String,
+        #[command(flatten)]
+        load: Load,
+    },
+    /// Alternating runs of two stores: medians, and ratios pair by pair
+    Compare {
+        /// The first store
+        #[arg(default_value = "vlsm:rocksdb")]
+        a: String,
+        /// The second store
+        #[arg(default_value = "rocksdb")]
+        b: String,
+        /// Pairs of runs
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        #[command(flatten)]
+        load: Load,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse() {
+        Cli::Run { store, load } => run::run(&store, &load).and_then(|report| {
+            println!("{}", report.to_json().map_err(|error| error.to_string())?);
+            Ok(())
+        }),
+        Cli::Compare { a, b, rounds, load } => compare::compare(&a, &b, rounds, &load),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("peers: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
