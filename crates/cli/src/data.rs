@@ -7,7 +7,7 @@ use crate::escape::{unescape, unhex};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::record::{Format, Layout, detect};
-use crate::store::{Store, StoreArgs};
+use crate::store::{Access, Store, StoreArgs};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -53,7 +53,7 @@ pub fn put(args: &PutArgs) -> Result {
         (None, None) => return Err(Failure::usage("give a VALUE or --file")),
     };
     vlsm_core::key::check_lengths(key.len(), value.len())?;
-    let mut store = Store::open(&args.store, true)?;
+    let mut store = Store::open(&args.store, Access::Create)?;
     store.batch_put(&key, &value);
     store.sync()?;
     store.close()
@@ -86,7 +86,7 @@ pub struct GetArgs {
 /// Prints the value of a key.
 pub fn get(args: &GetArgs) -> Result {
     let key = argument("KEY", &args.key, args.hex)?;
-    let store = Store::open(&args.store, false)?;
+    let store = Store::open(&args.store, Access::Read)?;
     let value = store.get(&key)?;
     store.close()?;
     let value = value.ok_or_else(|| Failure::new("there is no such key"))?;
@@ -128,7 +128,7 @@ pub struct DeleteArgs {
 pub fn delete(args: &DeleteArgs) -> Result {
     let keys = args.keys.iter().map(|key| argument("KEY", key, args.hex));
     let keys = keys.collect::<Result<Vec<_>>>()?;
-    let mut store = Store::open(&args.store, false)?;
+    let mut store = Store::open(&args.store, Access::Write)?;
     keys.iter().for_each(|key| store.batch_delete(key));
     store.sync()?;
     store.close()
@@ -186,7 +186,7 @@ pub fn scan(args: &ScanArgs) -> Result {
     let from = read("--from", &args.from)?.map_or(Bound::Unbounded, Bound::Included);
     let to = read("--to", &args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
     let prefix = read("--prefix", &args.prefix)?;
-    let store = Store::open(&args.store, false)?;
+    let store = Store::open(&args.store, Access::Read)?;
     let mut pairs = match prefix {
         Some(prefix) => store.prefix(&prefix),
         None => store.range((from, to)),
@@ -246,7 +246,7 @@ pub struct ExportArgs {
 
 /// Writes all records of a keyspace.
 pub fn export(args: &ExportArgs) -> Result {
-    let store = Store::open(&args.store, false)?;
+    let store = Store::open(&args.store, Access::Read)?;
     let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
     let layout = Layout { format, hex: args.hex };
     if args.file == Path::new("-") {

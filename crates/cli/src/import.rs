@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};
 use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
-use crate::store::{Store, StoreArgs};
+use crate::store::{Access, Store, StoreArgs};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result {
     let start = input.fill_buf().map_err(|e| Failure::file("cannot read", &args.file, &e))?;
     let format = args.format.unwrap_or_else(|| detect(&name, start));
     let layout = Layout { format, hex: args.hex };
-    let mut store = Store::open(&args.store, true)?;
+    let mut store = Store::open(&args.store, Access::Create)?;
     let mut import = Import {
         lines: Lines::new(input, LINE_MAX),
         layout,

@@ -1,8 +1,8 @@
 //! The store as the commands use it: all calls of the engine but those of `bench`.
 //!
-//! A command opens the store, does its work on one keyspace and closes it. Writes of `put` and
-//! `delete` are
-//! `Sync`; those of `import` are `Buffered`, with one sync at the end.
+//! A command opens the store (to read only, where it only reads), does its work on one keyspace and
+//! closes it. Writes of `put` and `delete` are `Sync`; those of `import` are `Buffered`, with one
+//! sync at the end.
 
 use crate::failure::Result;
 use std::ops::Bound;
@@ -22,6 +22,17 @@ pub struct StoreArgs {
     pub profile: Option<String>,
 }
 
+/// What a command does with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it, and changes nothing in its folder.
+    Read,
+    /// Changes a store that is there.
+    Write,
+    /// Changes it, and makes store and keyspace where they are missing.
+    Create,
+}
+
 /// An open store and one of its keyspaces.
 pub struct Store {
     db: Db,
@@ -33,14 +44,14 @@ pub struct Store {
 pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl Store {
-    /// Opens a store. With `create`, makes the store and the keyspace where they are missing.
+    /// Opens a store.
     ///
     /// # Errors
     /// What opening it failed with.
-    pub fn open(args: &StoreArgs, create: bool) -> Result<Self> {
-        let db = open_db(args, create)?;
+    pub fn open(args: &StoreArgs, access: Access) -> Result<Self> {
+        let db = open_db(args, access)?;
         let keyspace = match db.keyspace(&args.keyspace) {
-            Err(vlsm_core::Error::NoSuchKeyspace(_)) if create => {
+            Err(vlsm_core::Error::NoSuchKeyspace(_)) if access == Access::Create => {
                 db.create_keyspace(&args.keyspace, KeyspaceOptions::new())
             }
             other => other,
@@ -100,8 +111,10 @@ impl Store {
 }
 
 /// Opens the engine.
-pub fn open_db(args: &StoreArgs, create: bool) -> Result<Db> {
-    let mut builder = Db::builder(&args.store).create_if_missing(create);
+pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
+    let mut builder = Db::builder(&args.store)
+        .create_if_missing(access == Access::Create)
+        .read_only(access == Access::Read);
     if let Some(profile) = &args.profile {
         builder = builder.profile(profile)?;
     }

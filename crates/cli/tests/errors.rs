@@ -87,3 +87,24 @@ fn help_has_examples_for_every_command() {
     }
     assert!(world.run(&["--help"]).ok().contains("Exit codes"));
 }
+
+#[test]
+fn commands_that_only_read_change_nothing() {
+    let world = World::new();
+    world.run(&["put", "s", "k", "v"]).ok();
+    std::fs::write(world.path("s/000777.sst"), "left by a job").unwrap();
+    let state = || {
+        let of = |name: String| {
+            let path = world.path("s").join(&name);
+            let changed = std::fs::metadata(&path).unwrap().modified().unwrap();
+            (name, std::fs::read(path).unwrap(), changed)
+        };
+        names(&world.path("s")).into_iter().map(of).collect::<Vec<_>>()
+    };
+    let before = state();
+    assert_eq!(world.run(&["get", "s", "k"]).ok(), "v\n");
+    for command in [&["scan", "s"][..], &["export", "s"], &["stats", "s"], &["levels", "s"]] {
+        world.run(command).ok();
+    }
+    assert!(state() == before);
+}

@@ -54,6 +54,9 @@ pub enum Error {
         /// The failure.
         cause: Arc<Error>,
     },
+    /// The store was opened to be read only.
+    #[error("the store was opened read-only: open it without `read_only` to change it")]
+    OpenedReadOnly,
     /// Another process or handle has the store open.
     #[error("{} is in use by another process or handle: close it first", path.display())]
     Locked {

@@ -55,7 +55,7 @@ fn fill(wal: &WalFile, first_seq: u64, texts: &[&str], sync: bool) -> u64 {
 
 fn replay(dir: &Path, min_wal: u64, salvage: bool) -> (Vec<(u64, String)>, Result<Recovered>) {
     let mut seen = Vec::new();
-    let options = RecoverOptions { min_wal, salvage };
+    let options = RecoverOptions { min_wal, salvage, ..Default::default() };
     let recovered = recover(&fs(), dir, options, &mut |replayed| {
         for entry in Entries::new(&replayed.payload) {
             let entry = entry.expect("well formed");

@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
 
 fn replay(fs: &SimFs, min_wal: u64) -> Result<(u64, Recovered)> {
     let mut next = None;
-    let options = RecoverOptions { min_wal, salvage: false };
+    let options = RecoverOptions { min_wal, ..Default::default() };
     let recovered = recover(fs, Path::new(DIR), options, &mut |replayed| {
         let seq = replayed.first_seq.0;
         assert!(next.is_none_or(|next| next == seq), "a hole before {seq}");

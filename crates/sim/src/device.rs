@@ -238,6 +238,10 @@ impl Fs for SimulatedFs {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.device.call(Call::mutates("lock", path), || self.disk.lock(path))
     }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        self.device.call(Call::new("lock shared", path), || self.disk.lock_shared(path))
+    }
 }
 
 impl File for SimulatedFile {

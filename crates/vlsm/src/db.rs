@@ -61,6 +61,7 @@ impl Drop for CloseOnDrop {
 pub struct Builder {
     path: PathBuf,
     options: Options,
+    read_only: bool,
     env: Option<Arc<dyn Env>>,
     listener: Option<Listener>,
 }
@@ -96,6 +97,34 @@ impl Builder {
         self
     }
 
+    /// To be read only. Default: false.
+    ///
+    /// Nothing in the folder changes, so it works without the right to write there: what is only in
+    /// the WAL is read into memory, and no LOG is written. Several may read a store at once. While
+    /// somebody has it open for writing the answer is [`Error::Locked`], because its files would
+    /// change under the reader; and nobody can open it for writing while it is read.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("store");
+    /// use vlsm::{Db, Error};
+    ///
+    /// let db = Db::open(&path)?;
+    /// db.put("apple", "green")?;
+    /// db.close()?;
+    /// let db = Db::builder(&path).read_only(true).open()?;
+    /// assert_eq!(db.get("apple")?.as_deref(), Some(&b"green"[..]));
+    /// assert!(matches!(db.put("apple", "red"), Err(Error::OpenedReadOnly)));
+    /// db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// In another environment than the operating system's: a simulator's.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
@@ -118,7 +147,7 @@ impl Builder {
     /// system says. Nothing on disk is lost by a failed open.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
-        let engine = open(env, &self.path, self.options, self.listener)?;
+        let engine = open(env, &self.path, self.options, self.read_only, self.listener)?;
         let default = engine.keyspace(DEFAULT_KEYSPACE);
         let default = default.ok_or_else(|| Error::NoSuchKeyspace(DEFAULT_KEYSPACE.into()))?;
         let last = Arc::new(CloseOnDrop(engine.clone()));
@@ -138,7 +167,8 @@ impl Db {
     /// Opens a store with other options.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         let path = path.as_ref().to_owned();
-        Builder { path, options: Options::default(), env: None, listener: None }
+        let options = Options::default();
+        Builder { path, options, read_only: false, env: None, listener: None }
     }
 
     /// The folder of the store.

@@ -3,7 +3,7 @@
 //! A failed append or sync of the WAL or the manifest, a failed job or a panic in the background
 //! latches the store: writes are refused with the first failure as their cause until the store is
 //! reopened. It is never tried again (the kernel may have marked the lost pages clean). Reads go
-//! on.
+//! on. A store that was opened read-only refuses writes from the start.
 
 use crate::events::Events;
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use vlsm_core::{Error, Result};
 const GOOD: u8 = 0;
 const READ_ONLY: u8 = 1;
 const CLOSED: u8 = 2;
+const OPENED_READ_ONLY: u8 = 3;
 
 /// The store's state of health.
 pub(crate) struct Health {
@@ -24,8 +25,9 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    pub fn new(events: Arc<Events>) -> Self {
-        Self { state: AtomicU8::new(GOOD), cause: Mutex::default(), events }
+    pub fn new(events: Arc<Events>, read_only: bool) -> Self {
+        let state = if read_only { OPENED_READ_ONLY } else { GOOD };
+        Self { state: AtomicU8::new(state), cause: Mutex::default(), events }
     }
 
     /// Whether writes are taken.
@@ -34,6 +36,7 @@ impl Health {
         match self.state.load(Ordering::Acquire) {
             GOOD => Ok(()),
             CLOSED => Err(Error::Closed),
+            OPENED_READ_ONLY => Err(Error::OpenedReadOnly),
             _ => Err(self.read_only()),
         }
     }

@@ -9,6 +9,10 @@
 //! 5. Begin a new WAL whose header seals the last one. From here on the new state counts.
 //! 6. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted.
 //! 7. Start the workers.
+//!
+//! A store that is opened to be read only goes through 1 to 4 and writes nothing: the lock is a
+//! shared one (none where no LOCK is: nobody opened that folder as a store yet), the manifest's
+//! torn end is passed over instead of cut off, and no worker is started.
 
 use crate::control::{Control, Policies};
 use crate::counters::Counters;
@@ -50,34 +54,40 @@ pub(crate) fn open(
     env: Arc<dyn Env>,
     dir: &Path,
     options: Options,
+    read_only: bool,
     listener: Option<Listener>,
 ) -> Result<Arc<Engine>> {
     let start = env.now();
     options.check()?;
     let (shape, schedule, admission) = options.policy.build()?;
-    let lock = enter(&env, dir, &options)?;
-    let log_in = options.log.then_some(dir);
+    let lock = match read_only {
+        true => enter_read_only(&env, dir)?,
+        false => Some(enter(&env, dir, &options)?),
+    };
+    let log_in = (options.log && !read_only).then_some(dir);
     let events = Arc::new(Events::new(env.clone(), listener, log_in));
-    let (manifest, state) = manifest_of(&env, dir)?;
+    let (manifest, state) = manifest_of(&env, dir, read_only)?;
     check_trees(&*env, dir, &state, &*shape)?;
     let memtable_bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
     let arenas = ArenaPool::new(memtable_bytes, options.policy.memtable_count);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
-    let recover = RecoverOptions { min_wal: state.numbers.min_wal, salvage: options.salvage_wal };
+    let (min_wal, salvage) = (state.numbers.min_wal, options.salvage_wal);
+    let recover = RecoverOptions { min_wal, salvage, read_only };
     let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
     let Replay { memtables, last_seq, .. } = replayed;
-    let flushed = state.trees.values().map(|version| version.flushed_seq);
-    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
-    let last_seq = flushed.fold(last_seq.max(state.numbers.last_seq).max(floor), Ord::max);
+    let last_seq = last_seq.max(last_seq_of(&state, &recovered));
     let next_file = next_file_number(&*env, dir, &state, &recovered)?;
-    let wal = begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?;
+    let wal = match read_only {
+        true => WalFile::none(),
+        false => begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?,
+    };
 
     let wake = env.condition(Duration::ZERO);
     let live = recovered.live.iter().map(|live| live.number);
     let live_wals = live.chain([wal.number()]).collect();
     let engine = Arc::new(Engine {
-        health: Health::new(events.clone()),
+        health: Health::new(events.clone(), read_only),
         events,
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
@@ -90,30 +100,36 @@ pub(crate) fn open(
         live_wals: Mutex::new(live_wals),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
-        files: Arc::new(Files::new(
-            env.clone(),
-            dir.to_owned(),
-            options.block_cache.0,
-            options.direct_reads,
-        )),
+        files: files_of(&env, dir, &options),
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
         store_uid: state.store_uid,
         closing: AtomicBool::new(false),
         threads: Mutex::default(),
-        lock: Mutex::new(Some(lock)),
+        lock: Mutex::new(lock),
         dir: dir.to_owned(),
         env,
         options,
         install: Installer::new(manifest, state.clone()),
     });
     engine.add_recovered(&state, memtables);
-    engine.remove_leftovers(&state, &recovered)?;
-    engine.fill_arenas();
-    engine.mark_all();
-    *engine.threads.lock() = engine.start_workers();
+    if !read_only {
+        engine.begin_work(&state, &recovered)?;
+    }
     engine.tell_opened(&recovered, start);
     Ok(engine)
+}
+
+fn files_of(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Arc<Files> {
+    let (cache, direct) = (options.block_cache.0, options.direct_reads);
+    Arc::new(Files::new(env.clone(), dir.to_owned(), cache, direct))
+}
+
+/// Sequence numbers up to here were used, as far as manifest and WAL headers say.
+fn last_seq_of(state: &State, recovered: &Recovered) -> Seq {
+    let flushed = state.trees.values().map(|version| version.flushed_seq);
+    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
+    flushed.fold(state.numbers.last_seq.max(floor), Ord::max)
 }
 
 /// Steps 1 and 2.
@@ -144,8 +160,26 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Lo
     lock.ok_or_else(|| Error::Locked { path: dir.to_owned() })
 }
 
+/// Steps 1 and 2 of a store that is only read: several may read it, and nobody writes meanwhile.
+pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
+    let fs = env.fs();
+    if Manifest::probe(&**fs, dir)? != Presence::Store {
+        return Err(Error::Missing { path: dir.to_owned() });
+    }
+    let path = dir.join("LOCK");
+    match fs.lock_shared(&path) {
+        Ok(Some(lock)) => Ok(Some(lock)),
+        Ok(None) => Err(Error::Locked { path: dir.to_owned() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io("cannot lock", &path, error)),
+    }
+}
+
 /// Reads the manifest, or makes the one of a new store.
-fn manifest_of(env: &Arc<dyn Env>, dir: &Path) -> Result<(Manifest, State)> {
+fn manifest_of(env: &Arc<dyn Env>, dir: &Path, read_only: bool) -> Result<(Manifest, State)> {
+    if read_only {
+        return Manifest::open_read_only(env, dir);
+    }
     if Manifest::probe(&**env.fs(), dir)? == Presence::Store {
         return Manifest::recover(env, dir);
     }
@@ -244,6 +278,15 @@ impl Engine {
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
     }
 
+    /// Steps 6 and 7.
+    fn begin_work(self: &Arc<Self>, state: &State, recovered: &Recovered) -> Result<()> {
+        self.remove_leftovers(state, recovered)?;
+        self.fill_arenas();
+        self.mark_all();
+        *self.threads.lock() = self.start_workers();
+        Ok(())
+    }
+
     fn tell_opened(&self, recovered: &Recovered, start: Duration) {
         let took = Micros(self.env.now().saturating_sub(start).as_micros() as u64);
         let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
@@ -279,6 +322,7 @@ impl Engine {
             }
         }
         let mut result = self.health.check();
+        let read_only = matches!(result, Err(Error::OpenedReadOnly));
         if result.is_ok() && self.unlogged.load(Ordering::Acquire) {
             result = self.flush_all();
         }
@@ -305,6 +349,9 @@ impl Engine {
         self.emit(Event::Closed);
         self.events.write_log();
         self.lock.lock().take();
+        if read_only {
+            result = Ok(());
+        }
         if !ended_well && result.is_ok() {
             result = Err(Error::Internal("a worker panicked".into()));
         }
@@ -313,6 +360,7 @@ impl Engine {
 
     /// Seals every memtable and waits until all are flushed.
     pub fn flush_all(self: &Arc<Self>) -> Result<()> {
+        self.health.check()?;
         let mut targets: Vec<(TreeId, MemtableId)> = Vec::new();
         {
             let _sequencing = self.commit.sequence.lock();

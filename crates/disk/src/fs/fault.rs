@@ -231,6 +231,10 @@ impl Fs for FaultFs {
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.rules.call(Op::Lock, &[path], |_| self.inner.lock(path))
     }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        self.rules.call(Op::Lock, &[path], |_| self.inner.lock_shared(path))
+    }
 }
 
 struct FaultFile {

@@ -70,7 +70,7 @@ pub trait File: Send + Sync {
     fn truncate(&self, len: u64) -> io::Result<()>;
 }
 
-/// An exclusive lock, held until dropped.
+/// A lock on a file, held until dropped.
 pub trait Lock: Send + Sync {}
 
 /// A file system.
@@ -104,6 +104,10 @@ pub trait Fs: Send + Sync {
 
     /// Locks a file exclusively, making it if needed. None when somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+
+    /// Locks an existing file together with others who only read, and changes nothing. None when
+    /// somebody holds it exclusively.
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 }
 
 /// Reads a whole file.

@@ -149,11 +149,19 @@ impl Fs for PosixFs {
 
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
-        match retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)) {
-            Ok(()) => Ok(Some(Box::new(PosixLock(fd)))),
-            Err(Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        flock(fd, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        flock(open(path, OFlags::RDONLY)?, FlockOperation::NonBlockingLockShared)
+    }
+}
+
+fn flock(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<Box<dyn Lock>>> {
+    match retry_on_intr(|| rustix::fs::flock(&fd, operation)) {
+        Ok(()) => Ok(Some(Box::new(PosixLock(fd)))),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -205,8 +213,15 @@ mod tests {
         let path = dir.path().join("LOCK");
         let held = PosixFs.lock(&path).expect("asked").expect("free");
         assert!(PosixFs.lock(&path).expect("asked").is_none());
+        assert!(PosixFs.lock_shared(&path).expect("asked").is_none());
         drop(held);
         assert!(PosixFs.lock(&path).expect("asked").is_some());
+        let readers = [0, 1].map(|_| PosixFs.lock_shared(&path).expect("asked").expect("free"));
+        assert!(PosixFs.lock(&path).expect("asked").is_none());
+        drop(readers);
+        assert!(PosixFs.lock(&path).expect("asked").is_some());
+        let none = PosixFs.lock_shared(&dir.path().join("none")).map(drop);
+        assert_eq!(none.expect_err("not there").kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -73,7 +73,8 @@ struct Disk {
     durable: BTreeMap<PathBuf, u64>,
     pending: Vec<EntryChange>,
     dirs: BTreeSet<PathBuf>,
-    locks: BTreeSet<PathBuf>,
+    /// How many share each lock; none when one holds it exclusively.
+    locks: BTreeMap<PathBuf, Option<usize>>,
     next_inode: u64,
     /// Raised by each crash: older handles are dead.
     life: u64,
@@ -263,6 +264,10 @@ impl SimFs {
         disk.inodes.insert(inode, Inode::durable(bytes));
     }
 
+    fn held(&self, path: &Path, life: u64) -> Box<dyn Lock> {
+        Box::new(SimLock { fs: self.clone(), path: path.to_owned(), life })
+    }
+
     fn call<R>(
         &self,
         life: Option<u64>,
@@ -394,10 +399,25 @@ impl Fs for SimFs {
             if disk.find(path).is_err() {
                 disk.create(path)?;
             }
-            Ok(disk.locks.insert(path.to_owned()).then_some(disk.life))
+            if disk.locks.contains_key(path) {
+                return Ok(None);
+            }
+            disk.locks.insert(path.to_owned(), None);
+            Ok(Some(disk.life))
         })?;
-        let (fs, path) = (self.clone(), path.to_owned());
-        Ok(taken.map(|life| Box::new(SimLock { fs, path, life }) as Box<dyn Lock>))
+        Ok(taken.map(|life| self.held(path, life)))
+    }
+
+    fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
+        let taken = self.call(None, false, |disk| {
+            disk.find(path)?;
+            match disk.locks.entry(path.to_owned()).or_insert(Some(0)) {
+                Some(count) => *count += 1,
+                None => return Ok(None),
+            }
+            Ok(Some(disk.life))
+        })?;
+        Ok(taken.map(|life| self.held(path, life)))
     }
 }
 
@@ -412,8 +432,12 @@ impl Lock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut disk = self.fs.shared.disk.lock();
-        if disk.life == self.life {
-            disk.locks.remove(&self.path);
+        if disk.life != self.life {
+            return;
+        }
+        match disk.locks.get_mut(&self.path) {
+            Some(Some(count)) if *count > 1 => *count -= 1,
+            _ => drop(disk.locks.remove(&self.path)),
         }
     }
 }

@@ -165,28 +165,10 @@ impl Manifest {
     /// and what the file system says.
     pub fn recover(env: &Arc<dyn Env>, dir: &Path) -> Result<(Self, State)> {
         let fs = &**env.fs();
-        match Self::probe(fs, dir)? {
-            Presence::Store => {}
-            Presence::Missing => return Err(Error::Missing { path: dir.to_owned() }),
-            Presence::Empty => {
-                let why = "it is empty".into();
-                return Err(Error::NotAStore { path: dir.to_owned(), why });
-            }
-        }
-        let number = read_current(fs, dir)?;
-        let path = manifest_path(dir, number);
-        let failed = |error| Error::io("cannot read manifest", &path, error);
-        if !fs.exists(&path).map_err(failed)? {
-            return Err(Error::corruption(&path, 0, format!("{CURRENT} names it, but it is gone")));
-        }
-        let content = Bytes::from(read_all(fs, &path).map_err(failed)?);
-        let header = Header::decode(&content, MANIFEST_MAGIC, &path)?;
-        if header.number != number {
-            return Err(Error::corruption(&path, 16, "the header is of another manifest"));
-        }
-        let (state, end) = replay(&path, content.clone(), &header)?;
+        let Found { number, path, header, len, state, end } = read(fs, dir)?;
+        let failed = |error| Error::io("cannot open manifest", &path, error);
         let file = fs.open(&path, OpenOptions::WRITE).map_err(failed)?;
-        if end < content.len() as u64 {
+        if end < len {
             let failed = |error| Error::io("cannot cut manifest", &path, error);
             file.truncate(end).map_err(failed)?;
         }
@@ -195,6 +177,22 @@ impl Manifest {
         log.sync()?;
         let (env, dir, snapshot_len) = (env.clone(), dir.to_owned(), header.filled);
         let manifest = Self { env, dir, number, log, catch_up: None, snapshot_len, poison: None };
+        Ok((manifest, state))
+    }
+
+    /// Reads the manifest of a store and changes nothing; it refuses to be appended to.
+    ///
+    /// # Errors
+    /// As [`Manifest::recover`].
+    pub fn open_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<(Self, State)> {
+        let fs = &**env.fs();
+        let Found { number, path, header, state, end, .. } = read(fs, dir)?;
+        let failed = |error| Error::io("cannot open manifest", &path, error);
+        let file = fs.open(&path, OpenOptions::READ).map_err(failed)?;
+        let log = LogFile { file, path, uid: header.uid, offset: end, synced: 0 };
+        let (env, dir, snapshot_len) = (env.clone(), dir.to_owned(), header.filled);
+        let poison = Some(Arc::new(Error::OpenedReadOnly));
+        let manifest = Self { env, dir, number, log, catch_up: None, snapshot_len, poison };
         Ok((manifest, state))
     }
 
@@ -298,6 +296,50 @@ impl Manifest {
             .map_err(|error| Error::io("cannot rename to", &path, error))?;
         fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))
     }
+}
+
+/// What a folder's manifest holds.
+pub struct Found {
+    /// The number in its name.
+    pub number: u64,
+    /// Where it lies.
+    pub path: PathBuf,
+    header: Header,
+    /// The file's length.
+    pub len: u64,
+    /// What its records add up to.
+    pub state: State,
+    /// Where they end. What follows was never acknowledged.
+    pub end: u64,
+}
+
+/// Reads the manifest of a store and changes nothing.
+///
+/// # Errors
+/// As [`Manifest::recover`].
+pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Found> {
+    match Manifest::probe(fs, dir)? {
+        Presence::Store => {}
+        Presence::Missing => return Err(Error::Missing { path: dir.to_owned() }),
+        Presence::Empty => {
+            let why = "it is empty".into();
+            return Err(Error::NotAStore { path: dir.to_owned(), why });
+        }
+    }
+    let number = read_current(fs, dir)?;
+    let path = manifest_path(dir, number);
+    let failed = |error| Error::io("cannot read manifest", &path, error);
+    if !fs.exists(&path).map_err(failed)? {
+        return Err(Error::corruption(&path, 0, format!("{CURRENT} names it, but it is gone")));
+    }
+    let content = Bytes::from(read_all(fs, &path).map_err(failed)?);
+    let len = content.len() as u64;
+    let header = Header::decode(&content, MANIFEST_MAGIC, &path)?;
+    if header.number != number {
+        return Err(Error::corruption(&path, 16, "the header is of another manifest"));
+    }
+    let (state, end) = replay(&path, content, &header)?;
+    Ok(Found { number, path, header, len, state, end })
 }
 
 fn replay(path: &Path, content: Bytes, header: &Header) -> Result<(State, u64)> {

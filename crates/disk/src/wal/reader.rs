@@ -35,6 +35,9 @@ pub struct RecoverOptions {
     pub min_wal: u64,
     /// End the log at damage instead of failing. What lies beyond is lost.
     pub salvage: bool,
+    /// Change nothing: the last step is left out, so the next crash may take a part of what was
+    /// handed out.
+    pub read_only: bool,
 }
 
 /// One batch on its way back, and how far the recovery is.
@@ -117,6 +120,9 @@ pub fn recover(
     };
     let given_up = replay.chain.split_off(end.min(replay.chain.len()));
     recovered.unused.extend(given_up.into_iter().map(|file| file.path));
+    if options.read_only {
+        return Ok(recovered);
+    }
     for live in &recovered.live {
         let failed = |error| Error::io("cannot sync WAL", &live.path, error);
         let file = fs.open(&live.path, OpenOptions::WRITE).map_err(failed)?;

@@ -21,6 +21,7 @@ use crate::wal::format::{
     record_len,
 };
 use crate::wal::{FRAGMENT_LEN, wal_path};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, Result, Seq};
@@ -262,7 +263,34 @@ pub struct WalFile {
     uid: u64,
 }
 
+/// A file that is none.
+struct NoFile;
+
+impl File for NoFile {
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        Ok(0)
+    }
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn len(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+}
+
 impl WalFile {
+    /// Stands where a store that is only read has no WAL to write: every write is refused.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { file: Arc::new(NoFile), path: PathBuf::new(), number: 0, uid: 0 }
+    }
+
     /// The number in its name.
     #[must_use]
     pub fn number(&self) -> u64 {

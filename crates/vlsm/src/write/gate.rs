@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
         let env: Arc<dyn Env> = RealEnv::new();
-        let health = Health::new(Arc::new(Events::new(env.clone(), None, None)));
+        let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
         let (gate, counters) = (Gate::new(&*env), Counters::default());
         let admit = |give_up| gate.admit(&*env, &health, &counters, 100, give_up);
         admit(None).expect("open");
