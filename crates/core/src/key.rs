@@ -12,6 +12,10 @@ use std::fmt;
 
 /// The longest user key in bytes.
 pub const MAX_KEY_LEN: usize = 64 * 1024;
+/// The longest end of a range of keys: an inclusive end of the longest key, and a zero byte.
+pub const MAX_END_LEN: usize = MAX_KEY_LEN + 1;
+/// Bytes of the moment at the begin of a value that expires.
+pub const EXPIRY_LEN: usize = 8;
 /// The longest value in bytes.
 pub const MAX_VALUE_LEN: usize = 1 << 30;
 

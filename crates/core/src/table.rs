@@ -53,6 +53,13 @@ impl FileMeta {
         let hi_inclusive = !self.largest_exclusive;
         KeyRange { lo: self.smallest.clone(), hi: self.largest.clone(), hi_inclusive }
     }
+
+    /// The same file where all its entries and range tombstones have this sequence number. No two
+    /// of its entries may be of one user key.
+    #[must_use]
+    pub fn with_global_seq(self, seq: Seq) -> Self {
+        Self { seq_min: seq, seq_max: seq, global_seq: Some(seq), ..self }
+    }
 }
 
 impl PartialEq for FileMeta {

@@ -7,9 +7,11 @@ use vlsm_core::{
     Bytes as Size, Error, FileMeta, FileNumber, FileUid, KeyRange, RunId, RunOrigin, Seq, Table,
     TreeId, VersionEdit,
 };
+use vlsm_disk::codec::Reader;
 use vlsm_disk::env::Join;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
+use vlsm_disk::manifest::format::{Files, put_record, read_item};
 use vlsm_disk::manifest::{Keyspace, Manifest, Numbers, Presence, Record, Region, State};
 use vlsm_disk::wal::format::{
     Header, MANIFEST_MAGIC, RecordHead, Records, checksum, encode_record,
@@ -98,6 +100,22 @@ fn compact(number: u64, run: u64) -> Record {
     Record::Edit(TreeId(1), edit)
 }
 
+/// `[b, m)` with range tombstones, a slice of it next to what follows it, and an ingested file.
+fn ranged(number: u64) -> Record {
+    let meta = |number, lo, hi| Arc::into_inner(file(number, lo, hi)).expect("not shared");
+    let (range_tombstones, largest_exclusive) = (300, true);
+    let ends_open = FileMeta { range_tombstones, largest_exclusive, ..meta(number, "b", "m") };
+    let ingested = meta(number + 1, "m", "z").with_global_seq(Seq(77));
+    let both = FileMeta { range_tombstones, largest_exclusive, ..meta(number + 2, "b", "m") };
+    let both = Table::whole(Arc::new(both.with_global_seq(Seq(78))));
+    let mut edit = VersionEdit::default();
+    edit.add(4, Arc::new(Table::whole(Arc::new(ends_open))));
+    edit.add(4, Arc::new(Table::whole(Arc::new(ingested))));
+    let range = KeyRange::half_open("c", "m");
+    edit.add(5, Arc::new(Table { range, bytes: Size(400), ..both }));
+    Record::Edit(TreeId(2), edit)
+}
+
 fn numbers(next_file: u64) -> Record {
     Record::Numbers(Numbers { next_file, min_wal: 3, ..Numbers::default() })
 }
@@ -110,6 +128,7 @@ fn groups() -> Vec<Vec<Record>> {
         vec![compact(8, 5), numbers(9)],
         vec![keyspace(1, "other", &[3])],
         vec![Record::DropKeyspace(1), flush(9)],
+        vec![ranged(40), numbers(43)],
     ]
 }
 
@@ -169,7 +188,12 @@ fn golden_bytes() {
         3951bc7400000000000000004002000000000000000000046237dbbeae48cf67
         28000000400200000000000000000001030105010163000100090000093f0000
         0000000000e80763000000000000000a010162016b5a63006b58c04500000000
-        000000004b0200000000000000000004"#]]
+        000000004b020000000000000000000449609dfe4cb19ed4760000004b020000
+        00000000000000010502000003040001281801000000000000e8076300000000
+        0000000a010162016d9003990306ac02040001291f01000000000000e8076300
+        0000000000000a01016d017a4d4d080500012a2601000000000000e807630000
+        00000000000a010162016d4e4e0fac020163016d009003042b00000003000000
+        758286dd0000000000000000600200000000000000000004"#]]
     .assert_eq(&hex(&content[4096..]));
 }
 
@@ -281,6 +305,44 @@ fn damage_is_found_and_a_torn_tail_dropped() {
         assert!(matches!(recover(&fs), Err(Error::Corruption { .. })), "flip at {at}");
         fs.set_content(&current, text[..at].to_vec());
         assert!(matches!(recover(&fs), Err(Error::Corruption { .. })), "cut at {at}");
+    }
+}
+
+#[test]
+fn tables_that_cannot_be_are_refused() {
+    let table = |change: &dyn Fn(&mut FileMeta)| {
+        let mut meta = Arc::into_inner(file(5, "b", "k")).expect("not shared");
+        change(&mut meta);
+        let mut edit = VersionEdit::default();
+        edit.add(1, Arc::new(Table::whole(Arc::new(meta))));
+        let mut out = Vec::new();
+        put_record(&mut out, &Record::Edit(TreeId(1), edit));
+        out
+    };
+    let read = |bytes: &[u8]| read_item(&mut Reader::new(bytes), &mut Files::default());
+    let plain = table(&|_| {});
+    let ranged = table(&|meta| meta.range_tombstones = 9);
+    read(&plain).expect("sound");
+    read(&ranged).expect("sound");
+    assert_eq!((plain.last(), &ranged[ranged.len() - 2..]), (Some(&0), &[4, 9][..]));
+    let with = |bytes: &[u8], cut: usize, end: &[u8]| [&bytes[..bytes.len() - cut], end].concat();
+    for (bytes, why) in [
+        (with(&plain, 1, &[16]), "unknown flag"),
+        (with(&plain, 1, &[2]), "contradict"),
+        (with(&ranged, 1, &[0]), "contradict"),
+        (with(&plain, 1, &[8]), "has two"),
+        (with(&ranged, 1, &[]), "too early"),
+        (table(&|meta| meta.largest = "a".into()), "impossible"),
+        (
+            table(&|meta| {
+                (meta.range_tombstones, meta.largest_exclusive) = (1, true);
+                meta.largest = meta.smallest.clone();
+            }),
+            "impossible",
+        ),
+    ] {
+        let error = read(&bytes).expect_err(why);
+        assert!(error.0.contains(why), "{} is not {why}", error.0);
     }
 }
 

@@ -15,9 +15,12 @@
 //! place            level u8 | run, for level 0
 //! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
 //!                  | smallest | largest | smallest and largest sequence number
-//!                  | 0, or 1 range, visible bytes
+//!                  | flags u8 | [fragments of range tombstones] | [range, visible bytes]
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
+//!
+//! Flags of a table: 1 a slice of its file, 2 the file's largest key is exclusive, 4 the file has
+//! range tombstones, 8 all that the file holds has its (one) sequence number.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -38,6 +41,11 @@ const NUMBERS: u8 = 4;
 const EDIT: u8 = 5;
 
 const FLAG_FLUSHED: u8 = 1;
+const FLAG_SLICE: u8 = 1;
+const FLAG_EXCLUSIVE: u8 = 2;
+const FLAG_RANGES: u8 = 4;
+const FLAG_GLOBAL_SEQ: u8 = 8;
+const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 4096;
 /// No counter gets here.
@@ -159,9 +167,20 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
     put_bytes(out, &file.largest);
     put_varint(out, file.seq_min.0);
     put_varint(out, file.seq_max.0);
-    let whole = table.range == file.range() && table.bytes == file.bytes;
-    out.push(u8::from(!whole));
-    if !whole {
+    let one_seq = file.seq_min == file.seq_max;
+    debug_assert!(file.global_seq.is_none_or(|seq| one_seq && seq == file.seq_min));
+    let slice = table.range != file.range() || table.bytes != file.bytes;
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    out.push(
+        flag(slice, FLAG_SLICE)
+            | flag(file.largest_exclusive, FLAG_EXCLUSIVE)
+            | flag(file.range_tombstones > 0, FLAG_RANGES)
+            | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ),
+    );
+    if file.range_tombstones > 0 {
+        put_varint(out, file.range_tombstones);
+    }
+    if slice {
         put_range(out, &table.range);
         put_varint(out, table.bytes.0);
     }
@@ -267,7 +286,7 @@ fn read_range(reader: &mut Reader<'_>) -> Read<KeyRange> {
 }
 
 fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
-    let read = FileMeta {
+    let mut read = FileMeta {
         number: FileNumber(read_number(reader)?),
         uid: FileUid(reader.u64()?),
         bytes: units::Bytes(reader.varint()?),
@@ -280,7 +299,25 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
         seq_max: read_seq(reader)?,
         ..FileMeta::default()
     };
-    if read.smallest > read.largest || read.bytes > FILE_MAX {
+    let flags = reader.u8()?;
+    if flags & !FLAGS != 0 {
+        return Err(Malformed("an unknown flag of a table"));
+    }
+    read.largest_exclusive = flags & FLAG_EXCLUSIVE != 0;
+    if flags & FLAG_RANGES != 0 {
+        read.range_tombstones = reader.varint()?;
+    }
+    let any_range = read.range_tombstones > 0;
+    if any_range != (flags & FLAG_RANGES != 0) || (read.largest_exclusive && !any_range) {
+        return Err(Malformed("a file's range tombstones contradict its flags"));
+    }
+    if flags & FLAG_GLOBAL_SEQ != 0 {
+        if read.seq_min != read.seq_max {
+            return Err(Malformed("a file of one sequence number has two"));
+        }
+        read.global_seq = Some(read.seq_min);
+    }
+    if read.range().is_empty() || read.bytes > FILE_MAX {
         return Err(Malformed("a file's keys or length are impossible"));
     }
     let file = match files.0.get(&read.number) {
@@ -292,7 +329,7 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
             file
         }
     };
-    if !read_bool(reader)? {
+    if flags & FLAG_SLICE == 0 {
         return Ok(Table::whole(file));
     }
     let range = read_range(reader)?;

@@ -10,7 +10,8 @@ use super::block_builder::BLOCK_TAIL_LEN;
 use super::format::{Damage, common_prefix, u32_at, varint_at};
 use bytes::Bytes;
 use std::cmp::Ordering;
-use vlsm_core::{Trailer, key};
+use vlsm_core::key::EXPIRY_LEN;
+use vlsm_core::{Kind, Trailer, key};
 
 /// Where the parts of a block's payload lie.
 #[derive(Debug, Clone, Copy)]
@@ -80,8 +81,12 @@ pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
     }
     let trailer = entries[..value_at].last_chunk::<8>().ok_or(CUT)?;
     let trailer = Trailer(u64::from_le_bytes(*trailer));
-    if trailer.kind().is_none() {
-        return Err("an entry has an unknown kind: it was written by a newer version");
+    match trailer.kind() {
+        Some(Kind::Delete | Kind::Put | Kind::Merge) => {}
+        Some(Kind::PutExpiring) if value_len >= EXPIRY_LEN => {}
+        Some(Kind::PutExpiring) => return Err("an entry that expires does not say when"),
+        Some(Kind::RangeDelete) => return Err("a range tombstone lies among the entries"),
+        None => return Err("an entry has an unknown kind: it was written by a newer version"),
     }
     Ok(RawEntry { shared, key_at, trailer, value_at, end })
 }

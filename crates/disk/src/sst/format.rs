@@ -4,7 +4,7 @@
 //! with the offset of what it covers, so that a block read from another file or place does not
 //! verify:
 //! 1. a block's checksum covers its payload and its compression tag;
-//! 2. index, filter and properties have theirs in the footer;
+//! 2. index, filter, range tombstones and properties have theirs in the footer;
 //! 3. the footer's checksum covers the zeros before it and its own fields, and is kept in the
 //!    manifest.
 //!
@@ -14,7 +14,7 @@
 //! a damaged one.
 
 use std::time::Duration;
-use vlsm_core::{FileUid, Seq, key};
+use vlsm_core::{FileUid, KeyRange, Seq, key};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest format version that this code reads, and the one it writes.
@@ -22,7 +22,7 @@ pub const VERSION: u32 = 1;
 /// The last eight bytes of every SST.
 pub const MAGIC: [u8; 8] = *b"vLSM-SST";
 /// Bytes of a footer.
-pub const FOOTER_LEN: usize = 112;
+pub const FOOTER_LEN: usize = 136;
 /// Bytes after a block's payload: compression tag and checksum.
 pub const BLOCK_TRAILER_LEN: usize = 9;
 /// Extents beyond this times the stored bytes, and beyond 64 KiB, are not written compressed.
@@ -226,6 +226,8 @@ pub struct Footer {
     pub index: Section,
     /// The filter; of length zero when there is none.
     pub filter: Section,
+    /// The range tombstones; of length zero when there is none.
+    pub ranges: Section,
     /// The properties.
     pub properties: Section,
 }
@@ -237,7 +239,7 @@ impl Footer {
         let zeros =
             (position + FOOTER_LEN as u64).next_multiple_of(4096) - (position + FOOTER_LEN as u64);
         let mut out = vec![0; zeros as usize];
-        for section in [&self.index, &self.filter, &self.properties] {
+        for section in [&self.index, &self.filter, &self.ranges, &self.properties] {
             for number in [section.offset, section.len, section.checksum] {
                 out.extend_from_slice(&number.to_le_bytes());
             }
@@ -259,18 +261,19 @@ impl Footer {
         if fields[FOOTER_LEN - 8..] != MAGIC {
             return Err("this is not an SST, or its end is missing");
         }
-        let number = |index: usize| u64_at(fields, index * 8).expect("a footer has 14 numbers");
+        let number = |index: usize| u64_at(fields, index * 8).expect("a footer has 17 numbers");
         let section = |index: usize| Section {
             offset: number(index),
             len: number(index + 1),
             checksum: number(index + 2),
         };
         let footer = Self {
-            version: u32_at(fields, 92).expect("a footer has 112 bytes"),
-            uid: FileUid(number(9)),
+            version: u32_at(fields, 116).expect("a footer has 136 bytes"),
+            uid: FileUid(number(12)),
             index: section(0),
             filter: section(3),
-            properties: section(6),
+            ranges: section(6),
+            properties: section(9),
         };
         let end = footer.properties.end().filter(|end| *end <= file_len);
         let covered = end
@@ -278,7 +281,7 @@ impl Footer {
             .filter(|len| (FOOTER_LEN..FOOTER_LEN + 4096).contains(len) && *len <= tail.len())
             .ok_or("the footer is damaged")?;
         let position = file_len - covered as u64;
-        let sum = number(12);
+        let sum = number(15);
         if checksum(footer.uid, position, &tail[tail.len() - covered..tail.len() - 16]) != sum {
             return Err("the footer's checksum does not match");
         }
@@ -288,7 +291,8 @@ impl Footer {
     /// Whether the parts follow each other without a gap.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.index.end() == Some(self.filter.offset)
-            && self.filter.end() == Some(self.properties.offset)
+            && self.filter.end() == Some(self.ranges.offset)
+            && self.ranges.end() == Some(self.properties.offset)
     }
 }
 
@@ -309,16 +313,26 @@ pub struct Properties {
     pub seq_max: Seq,
     /// When it was written, since the Unix epoch.
     pub created: Duration,
-    /// Smallest user key.
+    /// Number of fragments of range tombstones.
+    pub range_tombstones: u64,
+    /// Smallest user key, or lower end of a range tombstone.
     pub smallest: Vec<u8>,
-    /// Largest user key.
+    /// Largest user key, or upper end of a range tombstone.
     pub largest: Vec<u8>,
+    /// Whether `largest` is the upper end of a range tombstone and itself not covered.
+    pub largest_exclusive: bool,
 }
 
 /// Properties with this bit must be understood by who reads the file.
 const REQUIRED: u8 = 0x80;
 
 impl Properties {
+    /// The range of all keys and range tombstones.
+    pub(crate) fn range(&self) -> KeyRange {
+        let (lo, hi) = (self.smallest.clone().into(), self.largest.clone().into());
+        KeyRange { lo, hi, hi_inclusive: !self.largest_exclusive }
+    }
+
     /// As a list of (id, length, bytes).
     pub(crate) fn encode(&self) -> Vec<u8> {
         let micros = u64::try_from(self.created.as_micros()).unwrap_or(u64::MAX);
@@ -341,6 +355,9 @@ impl Properties {
             put_varint(&mut out, key.len() as u64);
             out.extend_from_slice(key);
         }
+        out.extend_from_slice(&[10, 8]);
+        out.extend_from_slice(&self.range_tombstones.to_le_bytes());
+        out.extend_from_slice(&[11, 1, u8::from(self.largest_exclusive)]);
         out
     }
 
@@ -366,15 +383,17 @@ impl Properties {
                 5 => properties.seq_min = Seq(number()?),
                 6 => properties.seq_max = Seq(number()?),
                 7 => properties.created = Duration::from_micros(number()?),
-                8 if len <= key::MAX_KEY_LEN => properties.smallest = value.to_vec(),
-                9 if len <= key::MAX_KEY_LEN => properties.largest = value.to_vec(),
+                8 if len <= key::MAX_END_LEN => properties.smallest = value.to_vec(),
+                9 if len <= key::MAX_END_LEN => properties.largest = value.to_vec(),
                 8 | 9 => return Err("a key in the properties is too long"),
+                10 => properties.range_tombstones = number()?,
+                11 => properties.largest_exclusive = value == [1],
                 _ if id & REQUIRED != 0 => return Err("the file uses an unknown feature"),
                 _ => {}
             }
             seen |= 1 << id.min(31);
         }
-        if seen & 0x3fe != 0x3fe {
+        if seen & 0xffe != 0xffe {
             return Err("a property is missing");
         }
         Ok(properties)
@@ -422,6 +441,8 @@ mod tests {
         let properties = Properties {
             entries: 3,
             seq_max: Seq(9),
+            range_tombstones: 4,
+            largest_exclusive: true,
             created: Duration::from_secs(5),
             largest: b"zz".to_vec(),
             ..Properties::default()

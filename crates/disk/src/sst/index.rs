@@ -11,6 +11,8 @@
 //! In memory: what all separators have in common is kept once; of the rest, the first eight bytes
 //! are numbers in an array that is searched first. About 20 bytes a block with keys of any length.
 //!
+//! A file that holds nothing but range tombstones has no block and an index without separators.
+//!
 //! Invariants (checked when decoded): separators do not descend; extents lie before the index.
 
 use super::format::{Damage, common_prefix, put_varint, varint_at};
@@ -91,7 +93,7 @@ impl Index {
     pub(super) fn decode(bytes: &[u8], data_len: u64) -> Result<Self, Damage> {
         const CUT: Damage = "the index is cut off";
         let (count, mut at) = varint_at(bytes, 0).ok_or(CUT)?;
-        if count > bytes.len() || count == 0 {
+        if count > bytes.len() {
             return Err("the index has an impossible number of blocks");
         }
         let mut index = Self {

@@ -1,7 +1,7 @@
 //! SST: an immutable file of sorted entries.
 //!
 //! ```text
-//! [block]* [index] [filter] [properties] [zeros] [footer]      a multiple of 4096 bytes
+//! [block]* [index] [filter] [ranges] [properties] [zeros] [footer]     a multiple of 4096 bytes
 //! ```
 //!
 //! | module | knows |
@@ -11,6 +11,7 @@
 //! | `block_builder` | how a block is written |
 //! | `index` | the last key and the extent of every block |
 //! | [`filter`] | the Bloom filter |
+//! | `ranges` | the section of range tombstones |
 //! | [`writer`] | entries to bytes; does no I/O |
 //! | [`reader`] | gets and cursors through the block cache |
 //! | [`cache`] | the block cache |
@@ -25,6 +26,7 @@ pub mod cache;
 pub mod filter;
 pub mod format;
 mod index;
+mod ranges;
 pub mod reader;
 pub mod scan;
 pub mod writer;

@@ -1,8 +1,11 @@
 //! Reads an SST: gets and cursors through the block cache.
 //!
-//! Open: the last 64 KiB, then the rest of index, filter and properties if they are longer. They
-//! stay in memory; blocks do not. Get: 1. filter; 2. index; 3. one block, or several where one
-//! key's versions fill it.
+//! Open: the last 64 KiB, then the rest of index, filter, range tombstones and properties if they
+//! are longer. They stay in memory; blocks do not. Get: 1. filter; 2. index; 3. one block, or
+//! several where one key's versions fill it. What range tombstones hide is the caller's business.
+//!
+//! A file that was ingested has one sequence number for all that it holds, whatever stands in it
+//! ([`FileMeta::global_seq`]): every answer gives that one.
 //!
 //! Invariants: R1 lengths are compared with the file's length before anything is allocated; R2 no
 //! byte is used before its checksum was verified. All reads are aligned, whether or not the file
@@ -18,6 +21,7 @@ use super::format::{
     Compression, Damage, Footer, Properties, Section, VERSION, checksum, decompress, open_block,
 };
 use super::index::Index;
+use super::ranges;
 use super::writer::SstSummary;
 use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
 use crate::fs::File;
@@ -25,7 +29,7 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, FileMeta, FileUid, Result, Seq, Trailer, units};
+use vlsm_core::{Cursor, Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
 
 /// What is read at first when a file is opened.
 const OPEN_LEN: u64 = 64 << 10;
@@ -53,6 +57,8 @@ pub struct SstReader {
     path: PathBuf,
     index: Index,
     filter: Option<Filter>,
+    ranges: Arc<RangeTombstones>,
+    global_seq: Option<Seq>,
     summary: SstSummary,
     open_bytes: u64,
 }
@@ -64,7 +70,7 @@ impl SstReader {
     /// [`Error::Corruption`] when it is another or damaged file, [`Error::FormatVersion`] when it
     /// is newer than this code, [`Error::Io`] when it cannot be read.
     pub fn open(file: Arc<dyn File>, path: &Path, expected: &FileMeta) -> Result<Self> {
-        let reader = Self::open_unknown(file, path)?;
+        let reader = Self::open_as(file, path, expected.global_seq)?;
         let wrong = |what: &str| Err(Error::corruption(path, 0, what));
         let found = &reader.summary;
         if found.bytes != expected.bytes {
@@ -81,6 +87,10 @@ impl SstReader {
     /// # Errors
     /// As [`SstReader::open`].
     pub fn open_unknown(file: Arc<dyn File>, path: &Path) -> Result<Self> {
+        Self::open_as(file, path, None)
+    }
+
+    fn open_as(file: Arc<dyn File>, path: &Path, global_seq: Option<Seq>) -> Result<Self> {
         let len = file.len().map_err(|error| Error::io("cannot measure", path, error))?;
         if len == 0 || len % ALIGNMENT as u64 != 0 {
             return Err(Error::corruption(path, len, "the file is cut off"));
@@ -114,9 +124,16 @@ impl SstReader {
         };
         let properties = Properties::decode(section(&footer.properties)?)
             .map_err(|what| Error::corruption(path, footer.properties.offset, what))?;
-        let bytes = units::Bytes(len);
+        let ranges = section(&footer.ranges)?;
+        let ranges = ranges::decode(ranges, &properties.range(), global_seq)
+            .map_err(|what| Error::corruption(path, footer.ranges.offset, what))?;
+        if ranges.len() as u64 != properties.range_tombstones {
+            let what = "the number of range tombstones is not as the properties say";
+            return Err(Error::corruption(path, footer.ranges.offset, what));
+        }
+        let (path, ranges, bytes) = (path.to_owned(), Arc::new(ranges), units::Bytes(len));
         let summary = SstSummary { uid: footer.uid, bytes, checksum: sum, properties };
-        Ok(Self { file, path: path.to_owned(), index, filter, summary, open_bytes })
+        Ok(Self { file, path, index, filter, ranges, global_seq, summary, open_bytes })
     }
 
     /// Bytes that were read to open it.
@@ -125,12 +142,24 @@ impl SstReader {
         self.open_bytes
     }
 
-    /// Bytes of memory that index and filter keep.
+    /// Bytes of memory that index, filter and range tombstones keep.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.index.memory_bytes()
             + self.filter.as_ref().map_or(0, Filter::memory_bytes)
+            + self.ranges.memory()
             + std::mem::size_of::<Self>()
+    }
+
+    /// Its range tombstones.
+    #[must_use]
+    pub fn range_tombstones(&self) -> &Arc<RangeTombstones> {
+        &self.ranges
+    }
+
+    /// The sequence number that all its entries have here, whatever stands in the file.
+    pub(super) fn global_seq(&self) -> Option<Seq> {
+        self.global_seq
     }
 
     /// What is known of the file.
@@ -234,7 +263,24 @@ impl SstReader {
         Block::new(Bytes::from_owner(buf).slice(skip..skip + payload_len), weight)
     }
 
-    /// The newest entry of `key` that a reader at `seq` sees, tombstones included.
+    /// Whether the file may hold entries of `key`: what its filter says.
+    #[must_use]
+    pub fn may_contain(&self, key: &[u8], stats: &mut ReadStats) -> bool {
+        self.may_contain_hashed(filter::hash(key), stats)
+    }
+
+    /// As [`SstReader::may_contain`], with the key's [`filter::hash`].
+    #[must_use]
+    pub fn may_contain_hashed(&self, hash: u64, stats: &mut ReadStats) -> bool {
+        let Some(filter) = &self.filter else { return true };
+        stats.filter_checks += 1;
+        let may = filter.may_contain(hash);
+        stats.filter_negatives += u64::from(!may);
+        may
+    }
+
+    /// The newest entry of `key` that a reader at `seq` sees, tombstones included. Older ones,
+    /// which a merge operand needs, are what follows it under a cursor.
     ///
     /// # Errors
     /// [`Error::Corruption`] or [`Error::Io`].
@@ -262,18 +308,21 @@ impl SstReader {
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<Option<(Trailer, Bytes)>> {
-        if let Some(filter) = &self.filter {
-            stats.filter_checks += 1;
-            if !filter.may_contain(hash) {
-                stats.filter_negatives += 1;
-                return Ok(None);
-            }
+        if !self.may_contain_hashed(hash, stats) {
+            return Ok(None);
         }
+        let target = match self.global_seq {
+            None => Trailer::seek(seq),
+            Some(global) if global <= seq => Trailer::FIRST,
+            Some(_) => return Ok(None),
+        };
         for number in self.index.find(key)..self.index.len() {
             let block = self.block(number, cache, fill, stats)?;
-            let found = block.get(key, Trailer::seek(seq));
+            let found = block.get(key, target);
             match found.map_err(|what| self.damaged(number, what))? {
-                Lookup::Found(trailer, value) => return Ok(Some((trailer, value))),
+                Lookup::Found(trailer, value) => {
+                    return Ok(Some((renumbered(trailer, self.global_seq), value)));
+                }
                 Lookup::Beyond if self.index.ends_with(number, key) => {}
                 Lookup::Absent | Lookup::Beyond => break,
             }
@@ -300,6 +349,15 @@ impl SstReader {
 impl std::fmt::Debug for SstReader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SstReader({}, {})", self.path.display(), self.summary.bytes)
+    }
+}
+
+/// The trailer as it counts in this store.
+#[inline]
+pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
+    match global_seq {
+        None => trailer,
+        Some(seq) => Trailer(seq.0 << 8 | u64::from(trailer.kind_number())),
     }
 }
 
@@ -334,7 +392,9 @@ fn section_of<'a>(
         .and_then(|bounds| tail.get(bounds))
         .ok_or_else(|| damaged("a part lies outside the file"))?;
     if checksum(uid, section.offset, bytes) != section.checksum {
-        return Err(damaged("the checksum of index, filter or properties does not match"));
+        return Err(damaged(
+            "the checksum of index, filter, range tombstones or properties does not match",
+        ));
     }
     Ok(bytes)
 }
@@ -429,7 +489,7 @@ impl Cursor for SstCursor {
     }
 
     fn trailer(&self) -> Trailer {
-        self.here().trailer()
+        renumbered(self.here().trailer(), self.reader.global_seq)
     }
 
     fn value(&self) -> &[u8] {
@@ -451,21 +511,28 @@ impl Cursor for SstCursor {
     fn seek_last(&mut self) -> Result<()> {
         self.error = None;
         self.sticky(|cursor| {
-            cursor.enter(cursor.reader.index.len() - 1, BlockCursor::seek_last)?;
+            match cursor.reader.index.len().checked_sub(1) {
+                Some(last) => cursor.enter(last, BlockCursor::seek_last)?,
+                None => cursor.block = None,
+            }
             cursor.backward()
         })
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         self.error = None;
+        let global = self.reader.global_seq.is_some();
+        let target = if global { Trailer::FIRST } else { trailer };
         self.sticky(|cursor| {
             let number = cursor.reader.index.find(key);
-            cursor.enter(number, |block| block.seek(key, trailer))?;
+            cursor.enter(number, |block| block.seek(key, target))?;
             while cursor.is_past_block() && cursor.reader.index.ends_with(cursor.number, key) {
-                cursor.enter(cursor.number + 1, |block| block.seek(key, trailer))?;
+                cursor.enter(cursor.number + 1, |block| block.seek(key, target))?;
             }
             cursor.forward()
-        })
+        })?;
+        let newer = global && self.valid() && self.key() == key && self.trailer() > trailer;
+        if newer { self.next() } else { Ok(()) }
     }
 
     fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {

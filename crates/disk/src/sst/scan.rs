@@ -17,13 +17,13 @@
 
 use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, decompress, open_block};
-use super::reader::SstReader;
+use super::reader::{SstReader, renumbered};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use vlsm_core::{Error, KeyRange, Result, Trailer};
+use vlsm_core::{Error, KeyRange, Result, Seq, Trailer};
 
 /// What [`Scanner::advance`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,6 +117,8 @@ pub struct Scanner {
     entries: Range<usize>,
     base: usize,
     checks_range: bool,
+    /// The open file's, if all its entries have one sequence number.
+    global_seq: Option<Seq>,
     key: Vec<u8>,
     trailer: Trailer,
     value: Range<usize>,
@@ -151,6 +153,7 @@ impl Scanner {
             entries: 0..0,
             base: 0,
             checks_range: false,
+            global_seq: None,
             key: Vec::new(),
             trailer: Trailer::LAST,
             value: 0..0,
@@ -272,7 +275,7 @@ impl Scanner {
         let entries = &payload[self.base..self.entries.end];
         let entry = entry_at(entries, self.entries.start - self.base)?;
         assemble(&mut self.key, entries, &entry)?;
-        self.trailer = entry.trailer;
+        self.trailer = renumbered(entry.trailer, self.global_seq);
         self.value = self.base + entry.value_at..self.base + entry.end;
         self.entries.start = self.base + entry.end;
         Ok(())
@@ -325,6 +328,7 @@ impl Scanner {
         let stored = self.chunk.get(start..end).ok_or("a chunk is too short")?;
         let (payload, compression) = open_block(stored, part.reader.uid(), extent.start)?;
         self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
+        self.global_seq = part.reader.global_seq();
         self.is_raw = compression != Compression::None;
         let layout = if self.is_raw {
             decompress(compression, payload, &mut self.raw)?;

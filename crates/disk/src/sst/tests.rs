@@ -1,5 +1,7 @@
 //! Round trips, golden bytes and damage of SSTs, on a file in memory.
 
+mod ranges;
+
 use super::scan::{Scan, Scanner};
 use super::*;
 use crate::aligned::AlignedBuf;
@@ -135,10 +137,8 @@ fn answers(file: &[u8], meta: &FileMeta) -> Result<Vec<Vec<Entry>>> {
     Ok(all)
 }
 
-#[test]
-fn golden_bytes() {
-    let options = SstOptions { created: Duration::from_secs(1), ..SstOptions::default() };
-    let (file, meta) = write(&small(), options);
+/// The lines of a file that are not zeros.
+fn hex(file: &[u8]) -> String {
     let mut text = String::new();
     for (number, line) in file.chunks(16).enumerate() {
         if line.iter().any(|byte| *byte != 0) {
@@ -146,7 +146,14 @@ fn golden_bytes() {
             text += &format!("{:06x}  {}\n", number * 16, hex.join(" "));
         }
     }
-    expect_test::expect_file!["testdata/small.hex"].assert_eq(&text);
+    text
+}
+
+#[test]
+fn golden_bytes() {
+    let options = SstOptions { created: Duration::from_secs(1), ..SstOptions::default() };
+    let (file, meta) = write(&small(), options);
+    expect_test::expect_file!["testdata/small.hex"].assert_eq(&hex(&file));
     assert_eq!((meta.entries, meta.tombstones), (5, 1));
     assert_eq!((meta.seq_min, meta.seq_max), (Seq(3), Seq(9)));
     assert_eq!(answers(&file, &meta).expect("sound")[0], small());
@@ -282,12 +289,12 @@ fn arb_entries() -> impl Strategy<Value = Vec<Entry>> {
         9 => prop::collection::vec(any::<u8>(), 0..60),
         1 => (0usize..9000).prop_map(|len| vec![3; len]),
     ];
-    let entry = (key, 0u64..200, any::<bool>(), value);
+    let kind = prop::sample::select(vec![Kind::Put, Kind::Delete, Kind::Merge]);
+    let entry = (key, 0u64..200, kind, value);
     prop::collection::vec(entry, 1..300).prop_map(|entries| {
-        let kind = |put| if put { Kind::Put } else { Kind::Delete };
         let mut entries: Vec<Entry> = entries
             .into_iter()
-            .map(|(key, seq, put, value)| (key, Trailer::new(Seq(seq), kind(put)), value))
+            .map(|(key, seq, kind, value)| (key, Trailer::new(Seq(seq), kind), value))
             .collect();
         entries.sort_by(|a, b| vlsm_core::key::compare(&a.0, a.1, &b.0, b.1));
         entries.dedup_by(|a, b| a.0 == b.0 && a.1 == b.1);

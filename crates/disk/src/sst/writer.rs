@@ -4,15 +4,18 @@
 //!    chunk.
 //! 2. A full chunk (256 KiB, aligned) is handed out by [`SstWriter::take_full`]; the caller writes
 //!    it whenever it likes, in any order, and may give the memory back with [`SstWriter::recycle`].
-//! 3. [`SstWriter::finish`] appends index, filter, properties and footer.
+//! 3. Range tombstones come as fragments ([`SstWriter::add_range`]), before, between or after the
+//!    entries, and are kept in memory until the end.
+//! 4. [`SstWriter::finish`] appends index, filter, range tombstones, properties and footer.
 //!
 //! Where blocks end: uncompressed blocks end at a 4096-byte line, so that reading one touches no
 //! more lines than it must. When that would waste more than a sixteenth of a line (entries are
 //! large), the entry that does not fit is taken in and the next block follows without a gap.
 //! Compressed blocks are not aligned.
 //!
-//! Invariants: W1 entries ascend strictly in tree order; W2 what was handed out never changes.
-//! Cost: no allocation per entry; two copies of each byte, one within the first-level cache.
+//! Invariants: W1 entries ascend strictly in tree order, fragments are disjoint and ascend; W2 what
+//! was handed out never changes. Cost: no allocation per entry; two copies of each byte, one within
+//! the first-level cache.
 
 use super::block_builder::BlockBuilder;
 use super::filter::{self, Filter};
@@ -21,6 +24,7 @@ use super::format::{
     compress,
 };
 use super::index::IndexBuilder;
+use super::ranges::RangesBuilder;
 use crate::aligned::{ALIGNMENT, AlignedBuf};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -85,8 +89,10 @@ impl SstSummary {
             checksum: self.checksum,
             entries: self.properties.entries,
             tombstones: self.properties.tombstones,
+            range_tombstones: self.properties.range_tombstones,
             smallest: Bytes::from(self.properties.smallest),
             largest: Bytes::from(self.properties.largest),
+            largest_exclusive: self.properties.largest_exclusive,
             seq_min: self.properties.seq_min,
             seq_max: self.properties.seq_max,
             ..FileMeta::default()
@@ -103,6 +109,7 @@ pub struct SstWriter {
     room: usize,
     index: IndexBuilder,
     hashes: Vec<u64>,
+    ranges: RangesBuilder,
     properties: Properties,
     last_key: Vec<u8>,
     last_trailer: Trailer,
@@ -126,6 +133,7 @@ impl SstWriter {
             room: 0,
             index: IndexBuilder::default(),
             hashes: Vec::new(),
+            ranges: RangesBuilder::default(),
             properties: Properties {
                 seq_min: Seq::MAX,
                 created: options.created,
@@ -143,10 +151,10 @@ impl SstWriter {
         writer
     }
 
-    /// Whether there is no entry yet.
+    /// Whether there is neither an entry nor a range tombstone yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.properties.entries == 0
+        self.properties.entries == 0 && self.ranges.count() == 0
     }
 
     /// Bytes of the file if it were finished now, about.
@@ -154,7 +162,7 @@ impl SstWriter {
     #[inline]
     pub fn bytes(&self) -> u64 {
         let filter = Filter::len_for(self.hashes.len(), self.options.bits_per_key);
-        self.position() + (self.block.len() + self.index.len() + filter) as u64
+        self.position() + (self.block.len() + self.index.len() + filter + self.ranges.len()) as u64
     }
 
     fn position(&self) -> u64 {
@@ -164,7 +172,8 @@ impl SstWriter {
     /// Appends an entry, which must come after the last one in tree order.
     pub fn add(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
         let shared = common_prefix(&self.last_key, key);
-        let first = self.is_empty();
+        let first = self.properties.entries == 0;
+        debug_assert!(trailer.kind() != Some(Kind::RangeDelete), "add_range is for these");
         debug_assert!(
             first || key::compare(&self.last_key, self.last_trailer, key, trailer).is_lt(),
             "W1: entries do not ascend"
@@ -192,6 +201,18 @@ impl SstWriter {
         properties.value_bytes += value.len() as u64;
         properties.seq_min = properties.seq_min.min(trailer.seq());
         properties.seq_max = properties.seq_max.max(trailer.seq());
+    }
+
+    /// Adds a fragment of range tombstones: those with the sequence numbers `seqs`, newest first,
+    /// lie over `[lo, hi)`. It must lie after the fragment before; where the entries are does not
+    /// matter.
+    pub fn add_range(&mut self, lo: &[u8], hi: &[u8], seqs: &[Seq]) {
+        self.ranges.add(lo, hi, seqs);
+        let properties = &mut self.properties;
+        for seq in seqs.first().into_iter().chain(seqs.last()) {
+            properties.seq_min = properties.seq_min.min(*seq);
+            properties.seq_max = properties.seq_max.max(*seq);
+        }
     }
 
     /// Ends the open block if the entry belongs into the next one.
@@ -282,10 +303,10 @@ impl SstWriter {
     /// Ends the file: what remains to be written, and what is known of it.
     ///
     /// # Panics
-    /// When there is no entry.
+    /// When there is neither an entry nor a range tombstone.
     #[must_use]
     pub fn finish(mut self) -> (Vec<(u64, AlignedBuf)>, SstSummary) {
-        assert!(!self.is_empty(), "an SST holds at least one entry");
+        assert!(!self.is_empty(), "an SST holds at least one entry or range tombstone");
         if !self.block.is_empty() {
             self.finish_block(0);
         }
@@ -301,6 +322,21 @@ impl SstWriter {
         self.emit(&filter);
         let mut properties = std::mem::take(&mut self.properties);
         properties.largest = std::mem::take(&mut self.last_key);
+        properties.range_tombstones = self.ranges.count();
+        let (ranges, bounds) = std::mem::take(&mut self.ranges).finish();
+        if let Some((lo, hi)) = bounds {
+            let alone = properties.entries == 0;
+            if alone || lo < properties.smallest {
+                properties.smallest = lo;
+            }
+            // A key at an upper end lies beyond what is deleted: it is the file's last one then.
+            properties.largest_exclusive = alone || hi > properties.largest;
+            if properties.largest_exclusive {
+                properties.largest = hi;
+            }
+        }
+        footer.ranges = Section::of(self.uid, self.position(), &ranges);
+        self.emit(&ranges);
         let encoded = properties.encode();
         footer.properties = Section::of(self.uid, self.position(), &encoded);
         self.emit(&encoded);
