@@ -8,6 +8,9 @@
 //! Invariants: every submitted closure runs or answers `Closed`; one that panics answers
 //! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread
 //! waits. The queue is bounded by the budgets of those who submit: a job has a few calls in flight.
+//!
+//! A thread that unwinds while it waits (a simulated machine lost power) closes the pool and drops
+//! what is queued: closures hold whom they work for, who holds the pool.
 
 use crate::env::{Condition, Env, Join, Priority};
 use parking_lot::Mutex;
@@ -166,9 +169,26 @@ impl Drop for IoPool {
     }
 }
 
+/// Closes the pool when its thread unwinds.
+struct CloseOnUnwind<'a>(&'a Shared);
+
+impl Drop for CloseOnUnwind<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let queue = {
+                let mut state = self.0.state.lock();
+                state.closed = true;
+                std::mem::take(&mut state.queue)
+            };
+            drop(queue);
+        }
+    }
+}
+
 impl Shared {
     /// The life of thread `index`.
     fn run(&self, index: usize) {
+        let _unwinding = CloseOnUnwind(self);
         let wake = &self.wake[index];
         loop {
             let epoch = wake.epoch();

@@ -1,32 +1,58 @@
-//! Concurrent clients on one store, crashes, reopening: one seed is one such story.
+//! Concurrent clients on one store, crashes, faults, reopening: one seed is one such story.
 //!
 //! A story has several lives of the store, on one disk:
 //! 1. Open the store; what it shows must be right after what ended the life before
-//!    ([`crate::history`]).
+//!    ([`crate::ledger`]).
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
-//!    over time and check them, flush and wait for the store to be idle.
-//! 3. The life ends with the power, the process, or an orderly close. Everything is random:
-//!    options, shape, when it ends, what the disk keeps.
-//! 4. The last life ends in order. Then everything must still be there, no task still run, and no
-//!    file be left that nobody needs.
+//!    over time and check them, flush and wait for the store to be idle ([`crate::actor`]).
+//! 3. In some lives file calls go wrong. Then the store may refuse, but it must not lie, and reads
+//!    are refused only when reading itself goes wrong.
+//! 4. The life ends with the power, the process, or an orderly close. Everything is random:
+//!    options, mechanisms, when it ends, what the disk keeps.
+//! 5. In the last life nothing goes wrong, and it ends in order. Then everything must be there, no
+//!    task still run, and no file be left that nobody needs.
 
-use crate::device::DeviceConfig;
+use crate::actor::{Actor, Limits};
+use crate::device::{DeviceConfig, Fault, Kind};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
-use crate::history::{Cut, History, Loss, Promise, shared_value};
+use crate::history::Loss;
+use crate::ledger::Ledger;
 use crate::machine::PowerCut;
-use crate::oracle::{ALL, Contents, Write};
+use crate::oracle::Contents;
 use crate::rng::Rng;
-use crate::world::{SHAPES, SPACES, View, World, durability, pairs, tiny_options};
+use crate::world::{Mechanisms, World};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::{Options, WriteOptions};
-use vlsm_core::{Error, Result};
-use vlsm_disk::Env;
+use vlsm::Options;
+use vlsm_core::Error;
+use vlsm_core::event::Event;
+
+/// What goes wrong in some lives: how, at which calls, on which files. Bits are flipped in SSTs
+/// only: a flipped bit at the end of the WAL cannot be told from a write that the crash tore.
+pub const CLASSES: [(Kind, &str, &str); 18] = [
+    (Kind::Eio, "read", ""),
+    (Kind::Eio, "write", ""),
+    (Kind::Eio, "sync", ""),
+    (Kind::Eio, "syncdir", ""),
+    (Kind::Eio, "rename", ""),
+    (Kind::Eio, "remove", ""),
+    (Kind::Eio, "open", ""),
+    (Kind::Eio, "create", ""),
+    (Kind::Eio, "readdir", ""),
+    (Kind::Eio, "len", ""),
+    (Kind::NoSpace, "write", ""),
+    (Kind::NoSpace, "create", ""),
+    (Kind::Short, "write", ""),
+    (Kind::Misdirected, "read", ".sst"),
+    (Kind::Flip, "read", ".sst"),
+    (Kind::Slow, "read", ""),
+    (Kind::Slow, "write", ""),
+    (Kind::Slow, "sync", ""),
+];
 
 /// What is played.
 #[derive(Debug, Clone)]
@@ -39,6 +65,10 @@ pub struct Story {
     pub clients: u64,
     /// Operations of a client in one life.
     pub ops: u64,
+    /// Whether file calls go wrong.
+    pub faults: bool,
+    /// The store's mechanisms; drawn where none are given.
+    pub mechanisms: Option<Mechanisms>,
     /// Changes the options that were drawn.
     pub tweak: fn(&mut Options),
 }
@@ -47,7 +77,8 @@ impl Story {
     /// The usual one of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { seed, lives: 4, clients: 4, ops: 60, tweak: |_| {} }
+        let (lives, clients, ops) = (4, 4, 60);
+        Self { seed, lives, clients, ops, faults: true, mechanisms: None, tweak: |_| {} }
     }
 }
 
@@ -60,10 +91,14 @@ pub struct Tally {
     pub kills: u64,
     /// Orderly closes.
     pub closes: u64,
+    /// Lives that the store itself could not end in order, because file calls went wrong.
+    pub failures: u64,
     /// Lives whose store had not finished opening when they ended.
     pub cut_while_opening: u64,
     /// Batches acknowledged.
     pub batches: u64,
+    /// Batches outside the WAL among them.
+    pub unlogged: u64,
     /// Batches refused at their deadline.
     pub busy: u64,
     /// The longest that a batch took, in virtual time.
@@ -72,8 +107,14 @@ pub struct Tally {
     pub lost: u64,
     /// Batches that survived though nobody was told.
     pub indeterminate: u64,
+    /// Operations that the store refused because a file call went wrong.
+    pub refused: u64,
     /// Reads and snapshots checked.
     pub checks: u64,
+    /// File operations that went wrong, by how.
+    pub faults: BTreeMap<String, u64>,
+    /// What the store did in the background, by its events.
+    pub work: BTreeMap<String, u64>,
     /// File operations.
     pub calls: u64,
     /// Mutating ones.
@@ -82,8 +123,6 @@ pub struct Tally {
     pub steps: u64,
     /// Hash over the hashes of all lives.
     pub hash: u64,
-    /// Tasks that could not be unwound.
-    pub abandoned: u64,
 }
 
 impl Tally {
@@ -92,9 +131,17 @@ impl Tally {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
         self.closes += other.closes;
+        self.failures += other.failures;
         self.cut_while_opening += other.cut_while_opening;
         self.batches += other.batches;
+        self.unlogged += other.unlogged;
         self.busy += other.busy;
+        self.refused += other.refused;
+        for (sum, counts) in [(&mut self.faults, &other.faults), (&mut self.work, &other.work)] {
+            for (name, count) in counts {
+                *sum.entry(name.clone()).or_default() += count;
+            }
+        }
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.lost += other.lost;
         self.indeterminate += other.indeterminate;
@@ -103,15 +150,23 @@ impl Tally {
         self.mutating += other.mutating;
         self.steps += other.steps;
         self.hash = self.hash.rotate_left(1) ^ other.hash;
-        self.abandoned += other.abandoned;
     }
 }
 
 /// What the tasks of a life share.
-struct Shared {
-    history: Mutex<History>,
-    tally: Mutex<Tally>,
+pub(crate) struct Shared {
+    pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) tally: Mutex<Tally>,
     open: Mutex<bool>,
+}
+
+/// How a life ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    InOrder,
+    /// The store could not be opened or closed.
+    Badly,
+    Crashed,
 }
 
 /// Plays a story.
@@ -123,25 +178,31 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     let clients = rng.between(1, story.clients) as usize;
     let disk = Disk::new();
     let shared = Arc::new(Shared {
-        history: Mutex::new(History::new(clients, SPACES.len())),
+        ledger: Mutex::new(Ledger::new(clients)),
         tally: Mutex::default(),
         open: Mutex::new(false),
     });
-    let shape = *rng.pick(&SHAPES);
+    let drawn = *rng.pick(&Mechanisms::all());
+    let mechanisms = story.mechanisms.unwrap_or(drawn);
     let lives = rng.between(1, story.lives.max(1));
     for life in 0..lives {
-        let plan = Plan::new(story, shape, life + 1 == lives, &mut rng);
+        let plan = Plan::new(story, mechanisms, clients, life + 1 == lives, &mut rng);
         let config = plan.config(&mut rng);
-        let told = |why| format!("seed {}, life {life} ({shape}): {why}", story.seed);
-        let last = plan.last.then(|| plan.options.clone());
-        let crashed = one_life(&shared, plan, &config, &disk).map_err(told)?;
-        let loss = match crashed {
-            false => Loss::Nothing,
-            true if rng.one_in(3) => Loss::Process,
-            true => Loss::Power,
+        let told = |why| {
+            let faults = &config.device.faults;
+            format!("seed {}, life {life} ({mechanisms}), {faults:?}: {why}", story.seed)
         };
-        shared.history.lock().lose(loss);
+        let last = plan.last.then(|| plan.options.clone());
+        let (ended, sync_failed) = one_life(&shared, plan, &config, &disk).map_err(told)?;
+        // After a failed sync what programs see is not what the disk has: the machine starts anew.
+        let loss = match ended {
+            Ended::InOrder => Loss::Nothing,
+            _ if !sync_failed && rng.one_in(3) => Loss::Process,
+            _ => Loss::Power,
+        };
+        shared.ledger.lock().lose(loss);
         let mut tally = shared.tally.lock();
+        tally.failures += u64::from(ended == Ended::Badly);
         match loss {
             Loss::Nothing => tally.closes += 1,
             Loss::Process => {
@@ -162,31 +223,39 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Runs one life. True when it ended with a crash.
+/// Runs one life. Also tells whether a sync failed in it.
 fn one_life(
     shared: &Arc<Shared>,
     plan: Plan,
     config: &SimConfig,
     disk: &Disk,
-) -> Result<bool, String> {
+) -> Result<(Ended, bool), String> {
     *shared.open.lock() = false;
     let inner = shared.clone();
-    let outcome = SimEnv::run(config, disk.fs(), move |env| live(&env, &inner, &plan));
+    let outcome = SimEnv::run(config, disk, move |env| live(&env, &inner, &plan));
     let mut tally = shared.tally.lock();
     tally.steps += outcome.steps;
     tally.hash = tally.hash.rotate_left(1) ^ outcome.hash;
     tally.calls += outcome.device.calls.values().sum::<u64>();
     tally.mutating += outcome.device.mutating;
-    tally.abandoned += outcome.abandoned as u64;
-    tally.cut_while_opening += u64::from(!*shared.open.lock());
-    match outcome.end {
-        End::Done(Ok(())) if outcome.running > 0 => {
-            Err(format!("{} tasks still run after close\n{}", outcome.running, outcome.tail))
-        }
-        End::Done(Ok(())) => Ok(false),
-        End::Crashed => Ok(true),
-        End::Done(Err(why)) | End::Failed(why) => Err(format!("{why}\n{}", outcome.tail)),
+    for (class, count) in &outcome.device.faults {
+        *tally.faults.entry(class.clone()).or_default() += count;
     }
+    tally.cut_while_opening += u64::from(!*shared.open.lock());
+    let told = |what: &str| Err(format!("{what}\n{}", outcome.tail));
+    let ended = match &outcome.end {
+        End::Done(Ok(_)) if outcome.running > 0 => {
+            return told(&format!("{} tasks still run after close", outcome.running));
+        }
+        End::Done(Ok(ended)) => *ended,
+        End::Crashed => Ended::Crashed,
+        End::Done(Err(why)) | End::Failed(why) => return told(why),
+    };
+    if outcome.leaked || outcome.abandoned > 0 {
+        let count = outcome.abandoned;
+        return told(&format!("the machine is held by what ran on it ({count} tasks are stuck)"));
+    }
+    Ok((ended, outcome.device.sync_failed()))
 }
 
 /// Files that an orderly close left behind, though no tree shows them: the next opening removes
@@ -197,7 +266,7 @@ fn leaks(disk: &Disk, options: Options) -> Result<(), String> {
         files.filter(|path| path.extension().is_some_and(|end| end == "sst")).collect()
     };
     let before = ssts();
-    let outcome = SimEnv::run(&SimConfig::new(0), disk.fs(), move |env| {
+    let outcome = SimEnv::run(&SimConfig::new(0), disk, move |env| {
         let world = World::open(&env, &options).map_err(|error| format!("reopen: {error}"))?;
         world.close().map_err(|error| format!("close: {error}"))
     });
@@ -214,15 +283,30 @@ fn leaks(disk: &Disk, options: Options) -> Result<(), String> {
 struct Plan {
     seed: u64,
     options: Options,
+    clients: usize,
     ops: u64,
     last: bool,
+    faults: Vec<Fault>,
 }
 
 impl Plan {
-    fn new(story: &Story, shape: &str, last: bool, rng: &mut Rng) -> Self {
-        let mut options = tiny_options(shape, rng);
+    fn new(
+        story: &Story,
+        mechanisms: Mechanisms,
+        clients: usize,
+        last: bool,
+        rng: &mut Rng,
+    ) -> Self {
+        let mut options = mechanisms.options(rng);
         (story.tweak)(&mut options);
-        Self { seed: rng.u64(), options, ops: rng.between(1, story.ops), last }
+        let seed = rng.u64();
+        let times = *rng.pick(&[1, 1, 1, 4]);
+        let ops = rng.between(1, story.ops * times);
+        let mut faults = Vec::new();
+        if story.faults && !last && rng.one_in(2) {
+            faults.extend((0..rng.between(1, 2)).map(|_| fault(rng)));
+        }
+        Self { seed, options, clients, ops, last, faults }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -237,235 +321,105 @@ impl Plan {
             }
         }
         let slowness = *rng.pick(&[1, 1, 10]);
-        config.device = DeviceConfig { slowness, ..config.device };
+        let crash_point = config.device.crash_point;
+        config.device = DeviceConfig { faults: self.faults.clone(), crash_point, slowness };
         config
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            ops: self.ops,
+            writes_may_fail: self.faults.iter().any(|fault| fault.kind != Kind::Slow),
+            reads_may_fail: self.faults.iter().any(Fault::hits_reads),
+        }
     }
 }
 
+fn fault(rng: &mut Rng) -> Fault {
+    let (kind, name, suffix) = *rng.pick(&CLASSES);
+    let rare = matches!(name, "rename" | "remove" | "readdir" | "create" | "syncdir" | "open");
+    let most = *rng.pick(if rare { &[2, 6, 30] } else { &[10, 60, 400] });
+    let nth = rng.below(most);
+    let times = *rng.pick(&[1, 1, 3, if kind == Kind::Slow { 10 } else { u64::MAX }]);
+    Fault { kind, name: Some(name), suffix, nth, times }
+}
+
 /// One life of the store.
-fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<(), String> {
-    let world = World::open(env, &plan.options).map_err(|error| format!("open: {error}"))?;
-    let view = world.contents().map_err(|error| format!("first look: {error}"))?;
+fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, String> {
+    let limits = plan.limits();
+    let counting = shared.clone();
+    let count = move |event: &Event| count(&counting, event);
+    let world = match World::open_listening(env, &plan.options, count) {
+        Err(error) if limits.tolerate(&error, false) => return Ok(Ended::Badly),
+        opened => opened.map_err(|error| format!("open: {error}"))?,
+    };
+    let view = match world.contents() {
+        Err(error) if limits.tolerate(&error, true) => {
+            drop(world);
+            return Ok(Ended::Badly);
+        }
+        view => view.map_err(|error| format!("first look: {error}"))?,
+    };
     note_reopened(shared, &view)?;
     *shared.open.lock() = true;
     let mut rng = Rng::new(plan.seed);
-    let clients = shared.history.lock().issued().len();
     let mut tasks = Vec::new();
-    for client in 0..clients {
-        let mut actor = Actor {
-            client,
-            world: world.clone(),
-            env: env.clone(),
-            shared: shared.clone(),
-            rng: rng.fork(client as u64),
-            held: Vec::new(),
-        };
-        let ops = plan.ops;
-        tasks.push(env.task(&format!("client {client}"), move || actor.run(ops)));
+    for client in 0..plan.clients {
+        let rng = rng.fork(client as u64);
+        let mut actor = Actor::new(client, &world, env, shared, rng, limits);
+        tasks.push(env.task(&format!("client {client}"), move || actor.run()));
     }
     let results: Vec<_> = tasks.into_iter().map(|task| task.join()).collect();
     for result in results {
         result.ok_or("a client vanished")??;
     }
-    finish(shared, world)
+    finish(shared, world, limits)
+}
+
+fn count(shared: &Shared, event: &Event) {
+    let name = match event {
+        Event::JobFinished { kind, .. } => format!("{kind:?}"),
+        Event::WalSwitched { recycled: true, .. } => "WAL recycled".into(),
+        Event::WalSwitched { .. } => "WAL switched".into(),
+        Event::BackgroundError { .. } => "latched".into(),
+        _ => return,
+    };
+    *shared.tally.lock().work.entry(name).or_default() += 1;
 }
 
 fn note_reopened(shared: &Shared, view: &Contents) -> Result<(), String> {
-    let mut history = shared.history.lock();
-    let (acknowledged, issued) = (history.acknowledged(), history.issued());
-    let cut = history.reopened(view)?;
+    let mut ledger = shared.ledger.lock();
+    let (acknowledged, issued) = (ledger.acknowledged(), ledger.issued());
+    let cuts = ledger.reopened(view)?;
     let mut tally = shared.tally.lock();
-    for (client, shown) in cut.iter().enumerate() {
-        tally.lost += acknowledged[client].saturating_sub(*shown);
-        tally.indeterminate += shown.saturating_sub(acknowledged[client]).min(issued[client]);
+    let told = acknowledged.iter().flatten().zip(issued.iter().flatten());
+    for (shown, (acknowledged, issued)) in cuts.iter().flatten().zip(told) {
+        tally.lost += acknowledged.saturating_sub(*shown);
+        tally.indeterminate += shown.saturating_sub(*acknowledged).min(*issued);
     }
     Ok(())
 }
 
 /// Progress once the clients are done, a last look, and the close.
-fn finish(shared: &Shared, world: World) -> Result<(), String> {
+fn finish(shared: &Shared, world: World, limits: Limits) -> Result<Ended, String> {
     let told = |error: Error| format!("at the end: {error}");
-    world.flush().map_err(told)?;
-    world.wait_idle().map_err(told)?;
-    let view = world.contents().map_err(told)?;
-    let history = shared.history.lock().clone();
-    let all = history.issued();
-    history.check(&view, &all, &all).map_err(|why| format!("at the end: {why}"))?;
-    world.close().map_err(told)
-}
-
-/// One client.
-struct Actor {
-    client: usize,
-    world: World,
-    env: Arc<SimEnv>,
-    shared: Arc<Shared>,
-    rng: Rng,
-    /// Snapshots, with what they must and may show.
-    held: Vec<(View, Cut, Cut)>,
-}
-
-impl Actor {
-    fn run(&mut self, ops: u64) -> Result<(), String> {
-        for _ in 0..ops {
-            let result = match self.rng.below(100) {
-                0..60 => self.write(),
-                60..75 => self.read_own(),
-                75..85 => self.read_shared(),
-                85..90 => self.take_snapshot(),
-                90..94 => self.check_snapshot(),
-                94 => self.world.flush(),
-                95 => self.world.wait_idle(),
-                _ => {
-                    self.env.sleep(Duration::from_micros(self.rng.below(5_000)));
-                    Ok(())
-                }
-            };
-            if let Err(error) = result {
-                return Err(format!("client {}: {error}", self.client));
-            }
-        }
-        while !self.held.is_empty() {
-            self.check_snapshot().map_err(|error| format!("client {}: {error}", self.client))?;
-        }
-        Ok(())
-    }
-
-    fn own_key(&mut self) -> Vec<u8> {
-        format!("c{:02}/k{:02}", self.client, self.rng.below(30)).into_bytes()
-    }
-
-    fn shared_key(&mut self) -> Vec<u8> {
-        format!("shared/{}", self.rng.below(6)).into_bytes()
-    }
-
-    fn padding(&mut self) -> usize {
-        match self.rng.below(400) {
-            // Beyond the size at which batches go into the WAL in fragments.
-            0 => 200_000 + self.rng.index(400_000),
-            1..10 => self.rng.index(6_000),
-            10..100 => self.rng.index(400),
-            _ => self.rng.index(40),
-        }
-    }
-
-    fn write(&mut self) -> Result<()> {
-        let number = self.shared.history.lock().next_number(self.client);
-        let mut writes = Vec::new();
-        for _ in 0..self.rng.between(1, 6) {
-            let space = self.rng.index(SPACES.len());
-            let shared = self.rng.one_in(4);
-            let key = if shared { self.shared_key() } else { self.own_key() };
-            let padding = self.padding();
-            let value = match shared {
-                true => shared_value(self.client, number, padding),
-                false => format!("{number}{}", "v".repeat(padding)).into_bytes(),
-            };
-            let value = (!self.rng.one_in(4)).then_some(value);
-            writes.push(Write { space, key, value });
-        }
-        let promise =
-            *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);
-        let writes = self.shared.history.lock().issue(self.client, writes);
-        let begun = self.env.now();
-        let mut options = WriteOptions::durability(durability(promise));
-        if self.rng.one_in(20) {
-            options = options.deadline(Duration::from_micros(self.rng.below(500)));
-        }
-        let result = self.world.write_with(&writes, options);
-        let mut tally = self.shared.tally.lock();
-        tally.longest_wait = tally.longest_wait.max(self.env.now() - begun);
+    for result in [world.flush(), world.wait_idle()] {
         match result {
-            Ok(()) => {
-                tally.batches += 1;
-                self.shared.history.lock().acknowledge(self.client, promise);
-            }
-            Err(Error::Busy { .. }) if options.deadline.is_some() => {
-                tally.busy += 1;
-                self.shared.history.lock().refuse(self.client);
-            }
-            Err(error) => return Err(error),
+            Err(error) if limits.tolerate(&error, false) => {}
+            result => result.map_err(told)?,
         }
-        Ok(())
     }
-
-    /// Own keys hold exactly what was written last, whatever the others do.
-    fn read_own(&mut self) -> Result<()> {
-        let space = self.rng.index(SPACES.len());
-        let keys: Vec<_> = (0..self.rng.between(1, 4)).map(|_| self.own_key()).collect();
-        let found = match self.rng.below(3) {
-            0 => self.world.multi_get(space, &keys)?,
-            1 => keys.iter().map(|key| self.world.get(space, key)).collect::<Result<_>>()?,
-            _ => {
-                let prefix = format!("c{:02}/", self.client).into_bytes();
-                let all = pairs(self.world.prefix(space, &prefix))?;
-                let find = |key: &Vec<u8>| all.iter().find(|pair| pair.0 == *key);
-                keys.iter().map(|key| find(key).map(|pair| pair.1.clone())).collect()
-            }
-        };
-        let history = self.shared.history.lock();
-        for (key, found) in keys.iter().zip(found) {
-            let expected = history.own_value(self.client, space, key);
-            if expected != found.as_deref() {
-                return Err(wrong(format!(
-                    "keyspace {space}, own key {}: expected {:?}, found {:?}",
-                    String::from_utf8_lossy(key),
-                    expected.map(<[u8]>::len),
-                    found.map(|value| value.len())
-                )));
-            }
+    match world.contents() {
+        Err(error) if limits.tolerate(&error, true) => {}
+        view => {
+            let ledger = shared.ledger.lock().clone();
+            let (must, may) = (ledger.acknowledged(), ledger.issued());
+            let checked = ledger.check(&view.map_err(told)?, &must, &may);
+            checked.map_err(|why| format!("at the end: {why}"))?;
         }
-        self.shared.tally.lock().checks += 1;
-        Ok(())
     }
-
-    fn read_shared(&mut self) -> Result<()> {
-        let (space, key) = (self.rng.index(SPACES.len()), self.shared_key());
-        let must = self.shared.history.lock().acknowledged();
-        let found = match self.rng.one_in(2) {
-            true => self.world.get(space, &key)?,
-            false => {
-                let only = (Bound::Included(key.clone()), Bound::Included(key.clone()));
-                pairs(self.world.iter(space, &only))?.pop().map(|pair| pair.1)
-            }
-        };
-        let history = self.shared.history.lock();
-        let may = history.issued();
-        history.check_shared(space, &key, found.as_deref(), &must, &may).map_err(wrong)?;
-        self.shared.tally.lock().checks += 1;
-        Ok(())
+    match world.close() {
+        Err(error) if limits.tolerate(&error, false) => Ok(Ended::Badly),
+        closed => closed.map_err(told).map(|()| Ended::InOrder),
     }
-
-    fn take_snapshot(&mut self) -> Result<()> {
-        let must = self.shared.history.lock().acknowledged();
-        let view = self.world.snapshot();
-        let may = self.shared.history.lock().issued();
-        self.held.push((view, must, may));
-        Ok(())
-    }
-
-    fn check_snapshot(&mut self) -> Result<()> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
-        let index = self.rng.index(self.held.len());
-        let (view, must, may) = self.held.swap_remove(index);
-        let found = view.contents()?;
-        let space = self.rng.index(SPACES.len());
-        let some = pairs(view.iter(space, &ALL))?;
-        if let Some((key, value)) = some.get(self.rng.index(some.len().max(1)))
-            && view.get(space, key)?.as_ref() != Some(value)
-        {
-            return Err(wrong("a snapshot's get and its iterator differ".into()));
-        }
-        let history = self.shared.history.lock();
-        history.check(&found, &must, &may).map_err(|why| wrong(format!("snapshot: {why}")))?;
-        self.shared.tally.lock().checks += 1;
-        Ok(())
-    }
-}
-
-/// A wrong answer, on the way of the engine's own errors.
-fn wrong(why: String) -> Error {
-    Error::Internal(format!("WRONG ANSWER: {why}"))
 }

@@ -10,12 +10,12 @@
 //! shows must be right, and so must what a machine with a good disk finds afterwards, with or
 //! without the power having failed.
 
-use crate::device::Fault;
+use crate::device::{Fault, Kind};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::Loss;
-use crate::script::{Player, Script};
-use std::io;
+use crate::script::{Player, Script, Told};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How thorough to be.
@@ -100,7 +100,7 @@ impl Crashed {
             let mut config = SimConfig::new(seed);
             config.device.crash_point = point;
             let player = player.clone();
-            SimEnv::run(&config, disk.fs(), move |env| player.recover(&env))
+            SimEnv::run(&config, &disk, move |env| player.recover(&env))
         };
         let first = second.map(|_| recover(self.seed + 1, second));
         let last = match &first {
@@ -118,56 +118,81 @@ impl Crashed {
 }
 
 /// What failing calls did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Runs with a fault.
     pub runs: u64,
-    /// Calls that failed.
-    pub fired: u64,
+    /// Calls that failed, by how and which.
+    pub fired: BTreeMap<String, u64>,
+    /// Commands that the store refused.
+    pub refused: u64,
+    /// Commands that were done.
+    pub done: u64,
 }
 
-/// Lets every call of a script of one life fail, every `stride`-th at least, once and for ever.
+impl Faults {
+    /// Adds others.
+    pub fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.refused += other.refused;
+        self.done += other.done;
+        for (class, count) in &other.fired {
+            *self.fired.entry(class.clone()).or_default() += count;
+        }
+    }
+}
+
+/// Lets every call of a script of one life fail, every `stride`-th at least, once and for ever, in
+/// every way. The script goes on to its end; what it reads must be right, and reading must work
+/// when only writing goes wrong. Afterwards a good disk must give everything acknowledged.
 ///
 /// # Errors
 /// The first wrong answer, with the call.
 pub fn fail_every(script: &Script, seed: u64, stride: u64) -> Result<Faults, String> {
-    let calm = Player::new(script).life(&Disk::new(), &SimConfig::new(seed));
-    let calls: u64 = calm.device.calls.values().sum();
     let mut faults = Faults::default();
-    for nth in (0..calls).step_by(stride.max(1) as usize) {
-        for error in [io::ErrorKind::Other, io::ErrorKind::StorageFull] {
-            for forever in [false, true] {
-                let fault = Fault { nth, name: None, error, forever };
+    for kind in [Kind::Eio, Kind::NoSpace, Kind::Short] {
+        for nth in (0..).step_by(stride.max(1) as usize) {
+            let fired = faults.fired.values().sum::<u64>();
+            for times in [1, u64::MAX] {
+                let fault = Fault { kind, name: None, suffix: "", nth, times };
                 let told = |why: String| format!("{}, seed {seed}, {fault:?}: {why}", script.name);
-                faults.fired += fail(script, seed, fault).map_err(told)?;
-                faults.runs += 1;
+                faults.add(&fail(script, seed, fault).map_err(told)?);
+            }
+            if faults.fired.values().sum::<u64>() == fired {
+                // The script makes no more such calls.
+                break;
             }
         }
     }
     Ok(faults)
 }
 
-/// One run with a fault. Returns how many calls failed.
-fn fail(script: &Script, seed: u64, fault: Fault) -> Result<u64, String> {
+/// One run with a fault.
+fn fail(script: &Script, seed: u64, fault: Fault) -> Result<Faults, String> {
     let disk = Disk::new();
     let player = Player::on_a_faulty_disk(script);
     let mut config = SimConfig::new(seed);
-    config.device.fault = Some(fault);
+    config.device.faults = vec![fault];
     let outcome = player.life(&disk, &config);
     match outcome.end {
         End::Done(Ok(_)) => {}
         End::Crashed => return Err("crashed unasked".into()),
         End::Done(Err(why)) | End::Failed(why) => return Err(format!("{why}\n{}", outcome.tail)),
     }
+    let Told { done, refused, reads_refused } = player.told();
+    let reading = |class: &String| ["read", "open", "len"].iter().any(|name| class.ends_with(name));
+    if reads_refused > 0 && !outcome.device.faults.keys().any(reading) {
+        return Err(format!("{reads_refused} reads were refused, though reading works"));
+    }
     match fault.nth % 3 {
-        0 => player.lost(Loss::Process, || disk.lose_process()),
+        0 if !outcome.device.sync_failed() => player.lost(Loss::Process, || disk.lose_process()),
         1 => player.lost(Loss::Power, || disk.lose_power(Damage::LoseAll)),
         _ => player.lost(Loss::Power, || disk.lose_power(Damage::Random(fault.nth))),
     }
     let again = player.clone();
-    let after = SimEnv::run(&SimConfig::new(seed + 1), disk.fs(), move |env| again.recover(&env));
+    let after = SimEnv::run(&SimConfig::new(seed + 1), &disk, move |env| again.recover(&env));
     match after.end {
-        End::Done(Ok(())) => Ok(outcome.device.faults),
+        End::Done(Ok(())) => Ok(Faults { runs: 1, fired: outcome.device.faults, refused, done }),
         End::Crashed => Err("crashed unasked".into()),
         End::Done(Err(why)) | End::Failed(why) => {
             Err(format!("afterwards, on a good disk: {why}\n{}", after.tail))

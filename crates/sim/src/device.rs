@@ -7,8 +7,11 @@
 //! its caller knows. Power can fail before and after every mutating call: mutating call number n
 //! has the crash points 2n (not done) and 2n + 1 (done, but nobody was told).
 //!
+//! Chosen calls go wrong ([`Fault`]): they fail, do a part, take long, or answer something else.
+//!
 //! Once the machine is off, no call reaches the disk.
 
+use crate::disk::Disk;
 use crate::machine::Machine;
 use crate::trace::What;
 use parking_lot::Mutex;
@@ -21,24 +24,83 @@ use std::time::Duration;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// A call that fails.
+/// How much longer a slow call takes.
+const SLOW: Duration = Duration::from_millis(500);
+/// How far off a misdirected read is.
+const ELSEWHERE: u64 = 4096;
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The device fails. A write may have written its first half then.
+    Eio,
+    /// The device is full. A write may have written its first half then.
+    NoSpace,
+    /// A write writes its first part, then the device is full.
+    Short,
+    /// A read answers what lies 4096 bytes before or after.
+    Misdirected,
+    /// A read answers with one bit flipped.
+    Flip,
+    /// The call takes half a second more.
+    Slow,
+}
+
+impl Kind {
+    /// Whether it can happen to a call.
+    fn fits(self, call: &Call<'_>) -> bool {
+        match self {
+            Self::Eio | Self::Slow => true,
+            Self::NoSpace => call.mutates && call.name != "remove",
+            Self::Short => call.name == "write",
+            Self::Misdirected | Self::Flip => call.name == "read",
+        }
+    }
+
+    /// What it is called when it happens to calls of this name.
+    #[must_use]
+    pub fn class(self, name: &str) -> String {
+        let word = match self {
+            Self::Eio => "EIO",
+            Self::NoSpace => "ENOSPC",
+            Self::Short => "short",
+            Self::Misdirected => "misdirected",
+            Self::Flip => "flipped bit",
+            Self::Slow => "slow",
+        };
+        format!("{word} on {name}")
+    }
+}
+
+/// Calls that go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// Which of the calls, counted from 0: of the calls of this name, or of all.
-    pub nth: u64,
-    /// Of which name.
+    /// How.
+    pub kind: Kind,
+    /// Calls of this name, or all.
     pub name: Option<&'static str>,
-    /// What the system says. A write may have written its first half then.
-    pub error: io::ErrorKind,
-    /// All such calls after it fail too.
-    pub forever: bool,
+    /// On files whose names end so.
+    pub suffix: &'static str,
+    /// From which of these calls on, counted from 0.
+    pub nth: u64,
+    /// So many of them in a row.
+    pub times: u64,
+}
+
+impl Fault {
+    /// Whether reads of the store may fail because of it.
+    #[must_use]
+    pub fn hits_reads(&self) -> bool {
+        let kind = matches!(self.kind, Kind::Eio | Kind::Misdirected | Kind::Flip);
+        kind && self.name.is_none_or(|name| matches!(name, "read" | "open" | "len"))
+    }
 }
 
 /// What the disk does besides storing.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceConfig {
-    /// The call that fails.
-    pub fault: Option<Fault>,
+    /// The calls that go wrong.
+    pub faults: Vec<Fault>,
     /// Power fails at this crash point (see the module's text).
     pub crash_point: Option<u64>,
     /// Every call takes this many times longer; 0 counts as 1.
@@ -56,15 +118,32 @@ pub struct DeviceReport {
     pub written: u64,
     /// Bytes read.
     pub read: u64,
-    /// Calls that failed as configured.
-    pub faults: u64,
+    /// Calls that went wrong as configured, by how and which.
+    pub faults: BTreeMap<String, u64>,
+}
+
+impl DeviceReport {
+    /// Calls that went wrong.
+    #[must_use]
+    pub fn fired(&self) -> u64 {
+        self.faults.values().sum()
+    }
+
+    /// Whether a sync of a file failed.
+    #[must_use]
+    pub fn sync_failed(&self) -> bool {
+        self.faults.keys().any(|class| class.ends_with("on sync") && !class.starts_with("slow"))
+    }
 }
 
 /// The disk's switches and counters.
 pub struct Device {
     machine: Arc<Machine>,
     config: DeviceConfig,
+    disk: Disk,
     report: Mutex<DeviceReport>,
+    /// Calls that each fault could have hit so far.
+    seen: Mutex<Vec<u64>>,
 }
 
 /// One call, for the trace.
@@ -97,11 +176,13 @@ impl<'a> Call<'a> {
 }
 
 impl Device {
-    pub(crate) fn new(machine: Arc<Machine>, config: DeviceConfig) -> Self {
-        Self { machine, config, report: Mutex::default() }
+    pub(crate) fn new(machine: Arc<Machine>, config: DeviceConfig, disk: &Disk) -> Self {
+        let seen = Mutex::new(vec![0; config.faults.len()]);
+        Self { machine, config, disk: disk.clone(), report: Mutex::default(), seen }
     }
 
-    pub(crate) fn mount(self: Arc<Self>, disk: Arc<dyn Fs>) -> Arc<dyn Fs> {
+    pub(crate) fn mount(self: Arc<Self>) -> Arc<dyn Fs> {
+        let disk = self.disk.fs();
         Arc::new(SimulatedFs { device: self, disk })
     }
 
@@ -116,7 +197,21 @@ impl Device {
         self.machine.crash();
     }
 
+    /// A call that can only succeed or fail.
     fn call<R>(&self, call: Call<'_>, act: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+        self.faulty_call(call, |fault| match fault {
+            None | Some(Kind::Slow) => act(),
+            Some(Kind::NoSpace | Kind::Short) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Kind::Eio | Kind::Misdirected | Kind::Flip) => Err(io::Error::other("EIO")),
+        })
+    }
+
+    /// A call; `act` is told what goes wrong with it.
+    fn faulty_call<R>(
+        &self,
+        call: Call<'_>,
+        act: impl FnOnce(Option<Kind>) -> io::Result<R>,
+    ) -> io::Result<R> {
         self.powered()?;
         self.machine.note(What::Io, call.name, call.detail());
         let number = {
@@ -134,10 +229,12 @@ impl Device {
         if !early {
             self.pass_time(call.latency)?;
         }
-        let result = match self.fault(call.name) {
-            Some(error) => Err(error),
-            None => act(),
-        };
+        let fault = self.fault(&call);
+        if fault == Some(Kind::Slow) && !std::thread::panicking() {
+            self.machine.sleep(SLOW);
+            self.powered()?;
+        }
+        let result = act(fault);
         if crash_here(number.wrapping_mul(2).wrapping_add(1)) {
             self.crash();
             return Err(no_power());
@@ -148,18 +245,26 @@ impl Device {
         result
     }
 
-    /// The error with which this call fails, if it does.
-    fn fault(&self, name: &'static str) -> Option<io::Error> {
-        let fault = self.config.fault?;
-        let mut report = self.report.lock();
-        let count: u64 = match fault.name {
-            Some(only) if only != name => return None,
-            Some(only) => report.calls.get(only).copied().unwrap_or(0),
-            None => report.calls.values().sum(),
-        };
-        let fires = count == fault.nth + 1 || (fault.forever && count > fault.nth);
-        report.faults += u64::from(fires);
-        fires.then(|| io::Error::from(fault.error))
+    /// What goes wrong with this call, if anything does.
+    fn fault(&self, call: &Call<'_>) -> Option<Kind> {
+        let mut hit = None;
+        for (fault, seen) in self.config.faults.iter().zip(self.seen.lock().iter_mut()) {
+            let named = fault.name.is_none_or(|name| name == call.name);
+            let path = call.path.as_os_str().as_encoded_bytes();
+            if !named || !fault.kind.fits(call) || !path.ends_with(fault.suffix.as_bytes()) {
+                continue;
+            }
+            let due = *seen >= fault.nth && *seen - fault.nth < fault.times;
+            *seen += 1;
+            if due && hit.is_none() {
+                hit = Some(fault.kind);
+            }
+        }
+        if let Some(kind) = hit {
+            let class = kind.class(call.name);
+            *self.report.lock().faults.entry(class).or_default() += 1;
+        }
+        hit
     }
 
     fn pass_time(&self, (least, most): (u64, u64)) -> io::Result<()> {
@@ -244,10 +349,52 @@ impl Fs for SimulatedFs {
     }
 }
 
+impl SimulatedFile {
+    fn read(&self, fault: Option<Kind>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if fault == Some(Kind::Eio) {
+            return Err(io::Error::other("EIO"));
+        }
+        let read = self.file.read_at(buf, offset)?;
+        match fault {
+            Some(Kind::Misdirected) => {
+                let elsewhere =
+                    if offset < ELSEWHERE { offset + ELSEWHERE } else { offset - ELSEWHERE };
+                let found = self.file.read_at(buf, elsewhere)?.min(read);
+                buf[found..read].fill(0);
+            }
+            Some(Kind::Flip) if read > 0 => {
+                let bit = self.device.machine.below(read as u64 * 8);
+                buf[bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            _ => {}
+        }
+        Ok(read)
+    }
+
+    fn write(&self, fault: Option<Kind>, buf: &[u8], offset: u64) -> io::Result<()> {
+        let error = match fault {
+            Some(Kind::Eio) => io::Error::other("EIO"),
+            Some(Kind::NoSpace | Kind::Short) => io::ErrorKind::StorageFull.into(),
+            _ => return self.file.write_at(buf, offset),
+        };
+        // Direct I/O writes whole pages.
+        let page = if buf.len().is_multiple_of(4096) { 4096 } else { 1 };
+        let part = match fault {
+            Some(Kind::Short) => {
+                self.device.machine.below((buf.len() / page) as u64) as usize * page
+            }
+            _ if self.device.machine.one_in(2) => buf.len() / 2 / page * page,
+            _ => 0,
+        };
+        let _ = self.file.write_at(&buf[..part], offset);
+        Err(error)
+    }
+}
+
 impl File for SimulatedFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let call = Call { offset, latency: (10, 200), ..Call::new("read", &self.path) };
-        let read = self.device.call(call, || self.file.read_at(buf, offset))?;
+        let read = self.device.faulty_call(call, |fault| self.read(fault, buf, offset))?;
         self.device.report.lock().read += read as u64;
         Ok(read)
     }
@@ -256,18 +403,24 @@ impl File for SimulatedFile {
         let content = xxh3_64(buf);
         let call =
             Call { offset, content, latency: (5, 100), ..Call::mutates("write", &self.path) };
-        let result = self.device.call(call, || self.file.write_at(buf, offset));
-        if result.is_err() && !self.device.machine.is_off() && self.device.machine.one_in(2) {
-            let _ = self.file.write_at(&buf[..buf.len() / 2], offset);
-        }
-        result?;
+        self.device.faulty_call(call, |fault| self.write(fault, buf, offset))?;
         self.device.report.lock().written += buf.len() as u64;
         Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
         let call = Call { latency: (50, 3_000), ..Call::mutates("sync", &self.path) };
-        self.device.call(call, || self.file.sync())
+        self.device.faulty_call(call, |fault| match fault {
+            None | Some(Kind::Slow) => self.file.sync(),
+            Some(kind) => {
+                // The system takes the pages for clean now: no later sync writes them.
+                self.device.disk.fail_sync(&self.path);
+                Err(match kind {
+                    Kind::NoSpace => io::ErrorKind::StorageFull.into(),
+                    _ => io::Error::other("EIO"),
+                })
+            }
+        })
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -3,7 +3,7 @@
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_disk::Fs;
 use vlsm_disk::fs::sim::{CrashMode, SimFs};
@@ -36,8 +36,8 @@ impl Damage {
     }
 }
 
-/// A disk.
-#[derive(Default)]
+/// A disk. Clones are handles of the same one.
+#[derive(Clone, Default)]
 pub struct Disk {
     fs: SimFs,
 }
@@ -59,6 +59,23 @@ impl Disk {
     #[must_use]
     pub fn fs(&self) -> Arc<dyn Fs> {
         Arc::new(self.fs.clone())
+    }
+
+    /// A sync of this file failed: programs go on seeing what was written, and no later sync makes
+    /// it durable.
+    pub fn fail_sync(&self, path: &Path) {
+        self.fs.fail_sync(path);
+    }
+
+    /// The bytes of a file.
+    #[must_use]
+    pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
+        self.fs.content(path)
+    }
+
+    /// Puts other bytes into a file, durably: damage on purpose.
+    pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
+        self.fs.set_content(path, bytes);
     }
 
     /// Its files with their lengths.

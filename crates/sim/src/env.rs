@@ -5,6 +5,7 @@
 //! wait, is noticed by the caller's clock.
 
 use crate::device::{Device, DeviceConfig, DeviceReport};
+use crate::disk::Disk;
 use crate::machine::{Machine, PowerCut, Status, Stop, TaskId};
 use crate::trace::What;
 use parking_lot::Mutex;
@@ -70,6 +71,8 @@ pub struct Outcome<R> {
     pub running: usize,
     /// Tasks whose destructors never ended.
     pub abandoned: usize,
+    /// Whether something still holds the environment: a machine that is gone must leave nothing.
+    pub leaked: bool,
     /// What the disk saw.
     pub device: DeviceReport,
     /// The last events.
@@ -105,14 +108,14 @@ impl SimEnv {
     /// When the run blocks for real, or the OS gives no thread.
     pub fn run<R: Send + 'static>(
         config: &SimConfig,
-        disk: Arc<dyn Fs>,
+        disk: &Disk,
         root: impl FnOnce(Arc<Self>) -> R + Send + 'static,
     ) -> Outcome<R> {
         let (sender, receiver) = mpsc::channel();
-        let config = config.clone();
+        let (config, disk) = (config.clone(), disk.clone());
         let seed = config.seed;
         let body = move || {
-            let outcome = Self::run_here(&config, disk, root);
+            let outcome = Self::run_here(&config, &disk, root);
             let _ = sender.send(outcome);
         };
         let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(body);
@@ -128,13 +131,14 @@ impl SimEnv {
 
     fn run_here<R: Send + 'static>(
         config: &SimConfig,
-        disk: Arc<dyn Fs>,
+        disk: &Disk,
         root: impl FnOnce(Arc<Self>) -> R + Send + 'static,
     ) -> Outcome<R> {
         let machine = Arc::new(Machine::new(config.seed));
-        let device = Arc::new(Device::new(machine.clone(), config.device.clone()));
-        let fs: Arc<dyn Fs> = device.clone().mount(disk);
+        let device = Arc::new(Device::new(machine.clone(), config.device.clone(), disk));
+        let fs: Arc<dyn Fs> = device.clone().mount();
         let env = Arc::new(Self { machine: machine.clone(), fs, device: device.clone() });
+        let held = Arc::downgrade(&env);
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
         let body = Box::new(move || {
@@ -157,6 +161,7 @@ impl SimEnv {
             time: report.time,
             running: report.running,
             abandoned: report.abandoned,
+            leaked: held.strong_count() > 0,
             device: device.report(),
             tail: report.tail,
         }

@@ -156,12 +156,25 @@ impl History {
         self.clients.iter().map(|client| client.issued.len() as u64).collect()
     }
 
-    /// What a client's own keys hold after all its batches.
+    /// What was acknowledged so far, in this cut, survives everything from here on.
+    pub fn keep(&mut self, cut: &Cut) {
+        raise(&mut self.kept_by_process, cut);
+        raise(&mut self.kept_by_power, cut);
+    }
+
+    /// What a client's own key may hold: its value after all batches that were acknowledged, and
+    /// after all that were issued. They differ only when a batch failed.
     #[must_use]
-    pub fn own_value(&self, client: usize, space: usize, key: &[u8]) -> Option<&[u8]> {
-        let batches = self.clients[client].issued.iter().rev();
-        let mut writes = batches.flat_map(|batch| batch.writes.iter().rev());
-        writes.find(|write| write.space == space && write.key == key)?.value.as_deref()
+    pub fn own_values(&self, client: usize, space: usize, key: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let Client { issued, acknowledged } = &self.clients[client];
+        let after = |batches: usize| {
+            let mut contents = Contents::new(self.spaces);
+            let writes = issued[..batches].iter().flat_map(|batch| &batch.writes);
+            let touching = writes.filter(|write| write.space == space && write.key == key);
+            touching.for_each(|write| contents.apply(write));
+            contents.get(space, key).map(<[u8]>::to_vec)
+        };
+        [after(*acknowledged as usize), after(issued.len())]
     }
 
     /// Checks a view.

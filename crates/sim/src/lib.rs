@@ -8,20 +8,24 @@
 //! | [`disk`] | the disk that outlives the machines, and what crashes leave of it |
 //! | [`oracle`] | what the store must answer: sorted maps |
 //! | [`history`] | what concurrent clients were told, and which contents are consistent with it |
+//! | [`ledger`] | the histories of one store: in the WAL, and outside it |
 //! | [`world`] | a store on a machine: the one place that knows the engine's public API |
 //! | [`model`] | random operations against the oracle |
-//! | [`clients`] | concurrent clients, crashes and reopening, by seed |
+//! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
+//! | [`actor`] | one of those clients |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
 //!
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
 
+pub mod actor;
 pub mod clients;
 pub mod crash;
 pub mod device;
 pub mod disk;
 pub mod env;
 pub mod history;
+pub mod ledger;
 pub mod machine;
 pub mod model;
 pub mod oracle;

@@ -11,10 +11,11 @@
 //! 4. Each switch costs a little virtual time; a limit on switches finds livelocks.
 //!
 //! When the machine is switched off (crash, deadlock, end of the root task), every other task
-//! unwinds from the point where it is blocked, without a word from the panic hook. While a task
-//! unwinds, its destructors may still call the environment: nothing blocks any more, files fail. A
-//! destructor that then loops on a condition for ever is left where it is, and its stack with it
-//! (counted).
+//! unwinds from the point where it is blocked, without a word from the panic hook; where the code
+//! under test catches that, as it does panics of jobs, it unwinds again from the next such point.
+//! While a task unwinds, its destructors may still call the environment: nothing blocks any more,
+//! files fail. One that then loops for ever is left where it is, and its stack with it (counted,
+//! and a failure in every test).
 //!
 //! Threads and locks: all on the thread of [`crate::SimEnv::run`]. The state's lock is never held
 //! over a switch.
@@ -61,7 +62,6 @@ struct Task {
     weight: u64,
     /// Counts the task's blocks, so that a late wake-up is not taken for a new one.
     ticket: u64,
-    unwinding: bool,
     calls_while_off: u32,
 }
 
@@ -206,7 +206,6 @@ impl Machine {
                 status: Status::Ready,
                 weight: if background { weight } else { weight * 2 },
                 ticket: 0,
-                unwinding: false,
                 calls_while_off: 0,
             });
             state.born.push((id, body));
@@ -294,21 +293,19 @@ impl Machine {
 
     /// A call that would block while nothing can block any more.
     fn called_while_off(&self) {
-        let (unwinding, stuck) = {
+        let stuck = {
             let mut state = self.state.lock();
             let current = state.current;
             let task = &mut state.tasks[current];
             task.calls_while_off += 1;
-            let unwinding = task.unwinding || std::thread::panicking();
-            task.unwinding = true;
-            (unwinding, task.calls_while_off > CALLS_WHILE_OFF_MAX)
+            task.calls_while_off > CALLS_WHILE_OFF_MAX
         };
         if stuck {
             loop {
                 switch();
             }
         }
-        if !unwinding {
+        if !std::thread::panicking() {
             resume_unwind(Box::new(SwitchedOff));
         }
     }

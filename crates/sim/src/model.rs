@@ -10,7 +10,7 @@ use crate::env::{SimConfig, SimEnv};
 use crate::history::Promise;
 use crate::oracle::{Contents, KeyBounds, Pair, Write};
 use crate::rng::Rng;
-use crate::world::{SHAPES, SPACES, View, World, pairs, tiny_options};
+use crate::world::{Mechanisms, SPACES, View, World, pairs};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,14 +26,14 @@ pub type Counts = BTreeMap<&'static str, u64>;
 /// The first wrong answer, with the seed.
 pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
     let config = SimConfig { steps_max: 100_000 + ops * 10_000, ..SimConfig::new(seed) };
-    let outcome = SimEnv::run(&config, Disk::new().fs(), move |env| {
+    let outcome = SimEnv::run(&config, &Disk::new(), move |env| {
         let mut rng = Rng::new(seed);
-        let shape = *rng.pick(&SHAPES);
-        let mut run = Run::open(&env, shape, rng).map_err(|error| error.to_string())?;
+        let mechanisms = *rng.pick(&Mechanisms::all());
+        let mut run = Run::open(&env, mechanisms, rng).map_err(|error| error.to_string())?;
         for op in 0..ops {
-            run.step().map_err(|error| format!("op {op} ({shape}): {error}"))?;
+            run.step().map_err(|error| format!("op {op} ({mechanisms}): {error}"))?;
         }
-        run.finish().map_err(|error| format!("at the end ({shape}): {error}"))
+        run.finish().map_err(|error| format!("at the end ({mechanisms}): {error}"))
     });
     let (tail, running) = (outcome.tail.clone(), outcome.running);
     match outcome.end {
@@ -48,7 +48,7 @@ pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
 
 struct Run {
     env: Arc<SimEnv>,
-    shape: &'static str,
+    mechanisms: Mechanisms,
     rng: Rng,
     /// None only while it is reopened.
     world: Option<World>,
@@ -61,13 +61,13 @@ struct Run {
 }
 
 impl Run {
-    fn open(env: &Arc<SimEnv>, shape: &'static str, mut rng: Rng) -> Result<Self> {
-        let options = tiny_options(shape, &mut rng);
+    fn open(env: &Arc<SimEnv>, mechanisms: Mechanisms, mut rng: Rng) -> Result<Self> {
+        let options = mechanisms.options(&mut rng);
         let world = World::open(env, &options)?;
         let keys = *rng.pick(&[20, 200, 2_000]);
         Ok(Self {
             env: env.clone(),
-            shape,
+            mechanisms,
             rng,
             world: Some(world),
             contents: Contents::new(SPACES.len()),
@@ -307,7 +307,7 @@ impl Run {
         if let Some(world) = self.world.take() {
             world.close()?;
         }
-        let options = tiny_options(self.shape, &mut self.rng);
+        let options = self.mechanisms.options(&mut self.rng);
         self.world = Some(World::open(&self.env, &options)?);
         self.look()
     }

@@ -66,6 +66,12 @@ pub enum Command {
     End,
 }
 
+impl Command {
+    fn only_reads(&self) -> bool {
+        matches!(self, Self::Get(..) | Self::Scan(..) | Self::Look(_) | Self::Snapshot(_))
+    }
+}
+
 /// A script.
 #[derive(Debug, Clone)]
 pub struct Script {
@@ -239,6 +245,20 @@ struct State {
     at: usize,
     history: History,
     contents: Contents,
+    /// The contents with the batch that the store failed to write, if it did: that may show or not.
+    perhaps: Option<Contents>,
+    told: Told,
+}
+
+/// What a store on a faulty disk said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Commands done.
+    pub done: u64,
+    /// Commands refused.
+    pub refused: u64,
+    /// Those among them that only read.
+    pub reads_refused: u64,
 }
 
 impl Player {
@@ -249,15 +269,23 @@ impl Player {
             at: 0,
             history: History::new(1, SPACES.len()),
             contents: Contents::new(SPACES.len()),
+            perhaps: None,
+            told: Told::default(),
         };
         Arc::new(Self { script: script.clone(), faulty: false, state: Mutex::new(state) })
     }
 
-    /// At the beginning, on a disk whose calls fail: the first refusal of the store ends its life.
+    /// At the beginning, on a disk whose calls fail: the store may refuse commands.
     #[must_use]
     pub fn on_a_faulty_disk(script: &Script) -> Arc<Self> {
         let player = Arc::into_inner(Self::new(script)).expect("nobody else has it yet");
         Arc::new(Self { faulty: true, ..player })
+    }
+
+    /// What the store said.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        self.state.lock().told
     }
 
     /// Another one, as far as this one is, for another end of the story.
@@ -293,7 +321,7 @@ impl Player {
         config: &SimConfig,
     ) -> Outcome<Result<bool, String>> {
         let player = self.clone();
-        SimEnv::run(config, disk.fs(), move |env| player.commands(&env))
+        SimEnv::run(config, disk, move |env| player.commands(&env))
     }
 
     /// Does to the disk what the command says at which the life ended.
@@ -319,9 +347,6 @@ impl Player {
             Err(Trouble::Store(_)) if self.faulty => return Ok(true),
             opened => opened.map_err(|trouble| trouble.to_string())?,
         };
-        let told = |line: usize, trouble: Trouble| {
-            Err(format!("{}, line {line}: {trouble}", self.script.name))
-        };
         loop {
             let next = {
                 let mut state = self.state.lock();
@@ -329,27 +354,36 @@ impl Player {
                 self.script.commands.get(state.at - 1)
             };
             let (line, command) = next.unwrap_or(&(0, Command::End));
-            let done = match command {
+            let told = |trouble| format!("{}, line {line}: {trouble}", self.script.name);
+            match command {
                 Command::Close | Command::End => {
                     let looked = self.look(&store.world);
-                    let closed = looked.and(store.close().map_err(Trouble::from));
-                    match closed {
-                        Err(Trouble::Store(_)) if self.faulty => {}
-                        Err(trouble) => return told(*line, trouble),
-                        Ok(()) => {}
-                    }
+                    self.judge(true, looked).map_err(told)?;
+                    let closed = store.close().map_err(Trouble::from);
+                    self.judge(false, closed).map_err(told)?;
                     return Ok(*command == Command::End);
                 }
-                Command::Kill | Command::Crash(_) => {
-                    env.device().crash();
-                    Ok(())
+                Command::Kill | Command::Crash(_) => env.device().crash(),
+                other => {
+                    let done = self.command(other, env, &mut store);
+                    self.judge(other.only_reads(), done).map_err(told)?;
                 }
-                other => self.command(other, env, &mut store),
-            };
-            match done {
-                Ok(()) => {}
-                Err(Trouble::Store(_)) if self.faulty => return self.refused(store),
-                Err(trouble) => return told(*line, trouble),
+            }
+        }
+    }
+
+    /// On a faulty disk the store may refuse; a wrong answer it may never give.
+    fn judge(&self, only_reads: bool, done: Outcomes<()>) -> Outcomes<()> {
+        let told = &mut self.state.lock().told;
+        match done {
+            Err(Trouble::Store(_)) if self.faulty => {
+                told.refused += 1;
+                told.reads_refused += u64::from(only_reads);
+                Ok(())
+            }
+            done => {
+                told.done += 1;
+                done
             }
         }
     }
@@ -361,23 +395,9 @@ impl Player {
         let mut state = self.state.lock();
         state.history.reopened(&view).map_err(Trouble::Wrong)?;
         state.contents = view;
+        state.perhaps = None;
         drop(state);
         Ok(Store { world, snapshots: BTreeMap::new() })
-    }
-
-    /// The store refused something. What it still shows must be right, and closing it must end.
-    fn refused(&self, store: Store) -> Result<bool, String> {
-        let seen = store.world.contents().map_err(Trouble::from);
-        let history = self.state.lock().history.clone();
-        match seen {
-            Ok(view) => {
-                history.check(&view, &history.acknowledged(), &history.issued()).map(drop)?;
-            }
-            Err(Trouble::Store(_)) => {}
-            Err(wrong) => return Err(wrong.to_string()),
-        }
-        let _ = store.close();
-        Ok(true)
     }
 
     /// Opens the store after a crash, checks it, writes, closes, opens it again.
@@ -399,20 +419,40 @@ impl Player {
         Ok(store.close()?)
     }
 
+    /// Whether an answer is right, by what the store shows or perhaps shows.
+    fn right<T: PartialEq>(&self, found: &T, expected: impl Fn(&Contents) -> T) -> bool {
+        let state = self.state.lock();
+        let mut possible = [Some(&state.contents), state.perhaps.as_ref()].into_iter().flatten();
+        possible.any(|contents| expected(contents) == *found)
+    }
+
     fn look(&self, world: &World) -> Outcomes<()> {
         let found = world.contents()?;
+        if self.right(&found, Contents::clone) {
+            return Ok(());
+        }
         same(&self.state.lock().contents, &found)
     }
 
     fn write(&self, world: &World, writes: &[Write], promise: Promise) -> Outcomes<()> {
-        let writes = self.state.lock().history.issue(0, writes.to_vec());
-        world.write(&writes, promise)?;
-        let mut state = self.state.lock();
-        state.history.acknowledge(0, promise);
-        for write in &writes {
-            state.contents.apply(write);
+        if self.state.lock().perhaps.is_some() {
+            return match world.write(writes, promise) {
+                Ok(()) => Err(Trouble::Wrong("a batch was taken after one that failed".into())),
+                Err(error) => Err(error.into()),
+            };
         }
-        Ok(())
+        let writes = self.state.lock().history.issue(0, writes.to_vec());
+        let result = world.write(&writes, promise);
+        let mut state = self.state.lock();
+        if result.is_ok() {
+            state.history.acknowledge(0, promise);
+            writes.iter().for_each(|write| state.contents.apply(write));
+        } else {
+            let mut contents = state.contents.clone();
+            writes.iter().for_each(|write| contents.apply(write));
+            state.perhaps = Some(contents);
+        }
+        Ok(result?)
     }
 
     fn command(&self, command: &Command, env: &SimEnv, store: &mut Store) -> Outcomes<()> {
@@ -426,12 +466,14 @@ impl Player {
             Command::Scan(space, range) => self.scan(world, *space, range),
             Command::Look(None) => self.look(world),
             Command::Look(Some(name)) => {
-                let (view, expected) = store.snapshots.get(name).ok_or_else(unknown)?;
-                same(expected, &view.contents()?)
+                let (view, expected, perhaps) = store.snapshots.get(name).ok_or_else(unknown)?;
+                let found = view.contents()?;
+                if perhaps.as_ref() == Some(&found) { Ok(()) } else { same(expected, &found) }
             }
             Command::Snapshot(name) => {
                 let expected = self.state.lock().contents.clone();
-                store.snapshots.insert(name.clone(), (world.snapshot(), expected));
+                let perhaps = self.state.lock().perhaps.clone();
+                store.snapshots.insert(name.clone(), (world.snapshot(), expected, perhaps));
                 Ok(())
             }
             Command::Release(name) => store.snapshots.remove(name).map(drop).ok_or_else(unknown),
@@ -453,12 +495,12 @@ impl Player {
         expected: Option<&Option<Vec<u8>>>,
     ) -> Outcomes<()> {
         let found = world.get(space, key)?;
-        let oracle = self.state.lock().contents.get(space, key).map(<[u8]>::to_vec);
-        if found != oracle {
+        if !self.right(&found, |contents| contents.get(space, key).map(<[u8]>::to_vec)) {
+            let oracle = self.state.lock().contents.get(space, key).map(<[u8]>::to_vec);
             return Err(Trouble::Wrong(format!("expected {oracle:?}, found {found:?}")));
         }
         match expected {
-            Some(expected) if *expected != found => {
+            Some(expected) if !self.faulty && *expected != found => {
                 Err(Trouble::Wrong(format!("the script says {expected:?}, found {found:?}")))
             }
             _ => Ok(()),
@@ -470,8 +512,8 @@ impl Player {
         let forwards = pairs(world.iter(space, &bounds))?;
         let mut backwards = pairs(world.iter(space, &bounds).rev())?;
         backwards.reverse();
-        let expected = self.state.lock().contents.range(space, &bounds);
-        let right = forwards == expected && backwards == expected;
+        let right = |found| self.right(found, |contents| contents.range(space, &bounds));
+        let right = right(&forwards) && right(&backwards);
         right.then_some(()).ok_or_else(|| Trouble::Wrong("the scan differs".into()))
     }
 }
@@ -483,7 +525,8 @@ fn same(expected: &Contents, found: &Contents) -> Outcomes<()> {
 /// An open store and the snapshots taken of it.
 struct Store {
     world: World,
-    snapshots: BTreeMap<String, (View, Contents)>,
+    /// With what each must show, or may show instead.
+    snapshots: BTreeMap<String, (View, Contents, Option<Contents>)>,
 }
 
 impl Store {

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use vlsm::{
     Batch, Db, Durability, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
 };
+use vlsm_core::event::Event;
 use vlsm_core::{Bytes, Error, Result};
-use vlsm_policy::PolicyOptions;
+use vlsm_policy::{PolicyOptions, admission, schedule, shape};
 
 /// The store's folder.
 pub const FOLDER: &str = "/store";
@@ -20,8 +21,48 @@ pub const FOLDER: &str = "/store";
 pub const SPACES: [(&str, &[&str]); 3] =
     [("default", &[]), ("users", &["c01/k05", "client/01", "k3", "k7"]), ("log", &[])];
 
-/// The shapes that are tested.
-pub const SHAPES: [&str; 3] = ["vlsm", "tiered_l0", "lsmi"];
+/// One mechanism of each axis, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mechanisms {
+    /// What is merged.
+    pub shape: &'static str,
+    /// When.
+    pub schedule: &'static str,
+    /// How fast new bytes are let in.
+    pub admission: &'static str,
+}
+
+impl Mechanisms {
+    /// All combinations of what is built.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for shape in shape::REGISTRY {
+            for schedule in schedule::REGISTRY {
+                for admission in admission::REGISTRY {
+                    let (shape, schedule, admission) = (shape.name, schedule.name, admission.name);
+                    all.push(Self { shape, schedule, admission });
+                }
+            }
+        }
+        all
+    }
+
+    /// Options with these mechanisms.
+    #[must_use]
+    pub fn options(&self, rng: &mut Rng) -> Options {
+        let mut options = tiny_options(self.shape, rng);
+        options.policy.schedule = self.schedule.into();
+        options.policy.admission = self.admission.into();
+        options
+    }
+}
+
+impl std::fmt::Display for Mechanisms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}, {}", self.shape, self.schedule, self.admission)
+    }
+}
 
 /// Options small enough that a few thousand writes reach the third level.
 #[must_use]
@@ -81,7 +122,20 @@ impl World {
     /// # Errors
     /// The engine's.
     pub fn open(env: &Arc<SimEnv>, options: &Options) -> Result<Self> {
-        let db = Db::builder(Path::new(FOLDER)).env(env.clone()).options(options.clone()).open()?;
+        Self::open_listening(env, options, |_| {})
+    }
+
+    /// Opens it with somebody who is told of all its events.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open_listening(
+        env: &Arc<SimEnv>,
+        options: &Options,
+        listener: impl Fn(&Event) + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let builder = Db::builder(Path::new(FOLDER)).env(env.clone()).options(options.clone());
+        let db = builder.listener(listener).open()?;
         let mut spaces = Vec::new();
         for (name, splits) in SPACES {
             let space = match db.keyspace(name) {

@@ -5,14 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use vlsm_disk::Fs;
 use vlsm_disk::env::{Condition, Env, Priority};
 use vlsm_disk::fs::OpenOptions;
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_sim::disk::Disk;
 use vlsm_sim::{End, SimConfig, SimEnv};
 
-fn disk() -> Arc<dyn Fs> {
-    Arc::new(SimFs::new())
+fn disk() -> Disk {
+    Disk::new()
 }
 
 /// A counter behind a condition.
@@ -73,7 +72,7 @@ fn busy(env: &Arc<SimEnv>) -> Vec<(u64, u64)> {
 #[test]
 fn the_same_seed_is_the_same_run() {
     let run = |seed| {
-        let outcome = SimEnv::run(&SimConfig::new(seed), disk(), |env| busy(&env));
+        let outcome = SimEnv::run(&SimConfig::new(seed), &disk(), |env| busy(&env));
         let (hash, steps, time) = (outcome.hash, outcome.steps, outcome.time);
         (outcome.expect("runs"), hash, steps, time)
     };
@@ -89,7 +88,7 @@ fn the_same_seed_is_the_same_run() {
 
 #[test]
 fn a_deadlock_is_found_and_explained() {
-    let outcome = SimEnv::run(&SimConfig::new(1), disk(), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(1), &disk(), |env| {
         let stile = Turnstile::new(&env);
         let inner = stile.clone();
         let stuck = env.task("the waiter", move || inner.wait_for(1));
@@ -104,7 +103,7 @@ fn a_deadlock_is_found_and_explained() {
 #[test]
 fn a_livelock_is_found() {
     let config = SimConfig { steps_max: 10_000, ..SimConfig::new(1) };
-    let outcome = SimEnv::run(&config, disk(), |env| {
+    let outcome = SimEnv::run(&config, &disk(), |env| {
         loop {
             env.interleave();
         }
@@ -115,7 +114,7 @@ fn a_livelock_is_found() {
 
 #[test]
 fn a_panic_in_a_task_is_reported() {
-    let outcome = SimEnv::run(&SimConfig::new(3), disk(), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(3), &disk(), |env| {
         let well = env.spawn("bad", Priority::Normal, Box::new(|| panic!("as planned"))).join();
         assert!(!well);
     });
@@ -125,7 +124,7 @@ fn a_panic_in_a_task_is_reported() {
 
 #[test]
 fn time_jumps_to_the_next_deadline() {
-    let outcome = SimEnv::run(&SimConfig::new(2), disk(), |env| {
+    let outcome = SimEnv::run(&SimConfig::new(2), &disk(), |env| {
         let condition = env.condition(Duration::ZERO);
         let deadline = env.now() + Duration::from_secs(3600);
         while condition.wait(condition.epoch(), Some(deadline)) {}
@@ -138,7 +137,7 @@ fn time_jumps_to_the_next_deadline() {
 #[test]
 fn no_wake_up_is_lost() {
     for seed in 0..200 {
-        let outcome = SimEnv::run(&SimConfig::new(seed), disk(), |env| {
+        let outcome = SimEnv::run(&SimConfig::new(seed), &disk(), |env| {
             let stile = Turnstile::new(&env);
             let (ping, other, inner) = (Turnstile::new(&env), stile.clone(), env.clone());
             let pong = ping.clone();
@@ -180,7 +179,7 @@ impl Drop for Closing {
 #[test]
 fn every_crash_point_unwinds_everything() {
     let mutating = {
-        let outcome = SimEnv::run(&SimConfig::new(5), disk(), |env| busy(&env).len());
+        let outcome = SimEnv::run(&SimConfig::new(5), &disk(), |env| busy(&env).len());
         assert_eq!((outcome.running, outcome.abandoned), (0, 0));
         outcome.device.mutating
     };
@@ -189,7 +188,7 @@ fn every_crash_point_unwinds_everything() {
         config.device.crash_point = Some(point);
         let drops = Arc::new(AtomicUsize::new(0));
         let counted = drops.clone();
-        let outcome = SimEnv::run(&config, disk(), move |env| {
+        let outcome = SimEnv::run(&config, &disk(), move |env| {
             let stile = Turnstile::new(&env);
             let worker =
                 env.spawn("idle", Priority::Background, Box::new(move || stile.wait_for(9)));
@@ -199,5 +198,6 @@ fn every_crash_point_unwinds_everything() {
         });
         assert!(matches!(outcome.end, End::Crashed), "point {point}: {:?}", outcome.end);
         assert_eq!((drops.load(Ordering::Relaxed), outcome.abandoned), (1, 0), "point {point}");
+        assert!(!outcome.leaked, "point {point}");
     }
 }

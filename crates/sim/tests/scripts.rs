@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vlsm_sim::crash::{Thoroughness, crash_every, fail_every};
+use vlsm_sim::crash::{Faults, Thoroughness, crash_every, fail_every};
 use vlsm_sim::disk::{Damage, Disk};
 use vlsm_sim::script::{Player, Script};
 
@@ -71,18 +71,26 @@ fn every_script_is_played() {
 #[test]
 fn every_call_fails() {
     let stride = common::number("FAULT_STRIDE", 5);
-    let (runs, fired) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (_, failures) = common::in_parallel(0..2, |index, _: &mut ()| {
+    let (faults, failures) = common::in_parallel(0..2, |index, faults: &mut Faults| {
         let name = ["short", "short_tiered"][index as usize];
-        let faults = fail_every(&script(name), 7, stride)?;
-        runs.fetch_add(faults.runs, Ordering::Relaxed);
-        fired.fetch_add(faults.fired, Ordering::Relaxed);
+        faults.add(&fail_every(&script(name), 7, stride)?);
         Ok(())
     });
-    let (runs, fired) = (runs.into_inner(), fired.into_inner());
-    println!("{runs} runs with a fault, {fired} calls failed");
+    let faults = faults.into_iter().fold(Faults::default(), |mut sum, part| {
+        sum.add(&part);
+        sum
+    });
+    println!("{faults:#?}");
     common::none(&failures);
-    common::all_fired(&[("faults", fired)]);
+    let fired = |class: &str| faults.fired.get(class).copied().unwrap_or(0);
+    common::all_fired(&[
+        ("EIO on read", fired("EIO on read")),
+        ("EIO on write", fired("EIO on write")),
+        ("EIO on sync", fired("EIO on sync")),
+        ("ENOSPC on write", fired("ENOSPC on write")),
+        ("short writes", fired("short on write")),
+        ("refusals", faults.refused),
+    ]);
 }
 
 fn crash_all(name: &str) {

@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::{Bytes, BytesPerSec};
-use vlsm_sim::clients::{Story, Tally, play};
+use vlsm_sim::clients::{CLASSES, Story, Tally, play};
 
 /// No write takes longer, in virtual time, on a disk that is never slower than 30 ms.
 const WAIT_MAX: Duration = Duration::from_secs(20);
@@ -35,8 +35,20 @@ fn every_answer_is_right_whatever_crashes() {
             ("lost batches", tally.lost),
             ("indeterminate batches", tally.indeterminate),
             ("checks", tally.checks),
+            ("batches outside the WAL", tally.unlogged),
+            ("refusals", tally.refused),
+            ("lives that file calls ended", tally.failures),
         ];
         common::all_fired(&fired);
+    }
+    if count >= 300 {
+        for work in ["Flush", "Compact", "TrivialMove", "WAL recycled", "latched"] {
+            assert!(tally.work.contains_key(work), "{work}: not once");
+        }
+        for (kind, name, _) in CLASSES {
+            let class = kind.class(name);
+            assert!(tally.faults.contains_key(&class), "{class}: not once");
+        }
     }
 }
 
@@ -73,7 +85,7 @@ fn narrow(options: &mut Options) {
 fn writers_never_wait_for_ever() {
     let seeds = common::seeds("SIM_SEEDS", 0..30);
     let (tally, failures) = common::in_parallel(seeds, |seed, tally: &mut Tally| {
-        let story = Story { lives: 1, ops: 200, tweak: narrow, ..Story::new(seed) };
+        let story = Story { lives: 1, ops: 200, faults: false, tweak: narrow, ..Story::new(seed) };
         play(&story).map(|more| tally.add(&more))
     });
     common::none(&failures);

@@ -170,7 +170,10 @@ impl Disk {
         for inode in self.inodes.values_mut() {
             match mode {
                 CrashMode::LoseAll | CrashMode::KeepEntries => inode.lose(),
-                CrashMode::KeepAll | CrashMode::KeepData => inode.keep(),
+                CrashMode::KeepAll | CrashMode::KeepData => {
+                    inode.keep();
+                    inode.lose();
+                }
                 CrashMode::Random => inode.keep_some(&mut random),
             }
         }
@@ -231,6 +234,17 @@ impl SimFs {
     /// Has `hook` called at the start and at the end of each call.
     pub fn set_interleave(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         *self.shared.hook.lock() = Some(hook);
+    }
+
+    /// A sync of this file failed, and the system takes its pages for clean: programs go on seeing
+    /// what was written since the last sync, but no later sync makes it durable.
+    pub fn fail_sync(&self, path: &Path) {
+        let mut disk = self.shared.disk.lock();
+        if let Some(inode) = disk.entries.get(path).copied()
+            && let Some(inode) = disk.inodes.get_mut(&inode)
+        {
+            inode.fail_sync();
+        }
     }
 
     /// All files with their lengths.

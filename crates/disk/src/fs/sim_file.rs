@@ -86,6 +86,11 @@ impl Inode {
         }
     }
 
+    /// Nothing more of what programs see so far gets to the device.
+    pub(super) fn fail_sync(&mut self) {
+        self.pending.clear();
+    }
+
     /// Programs see what is on the device.
     pub(super) fn lose(&mut self) {
         self.pending.clear();

@@ -3,7 +3,8 @@
 //!
 //! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking
 //! it. Order: jobs that free memory, then L0, then the levels from the top; within a class first
-//! come, first served. A panic in a step latches the store and ends the job, not the worker.
+//! come, first served. A panic in a step latches the store and ends the job, not the worker; one
+//! between steps ends the worker, too.
 
 use crate::control::Slot;
 use crate::engine::Engine;
@@ -32,12 +33,14 @@ impl Engine {
         (0..self.worker_count()).map(start).collect()
     }
 
-    /// The life of a worker. A panic outside a job latches the store, too.
+    /// The life of a worker. A panic outside a job latches the store, too, and ends the worker:
+    /// nothing is granted any more.
     fn work(self: &Arc<Self>) {
         while !self.control.stopping() {
             let round = catch_unwind(AssertUnwindSafe(|| self.work_once()));
             if round.is_err() {
                 self.latch(Error::Internal("a worker panicked between jobs".into()));
+                return;
             }
         }
     }

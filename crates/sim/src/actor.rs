@@ -1,0 +1,277 @@
+//! One of several concurrent clients of a store: random batches and reads, every answer checked as
+//! far as one client can.
+//!
+//! Its own keys hold exactly what it wrote last. A key that all share holds what somebody wrote who
+//! was not overwritten yet. A snapshot shows one moment, now and later. Where file calls go wrong
+//! the store may refuse; a batch that was refused is indeterminate, and the client writes no more
+//! in this life of the store, because a later batch must not follow one that may not be there.
+
+use crate::clients::Shared;
+use crate::env::SimEnv;
+use crate::history::{Promise, shared_value};
+use crate::ledger::Cuts;
+use crate::oracle::{ALL, Write};
+use crate::rng::Rng;
+use crate::world::{View, World, durability, pairs};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm::{Durability, WriteOptions};
+use vlsm_core::{Error, Result};
+use vlsm_disk::Env;
+
+/// What a client does in one life, and what the store may refuse it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub ops: u64,
+    pub writes_may_fail: bool,
+    pub reads_may_fail: bool,
+}
+
+impl Limits {
+    /// Whether the store may say so. What is wrong inside it, or with its answer, it may not.
+    pub fn tolerate(&self, error: &Error, reading: bool) -> bool {
+        let may_fail = if reading { self.reads_may_fail } else { self.writes_may_fail };
+        may_fail && !matches!(error, Error::Internal(_))
+    }
+}
+
+/// One client.
+pub(crate) struct Actor {
+    client: usize,
+    world: World,
+    env: Arc<SimEnv>,
+    shared: Arc<Shared>,
+    rng: Rng,
+    limits: Limits,
+    /// Whether a batch was refused.
+    refused: bool,
+    /// Snapshots, with what they must and may show.
+    held: Vec<(View, Cuts, Cuts)>,
+}
+
+impl Actor {
+    pub fn new(
+        client: usize,
+        world: &World,
+        env: &Arc<SimEnv>,
+        shared: &Arc<Shared>,
+        rng: Rng,
+        limits: Limits,
+    ) -> Self {
+        let (world, env, shared) = (world.clone(), env.clone(), shared.clone());
+        Self { client, world, env, shared, rng, limits, refused: false, held: Vec::new() }
+    }
+
+    /// All that it does in one life.
+    pub fn run(&mut self) -> Result<(), String> {
+        for _ in 0..self.limits.ops {
+            let (reading, result) = match self.rng.below(100) {
+                0..60 if !self.refused => (false, self.write()),
+                0..75 => (true, self.read_own()),
+                75..85 => (true, self.read_shared()),
+                85..90 => (true, self.take_snapshot()),
+                90..94 => (true, self.check_snapshot()),
+                94 => (false, self.flush()),
+                95 => (false, self.world.wait_idle()),
+                _ => {
+                    self.env.sleep(Duration::from_micros(self.rng.below(5_000)));
+                    (true, Ok(()))
+                }
+            };
+            self.judge(reading, result)?;
+        }
+        while !self.held.is_empty() {
+            let result = self.check_snapshot();
+            self.judge(true, result)?;
+        }
+        Ok(())
+    }
+
+    fn judge(&self, reading: bool, result: Result<()>) -> Result<(), String> {
+        match result {
+            Err(error) if self.limits.tolerate(&error, reading) => {
+                self.shared.tally.lock().refused += 1;
+                Ok(())
+            }
+            result => result.map_err(|error| format!("client {}: {error}", self.client)),
+        }
+    }
+
+    fn own_key(&mut self) -> Vec<u8> {
+        format!("c{:02}/k{:02}", self.client, self.rng.below(30)).into_bytes()
+    }
+
+    fn shared_key(&mut self) -> Vec<u8> {
+        format!("shared/{}", self.rng.below(6)).into_bytes()
+    }
+
+    /// The book that the next operation is about: mostly the one of the WAL.
+    fn some_book(&mut self) -> usize {
+        let books = self.shared.ledger.lock().books();
+        if self.rng.one_in(8) { self.rng.index(books) } else { 0 }
+    }
+
+    fn padding(&mut self) -> usize {
+        match self.rng.below(400) {
+            // Beyond the size at which batches go into the WAL in fragments.
+            0 => 200_000 + self.rng.index(400_000),
+            1..20 => self.rng.index(6_000),
+            20..200 => self.rng.index(600),
+            _ => self.rng.index(40),
+        }
+    }
+
+    /// The writes of the client's next batch.
+    fn writes(&mut self, spaces: usize, number: u64, logged: bool) -> Vec<Write> {
+        let mut writes = Vec::new();
+        for _ in 0..self.rng.between(1, 6) {
+            let space = self.rng.index(spaces);
+            let shared = logged && self.rng.one_in(4);
+            let key = if shared { self.shared_key() } else { self.own_key() };
+            let padding = self.padding();
+            let value = match shared {
+                true => shared_value(self.client, number, padding),
+                false => format!("{number}{}", "v".repeat(padding)).into_bytes(),
+            };
+            let value = (!self.rng.one_in(4)).then_some(value);
+            writes.push(Write { space, key, value });
+        }
+        writes
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let book = self.some_book();
+        let (number, spaces, logged) = {
+            let ledger = self.shared.ledger.lock();
+            let book = ledger.book(book);
+            (book.history.next_number(self.client), book.spaces.len(), book.logged)
+        };
+        let writes = self.writes(spaces, number, logged);
+        let promise =
+            *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);
+        let (promise, durability) = match logged {
+            true => (promise, durability(promise)),
+            false => (Promise::Lazy, Durability::NoWal),
+        };
+        let mut options = WriteOptions::durability(durability);
+        if self.rng.one_in(20) {
+            options = options.deadline(Duration::from_micros(self.rng.below(500)));
+        }
+        let writes = self.shared.ledger.lock().issue(book, self.client, writes);
+        let begun = self.env.now();
+        let result = self.world.write_with(&writes, options);
+        let mut tally = self.shared.tally.lock();
+        tally.longest_wait = tally.longest_wait.max(self.env.now() - begun);
+        let mut ledger = self.shared.ledger.lock();
+        match result {
+            Ok(()) => {
+                tally.batches += 1;
+                tally.unlogged += u64::from(!logged);
+                ledger.history(book).acknowledge(self.client, promise);
+                Ok(())
+            }
+            Err(Error::Busy { .. }) if options.deadline.is_some() => {
+                tally.busy += 1;
+                ledger.history(book).refuse(self.client);
+                Ok(())
+            }
+            Err(error) => {
+                self.refused = true;
+                Err(error)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let acknowledged = self.shared.ledger.lock().acknowledged();
+        self.world.flush()?;
+        self.shared.ledger.lock().flushed(&acknowledged);
+        Ok(())
+    }
+
+    /// Own keys hold exactly what was written last, whatever the others do.
+    fn read_own(&mut self) -> Result<()> {
+        let number = self.some_book();
+        let book = self.shared.ledger.lock().book(number).clone();
+        let inner = self.rng.index(book.spaces.len());
+        let space = book.spaces[inner];
+        let own: Vec<_> = (0..self.rng.between(1, 4)).map(|_| self.own_key()).collect();
+        let keys: Vec<_> = own.iter().map(|key| book.key(key)).collect();
+        let found = match self.rng.below(3) {
+            0 => self.world.multi_get(space, &keys)?,
+            1 => keys.iter().map(|key| self.world.get(space, key)).collect::<Result<_>>()?,
+            _ => {
+                let prefix = book.key(format!("c{:02}/", self.client).as_bytes());
+                let all = pairs(self.world.prefix(space, &prefix))?;
+                let find = |key: &Vec<u8>| all.iter().find(|pair| pair.0 == *key);
+                keys.iter().map(|key| find(key).map(|pair| pair.1.clone())).collect()
+            }
+        };
+        for (key, found) in own.iter().zip(found) {
+            let right = book.history.own_values(self.client, inner, key);
+            if !right.contains(&found) {
+                return Err(wrong(format!(
+                    "keyspace {space}, own key {}: expected {:?} bytes, found {:?}",
+                    String::from_utf8_lossy(key),
+                    right.map(|value| value.map(|value| value.len())),
+                    found.map(|value| value.len())
+                )));
+            }
+        }
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+
+    fn read_shared(&mut self) -> Result<()> {
+        let must = self.shared.ledger.lock().book(0).history.acknowledged();
+        let key = self.shared_key();
+        let space = self.rng.index(self.shared.ledger.lock().book(0).spaces.len());
+        let found = match self.rng.one_in(2) {
+            true => self.world.get(space, &key)?,
+            false => {
+                let only = (Bound::Included(key.clone()), Bound::Included(key.clone()));
+                pairs(self.world.iter(space, &only))?.pop().map(|pair| pair.1)
+            }
+        };
+        let ledger = self.shared.ledger.lock();
+        let history = &ledger.book(0).history;
+        let may = history.issued();
+        history.check_shared(space, &key, found.as_deref(), &must, &may).map_err(wrong)?;
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+
+    fn take_snapshot(&mut self) -> Result<()> {
+        let must = self.shared.ledger.lock().acknowledged();
+        let view = self.world.snapshot();
+        let may = self.shared.ledger.lock().issued();
+        self.held.push((view, must, may));
+        Ok(())
+    }
+
+    fn check_snapshot(&mut self) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let index = self.rng.index(self.held.len());
+        let (view, must, may) = self.held.swap_remove(index);
+        let found = view.contents()?;
+        let space = self.rng.index(found.spaces());
+        let some = pairs(view.iter(space, &ALL))?;
+        if let Some((key, value)) = some.get(self.rng.index(some.len().max(1)))
+            && view.get(space, key)?.as_ref() != Some(value)
+        {
+            return Err(wrong("a snapshot's get and its iterator differ".into()));
+        }
+        let ledger = self.shared.ledger.lock();
+        ledger.check(&found, &must, &may).map_err(|why| wrong(format!("snapshot: {why}")))?;
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+}
+
+/// A wrong answer, on the way of the engine's own errors.
+fn wrong(why: String) -> Error {
+    Error::Internal(format!("WRONG ANSWER: {why}"))
+}
