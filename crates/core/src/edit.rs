@@ -242,6 +242,29 @@ mod tests {
     }
 
     #[test]
+    fn tables_may_meet_at_an_exclusive_end() {
+        let start = crate::text::parse("L1: 1:8M[a,g)~2 2:8M[g,m] 3:8M[n,z)~1").expect("parses");
+        start.check().expect("sound");
+        let mut edit = VersionEdit::default();
+        let [left, middle] = [b"b", b"g"].map(|key| start.level(1).find(key).expect("there"));
+        edit.remove(Place::Level(1), left);
+        edit.remove(Place::Level(1), middle);
+        let after = crate::text::parse("L1: 4:1M[a,e)~2 5:1M[e,n)~9 3:8M[n,z)~1").expect("parses");
+        for table in after.level(1).iter().filter(|table| table.file.number.0 != 3) {
+            edit.add(1, table.clone());
+        }
+        let next = edit.apply(&start).expect("applies");
+        next.check().expect("sound");
+        assert_eq!((&next.levels, next.level(1).ranged()), (&after.levels, 3));
+        for (table, fits) in [("L1: 6:1M[z,zz]", true), ("L1: 6:1M[y,z)~1", false)] {
+            let one = crate::text::parse(table).expect("parses");
+            let mut edit = VersionEdit::default();
+            edit.add(1, one.level(1).iter().next().expect("one").clone());
+            assert_eq!(edit.apply(&next).is_ok(), fits, "{table}");
+        }
+    }
+
+    #[test]
     fn impossible_edits_are_refused() {
         let mut missing = VersionEdit::default();
         missing.remove(Place::Level(1), &table(1, "a", "k", (1, 9)));

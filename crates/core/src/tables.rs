@@ -4,8 +4,9 @@
 //! at most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
 //!
 //! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is
-//! not empty and lies before the next one's; I3 no user key is in two tables; I4 `len` and `bytes`
-//! are sums. Cost of an edit: O(chunks + tables in the chunks between its first and last key).
+//! not empty and lies before the next one's; I3 no user key is in two tables; I4 `len`, `bytes` and
+//! `ranged` are sums. Cost of an edit: O(chunks + tables in the chunks between its first and last
+//! key).
 
 use crate::range::KeyRange;
 use crate::table::Table;
@@ -23,6 +24,7 @@ pub struct Tables {
     chunks: Arc<Vec<Chunk>>,
     len: usize,
     bytes: Bytes,
+    ranged: usize,
 }
 
 impl PartialEq for Tables {
@@ -41,8 +43,8 @@ impl Tables {
 
     fn from_chunks(chunks: Vec<Chunk>) -> Self {
         let len = chunks.iter().map(|chunk| chunk.len()).sum();
-        let bytes = chunks.iter().flat_map(|chunk| chunk.iter()).map(|table| table.bytes).sum();
-        Self { chunks: Arc::new(chunks), len, bytes }
+        let (bytes, ranged) = sums(chunks.iter().flat_map(|chunk| chunk.iter()));
+        Self { chunks: Arc::new(chunks), len, bytes, ranged }
     }
 
     /// Number of tables.
@@ -61,6 +63,12 @@ impl Tables {
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         self.bytes
+    }
+
+    /// Number of tables whose files have range tombstones. At zero there is none in the run.
+    #[must_use]
+    pub fn ranged(&self) -> usize {
+        self.ranged
     }
 
     /// All tables in key order.
@@ -150,7 +158,7 @@ impl Tables {
         // With nothing to rebuild, the additions may still belong into a neighbour with room.
         let first = if first == end { first.saturating_sub(1) } else { first };
         let old = self.chunks[first..end].iter().flat_map(|chunk| chunk.iter());
-        let before: Bytes = old.clone().map(|table| table.bytes).sum();
+        let before = sums(old.clone());
         let count = old.clone().count();
         let mut tables: Vec<_> = old
             .filter(|table| !(range.overlaps(&table.range) && gone(table)))
@@ -158,13 +166,15 @@ impl Tables {
             .cloned()
             .collect();
         tables.sort_by(|a, b| a.range.lo.cmp(&b.range.lo));
-        let after: Bytes = tables.iter().map(|table| table.bytes).sum();
+        let after = sums(tables.iter());
         let len = self.len - count + tables.len();
         let mut chunks = Vec::with_capacity(self.chunks.len() + 2);
         chunks.extend_from_slice(&self.chunks[..first]);
         chunks.extend(split(tables));
         chunks.extend_from_slice(&self.chunks[end..]);
-        Self { chunks: Arc::new(chunks), len, bytes: self.bytes - before + after }
+        let bytes = self.bytes - before.0 + after.0;
+        let ranged = self.ranged - before.1 + after.1;
+        Self { chunks: Arc::new(chunks), len, bytes, ranged }
     }
 
     /// Checks the invariants within `range`, or all of them.
@@ -178,7 +188,7 @@ impl Tables {
             Some(range) => Box::new(self.overlapping(range)),
             None => Box::new(self.iter()),
         };
-        let (mut len, mut bytes) = (0, Bytes::ZERO);
+        let (mut len, mut bytes, mut ranged) = (0, Bytes::ZERO, 0);
         for table in tables {
             if table.range.is_empty() {
                 return Err(format!("I2: file {} has an empty range", table.file.number));
@@ -194,8 +204,9 @@ impl Tables {
             previous = Some(table);
             len += 1;
             bytes += table.bytes;
+            ranged += usize::from(table.file.range_tombstones > 0);
         }
-        if everything && (len != self.len || bytes != self.bytes) {
+        if everything && (len, bytes, ranged) != (self.len, self.bytes, self.ranged) {
             return Err(format!("I4: {len} tables of {bytes}, but {} of {}", self.len, self.bytes));
         }
         if self.chunks.iter().any(|chunk| chunk.is_empty()) {
@@ -203,6 +214,13 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+/// Sum of the visible bytes, and number of tables whose files have range tombstones.
+fn sums<'a>(tables: impl Iterator<Item = &'a Arc<Table>>) -> (Bytes, usize) {
+    tables.fold((Bytes::ZERO, 0), |(bytes, ranged), table| {
+        (bytes + table.bytes, ranged + usize::from(table.file.range_tombstones > 0))
+    })
 }
 
 /// Cuts tables into chunks of about equal length, each at most [`CHUNK_MAX`].
@@ -278,6 +296,64 @@ mod tests {
         let none = run.replace(&all, |_| true, &[]);
         none.check(None).expect("sound");
         assert!(none.is_empty() && none.range().is_none());
+    }
+
+    /// `[lo, hi)` of a file with range tombstones up to `hi`.
+    fn open_ended(number: u64, lo: &str, hi: &str) -> Arc<Table> {
+        Arc::new(Table::whole(Arc::new(FileMeta {
+            number: crate::FileNumber(number),
+            bytes: Bytes(100),
+            smallest: lo.to_owned().into(),
+            largest: hi.to_owned().into(),
+            largest_exclusive: true,
+            range_tombstones: 2,
+            ..FileMeta::default()
+        })))
+    }
+
+    #[test]
+    fn tables_meet_at_an_exclusive_end() {
+        let run = |tables: &[(&str, &str)]| {
+            let numbered = tables.iter().zip(1..);
+            Tables::new(numbered.map(|((lo, hi), n)| open_ended(n, lo, hi)).collect())
+        };
+        let (abc, left) = (run(&[("a", "g"), ("g", "m"), ("p", "z")]), run(&[("a", "g")]));
+        abc.check(None).expect("what ends at g does not hold g");
+        assert!(run(&[("a", "g\0"), ("g", "m")]).check(None).is_err());
+        assert!(run(&[("a", "g"), ("g", "g")]).check(None).is_err(), "an empty range");
+        let number = |table: Option<&Arc<Table>>| table.map(|table| table.file.number.0);
+        for (key, at, from, upto) in [
+            ("f", Some(1), Some(1), Some(1)),
+            ("g", Some(2), Some(2), Some(2)),
+            ("m", None, Some(3), Some(2)),
+            ("z", None, None, Some(3)),
+        ] {
+            let key = key.as_bytes();
+            assert_eq!(number(abc.find(key)), at);
+            assert_eq!(number(abc.starting_at(key).next()), from);
+            assert_eq!(number(abc.ending_at(key).next()), upto);
+        }
+        assert_eq!(abc.overlapping(&KeyRange::half_open("g", "p")).count(), 1);
+        assert_eq!(abc.overlapping(&KeyRange::closed("m", "p")).count(), 1);
+        let right = [open_ended(2, "g", "m"), open_ended(3, "p", "z")];
+        let range = KeyRange::half_open("g", "z");
+        assert_eq!(left.replace(&range, |_| true, &right), abc, "[a, g) is not asked for");
+        assert_eq!(abc.replace(&range, |_| true, &[]), left);
+    }
+
+    #[test]
+    fn tables_with_range_tombstones_are_counted() {
+        let plain = Tables::new((100..2000).map(table).collect());
+        assert_eq!(plain.ranged(), 0);
+        let added = [open_ended(1, "0", "00000100"), open_ended(2, "1", "2")];
+        let range = KeyRange::half_open("0", "2");
+        let both = plain.replace(&range, |_| false, &added);
+        both.check(None).expect("sound");
+        assert_eq!((both.ranged(), Tables::new(both.iter().cloned().collect()).ranged()), (2, 2));
+        let one = both.replace(&added[0].range, |table| table.file.number.0 == 1, &[]);
+        one.check(None).expect("sound");
+        assert_eq!((one.ranged(), one.len()), (1, 1901));
+        assert!(Tables { ranged: 0, ..one }.check(None).is_err(), "a wrong sum is found");
     }
 
     #[test]

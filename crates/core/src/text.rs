@@ -4,15 +4,16 @@
 //!
 //! ```text
 //! L0 r7 flush seq 50-60: 12:8M[a,k]
-//! L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p]
+//! L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:8M[q,z)~2
 //! cursor L1 g
 //! flushed 60
 //! ```
 //!
 //! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that is not described
-//! by that alone adds `/bytes[smallest,largest]` of its file. Sizes take the suffixes K, M, G.
-//! Bytes of keys that are not plain letters are written as `\xNN`. Empty lines and lines from `#`
-//! on are skipped. Runs stand oldest first.
+//! by that alone adds `/bytes[smallest,largest]` of its file; `~n` at the end says that the file
+//! has n fragments of range tombstones, without which its own upper end cannot be exclusive. Sizes
+//! take the suffixes K, M, G. Bytes of keys that are not plain letters are written as `\xNN`. Empty
+//! lines and lines from `#` on are skipped. Runs stand oldest first.
 //!
 //! [`print()`] shows keys, so it never goes to the LOG; [`summary`] shows none. The text holds what
 //! shapes look at: uids, checksums and entry counts are not in it. So text → tree → text is the
@@ -142,6 +143,10 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
     let bad = || format!("{word:?} is not a table: write it as 12:8M[a,k]");
     let (number, rest) = word.split_once(':').ok_or_else(bad)?;
     let number = parse_number(number)?;
+    let (rest, range_tombstones) = match rest.rsplit_once('~') {
+        Some((rest, count)) if !count.ends_with([']', ')']) => (rest, parse_number(count)?),
+        _ => (rest, 0),
+    };
     let (slice, file) = match rest.split_once('/') {
         Some((slice, file)) => (slice, Some(file)),
         None => (rest, None),
@@ -151,11 +156,19 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
         Some(file) => parse_slice(file).ok_or_else(bad)??,
         None => (bytes, range.clone()),
     };
+    if !file_range.hi_inclusive && range_tombstones == 0 {
+        return Err(format!(
+            "{word:?} ends before a key, but only a file with range tombstones does: write the \
+             file's own range as 4:4M[g,k)/8M[g,p], or their number as 4:8M[g,k)~2"
+        ));
+    }
     let meta = FileMeta {
         number: FileNumber(number),
         bytes: file_bytes,
         smallest: file_range.lo,
         largest: file_range.hi,
+        largest_exclusive: !file_range.hi_inclusive,
+        range_tombstones,
         seq_min: seqs.0,
         seq_max: seqs.1,
         ..FileMeta::default()
@@ -265,11 +278,11 @@ pub fn print_table(table: &Table) -> String {
     let mut word =
         format!("{}:{}{}", table.file.number, print_bytes(table.bytes), print_range(&table.range));
     let file = &table.file;
-    if table.bytes != file.bytes
-        || table.range.lo != file.smallest
-        || table.range.hi != file.largest
-    {
+    if table.bytes != file.bytes || table.range != file.range() {
         _ = write!(word, "/{}{}", print_bytes(file.bytes), print_range(&file.range()));
+    }
+    if file.range_tombstones > 0 {
+        _ = write!(word, "~{}", file.range_tombstones);
     }
     word
 }
@@ -335,6 +348,7 @@ mod tests {
 L0 r7 flush seq 50-60: 12:8M[a,k]
 L0 r8 merge seq 61-99: 13:1536K[b,k] 14:300[l,z]
 L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:1M[q\\x20\\x00,r]
+L2: 6:1M[a~5,b)~3 7:1M[b,c)/8M[a,c)~12 8:3[c,d~]~1
 L3: 9:2G[a,z]
 cursor L1 g
 flushed 99
@@ -349,7 +363,8 @@ flushed 99
         assert!(!version.level(1).find(b"j").expect("there").is_whole());
         assert_eq!(
             summary(&version),
-            "L0: 2 runs, 3 tables, 9.5 MB\nL1: 3 tables, 13.0 MB\nL3: 1 tables, 2.00 GB\n"
+            "L0: 2 runs, 3 tables, 9.5 MB\nL1: 3 tables, 13.0 MB\n\
+             L2: 3 tables, 2.0 MB\nL3: 1 tables, 2.00 GB\n"
         );
         assert_eq!(summary(&Version::default()), "empty\n");
     }
@@ -379,6 +394,8 @@ flushed 99
         );
         assert_eq!(why("L1: 3:8M[a,b]\nL2: 3:9M[a,b]"), "line 2: file 3 is described in two ways");
         assert!(why("L1: 3:8M[\\q,b]").contains("backslash"));
+        assert!(why("L1: 3:8M[a,b)").contains("only a file with range tombstones"));
+        assert_eq!(why("L1: 3:8M[a,b)~x"), "line 1: \"x\" is not a number");
         assert!(why("L1: 3:99999999999999G[a,b]").contains("not a size"));
     }
 

@@ -5,11 +5,13 @@
 //!          [| value length (varint) | value]
 //! ```
 //!
-//! A delete has no value. A range delete has the upper end of its range for a value. Entry number i
-//! of a batch has the batch's first sequence number plus i.
+//! A delete has no value. A range delete has the upper end of its range for a value, which is above
+//! its key. The value of a put that expires begins with the moment, in [`EXPIRY_LEN`] bytes. Entry
+//! number i of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::wal::format::checksum;
+use vlsm_core::key::{EXPIRY_LEN, MAX_END_LEN, MAX_KEY_LEN};
 use vlsm_core::{Kind, TreeId};
 
 /// A batch while it is put together.
@@ -20,7 +22,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends an entry. The value of a kind that has none is left out.
+    /// Appends an entry, which must be one that a reader accepts. The value of a kind that has none
+    /// is left out.
     #[inline]
     pub fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
         self.payload.reserve(key.len() + value.len() + 16);
@@ -114,6 +117,19 @@ impl<'a> Entries<'a> {
         let kind = Kind::from_u8(self.reader.u8()?).ok_or(Malformed("an unknown kind of entry"))?;
         let key = self.reader.bytes()?;
         let value = if kind.has_value() { self.reader.bytes()? } else { &[] };
+        if key.len() > MAX_KEY_LEN {
+            return Err(Malformed("a key is too long"));
+        }
+        match kind {
+            Kind::RangeDelete if key >= value => Err(Malformed("a range delete is empty"))?,
+            Kind::RangeDelete if value.len() > MAX_END_LEN => {
+                Err(Malformed("the end of a range delete is too long"))?;
+            }
+            Kind::PutExpiring if value.len() < EXPIRY_LEN => {
+                Err(Malformed("an entry that expires does not say when"))?;
+            }
+            _ => {}
+        }
         Ok(Entry { tree, kind, key, value })
     }
 }
@@ -138,22 +154,78 @@ impl<'a> Iterator for Entries<'a> {
 mod tests {
     use super::*;
 
+    fn every_kind() -> (Batch, Vec<Entry<'static>>) {
+        let entries = vec![
+            (1, Kind::Put, &b"key"[..], &b"value"[..]),
+            (300, Kind::Delete, b"", b""),
+            (1, Kind::Put, b"", b""),
+            (1, Kind::Merge, b"sum", b"+1"),
+            (2, Kind::RangeDelete, b"", b"\0"),
+            (2, Kind::PutExpiring, b"soon", b"\x40\x42\x0f\0\0\0\0\0gone"),
+        ];
+        let mut batch = Batch::default();
+        let entries = entries.into_iter().map(|(tree, kind, key, value)| {
+            batch.add(TreeId(tree), kind, key, value);
+            Entry { tree: TreeId(tree), kind, key, value }
+        });
+        let entries = entries.collect();
+        (batch, entries)
+    }
+
     #[test]
     fn entries_come_back() {
-        let mut batch = Batch::default();
-        batch.put(TreeId(1), b"key", b"value");
-        batch.delete(TreeId(300), b"");
-        batch.put(TreeId(1), b"", b"");
-        let expected = [
-            Entry { tree: TreeId(1), kind: Kind::Put, key: b"key", value: b"value" },
-            Entry { tree: TreeId(300), kind: Kind::Delete, key: b"", value: b"" },
-            Entry { tree: TreeId(1), kind: Kind::Put, key: b"", value: b"" },
-        ];
-        assert_eq!(batch.iter().collect::<Result<Vec<_>, _>>(), Ok(expected.to_vec()));
-        assert_eq!(batch.payload()[..6], [1, 1, 3, b'k', b'e', b'y']);
+        let (batch, expected) = every_kind();
+        assert_eq!(batch.iter().collect::<Result<Vec<_>, _>>(), Ok(expected));
+        assert_eq!(batch.entries(), 6);
+        let hex: Vec<_> = batch.payload().iter().map(|byte| format!("{byte:02x}")).collect();
+        let lines: Vec<_> = hex.chunks(14).map(|line| line.join(" ")).collect();
+        expect_test::expect![[r#"
+            01 01 03 6b 65 79 05 76 61 6c 75 65 ac 02
+            00 00 01 01 00 00 01 02 03 73 75 6d 02 2b
+            31 02 03 00 01 00 02 04 04 73 6f 6f 6e 0c
+            40 42 0f 00 00 00 00 00 67 6f 6e 65"#]]
+        .assert_eq(&lines.join("\n"));
+    }
+
+    #[test]
+    fn a_cut_payload_has_fewer_entries() {
+        let (batch, expected) = every_kind();
+        let mut ends = vec![0];
         for len in 1..batch.payload().len() {
-            let count = Entries::new(&batch.payload()[..len]).filter(Result::is_ok).count();
-            assert!(count < 3, "a cut payload has fewer entries");
+            let read: Vec<_> = Entries::new(&batch.payload()[..len]).collect();
+            let whole = read.iter().filter(|entry| entry.is_ok()).count();
+            assert!(read.iter().take(whole).flatten().eq(&expected[..whole]), "cut at {len}");
+            assert!(whole < expected.len() && read.len() <= whole + 1, "cut at {len}");
+            if read.len() == whole {
+                ends.push(whole);
+            }
+        }
+        assert_eq!(ends, [0, 1, 2, 3, 4, 5], "only between entries is a cut not seen");
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_malformed() {
+        let long = vec![b'k'; MAX_END_LEN + 1];
+        for (kind, key, value, sound) in [
+            (Kind::Put, &long[..MAX_KEY_LEN], &b""[..], true),
+            (Kind::Put, &long[..MAX_KEY_LEN + 1], b"", false),
+            (Kind::Delete, &long[..MAX_KEY_LEN + 1], b"", false),
+            (Kind::RangeDelete, b"a", b"b", true),
+            (Kind::RangeDelete, b"a", b"a", false),
+            (Kind::RangeDelete, b"b", b"a", false),
+            (Kind::RangeDelete, b"", b"", false),
+            (Kind::RangeDelete, &long[..MAX_KEY_LEN], &long[..MAX_END_LEN], true),
+            (Kind::RangeDelete, &long[..MAX_KEY_LEN + 1], b"z", false),
+            (Kind::RangeDelete, b"a", &long, false),
+            (Kind::PutExpiring, b"a", b"12345678", true),
+            (Kind::PutExpiring, b"a", b"1234567", false),
+        ] {
+            let mut batch = Batch::default();
+            batch.add(TreeId(1), kind, key, value);
+            batch.put(TreeId(1), b"next", b"");
+            let read: Vec<_> = batch.iter().map(|entry| entry.is_ok()).collect();
+            let expected = if sound { vec![true, true] } else { vec![false] };
+            assert_eq!(read, expected, "{kind:?} {} {}", key.len(), value.len());
         }
         assert!(Entries::new(&[1, 9, 0]).next().is_some_and(|entry| entry.is_err()));
     }
