@@ -39,9 +39,11 @@ pub enum Error {
         /// What was wrong there.
         what: String,
     },
-    /// The device is full. Reads go on; writes work again when space returns.
+    /// The device is full. The write that was refused left nothing behind; reads go on, and writes
+    /// are taken again by themselves when space returns.
     #[error(
-        "no space left for {}: free space on that device; nothing is lost and reads go on",
+        "no space left for {}: free space on that device. Nothing of this write was kept; reads \
+         go on, and writes are taken again by themselves when there is space",
         path.display()
     )]
     NoSpace {
@@ -140,6 +142,14 @@ impl Error {
             }
             _ => Self::Io { op, path: path.to_owned(), source: Arc::new(source) },
         }
+    }
+
+    /// As [`Error::io`], but for calls after whose failure nobody knows what the device holds: syncs,
+    /// and writes that count on room they were given before. A full device is no
+    /// [`Error::NoSpace`] here, because going on by itself would be wrong.
+    #[must_use]
+    pub fn io_unknown(op: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Io { op, path: path.to_owned(), source: Arc::new(source) }
     }
 
     /// Damage in a file at an offset.

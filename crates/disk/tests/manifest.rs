@@ -473,6 +473,80 @@ fn failures_are_latched_and_nothing_acknowledged_is_lost() {
     }
 }
 
+/// A new store with the first group appended.
+fn begun(disk: &SimFs) -> Manifest {
+    let state = State { store_uid: 42, ..State::default() };
+    let mut manifest = Manifest::create(&env(disk), Path::new(DIR), &state).expect("created");
+    manifest.append(&groups()[0]).expect("appended");
+    manifest
+}
+
+#[test]
+fn a_device_that_is_full_at_any_byte_of_an_append() {
+    const MARK: u64 = 24;
+    let (before, after, groups) = (expected(1), expected(2), groups());
+    let roomy = disk();
+    let mut manifest = begun(&roomy);
+    let len = manifest.len();
+    manifest.append(&groups[1]).expect("appended");
+    let record = manifest.len() - MARK - len;
+    for free in 0..=record {
+        let disk = disk();
+        let mut manifest = begun(&disk);
+        disk.set_capacity(Some(disk.used() + free));
+        let appended = manifest.append(&groups[1]);
+        if free == record {
+            appended.expect("only the mark behind it fails, which is no loss");
+            assert!(recover(&disk).expect("sound") == after);
+            continue;
+        }
+        assert!(matches!(appended, Err(Error::NoSpace { .. })), "{free}");
+        for (mode, seed) in CrashMode::ALL.into_iter().zip(0..) {
+            let fs = disk.fork();
+            fs.set_capacity(None);
+            fs.crash(mode, seed);
+            let state = recover(&fs).unwrap_or_else(|error| panic!("{free} {mode:?}: {error}"));
+            assert!(state == before || state == after, "{free} {mode:?}: part of a group");
+        }
+        disk.set_capacity(None);
+        manifest.append(&groups[1]).expect("there is space again");
+        manifest.append(&groups[2]).expect("and for the next one");
+        assert!(recover(&disk).expect("sound") == expected(3), "{free}");
+    }
+}
+
+#[test]
+fn a_snapshot_on_a_full_device_leaves_nothing_behind() {
+    let disk = disk();
+    let mut manifest = build(&disk);
+    let state = expected(groups().len());
+    let (files, used) = (disk.files(), disk.used());
+    for free in 0.. {
+        disk.set_capacity(Some(used + free));
+        let written = manifest.begin_snapshot(state.clone()).write();
+        let switched = match written {
+            Ok(snapshot) => manifest.finish_snapshot(snapshot),
+            Err(error) => {
+                manifest.abort_snapshot();
+                Err(error)
+            }
+        };
+        match switched {
+            Ok(old) => {
+                assert!(free > 4096, "{free}: a header at least");
+                disk.remove(&old).expect("removed");
+                break;
+            }
+            Err(error) => assert!(matches!(error, Error::NoSpace { .. }), "{free}: {error}"),
+        }
+        // But for the temporary file of the pointer, which is a few bytes.
+        let mut left = disk.files();
+        left.retain(|path, _| !path.ends_with("CURRENT.tmp"));
+        assert_eq!(left, files, "{free}");
+    }
+    assert!(recover(&disk).expect("sound") == state);
+}
+
 #[test]
 fn a_snapshot_that_fails_leaves_the_manifest_in_use() {
     for op in [Op::Create, Op::Write, Op::Sync, Op::SyncDir, Op::Rename] {

@@ -109,6 +109,31 @@ fn calls_are_seen_by_the_hook() {
 }
 
 #[test]
+fn a_full_disk_takes_what_fits_and_what_is_there_can_be_written_over() {
+    let (fs, path) = (disk(), Path::new("/d/f"));
+    let file = fs.open(path, OpenOptions::CREATE).expect("made");
+    file.write_at(&[1; 100], 0).expect("written");
+    fs.set_capacity(Some(150));
+    assert_eq!((fs.used(), fs.free_bytes(path).expect("asked")), (100, 50));
+    let full = |result: std::io::Result<()>| {
+        assert_eq!(result.expect_err("full").kind(), std::io::ErrorKind::StorageFull);
+    };
+    full(file.write_at(&[2; 100], 90));
+    assert_eq!(fs.content(path).expect("there")[90..], [2; 60], "as much as fits");
+    full(file.truncate(151));
+    full(fs.open(Path::new("/d/g"), OpenOptions::CREATE).map(drop));
+    file.write_at(&[3; 150], 0).expect("nothing more is taken");
+    file.sync().expect("synced");
+    fs.set_capacity(Some(151));
+    let other = fs.open(Path::new("/d/g"), OpenOptions::CREATE).expect("made");
+    full(other.write_at(&[4; 2], 0));
+    fs.remove(path).expect("removed");
+    other.write_at(&[4; 151], 0).expect("the space of the removed file");
+    fs.set_capacity(None);
+    other.write_at(&[5; 1000], 0).expect("no limit");
+}
+
+#[test]
 fn direct_io_has_rules() {
     let fs = disk();
     let file = fs.open(Path::new("/d/f"), OpenOptions::CREATE.direct(true)).expect("made");
@@ -137,6 +162,9 @@ fn faults_fire_where_they_should() {
     fs.add(Rule::once(Op::Write, "", Fault::ShortWrite));
     assert!(file.write_at(b"abcd", 2).is_err());
     assert_eq!(read_all(&fs, Path::new("/d/a.wal")).expect("read"), b"13ab");
+    fs.add(Rule::once(Op::Write, "", Fault::CutWrite(3)));
+    assert!(file.write_at(b"wxyz", 2).is_err());
+    assert_eq!(read_all(&fs, Path::new("/d/a.wal")).expect("read"), b"13wxy");
 
     file.write_at(&[7; 8192], 0).expect("written");
     file.write_at(&[8; 4096], 4096).expect("written");
@@ -154,5 +182,5 @@ fn faults_fire_where_they_should() {
     file.read_at(&mut buf, 0).expect("read");
     assert_eq!((delays.load(Ordering::Relaxed), buf), (2, [7; 10]));
     fs.end_all();
-    assert_eq!(fs.calls(), 16);
+    assert_eq!(fs.calls(), 20);
 }

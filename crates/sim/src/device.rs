@@ -340,6 +340,10 @@ impl Fs for SimulatedFs {
         self.device.call(Call::new("exists", path), || self.disk.exists(path))
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.device.call(Call::new("statvfs", path), || self.disk.free_bytes(path))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.device.call(Call::mutates("lock", path), || self.disk.lock(path))
     }

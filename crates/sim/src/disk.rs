@@ -84,6 +84,17 @@ impl Disk {
         self.fs.files()
     }
 
+    /// Bytes that its files may take in all; none for no limit. May change while a machine runs.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.fs.set_capacity(bytes);
+    }
+
+    /// Bytes that its files take.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.fs.used()
+    }
+
     /// The power failed.
     pub fn lose_power(&self, damage: Damage) {
         match damage {

@@ -49,6 +49,8 @@ pub enum Fault {
     /// A write does its first half (whole pages of whole pages), then the device is full. Other
     /// calls just fail so.
     ShortWrite,
+    /// A write does so many bytes at most, then the device is full. Other calls just fail so.
+    CutWrite(usize),
     /// A read answers bytes of another place, 4096 bytes before or after. Other calls are as usual.
     Misdirected,
     /// The call is as usual after this returns: for latency.
@@ -137,7 +139,9 @@ impl Rules {
         match self.choose(op, paths) {
             Some(Fault::Eio) => Err(io::Error::other("an injected fault of the device")),
             Some(Fault::NoSpace) => Err(ErrorKind::StorageFull.into()),
-            Some(Fault::ShortWrite) if op != Op::Write => Err(ErrorKind::StorageFull.into()),
+            Some(Fault::ShortWrite | Fault::CutWrite(_)) if op != Op::Write => {
+                Err(ErrorKind::StorageFull.into())
+            }
             Some(Fault::Delay(wait)) => {
                 wait();
                 act(None)
@@ -228,6 +232,10 @@ impl Fs for FaultFs {
         self.rules.call(Op::Exists, &[path], |_| self.inner.exists(path))
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        self.inner.free_bytes(path)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.rules.call(Op::Lock, &[path], |_| self.inner.lock(path))
     }
@@ -258,6 +266,10 @@ impl File for FaultFile {
                 let pages = buf.len().is_multiple_of(4096);
                 let half = if pages { buf.len() / 8192 * 4096 } else { buf.len() / 2 };
                 self.inner.write_at(&buf[..half], offset)?;
+                Err(ErrorKind::StorageFull.into())
+            }
+            Some(Fault::CutWrite(len)) => {
+                self.inner.write_at(&buf[..len.min(buf.len())], offset)?;
                 Err(ErrorKind::StorageFull.into())
             }
             _ => self.inner.write_at(buf, offset),

@@ -102,6 +102,9 @@ pub trait Fs: Send + Sync {
     /// Whether there is a file or directory of this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
+    /// Bytes that new files in this directory may still take.
+    fn free_bytes(&self, path: &Path) -> io::Result<u64>;
+
     /// Locks a file exclusively, making it if needed. None when somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 

@@ -147,6 +147,11 @@ impl Fs for PosixFs {
         }
     }
 
+    fn free_bytes(&self, path: &Path) -> io::Result<u64> {
+        let stat = retry_on_intr(|| rustix::fs::statvfs(path))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
         flock(fd, FlockOperation::NonBlockingLockExclusive)
@@ -201,6 +206,7 @@ mod tests {
         fs.rename(&one, &root.join("three")).expect("renamed");
         fs.sync_dir(&root).expect("synced");
         assert_eq!(read_all(&fs, &two).expect("read"), b"\0\0\0h");
+        assert!(fs.free_bytes(&root).expect("asked") > 0);
         fs.remove(&two).expect("removed");
         assert!(!fs.exists(&two).expect("asked"));
         assert_eq!(fs.read_dir(&root).expect("listed"), [PathBuf::from("three")]);

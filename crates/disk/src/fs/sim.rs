@@ -9,6 +9,10 @@
 //! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one
 //!    of them: that call and all later ones fail, until [`SimFs::crash`].
 //!
+//! 4. [`SimFs::set_capacity`] limits the bytes of all files that have a name. A write that would take
+//!    more does as much as fits, then fails as on a full device; so does making a file when nothing
+//!    is free. Writing over what is there always works.
+//!
 //! Handles and locks from before a crash are dead. Directories are durable when made. Everything is
 //! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
 //! [`SimFs::set_interleave`] runs, at the start and at the end of each call.
@@ -81,6 +85,8 @@ struct Disk {
     ops: u64,
     crash_at: Option<CrashPoint>,
     stopped: bool,
+    /// Bytes that all files may take; none for no limit.
+    capacity: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -137,6 +143,9 @@ impl Disk {
         if self.entries.contains_key(path) || self.dirs.contains(path) {
             return Err(ErrorKind::AlreadyExists.into());
         }
+        if self.free() == 0 {
+            return Err(ErrorKind::StorageFull.into());
+        }
         self.next_inode += 1;
         self.inodes.insert(self.next_inode, Inode::default());
         self.change(EntryChange::Link(path.to_owned(), self.next_inode));
@@ -149,6 +158,27 @@ impl Disk {
 
     fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&number).ok_or_else(stopped)
+    }
+
+    /// Bytes of all files.
+    fn used(&self) -> u64 {
+        let named: BTreeSet<&u64> = self.entries.values().collect();
+        let len =
+            |inode: &u64| self.inodes.get(inode).map_or(0, |inode| inode.bytes().len() as u64);
+        named.into_iter().map(len).sum()
+    }
+
+    fn free(&self) -> u64 {
+        self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used()))
+    }
+
+    /// How much of a file that is to reach to `end` there is room for: its new end at most.
+    fn room_to(&mut self, inode: u64, end: u64) -> io::Result<u64> {
+        let len = self.inode(inode)?.bytes().len() as u64;
+        if end <= len || self.capacity.is_none() {
+            return Ok(end);
+        }
+        Ok(end.min(len.saturating_add(self.free())))
     }
 
     /// The power fails and returns.
@@ -217,6 +247,17 @@ impl SimFs {
     /// Stops the machine at a mutating call to come; none takes the order back.
     pub fn set_crash_at(&self, point: Option<CrashPoint>) {
         self.shared.disk.lock().crash_at = point;
+    }
+
+    /// Bytes that all files may take; none for no limit. Clones are of the same disk, forks are not.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.shared.disk.lock().capacity = bytes;
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.shared.disk.lock().used()
     }
 
     /// Whether the machine stopped.
@@ -407,6 +448,10 @@ impl Fs for SimFs {
         self.call(None, false, |disk| Ok(disk.entries.contains_key(path) || disk.is_dir(path)))
     }
 
+    fn free_bytes(&self, _path: &Path) -> io::Result<u64> {
+        self.call(None, false, |disk| Ok(disk.free()))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         let new = self.call(None, false, |disk| Ok(!disk.entries.contains_key(path)))?;
         let taken = self.call(None, new, |disk| {
@@ -464,15 +509,15 @@ struct SimFile {
 }
 
 impl SimFile {
-    fn call<R>(
-        &self,
-        mutates: bool,
-        act: impl FnOnce(&mut Inode) -> io::Result<R>,
-    ) -> io::Result<R> {
-        if mutates && !self.options.write {
+    fn look<R>(&self, act: impl FnOnce(&mut Inode) -> io::Result<R>) -> io::Result<R> {
+        self.fs.call(Some(self.life), false, |disk| act(disk.inode(self.inode)?))
+    }
+
+    fn change(&self, act: impl FnOnce(&mut Disk) -> io::Result<()>) -> io::Result<()> {
+        if !self.options.write {
             return Err(ErrorKind::PermissionDenied.into());
         }
-        self.fs.call(Some(self.life), mutates, |disk| act(disk.inode(self.inode)?))
+        self.fs.call(Some(self.life), true, act)
     }
 
     /// Direct I/O has rules that a memory disk need not have; callers must keep them all the same.
@@ -486,12 +531,17 @@ impl SimFile {
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check(buf, offset)?;
-        self.call(false, |inode| Ok(inode.read(buf, offset)))
+        self.look(|inode| Ok(inode.read(buf, offset)))
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         self.check(buf, offset)?;
-        self.call(true, |inode| inode.write(buf, offset))
+        self.change(|disk| {
+            let end = offset.saturating_add(buf.len() as u64);
+            let fits = disk.room_to(self.inode, end)?.saturating_sub(offset).min(buf.len() as u64);
+            disk.inode(self.inode)?.write(&buf[..fits as usize], offset)?;
+            full_unless(fits == buf.len() as u64)
+        })
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -503,10 +553,17 @@ impl File for SimFile {
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.call(false, |inode| Ok(inode.bytes().len() as u64))
+        self.look(|inode| Ok(inode.bytes().len() as u64))
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        self.call(true, |inode| inode.truncate(len))
+        self.change(|disk| {
+            full_unless(disk.room_to(self.inode, len)? == len)?;
+            disk.inode(self.inode)?.truncate(len)
+        })
     }
+}
+
+fn full_unless(fits: bool) -> io::Result<()> {
+    if fits { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
 }

@@ -10,8 +10,11 @@
 //!    acknowledged: it is cut off. Any other damage is an error.
 //!
 //! When a group's write or sync failed, nobody knows whether it is on the device: the manifest
-//! refuses further changes, and no file may be deleted. Only a full device is different: the next
-//! group overwrites the failed one; until then, delete nothing either.
+//! refuses further changes, and no file may be deleted. Only a full device is different, when it
+//! refused the *write*: any part of the group may be there, so delete nothing that the group adds
+//! or removes, but the place of the next record has not moved. Once there is space the next group
+//! is written over the failed one. A crash in between finds the old bytes, the new ones or a
+//! mixture that does not verify, that is: with the failed group or without it.
 //!
 //! Threads: one owner. All calls block on the device.
 
@@ -83,7 +86,7 @@ impl LogFile {
 
     pub(super) fn sync(&mut self) -> Result<()> {
         let synced = self.file.sync();
-        synced.map_err(|error| Error::io("cannot sync manifest", &self.path, error))?;
+        synced.map_err(|error| Error::io_unknown("cannot sync manifest", &self.path, error))?;
         self.synced = self.offset;
         Ok(())
     }
@@ -284,7 +287,7 @@ impl Manifest {
         self.log.mark();
         let fs = self.env.fs();
         fs.sync_dir(&self.dir)
-            .map_err(|error| Error::io("cannot sync folder", &self.dir, error))?;
+            .map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
         write_current(&**fs, &self.dir, self.number)
     }
 
@@ -293,8 +296,8 @@ impl Manifest {
         let (fs, dir) = (self.env.fs(), &self.dir);
         let path = dir.join(CURRENT);
         fs.rename(&temporary(dir), &path)
-            .map_err(|error| Error::io("cannot rename to", &path, error))?;
-        fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))
+            .map_err(|error| Error::io_unknown("cannot rename to", &path, error))?;
+        fs.sync_dir(dir).map_err(|error| Error::io_unknown("cannot sync folder", dir, error))
     }
 }
 
@@ -389,9 +392,10 @@ fn write_current(fs: &dyn Fs, dir: &Path, number: u64) -> Result<()> {
         }
         let file = fs.open(&path, OpenOptions::CREATE)?;
         file.write_at(current_text(number).as_bytes(), 0)?;
-        file.sync()
+        Ok(file)
     };
-    write().map_err(|error| Error::io("cannot write", &path, error))
+    let file = write().map_err(|error| Error::io("cannot write", &path, error))?;
+    file.sync().map_err(|error| Error::io_unknown("cannot sync", &path, error))
 }
 
 fn read_current(fs: &dyn Fs, dir: &Path) -> Result<u64> {

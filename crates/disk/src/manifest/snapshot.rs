@@ -8,11 +8,12 @@
 //!    without one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be
 //!    removed then.
 //!
-//! A failure before `CURRENT` is renamed leaves the old manifest in use. Afterwards nobody knows
-//! which of the two counts: the manifest refuses further changes.
+//! A failure before `CURRENT` is renamed leaves the old manifest in use, and the new file is removed:
+//! on a full device every byte counts. Afterwards nobody knows which of the two counts: the
+//! manifest refuses further changes.
 
 use crate::env::Env;
-use crate::fs::OpenOptions;
+use crate::fs::{Fs, OpenOptions};
 use crate::manifest::format::{put_record, put_store};
 use crate::manifest::log::{LogFile, Manifest};
 use crate::manifest::{Record, State, manifest_path};
@@ -63,6 +64,11 @@ impl SnapshotWriter {
     /// What the file system says. The manifest in use is as it was; tell it with
     /// [`Manifest::abort_snapshot`].
     pub fn write(self) -> Result<Snapshot> {
+        let (env, path) = (self.env.clone(), manifest_path(&self.dir, self.number));
+        self.write_file().inspect_err(|_| give_up(&**env.fs(), &path))
+    }
+
+    fn write_file(self) -> Result<Snapshot> {
         let (fs, path) = (self.env.fs(), manifest_path(&self.dir, self.number));
         let open = || {
             if fs.exists(&path)? {
@@ -87,6 +93,11 @@ impl SnapshotWriter {
         output.log.sync()?;
         Ok(Snapshot { number: self.number, log: output.log })
     }
+}
+
+/// Removes the file of a snapshot that failed. Not removed is no harm: the next one does it.
+fn give_up(fs: &dyn Fs, path: &Path) {
+    let _ = fs.remove(path);
 }
 
 struct Output {
@@ -167,6 +178,17 @@ impl Manifest {
         if let Some(cause) = &self.poison {
             return Err(Error::ReadOnly { cause: cause.clone() });
         }
+        let path = snapshot.path().to_owned();
+        let completed = self.complete(snapshot, catch_up);
+        let next = completed.inspect_err(|_| give_up(&**self.env.fs(), &path))?;
+        let switched = next.switch_current();
+        self.poison_if_failed(switched)?;
+        let old = std::mem::replace(self, next);
+        Ok(old.log.path)
+    }
+
+    /// The snapshot with what was appended meanwhile, durable and ready to be pointed at.
+    fn complete(&self, snapshot: Snapshot, catch_up: Vec<Vec<u8>>) -> Result<Self> {
         let Snapshot { number, mut log } = snapshot;
         for payload in catch_up {
             let mut out = Vec::with_capacity(payload.len() + 32);
@@ -183,9 +205,6 @@ impl Manifest {
             poison: None,
         };
         next.seal_snapshot()?;
-        let switched = next.switch_current();
-        self.poison_if_failed(switched)?;
-        let old = std::mem::replace(self, next);
-        Ok(old.log.path)
+        Ok(next)
     }
 }

@@ -124,7 +124,7 @@ pub fn recover(
         return Ok(recovered);
     }
     for live in &recovered.live {
-        let failed = |error| Error::io("cannot sync WAL", &live.path, error);
+        let failed = |error| Error::io_unknown("cannot sync WAL", &live.path, error);
         let file = fs.open(&live.path, OpenOptions::WRITE).map_err(failed)?;
         file.sync().map_err(failed)?;
     }

@@ -4,7 +4,9 @@
 //!    name it gets a header that says "prepared" and zeros up to its capacity (or it is an old WAL,
 //!    whose blocks are there already), is synced, renamed to its number, and the directory is
 //!    synced. So a file under its final name is always complete, and writing into it later
-//!    allocates no block: an fdatasync needs no commit of the file system's journal.
+//!    allocates no block: an fdatasync needs no commit of the file system's journal, and a full
+//!    device is met here, where no batch depends on it, and never by a write within the capacity.
+//!    (A file system that never writes in place may still refuse one: then the store is latched.)
 //! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it. One
 //!    small write into an allocated block. [`PreparedWal::begin`] leaves the sync to the first
 //!    [`WalFile::sync`], which must follow the predecessor's.
@@ -154,8 +156,8 @@ pub struct PreparedWal {
 /// nobody needs any more, durably: the manifest's smallest WAL number is beyond it.
 ///
 /// # Errors
-/// What the file system says. The recycled file may be gone then, or still there under its old
-/// name.
+/// What the file system says. The file is removed then, the recycled one too: on a full device every
+/// byte counts.
 pub fn prepare_next(
     fs: &dyn Fs,
     dir: &Path,
@@ -169,22 +171,40 @@ pub fn prepare_next(
         Some(old) => old.to_owned(),
         None => path.with_extension("wal.tmp"),
     };
-    let file = match recycled {
-        Some(old) => fs.open(old, OpenOptions::WRITE),
-        None => remove_if_there(fs, &from).and_then(|()| fs.open(&from, OpenOptions::CREATE)),
+    let made = make(fs, &from, number, uid, capacity, recycled.is_some());
+    let (file, header) = made.inspect_err(|_| {
+        // Not removed is not lost: the next recovery finds and removes it.
+        let _ = fs.remove(&from);
+    })?;
+    fs.rename(&from, &path)
+        .map_err(|error| Error::io_unknown("cannot rename WAL to", &path, error))?;
+    fs.sync_dir(dir).map_err(|error| Error::io_unknown("cannot sync folder", dir, error))?;
+    Ok(PreparedWal { file, path, header, recycled: recycled.is_some() })
+}
+
+/// The file of a prepared WAL, under the name that it has at first.
+fn make(
+    fs: &dyn Fs,
+    path: &Path,
+    number: u64,
+    uid: u64,
+    capacity: u64,
+    is_there: bool,
+) -> Result<(Arc<dyn File>, Header)> {
+    let file = match is_there {
+        true => fs.open(path, OpenOptions::WRITE),
+        false => remove_if_there(fs, path).and_then(|()| fs.open(path, OpenOptions::CREATE)),
     }
-    .map_err(|error| Error::io("cannot make WAL", &from, error))?;
-    let failed = |error| Error::io("cannot prepare WAL", &from, error);
+    .map_err(|error| Error::io("cannot make WAL", path, error))?;
+    let failed = |error| Error::io("cannot prepare WAL", path, error);
     let len = file.len().map_err(failed)?;
     let filled = capacity.max(HEADER_LEN).max(len);
     let (started, next_seq) = (false, Seq::ZERO);
     let header = Header { number, uid, started, filled, next_seq, predecessor: None };
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
     fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
-    file.sync().map_err(failed)?;
-    fs.rename(&from, &path).map_err(|error| Error::io("cannot rename WAL to", &path, error))?;
-    fs.sync_dir(dir).map_err(|error| Error::io("cannot sync folder", dir, error))?;
-    Ok(PreparedWal { file, path, header, recycled: recycled.is_some() })
+    file.sync().map_err(|error| Error::io_unknown("cannot sync WAL", path, error))?;
+    Ok((file, header))
 }
 
 fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
@@ -212,6 +232,28 @@ impl PreparedWal {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The length that writing into it takes no further space up to.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.header.filled
+    }
+
+    /// Makes it longer.
+    ///
+    /// # Errors
+    /// What the file system says. After [`Error::NoSpace`] it is as it was; after anything else it
+    /// must not be used.
+    pub fn extend(&mut self, capacity: u64) -> Result<()> {
+        let filled = capacity.max(self.header.filled);
+        fill(&*self.file, self.header.filled, filled)
+            .map_err(|error| Error::io("cannot extend WAL", &self.path, error))?;
+        self.file
+            .sync()
+            .map_err(|error| Error::io_unknown("cannot sync WAL", &self.path, error))?;
+        self.header.filled = filled;
+        Ok(())
     }
 
     /// The framer of its records. They may be framed before the file is begun, and written after.
@@ -249,7 +291,8 @@ impl PreparedWal {
     pub fn begin(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
         let Self { file, path, header, .. } = self;
         let header = Header { started: true, next_seq, predecessor, ..header };
-        let wal = WalFile { file, path, number: header.number, uid: header.uid };
+        let (number, uid, capacity) = (header.number, header.uid, header.filled);
+        let wal = WalFile { file, path, number, uid, capacity };
         wal.write(&header.encode(WAL_MAGIC), 0)?;
         Ok(wal)
     }
@@ -261,6 +304,7 @@ pub struct WalFile {
     path: PathBuf,
     number: u64,
     uid: u64,
+    capacity: u64,
 }
 
 /// A file that is none.
@@ -303,6 +347,12 @@ impl WalFile {
         &self.path
     }
 
+    /// The length that writing into it takes no further space up to.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
     /// The framer of its records, from the first one on.
     #[must_use]
     pub fn framer(&self) -> Framer {
@@ -312,11 +362,12 @@ impl WalFile {
     /// Writes framed records. `offset` is the framer's offset before the first of them.
     ///
     /// # Errors
-    /// What the file system says. The file must not be written any more then.
+    /// What the file system says, never [`Error::NoSpace`]. The file must not be written any more
+    /// then.
     pub fn write(&self, records: &[u8], offset: u64) -> Result<()> {
         self.file
             .write_at(records, offset)
-            .map_err(|error| Error::io("cannot write WAL", &self.path, error))
+            .map_err(|error| Error::io_unknown("cannot write WAL", &self.path, error))
     }
 
     /// Makes durable what was written.
@@ -324,7 +375,7 @@ impl WalFile {
     /// # Errors
     /// What the file system says. It must not be tried again: nobody knows what is on the device.
     pub fn sync(&self) -> Result<()> {
-        self.file.sync().map_err(|error| Error::io("cannot sync WAL", &self.path, error))
+        self.file.sync().map_err(|error| Error::io_unknown("cannot sync WAL", &self.path, error))
     }
 
     /// The end of this file, for its successor's header.
