@@ -144,8 +144,8 @@ impl Error {
         }
     }
 
-    /// As [`Error::io`], but for calls after whose failure nobody knows what the device holds: syncs,
-    /// and writes that count on room they were given before. A full device is no
+    /// As [`Error::io`], but for calls after whose failure nobody knows what the device holds:
+    /// syncs, and writes that count on room they were given before. A full device is no
     /// [`Error::NoSpace`] here, because going on by itself would be wrong.
     #[must_use]
     pub fn io_unknown(op: &'static str, path: &Path, source: io::Error) -> Self {

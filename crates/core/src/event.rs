@@ -6,6 +6,7 @@ use crate::ids::{FileNumber, JobId, MemtableId, TreeId};
 use crate::units::{Bytes, Micros};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::PathBuf;
 
 /// Why a write had to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -196,6 +197,16 @@ pub enum Event {
         /// How long.
         took: Micros,
     },
+    /// A device is full. Writes are refused until there is space.
+    OutOfSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// There is space again. Writes are taken again.
+    SpaceReturned {
+        /// How long they were refused.
+        after: Micros,
+    },
     /// A background failure. Writes are refused from here on.
     BackgroundError {
         /// What failed.
@@ -235,6 +246,12 @@ impl fmt::Display for Event {
                 chain.waited
             ),
             Self::Waited { cause, took } => write!(f, "a write waited {took}: {}", cause.name()),
+            Self::OutOfSpace { path } => {
+                write!(f, "out of space: {} cannot grow, writes are refused", path.display())
+            }
+            Self::SpaceReturned { after } => {
+                write!(f, "there is space again: writes are taken after {after}")
+            }
             Self::BackgroundError { error } => write!(f, "background error: {error}"),
             Self::Closed => write!(f, "closed"),
         }

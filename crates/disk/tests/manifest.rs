@@ -485,11 +485,10 @@ fn begun(disk: &SimFs) -> Manifest {
 fn a_device_that_is_full_at_any_byte_of_an_append() {
     const MARK: u64 = 24;
     let (before, after, groups) = (expected(1), expected(2), groups());
-    let roomy = disk();
-    let mut manifest = begun(&roomy);
-    let len = manifest.len();
+    let mut manifest = begun(&disk());
+    let begin = manifest.len() + MARK;
     manifest.append(&groups[1]).expect("appended");
-    let record = manifest.len() - MARK - len;
+    let record = manifest.len() - begin;
     for free in 0..=record {
         let disk = disk();
         let mut manifest = begun(&disk);
@@ -519,8 +518,7 @@ fn a_device_that_is_full_at_any_byte_of_an_append() {
 fn a_snapshot_on_a_full_device_leaves_nothing_behind() {
     let disk = disk();
     let mut manifest = build(&disk);
-    let state = expected(groups().len());
-    let (files, used) = (disk.files(), disk.used());
+    let (state, files, used) = (expected(groups().len()), disk.files(), disk.used());
     for free in 0.. {
         disk.set_capacity(Some(used + free));
         let written = manifest.begin_snapshot(state.clone()).write();
@@ -531,20 +529,17 @@ fn a_snapshot_on_a_full_device_leaves_nothing_behind() {
                 Err(error)
             }
         };
-        match switched {
-            Ok(old) => {
-                assert!(free > 4096, "{free}: a header at least");
-                disk.remove(&old).expect("removed");
-                break;
-            }
-            Err(error) => assert!(matches!(error, Error::NoSpace { .. }), "{free}: {error}"),
+        if let Ok(old) = switched {
+            assert!(free > 4096, "{free}: a header at least");
+            disk.remove(&old).expect("removed");
+            break;
         }
-        // But for the temporary file of the pointer, which is a few bytes.
+        assert!(matches!(switched, Err(Error::NoSpace { .. })), "{free}");
         let mut left = disk.files();
-        left.retain(|path, _| !path.ends_with("CURRENT.tmp"));
+        left.retain(|path, _| !path.ends_with("CURRENT.tmp")); // A few bytes.
         assert_eq!(left, files, "{free}");
     }
-    assert!(recover(&disk).expect("sound") == state);
+    assert!(recover(&disk).is_ok_and(|found| found == state));
 }
 
 #[test]

@@ -76,6 +76,7 @@ pub(crate) struct Counters {
     pub installs: Counter,
     pub rotations: Counter,
     pub shape_asks: Counter,
+    pub shortages: Counter,
     /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0).
     pub levels: [LevelCounter; LEVELS_MAX + 2],
     pub waits: [WaitCounter; WaitCause::ALL.len()],

@@ -11,6 +11,7 @@ use crate::memtable::ArenaPool;
 use crate::options::Options;
 use crate::read::view::{TreeView, Views};
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::WalStage;
@@ -36,6 +37,7 @@ pub(crate) struct Engine {
     pub store_uid: u64,
     pub events: Arc<Events>,
     pub health: Health,
+    pub space: Space,
     pub counters: Counters,
     pub numbers: Numbers,
     pub keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,
@@ -58,16 +60,52 @@ pub(crate) struct Engine {
     pub lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
+/// See [`Engine::watch`].
+pub(crate) struct Watch<'a> {
+    engine: &'a Engine,
+    /// Whether there was a panic before: that one is not ours.
+    panicking: bool,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if !self.panicking && std::thread::panicking() {
+            self.engine.latch(Error::Internal("a thread panicked in the midst of a change".into()));
+        }
+    }
+}
+
 impl Engine {
     /// Latches the store and wakes everybody who waits, so that they see it.
     pub fn latch(&self, error: Error) -> Error {
         let error = self.health.latch(error);
+        self.wake_all();
+        error
+    }
+
+    /// Wakes everybody who waits, so that they look at the store's health.
+    pub fn wake_all(&self) {
         self.gate.wake();
         self.wal.wake();
         self.commit.wake();
         self.control.made_room();
         self.control.wake();
-        error
+    }
+
+    /// Has a background thread run `work`. A panic of it latches the store.
+    pub fn in_background(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) + Send + 'static) {
+        let engine = self.clone();
+        self.io.submit(move || {
+            let _watch = engine.watch();
+            work(&engine);
+            Ok(())
+        });
+    }
+
+    /// Latches the store when it is dropped by a panic. Taken after a lock it does so before that
+    /// lock is free, so nobody goes on from a state that is half changed.
+    pub fn watch(&self) -> Watch<'_> {
+        Watch { engine: self, panicking: std::thread::panicking() }
     }
 
     /// The keyspace of this name.

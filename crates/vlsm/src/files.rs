@@ -159,10 +159,13 @@ impl Files {
             }
             !unseen
         });
-        for file in dead {
+        while let Some(file) = dead.pop() {
             let path = sst_path(&self.dir, file.number);
-            let removed = self.env.fs().remove(&path);
-            removed.map_err(|error| Error::io("cannot remove", &path, error))?;
+            if let Err(error) = self.env.fs().remove(&path) {
+                dead.push(file);
+                self.bury(dead);
+                return Err(Error::io("cannot remove", &path, error));
+            }
         }
         Ok(())
     }

@@ -1,40 +1,67 @@
-//! Whether the store still takes writes.
+//! Whether the store takes writes.
 //!
-//! A failed append or sync of the WAL or the manifest, a failed job or a panic in the background
-//! latches the store: writes are refused with the first failure as their cause until the store is
-//! reopened. It is never tried again (the kernel may have marked the lost pages clean). Reads go
-//! on. A store that was opened read-only refuses writes from the start.
+//! ```text
+//!            a write refused for want of space
+//!   good  ──────────────────────────────────────►  out of space ──┐
+//!    ▲  ◄──────────────────────────────────────                   │ anything else that fails
+//!    │        there is space again (`space.rs`)                   ▼
+//!    └── anything else that fails ───────────────────────────► read-only
+//! ```
+//!
+//! *Out of space*: writes are refused at the door with [`Error::NoSpace`], and nothing of them is
+//! kept. What was let in before goes on: the WAL has room for it (`write/wal_stage.rs`).
+//!
+//! *Read-only*: a failed sync, a failed append of the WAL, damage, a panic in the background.
+//! Writes are refused with the first failure as their cause until the store is reopened. It is
+//! never tried again (the kernel may have marked the lost pages clean).
+//!
+//! Reads go on in both. A store that was opened read-only refuses writes from the start.
 
 use crate::events::Events;
 use parking_lot::Mutex;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use vlsm_core::event::Event;
 use vlsm_core::{Error, Result};
 
 const GOOD: u8 = 0;
-const READ_ONLY: u8 = 1;
-const CLOSED: u8 = 2;
-const OPENED_READ_ONLY: u8 = 3;
+const OUT_OF_SPACE: u8 = 1;
+const READ_ONLY: u8 = 2;
+const CLOSED: u8 = 3;
+const OPENED_READ_ONLY: u8 = 4;
 
 /// The store's state of health.
 pub(crate) struct Health {
     state: AtomicU8,
     cause: Mutex<Option<Arc<Error>>>,
+    /// The file that could not grow last.
+    full: Mutex<PathBuf>,
     events: Arc<Events>,
 }
 
 impl Health {
     pub fn new(events: Arc<Events>, read_only: bool) -> Self {
         let state = if read_only { OPENED_READ_ONLY } else { GOOD };
-        Self { state: AtomicU8::new(state), cause: Mutex::default(), events }
+        let (cause, full) = (Mutex::default(), Mutex::default());
+        Self { state: AtomicU8::new(state), cause, full, events }
     }
 
-    /// Whether writes are taken.
+    /// Whether new writes are taken.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
             GOOD => Ok(()),
+            OUT_OF_SPACE => Err(Error::NoSpace { path: self.full.lock().clone() }),
+            _ => self.check_running(),
+        }
+    }
+
+    /// Whether what was let in goes on: neither latched nor closed.
+    #[inline]
+    pub fn check_running(&self) -> Result<()> {
+        match self.state.load(Ordering::Acquire) {
+            GOOD | OUT_OF_SPACE => Ok(()),
             CLOSED => Err(Error::Closed),
             OPENED_READ_ONLY => Err(Error::OpenedReadOnly),
             _ => Err(self.read_only()),
@@ -50,15 +77,41 @@ impl Health {
         }
     }
 
-    /// Whether the store is neither latched nor closed.
+    /// Whether the store is neither out of space nor latched nor closed.
     pub fn is_good(&self) -> bool {
         self.state.load(Ordering::Acquire) == GOOD
+    }
+
+    /// Whether the store is neither latched nor closed.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state.load(Ordering::Acquire), GOOD | OUT_OF_SPACE)
+    }
+
+    /// Whether the store waits for space.
+    #[inline]
+    pub fn is_out_of_space(&self) -> bool {
+        self.state.load(Ordering::Acquire) == OUT_OF_SPACE
     }
 
     fn read_only(&self) -> Error {
         let cause = self.cause.lock().clone();
         let unknown = || Arc::new(Error::Internal("the cause is not known".into()));
         Error::ReadOnly { cause: cause.unwrap_or_else(unknown) }
+    }
+
+    /// Refuses writes until there is space. True when they were taken before.
+    pub fn run_out(&self, path: PathBuf) -> bool {
+        *self.full.lock() = path;
+        self.step(GOOD, OUT_OF_SPACE)
+    }
+
+    /// Takes writes again. True when the store waited for space before.
+    pub fn resume(&self) -> bool {
+        self.step(OUT_OF_SPACE, GOOD)
+    }
+
+    fn step(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Refuses writes from here on. The first failure is the one that is told. Returns the error
@@ -74,7 +127,9 @@ impl Health {
             }
             *cause = Some(Arc::new(error.clone()));
         }
-        let _ = self.state.compare_exchange(GOOD, READ_ONLY, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+            matches!(state, GOOD | OUT_OF_SPACE).then_some(READ_ONLY)
+        });
         self.events.emit(Event::BackgroundError { error: error.clone() });
         error
     }

@@ -14,11 +14,15 @@
 //! Failure before 4: nothing changed but the store is latched. Failure in 4: nobody knows whether
 //! the edit is durable, so nothing is deleted and the store is latched; reopening tells.
 //!
+//! A device that is too full for 4: nobody knows either, so nothing is deleted and the requests
+//! stay at the head of the queue, with the files and memtables of their jobs. When there is space
+//! the same edits are appended again, in the place of the failed append (`disk/manifest`). So a
+//! crash at any time finds a manifest with them or without them, and the files of either.
+//!
 //! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever
 //! finds it taken leaves its request to the holder.
 
-use crate::control::Control;
-use crate::engine::Engine;
+use crate::engine::{Engine, Watch};
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
@@ -53,10 +57,12 @@ struct Leader {
     state: State,
 }
 
-/// The leadership, held. Letting go of it wakes those who wait for it.
+/// The leadership, held. Letting go of it wakes those who wait for it; a panic latches the store
+/// before that.
 struct Leading<'a> {
     held: Option<MutexGuard<'a, Leader>>,
-    control: &'a Control,
+    watch: Option<Watch<'a>>,
+    engine: &'a Engine,
 }
 
 impl Deref for Leading<'_> {
@@ -74,8 +80,9 @@ impl DerefMut for Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
+        self.watch.take();
         self.held.take();
-        self.control.made_room();
+        self.engine.control.made_room();
     }
 }
 
@@ -84,12 +91,20 @@ pub(crate) struct Installer {
     queue: Mutex<Vec<Request>>,
     leader: Mutex<Leader>,
     snapshotting: AtomicBool,
+    /// Whether requests wait for space in the manifest.
+    waiting: AtomicBool,
 }
 
 impl Installer {
     pub fn new(manifest: Manifest, state: State) -> Self {
         let leader = Mutex::new(Leader { manifest, state });
-        Self { queue: Mutex::default(), leader, snapshotting: AtomicBool::new(false) }
+        let (snapshotting, waiting) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { queue: Mutex::default(), leader, snapshotting, waiting }
+    }
+
+    /// Whether requests wait for space in the manifest.
+    pub fn waits(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
     }
 }
 
@@ -107,26 +122,17 @@ impl Engine {
     /// Queues a finished job and has a background thread install it.
     pub fn submit_install(self: &Arc<Self>, request: Request) {
         self.install.queue.lock().push(request);
-        let engine = self.clone();
-        self.io.submit(move || {
-            engine.install_all();
-            Ok(())
-        });
+        self.in_background(Self::install_all);
     }
 
     /// Installs what is queued, unless somebody else does. Whoever leads looks at the queue again
     /// after it let go, so nothing is left behind by those who found the leadership taken.
-    fn install_all(self: &Arc<Self>) {
+    pub fn install_all(self: &Arc<Self>) {
         loop {
             let Some(mut leader) = self.lead() else { return };
             let requests = std::mem::take(&mut *self.install.queue.lock());
-            if !requests.is_empty() {
-                if let Err(error) = self.install_group(&mut leader, &requests) {
-                    self.latch(error);
-                }
-                for request in &requests {
-                    self.job_ended(request.job, request.tree);
-                }
+            if !requests.is_empty() && !self.install_or_put_back(&mut leader, requests) {
+                return;
             }
             drop(leader);
             self.snapshot_manifest();
@@ -139,14 +145,32 @@ impl Engine {
         self.events.write_log();
     }
 
+    /// False when there is no space: the requests wait in the queue then.
+    fn install_or_put_back(self: &Arc<Self>, leader: &mut Leader, requests: Vec<Request>) -> bool {
+        let result = self.install_group(leader, &requests);
+        let refused = matches!(result, Err(Error::NoSpace { .. }));
+        self.install.waiting.store(refused, Ordering::Release);
+        if refused {
+            self.install.queue.lock().splice(0..0, requests);
+        } else {
+            for request in &requests {
+                self.job_ended(request.job, request.tree);
+            }
+        }
+        if let Err(error) = result {
+            self.failed(error);
+        }
+        !refused
+    }
+
     /// Takes the leadership, if it is free.
     fn lead(&self) -> Option<Leading<'_>> {
         let held = Some(self.install.leader.try_lock()?);
-        Some(Leading { held, control: &self.control })
+        Some(Leading { held, watch: Some(self.watch()), engine: self })
     }
 
     fn install_group(self: &Arc<Self>, leader: &mut Leader, requests: &[Request]) -> Result<()> {
-        self.health.check()?;
+        self.health.check_running()?;
         self.open_readers(requests)?;
         if requests.iter().any(|request| !request.flushed.is_empty()) {
             self.sync_wal()?;
@@ -202,7 +226,7 @@ impl Engine {
         }
         if any {
             let synced = self.env.fs().sync_dir(&self.dir);
-            synced.map_err(|error| Error::io("cannot sync folder", &self.dir, error))?;
+            synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
         }
         Ok(())
     }
@@ -273,10 +297,10 @@ impl Engine {
 
     /// Removes files that no reader sees any more.
     pub fn remove_dead(&self) {
-        if self.health.is_good()
+        if self.health.is_running()
             && let Err(error) = self.files.remove_dead()
         {
-            self.latch(error);
+            self.failed(error);
         }
     }
 
@@ -287,7 +311,7 @@ impl Engine {
             return;
         }
         if let Err(error) = self.try_snapshot_manifest() {
-            self.latch(error);
+            self.failed(error);
         }
         self.install.snapshotting.store(false, Ordering::Release);
     }
@@ -364,7 +388,7 @@ impl Engine {
             manifest::Keyspace { id, name: name.to_owned(), options: String::new(), regions };
         let info = Arc::new(KeyspaceInfo::of(self.store_uid, &keyspace));
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
-        self.append(leader, &records).map_err(|error| self.latch(error))?;
+        self.append(leader, &records).map_err(|error| self.failed(error))?;
         for record in &records {
             leader.state.apply(record).map_err(violated)?;
         }

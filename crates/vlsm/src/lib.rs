@@ -45,6 +45,7 @@ mod options;
 mod read;
 mod recovery;
 mod snapshot;
+mod space;
 mod stats;
 mod write;
 

@@ -27,6 +27,7 @@ use crate::options::Options;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Replay, replay};
 use crate::snapshot::Snapshots;
+use crate::space::Space;
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::{WalStage, WalTail};
@@ -88,6 +89,7 @@ pub(crate) fn open(
     let live_wals = live.chain([wal.number()]).collect();
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
+        space: Space::default(),
         events,
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
@@ -96,7 +98,7 @@ pub(crate) fn open(
         snapshots: Snapshots::default(),
         gate: Gate::new(&*env),
         commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
-        wal: WalStage::new(&*env, wal),
+        wal: WalStage::new(&*env, &options, wal),
         live_wals: Mutex::new(live_wals),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
@@ -321,13 +323,13 @@ impl Engine {
                 return Ok(());
             }
         }
-        let mut result = self.health.check();
+        let mut result = self.health.check_running();
         let read_only = matches!(result, Err(Error::OpenedReadOnly));
-        if result.is_ok() && self.unlogged.load(Ordering::Acquire) {
-            result = self.flush_all();
-        }
         if result.is_ok() {
-            result = self.wal.seal_end(self);
+            // What is outside the WAL may lack the space to be flushed; the rest is made durable.
+            let unlogged = self.unlogged.load(Ordering::Acquire);
+            let flushed = if unlogged { self.flush_all() } else { Ok(()) };
+            result = flushed.and(self.wal.seal_end(self));
         }
         self.health.close();
         self.gate.wake();
@@ -360,10 +362,10 @@ impl Engine {
 
     /// Seals every memtable and waits until all are flushed.
     pub fn flush_all(self: &Arc<Self>) -> Result<()> {
-        self.health.check()?;
         let mut targets: Vec<(TreeId, MemtableId)> = Vec::new();
         {
             let _sequencing = self.commit.sequence.lock();
+            self.health.check()?;
             let view = self.views.load_full();
             for tree in view.trees() {
                 let newest = if tree.active.is_empty() {

@@ -133,6 +133,10 @@ pub struct Stats {
     pub standing_chains: ChainSummary,
     /// Files that left the tree and are still read or not yet removed.
     pub zombie_files: u64,
+    /// Whether writes are refused for want of space at this moment.
+    pub out_of_space: bool,
+    /// How often they were.
+    pub shortages: u64,
     /// Why the store is read-only, when it is.
     pub read_only: Option<String>,
 }
@@ -216,6 +220,8 @@ impl Engine {
             chains,
             standing_chains,
             zombie_files: self.files.zombies().0 as u64,
+            out_of_space: self.health.is_out_of_space(),
+            shortages: counters.shortages.get(),
             read_only: self.health.cause().map(|cause| cause.to_string()),
         }
     }

@@ -9,9 +9,9 @@
 //! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one
 //!    of them: that call and all later ones fail, until [`SimFs::crash`].
 //!
-//! 4. [`SimFs::set_capacity`] limits the bytes of all files that have a name. A write that would take
-//!    more does as much as fits, then fails as on a full device; so does making a file when nothing
-//!    is free. Writing over what is there always works.
+//! 4. [`SimFs::set_capacity`] limits the bytes of all files that have a name. A write that would
+//!    take more does as much as fits, then fails as on a full device; so does making a file when
+//!    nothing is free. Writing over what is there always works.
 //!
 //! Handles and locks from before a crash are dead. Directories are durable when made. Everything is
 //! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
@@ -249,7 +249,8 @@ impl SimFs {
         self.shared.disk.lock().crash_at = point;
     }
 
-    /// Bytes that all files may take; none for no limit. Clones are of the same disk, forks are not.
+    /// Bytes that all files may take; none for no limit. Clones are of the same disk, forks are
+    /// not.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.disk.lock().capacity = bytes;
     }

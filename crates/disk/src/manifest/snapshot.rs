@@ -8,9 +8,9 @@
 //!    without one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be
 //!    removed then.
 //!
-//! A failure before `CURRENT` is renamed leaves the old manifest in use, and the new file is removed:
-//! on a full device every byte counts. Afterwards nobody knows which of the two counts: the
-//! manifest refuses further changes.
+//! A failure before `CURRENT` is renamed leaves the old manifest in use, and the new file is
+//! removed: on a full device every byte counts. Afterwards nobody knows which of the two counts:
+//! the manifest refuses further changes.
 
 use crate::env::Env;
 use crate::fs::{Fs, OpenOptions};

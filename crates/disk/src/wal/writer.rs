@@ -100,6 +100,9 @@ impl Framer {
     }
 }
 
+/// Length of the payload of a [`Commit`] record.
+pub const COMMIT_LEN: usize = 24;
+
 /// What the commit record of a large batch says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
@@ -122,8 +125,8 @@ impl Commit {
         Self { batch, fragments, payload_checksum, len: payload.len() as u64 }
     }
 
-    fn encode(&self) -> [u8; 24] {
-        let mut payload = [0; 24];
+    fn encode(&self) -> [u8; COMMIT_LEN] {
+        let mut payload = [0; COMMIT_LEN];
         payload[..8].copy_from_slice(&self.batch.to_le_bytes());
         payload[8..12].copy_from_slice(&self.fragments.to_le_bytes());
         payload[12..16].copy_from_slice(&self.payload_checksum.to_le_bytes());
@@ -156,8 +159,8 @@ pub struct PreparedWal {
 /// nobody needs any more, durably: the manifest's smallest WAL number is beyond it.
 ///
 /// # Errors
-/// What the file system says. The file is removed then, the recycled one too: on a full device every
-/// byte counts.
+/// What the file system says. The file is removed then, the recycled one too: on a full device
+/// every byte counts.
 pub fn prepare_next(
     fs: &dyn Fs,
     dir: &Path,
@@ -332,7 +335,7 @@ impl WalFile {
     /// Stands where a store that is only read has no WAL to write: every write is refused.
     #[must_use]
     pub fn none() -> Self {
-        Self { file: Arc::new(NoFile), path: PathBuf::new(), number: 0, uid: 0 }
+        Self { file: Arc::new(NoFile), path: PathBuf::new(), number: 0, uid: 0, capacity: 0 }
     }
 
     /// The number in its name.

@@ -154,6 +154,19 @@ impl Control {
         self.marks.lock().extend(trees);
     }
 
+    /// The most that any of the proposed jobs needs.
+    pub fn proposed(&self, needs: fn(&Candidate) -> u64) -> u64 {
+        let state = self.state.lock();
+        let proposed = state.known.values().flat_map(|known| &known.candidates);
+        proposed.map(needs).max().unwrap_or(0)
+    }
+
+    /// Has the proposals that are known looked at again.
+    pub fn mark_known(&self) {
+        let known: Vec<TreeId> = self.state.lock().known.keys().copied().collect();
+        self.mark_all(known);
+    }
+
     /// The trees that changed since this was last asked.
     pub fn take_marks(&self) -> BTreeSet<TreeId> {
         std::mem::take(&mut *self.marks.lock())

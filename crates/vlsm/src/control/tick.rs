@@ -39,6 +39,7 @@ impl Engine {
                         state.known.values().flat_map(|k| k.candidates.iter().cloned()).collect();
                     (self.signals(&view, &state), known, state.running())
                 };
+                let known = self.affordable(known);
                 let candidates: Vec<&Candidate> = known.iter().collect();
                 let grants = policies.schedule.decide(&signals, &candidates, &running);
                 let started = self.act(&view, &grants, &known, &running);
@@ -71,7 +72,7 @@ impl Engine {
             self.counters.shape_asks.add(1);
             let facts = self.facts(tree);
             let shape = &self.control.shape;
-            let candidates = if self.health.is_good() {
+            let candidates = if self.health.is_running() {
                 shape.candidates(&tree.version, &facts, &busy)
             } else {
                 Vec::new()
@@ -132,6 +133,9 @@ impl Engine {
             }
         }
         for &index in &grants.start {
+            if !self.afford(&candidates[index]) {
+                continue;
+            }
             if let Err(error) = self.start(view, Arc::new(candidates[index].clone())) {
                 self.latch(error);
                 return false;

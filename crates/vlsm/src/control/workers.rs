@@ -48,6 +48,7 @@ impl Engine {
     /// Decides, steps one job, or sleeps.
     fn work_once(self: &Arc<Self>) {
         let epoch = self.control.wake_epoch();
+        let look = self.mind_space();
         if self.control.has_marks() {
             self.tick();
         }
@@ -56,7 +57,8 @@ impl Engine {
             Some((id, job)) => self.step(id, job),
             None => {
                 let unready = self.mark_unready();
-                let until = unready.then(|| self.env.now() + UNREADY_RETRY);
+                let unready = unready.then(|| self.env.now() + UNREADY_RETRY);
+                let until = [unready, look].into_iter().flatten().min();
                 self.chores();
                 if !self.control.stopping() {
                     self.control.wait_for_work(epoch, until);
@@ -73,12 +75,8 @@ impl Engine {
     }
 
     /// Has spare arenas made in the background.
-    pub fn fill_arenas(&self) {
-        let arenas = self.arenas.clone();
-        self.io.submit(move || {
-            arenas.fill();
-            Ok(())
-        });
+    pub fn fill_arenas(self: &Arc<Self>) {
+        self.in_background(|engine| engine.arenas.fill());
     }
 
     /// The most urgent job that can go on.
@@ -112,7 +110,7 @@ impl Engine {
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
             Ok(Step::Done(request)) => self.finish(id, &job, request),
             Err(error) => {
-                self.latch(error);
+                self.failed(error);
                 self.abandon(id, job);
             }
         }
@@ -189,12 +187,12 @@ impl Engine {
 
     fn is_cancelled(&self, id: JobId) -> bool {
         let state = self.control.state.lock();
-        !self.health.is_good() || state.slot(id).is_none_or(|slot| slot.cancelled)
+        !self.health.is_running() || state.slot(id).is_none_or(|slot| slot.cancelled)
     }
 
     /// Marks the trees whose sealed memtables were not ready. True when there are any.
     fn mark_unready(&self) -> bool {
-        if !self.health.is_good() {
+        if !self.health.is_running() {
             return false;
         }
         let state = self.control.state.lock();
@@ -212,21 +210,13 @@ impl Engine {
             return;
         }
         if self.events.log_is_behind() {
-            let events = self.events.clone();
-            self.io.submit(move || {
-                events.write_log();
-                Ok(())
-            });
+            self.in_background(|engine| engine.events.write_log());
         }
         if self.arenas.spare_blocks() == 0 {
             self.fill_arenas();
         }
         if self.files.any_dead() {
-            let engine = self.clone();
-            self.io.submit(move || {
-                engine.remove_dead();
-                Ok(())
-            });
+            self.in_background(|engine| engine.remove_dead());
         }
     }
 }

@@ -4,6 +4,9 @@
 //! 1. The first chunk of an SST has its file made. Chunks queue until it is there.
 //! 2. Each chunk is written by a call of its own; its memory comes back for the next one.
 //! 3. When all are written, one call syncs all files of the job.
+//!
+//! A job that is given up may have calls under way. Writes do no harm to a file that was removed; a
+//! file that is made after that removes itself.
 
 use crate::engine::Engine;
 use crate::files::sst_path;
@@ -11,6 +14,7 @@ use crate::job::output::{Outputs, WriteRequest};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::SstSummary;
@@ -33,6 +37,7 @@ pub(crate) struct OutputFiles {
     writing: Vec<Pending<AlignedBuf>>,
     bytes: u64,
     metas: Vec<Arc<FileMeta>>,
+    given_up: Arc<AtomicBool>,
 }
 
 impl OutputFiles {
@@ -84,9 +89,12 @@ impl OutputFiles {
         let path = sst_path(&engine.dir, number);
         let env = engine.env.clone();
         let options = OpenOptions::CREATE.direct(engine.options.direct_io);
-        let target = path.clone();
+        let (target, given_up) = (path.clone(), self.given_up.clone());
         let making = engine.io.submit(move || {
             let made = env.fs().open(&target, options);
+            if made.is_ok() && given_up.load(Ordering::SeqCst) {
+                let _ = env.fs().remove(&target);
+            }
             made.map_err(|error| Error::io("cannot make SST", &target, error))
         });
         self.files.push(OutputFile { number, path, making: Some(making), file: None });
@@ -106,7 +114,8 @@ impl OutputFiles {
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
         engine.io.submit(move || {
             for (file, path) in files {
-                file.sync().map_err(|error| Error::io("cannot sync SST", &path, error))?;
+                let synced = file.sync();
+                synced.map_err(|error| Error::io_unknown("cannot sync SST", &path, error))?;
             }
             Ok(())
         })
@@ -124,17 +133,13 @@ impl OutputFiles {
 
     /// Removes the files in the background; returns the bytes written in vain.
     pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
-        let env = engine.env.clone();
+        self.given_up.store(true, Ordering::SeqCst);
         let files = self.files;
-        let writing = self.writing;
-        // Calls under way keep their file open; a name made after this is an orphan that the next
-        // open removes.
-        engine.io.submit(move || {
-            drop(writing);
+        engine.in_background(move |engine| {
             for file in files {
-                let _ = env.fs().remove(&file.path);
+                // Not removed is not lost: the next opening finds and removes it.
+                let _ = engine.env.fs().remove(&file.path);
             }
-            Ok(())
         });
         Bytes(self.bytes)
     }

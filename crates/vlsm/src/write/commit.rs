@@ -14,6 +14,9 @@
 //! 5 on both. A batch whose WAL write failed is in a memtable but never visible, because the store
 //! is latched and its sequence number is never published.
 //!
+//! A full device is met before stage 2: the WAL's room is there before a batch is sequenced, so
+//! what is refused with [`Error::NoSpace`] has left no trace (`wal_stage.rs`).
+//!
 //! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it
 //! and after it is in all its memtables; a memtable is drained only after its writers published.
 
@@ -31,7 +34,8 @@ use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::{Error, FileNumber, Micros, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::LARGE_BATCH;
-use vlsm_disk::wal::format::checksum;
+use vlsm_disk::wal::format::{checksum, record_len};
+use vlsm_disk::wal::writer::COMMIT_LEN;
 use vlsm_disk::{Condition, Env};
 
 use crate::memtable::{Memtable, Reservation, body_size, towers_size};
@@ -99,6 +103,8 @@ enum Attempt {
     Full,
     /// Too many batches are on their way to being published.
     Crowded,
+    /// The WAL has no room for so many bytes until its next file is prepared.
+    LogFull(u64),
 }
 
 struct Place {
@@ -117,6 +123,14 @@ enum Load {
 }
 
 impl Load {
+    /// Length of its record's payload.
+    fn record(&self, batch: &Batch) -> usize {
+        match self {
+            Self::Small { .. } => batch.payload().len(),
+            Self::Large(_) => COMMIT_LEN,
+        }
+    }
+
     /// The WAL that a large batch's fragments pin.
     fn pinned(&self) -> Option<FileNumber> {
         match self {
@@ -165,7 +179,7 @@ impl Engine {
         if durability == Durability::NoWal {
             check_one_keyspace(self, batch)?;
         }
-        let env = &*self.env;
+        let (env, _watch) = (&*self.env, self.watch());
         let bytes = batch.encoded_len() as u64;
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
         self.gate.admit(env, &self.health, &self.counters, bytes, give_up)?;
@@ -256,6 +270,11 @@ impl Engine {
                     cause = WaitCause::WalQueue;
                     self.commit.publisher.advanced.wait(published, give_up);
                 }
+                Attempt::LogFull(len) => {
+                    cause = WaitCause::WalQueue;
+                    self.wal.want(self, len);
+                    self.control.wait_for_room(room, give_up);
+                }
                 _ => {
                     cause = WaitCause::MemtableFull;
                     self.control.wake();
@@ -282,6 +301,10 @@ impl Engine {
             return Ok(Attempt::Crowded);
         }
         let first_seq = Seq(sequence.next_seq);
+        let len = record_len(load.record(batch));
+        if durability != Durability::NoWal && !self.wal.make_room(&mut sequence, len) {
+            return Ok(Attempt::LogFull(len));
+        }
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
         let Some((places, rotated)) = self.claim(&mut sequence, load, first_seq..=last_seq) else {
             return Ok(Attempt::Full);
@@ -413,7 +436,7 @@ impl Engine {
                 self.note_wait(WaitCause::WalQueue, since);
                 return Ok(());
             }
-            self.health.check()?;
+            self.health.check_running()?;
             publisher.advanced.wait(epoch, None);
         }
     }

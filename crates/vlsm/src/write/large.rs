@@ -3,7 +3,8 @@
 //! 1. The batch is inserted into memtables of its own, one a tree, with sequence numbers that count
 //!    from 1.
 //! 2. Its payload goes into the WAL as fragments, between which other batches' records may lie. The
-//!    file that holds the first one is pinned, because no memtable names it yet.
+//!    file that holds the first one is pinned, because no memtable names it yet. Fragments of a
+//!    batch that is given up are never committed, and no recovery shows them.
 //! 3. In the sequencing step a short commit record gives the batch its sequence numbers, and its
 //!    memtables are attached to the active ones as parts.
 //!
@@ -15,6 +16,7 @@ use crate::memtable::{Memtable, body_size, towers_size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlsm_core::{FileNumber, MemtableId, Result, Seq, Trailer, TreeId};
+use vlsm_disk::wal::format::record_len;
 use vlsm_disk::wal::writer::{Commit, fragments};
 
 /// A large batch that is ready to be sequenced.
@@ -52,19 +54,37 @@ impl Engine {
         fragment: &[u8],
         pinned: &mut Option<FileNumber>,
     ) -> Result<()> {
-        let position = {
-            let mut sequence = self.commit.sequence.lock();
-            let number = sequence.tail.number();
-            if pinned.is_none() {
-                *pinned = Some(number);
-                sequence.pin_wal(number);
+        loop {
+            let room = self.control.room_epoch();
+            if let Some(position) = self.frame_fragment(fragment, pinned)? {
+                return self.wal.write_through(self, position);
             }
-            let hint = self.wal.synced_hint(number);
-            sequence.tail.append(|framer, out| {
-                framer.fragment(out, hint, fragment);
-            })
-        };
-        self.wal.write_through(self, position)
+            self.wal.want(self, record_len(fragment.len()));
+            self.control.wait_for_room(room, None);
+        }
+    }
+
+    /// Frames one fragment; none when the WAL has no room for it.
+    fn frame_fragment(
+        &self,
+        fragment: &[u8],
+        pinned: &mut Option<FileNumber>,
+    ) -> Result<Option<u64>> {
+        let mut sequence = self.commit.sequence.lock();
+        self.health.check()?;
+        if !self.wal.make_room(&mut sequence, record_len(fragment.len())) {
+            return Ok(None);
+        }
+        let number = sequence.tail.number();
+        if pinned.is_none() {
+            *pinned = Some(number);
+            sequence.pin_wal(number);
+        }
+        let hint = self.wal.synced_hint(number);
+        let position = sequence.tail.append(|framer, out| {
+            framer.fragment(out, hint, fragment);
+        });
+        Ok(Some(position))
     }
 
     /// Lets go of a pinned WAL.

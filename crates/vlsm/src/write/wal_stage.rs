@@ -13,21 +13,34 @@
 //! writes the new header, which seals the old one. Nobody waits for the device: the old file is
 //! synced before the new one by whoever syncs next.
 //!
-//! Failure: the store is latched. The file is sealed at its last good length when the store is
-//! reopened.
+//! Room: a prepared file has all its blocks, so writing into it takes no space of the device. A
+//! record is framed only if it lies within that capacity ([`WalStage::make_room`]); where it does
+//! not, nothing is sequenced until the next file is prepared. So a full device is met by the
+//! preparation, at a time when no batch depends on it, and the writers are refused at the door: a
+//! refused batch has no sequence number and is in no memtable, so it cannot become visible later,
+//! nor be flushed, nor come back in a recovery. (The alternative, to frame what could not be
+//! written anew for the next file, would make its writers wait for space to return, or show them a
+//! write that they were told had failed.) The next file is prepared when a small part of the
+//! current one is used, so that in the ordinary way of things nobody waits for it.
+//!
+//! Failure: the store is latched, also when a write within the capacity finds the device full, as
+//! it may on a file system that never writes in place. The file is sealed at its last good length
+//! when the store is reopened.
 //!
 //! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are
 //! held over file calls. Order: `writer` before the sequencing lock.
 
 use crate::engine::Engine;
 use crate::options::Options;
+use crate::write::commit::Sequence;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
-use vlsm_core::{FileNumber, Result, Seq};
+use vlsm_core::{Error, FileNumber, Result, Seq};
+use vlsm_disk::wal::format::{HEADER_LEN, record_len};
 use vlsm_disk::wal::{Framer, PreparedWal, SealKind, WalFile, prepare_next};
 use vlsm_disk::{Condition, Env};
 
@@ -40,19 +53,55 @@ const LAZY_BUFFER_MAX: u64 = 4 << 20;
 /// Buffers larger than this are not kept for reuse.
 const SPARE_BUFFER_MAX: usize = 4 << 20;
 
+/// The next file is prepared when this part of the current one is used.
+const LOOK_AHEAD_PART: u64 = 16;
+
 /// The end of the WAL, as the sequencing step sees it.
 pub(crate) struct WalTail {
     framer: Framer,
     number: FileNumber,
+    /// The offset up to which the file has its blocks.
+    capacity: u64,
     buffer: Vec<u8>,
     /// The position after the last record.
     appended: u64,
+    /// Files that the framer left since the buffer was last taken, oldest first.
+    turns: Vec<Turn>,
+}
+
+/// A change of files that is framed and not written yet.
+struct Turn {
+    /// The last records of the old file, and the position after them.
+    rest: Vec<u8>,
+    end: u64,
+    next: PreparedWal,
+    next_seq: Seq,
 }
 
 impl WalTail {
     pub fn new(file: &WalFile) -> Self {
-        let number = FileNumber(file.number());
-        Self { framer: file.framer(), number, buffer: Vec::new(), appended: 0 }
+        Self {
+            framer: file.framer(),
+            number: FileNumber(file.number()),
+            capacity: file.capacity(),
+            buffer: Vec::new(),
+            appended: 0,
+            turns: Vec::new(),
+        }
+    }
+
+    /// Whether a record of so many bytes lies within the file's capacity.
+    fn fits(&self, len: u64) -> bool {
+        self.framer.offset() + with_mark(len) <= self.capacity
+    }
+
+    /// Goes over to the next file.
+    fn turn(&mut self, next: PreparedWal, next_seq: Seq) {
+        self.framer = next.framer();
+        self.number = FileNumber(next.number());
+        self.capacity = next.capacity();
+        let rest = std::mem::take(&mut self.buffer);
+        self.turns.push(Turn { rest, end: self.appended, next, next_seq });
     }
 
     /// The file that the next record goes into.
@@ -73,6 +122,11 @@ impl WalTail {
         self.appended += self.framer.offset() - before;
         self.appended
     }
+}
+
+/// A record's bytes with the mark that ends the log when the store is closed.
+fn with_mark(len: u64) -> u64 {
+    len.saturating_add(record_len(0))
 }
 
 /// The file being written.
@@ -125,6 +179,8 @@ impl Hint {
 
 /// The WAL as the writers use it.
 pub(crate) struct WalStage {
+    /// The length at which files are switched.
+    switch_at: u64,
     writer: Mutex<Writer>,
     syncer: Mutex<()>,
     extent: Mutex<Extent>,
@@ -138,17 +194,22 @@ pub(crate) struct WalStage {
     sync_done: Arc<dyn Condition>,
     prepared: Mutex<Option<PreparedWal>>,
     preparing: AtomicBool,
+    /// The capacity that a record needs for which there was no room; 0 for none.
+    wanted: AtomicU64,
+    /// Whether the device was too full to prepare the next file.
+    starved: AtomicBool,
     syncing_ahead: AtomicBool,
     /// Old files that may be reused.
     recycled: Mutex<Vec<PathBuf>>,
 }
 
 impl WalStage {
-    pub fn new(env: &dyn Env, file: WalFile) -> Self {
+    pub fn new(env: &dyn Env, options: &Options, file: WalFile) -> Self {
         let file = Arc::new(file);
         let offset = file.framer().offset();
         let extent = Extent { file: file.clone(), unsynced: Vec::new(), start: 0, written: 0 };
         Self {
+            switch_at: options.wal_file_bytes.0,
             writer: Mutex::new(Writer { file, offset, spare: Vec::new() }),
             syncer: Mutex::new(()),
             extent: Mutex::new(extent),
@@ -160,6 +221,8 @@ impl WalStage {
             sync_done: env.condition(Duration::ZERO),
             prepared: Mutex::new(None),
             preparing: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
+            starved: AtomicBool::new(false),
             syncing_ahead: AtomicBool::new(false),
             recycled: Mutex::default(),
         }
@@ -182,6 +245,32 @@ impl WalStage {
         self.sync_done.notify();
     }
 
+    /// Sees to it that the next record, of so many bytes, has room, going over to the next file
+    /// when it is time. False when the next file must be prepared first: see [`WalStage::want`].
+    pub fn make_room(&self, sequence: &mut Sequence, len: u64) -> bool {
+        let next_seq = Seq(sequence.next_seq);
+        let tail = &mut sequence.tail;
+        let fits = tail.fits(len);
+        if fits && tail.framer.offset() < self.switch_at {
+            return true;
+        }
+        let suits = |next: &mut PreparedWal| HEADER_LEN + with_mark(len) <= next.capacity();
+        match self.prepared.lock().take_if(suits) {
+            Some(next) => {
+                tail.turn(next, next_seq);
+                true
+            }
+            None => fits,
+        }
+    }
+
+    /// Has the next file prepared with room for a record of so many bytes. Whoever waits for room
+    /// in the control is woken.
+    pub fn want(&self, engine: &Arc<Engine>, len: u64) {
+        self.wanted.fetch_max(HEADER_LEN + with_mark(len), Ordering::AcqRel);
+        self.prepare(engine);
+    }
+
     /// Waits until everything up to `position` is written, writing it where nobody else does.
     pub fn write_through(&self, engine: &Arc<Engine>, position: u64) -> Result<()> {
         let mut since = None;
@@ -193,7 +282,7 @@ impl WalStage {
                 }
                 return Ok(());
             }
-            engine.health.check()?;
+            engine.health.check_running()?;
             if let Some(mut writer) = self.writer.try_lock() {
                 let result = self.write_buffer(engine, &mut writer);
                 drop(writer);
@@ -225,42 +314,49 @@ impl WalStage {
         result
     }
 
-    /// Takes the buffer and writes it. Switches files when it is time.
+    /// Takes the buffer and writes it, and changes files where the framer did.
     fn write_buffer(&self, engine: &Engine, writer: &mut Writer) -> Result<()> {
         // Asked while holding `writer`: whoever failed latched the store before letting go of it,
         // and after a failure nobody may write on.
-        engine.health.check()?;
+        engine.health.check_running()?;
+        let _watch = engine.watch();
         let spare = std::mem::take(&mut writer.spare);
-        let (mut buffer, end, next) = {
+        let (turns, mut buffer, end) = {
             let mut sequence = engine.commit.sequence.lock();
-            let next_seq = Seq(sequence.next_seq);
             let tail = &mut sequence.tail;
             let buffer = std::mem::replace(&mut tail.buffer, spare);
-            let full = tail.framer.offset() >= engine.options.wal_file_bytes.0;
-            let next = if full { self.prepared.lock().take() } else { None };
-            if let Some(next) = &next {
-                tail.framer = next.framer();
-                tail.number = FileNumber(next.number());
-            }
-            (buffer, tail.appended, next.map(|next| (next, next_seq)))
+            (std::mem::take(&mut tail.turns), buffer, tail.appended)
         };
         engine.env.interleave();
-        if !buffer.is_empty() {
-            let result = writer.file.write(&buffer, writer.offset);
-            result.map_err(|error| engine.latch(error))?;
-            writer.offset += buffer.len() as u64;
-            engine.counters.wal_bytes.add(buffer.len() as u64);
-            engine.counters.wal_writes.add(1);
+        for Turn { rest, end, next, next_seq } in turns {
+            self.write_out(engine, writer, &rest, end)?;
+            self.switch(engine, writer, next, next_seq, end)?;
         }
-        self.extent.lock().written = end;
-        self.written.store(end, Ordering::Release);
+        self.write_out(engine, writer, &buffer, end)?;
         buffer.clear();
         if buffer.capacity() <= SPARE_BUFFER_MAX {
             writer.spare = buffer;
         }
-        if let Some((next, next_seq)) = next {
-            self.switch(engine, writer, next, next_seq, end)?;
+        Ok(())
+    }
+
+    /// Writes records that end at a position into the current file.
+    fn write_out(
+        &self,
+        engine: &Engine,
+        writer: &mut Writer,
+        records: &[u8],
+        end: u64,
+    ) -> Result<()> {
+        if !records.is_empty() {
+            let result = writer.file.write(records, writer.offset);
+            result.map_err(|error| engine.latch(error))?;
+            writer.offset += records.len() as u64;
+            engine.counters.wal_bytes.add(records.len() as u64);
+            engine.counters.wal_writes.add(1);
         }
+        self.extent.lock().written = end;
+        self.written.store(end, Ordering::Release);
         Ok(())
     }
 
@@ -304,7 +400,7 @@ impl WalStage {
             if self.synced.load(Ordering::Acquire) >= position {
                 return Ok(());
             }
-            engine.health.check()?;
+            engine.health.check_running()?;
             if let Some(guard) = self.syncer.try_lock() {
                 let result = self.sync_files(engine);
                 drop(guard);
@@ -322,6 +418,7 @@ impl WalStage {
     pub fn seal_end(&self, engine: &Arc<Engine>) -> Result<()> {
         let position = engine.commit.sequence.lock().tail.appended();
         self.sync_through(engine, position)?;
+        // Every record left room for it.
         let position = {
             let mut sequence = engine.commit.sequence.lock();
             let hint = self.synced_hint(sequence.tail.number());
@@ -335,7 +432,8 @@ impl WalStage {
     /// Makes durable what is written at this moment. The caller holds `syncer`.
     fn sync_files(&self, engine: &Engine) -> Result<()> {
         // As in `write_buffer`: a failed sync is never tried again.
-        engine.health.check()?;
+        engine.health.check_running()?;
+        let _watch = engine.watch();
         let (file, unsynced, written) = {
             let extent = self.extent.lock();
             (extent.file.clone(), extent.unsynced.clone(), extent.written)
@@ -357,10 +455,14 @@ impl WalStage {
     /// Has the next file prepared and the current one synced, in the background, before they are
     /// needed.
     fn look_ahead(&self, engine: &Arc<Engine>) {
-        let offset = self.extent.lock().offset_of(self.written.load(Ordering::Acquire));
-        if offset >= engine.options.wal_file_bytes.0 / 2
+        let (offset, capacity) = {
+            let extent = self.extent.lock();
+            let written = self.written.load(Ordering::Acquire);
+            (extent.offset_of(written), extent.file.capacity())
+        };
+        if offset >= capacity / LOOK_AHEAD_PART
+            && !self.is_starved()
             && self.prepared.lock().is_none()
-            && !self.preparing.swap(true, Ordering::AcqRel)
         {
             self.prepare(engine);
         }
@@ -369,31 +471,80 @@ impl WalStage {
         if behind >= engine.options.wal_sync_bytes.0
             && !self.syncing_ahead.swap(true, Ordering::AcqRel)
         {
-            let engine = engine.clone();
             let position = self.written.load(Ordering::Acquire);
-            engine.clone().io.submit(move || {
-                let result = engine.wal.sync_through(&engine, position);
+            engine.in_background(move |engine| {
+                // A failure latches the store, which is how everybody learns of it.
+                let _ = engine.wal.sync_through(engine, position);
                 engine.wal.syncing_ahead.store(false, Ordering::Release);
-                result
             });
         }
     }
 
+    /// Has the next file prepared in the background, unless that is going on.
     fn prepare(&self, engine: &Arc<Engine>) {
-        let engine = engine.clone();
-        engine.clone().io.submit(move || {
-            let old = engine.wal.recycled.lock().pop();
-            let (number, uid) = (engine.numbers.next_file(), engine.env.random());
-            let (fs, capacity) = (&**engine.env.fs(), engine.options.wal_file_bytes.0);
-            let prepared = prepare_next(fs, &engine.dir, number, uid, capacity, old.as_deref());
-            if old.is_none() {
-                engine.counters.wal_filled_bytes.add(capacity);
+        if !self.preparing.swap(true, Ordering::AcqRel) {
+            engine.in_background(|engine| engine.wal.prepare_now(engine));
+        }
+    }
+
+    /// Prepares the next file. The caller set `preparing`.
+    fn prepare_now(&self, engine: &Engine) {
+        let wanted = self.wanted.swap(0, Ordering::AcqRel);
+        let capacity = wanted.max(engine.options.wal_file_bytes.0);
+        let result = self.prepare_capacity(engine, capacity);
+        let starved = matches!(result, Err(Error::NoSpace { .. }));
+        self.starved.store(starved, Ordering::Release);
+        self.preparing.store(false, Ordering::Release);
+        match result {
+            Ok(()) => engine.bound_wal(),
+            Err(error) => drop(engine.failed(error)),
+        }
+        engine.control.made_room();
+    }
+
+    /// Sees to it that there is a next file of this capacity.
+    fn prepare_capacity(&self, engine: &Engine, capacity: u64) -> Result<()> {
+        let there = self.prepared.lock().take();
+        let (next, result) = match there {
+            Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
+            Some(mut next) => {
+                let result = next.extend(capacity);
+                (Some(next), result)
             }
-            *engine.wal.prepared.lock() = Some(prepared.map_err(|error| engine.latch(error))?);
-            engine.wal.preparing.store(false, Ordering::Release);
-            engine.bound_wal();
-            Ok(())
-        });
+            None => {
+                let old = self.recycled.lock().pop();
+                let (number, uid) = (engine.numbers.next_file(), engine.env.random());
+                let (fs, dir) = (&**engine.env.fs(), &engine.dir);
+                if old.is_none() {
+                    engine.counters.wal_filled_bytes.add(capacity);
+                }
+                match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
+                    Ok(next) => (Some(next), Ok(())),
+                    Err(error) => (None, Err(error)),
+                }
+            }
+        };
+        // One that could not be made longer serves smaller records all the same.
+        *self.prepared.lock() = next;
+        result
+    }
+
+    /// Prepares the next file if the device was too full for it and is no more.
+    pub fn prepare_if_starved(&self, engine: &Engine, free: u64) {
+        let needs = self.wanted.load(Ordering::Acquire).max(engine.options.wal_file_bytes.0);
+        if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
+            self.prepare_now(engine);
+        }
+    }
+
+    /// Whether the device was too full to prepare the next file.
+    pub fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Acquire)
+    }
+
+    /// Gives away the old files that are kept for reuse.
+    pub fn spare(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *self.recycled.lock())
     }
 
     /// Lets nobody write or sync any more, once the store's health says that it is closed.

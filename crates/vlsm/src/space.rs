@@ -1,0 +1,177 @@
+//! Out of space, and back.
+//!
+//! 1. Something that makes a file longer is refused by a full device: a flush, a compaction, the
+//!    manifest, the preparation of a WAL. What it had written is discarded (an edit waits), and the
+//!    store refuses writes ([`Engine::run_out`]).
+//! 2. Every now and then a background thread looks how much is free
+//!    ([`Engine::look_for_space`]): first soon, then less and less often. It lets go of what the
+//!    store can do without: old WALs kept for reuse, dead SSTs.
+//! 3. What is free is a budget. Jobs whose result it covers may run and take their share of it: a
+//!    small compaction may win back what a large flush lacks.
+//! 4. Edits that wait are appended again, and the WAL's next file is prepared.
+//! 5. When none of these waits any more, and there is space for any of the jobs that are proposed,
+//!    writes are taken again.
+//!
+//! A device may say that it has space and refuse it all the same (quotas). Then the store goes back
+//! and forth, the less often the longer that lasts.
+//!
+//! Threads and locks: `shortage` is held for short looks only; one look at a time.
+
+use crate::engine::Engine;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use vlsm_core::event::{Event, JobKind};
+use vlsm_core::{Error, Micros};
+use vlsm_policy::Candidate;
+
+/// The time to the first look.
+const LOOK_FIRST: Duration = Duration::from_millis(50);
+/// The longest time between two looks.
+const LOOK_MAX: Duration = Duration::from_secs(2);
+/// A shortage that begins so soon after another one goes on with its pauses.
+const SOON: Duration = Duration::from_secs(10);
+/// What an append to the manifest may take, and what any job takes besides its result.
+const ROOM: u64 = 64 << 10;
+
+/// What is known of a lack of space.
+#[derive(Default)]
+struct Shortage {
+    /// When it began.
+    since: Duration,
+    /// What may be taken until the next look.
+    budget: u64,
+    /// From one look to the next.
+    pause: Duration,
+    look_at: Duration,
+    /// When the last one ended.
+    ended: Option<Duration>,
+}
+
+/// The lack of space of one store.
+#[derive(Default)]
+pub(crate) struct Space {
+    shortage: Mutex<Shortage>,
+    looking: AtomicBool,
+}
+
+/// The bytes that a job may need before its inputs are removed.
+fn needs(candidate: &Candidate) -> u64 {
+    if candidate.kind == JobKind::TrivialMove {
+        return ROOM;
+    }
+    let bytes = candidate.bytes_in.0.max(candidate.bytes_out.0);
+    // Indexes and filters.
+    bytes.saturating_add(bytes / 16).saturating_add(ROOM)
+}
+
+impl Engine {
+    /// Takes note of a failure: lack of space passes, everything else latches the store.
+    /// Returns the error.
+    pub fn failed(&self, error: Error) -> Error {
+        match error {
+            Error::NoSpace { path } => self.run_out(path),
+            error => self.latch(error),
+        }
+    }
+
+    /// Refuses writes until there is space.
+    fn run_out(&self, path: PathBuf) -> Error {
+        let now = self.env.now();
+        let new = {
+            let mut shortage = self.space.shortage.lock();
+            shortage.budget = 0;
+            let new = self.health.run_out(path.clone());
+            if new {
+                let soon = shortage.ended.is_some_and(|ended| now < ended + SOON);
+                let pause = if soon { shortage.pause * 2 } else { LOOK_FIRST };
+                shortage.pause = pause.min(LOOK_MAX);
+                shortage.look_at = now + shortage.pause;
+                shortage.since = now;
+            }
+            new
+        };
+        if new {
+            self.counters.shortages.add(1);
+            self.emit(Event::OutOfSpace { path: path.clone() });
+            self.wake_all();
+        }
+        Error::NoSpace { path }
+    }
+
+    /// Has somebody look for space when it is time; else says when that will be.
+    pub fn mind_space(self: &Arc<Self>) -> Option<Duration> {
+        if !self.health.is_out_of_space() {
+            return None;
+        }
+        let look_at = self.space.shortage.lock().look_at;
+        if self.env.now() < look_at {
+            return Some(look_at);
+        }
+        if !self.space.looking.swap(true, Ordering::AcqRel) {
+            self.in_background(Self::look_for_space);
+        }
+        None
+    }
+
+    fn look_for_space(self: &Arc<Self>) {
+        for path in self.wal.spare() {
+            // Not removed is not lost: the next recovery finds and removes it.
+            let _ = self.env.fs().remove(&path);
+        }
+        self.remove_dead();
+        if self.install.waits() && self.free_bytes() >= ROOM {
+            self.install_all();
+        }
+        self.wal.prepare_if_starved(self, self.free_bytes());
+        let (free, now) = (self.free_bytes(), self.env.now());
+        let wanted = self.control.proposed(needs).max(ROOM);
+        let ended = {
+            let mut shortage = self.space.shortage.lock();
+            shortage.budget = free;
+            let waits = self.install.waits() || self.wal.is_starved();
+            if free >= wanted && !waits && self.health.resume() {
+                shortage.ended = Some(now);
+                Some(now.saturating_sub(shortage.since))
+            } else {
+                shortage.pause = (shortage.pause * 2).min(LOOK_MAX);
+                shortage.look_at = now + shortage.pause;
+                None
+            }
+        };
+        self.space.looking.store(false, Ordering::Release);
+        if let Some(after) = ended {
+            self.emit(Event::SpaceReturned { after: Micros(after.as_micros() as u64) });
+        }
+        // The jobs that were proposed may be let go.
+        self.control.mark_known();
+        self.wake_all();
+    }
+
+    /// Bytes that are free, as far as the system tells.
+    fn free_bytes(&self) -> u64 {
+        self.env.fs().free_bytes(&self.dir).unwrap_or(u64::MAX)
+    }
+
+    /// The jobs that there is space for.
+    pub fn affordable(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+        if self.health.is_out_of_space() {
+            let budget = self.space.shortage.lock().budget;
+            candidates.retain(|candidate| needs(candidate) <= budget);
+        }
+        candidates
+    }
+
+    /// Takes a job's share of the budget. False when there is too little left.
+    pub fn afford(&self, candidate: &Candidate) -> bool {
+        if !self.health.is_out_of_space() {
+            return true;
+        }
+        let mut shortage = self.space.shortage.lock();
+        let left = shortage.budget.checked_sub(needs(candidate));
+        shortage.budget = left.unwrap_or(shortage.budget);
+        left.is_some()
+    }
+}
