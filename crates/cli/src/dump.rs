@@ -10,7 +10,6 @@ use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use vlsm_core::key::EXPIRY_LEN;
 use vlsm_core::text;
 use vlsm_core::{Bytes, Change, Cursor, Error, Kind};
 use vlsm_disk::fs::{Fs, OpenOptions, posix::PosixFs, read_all};
@@ -159,42 +158,22 @@ fn entries(payload: &[u8], first: u64, full: bool, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// `put KEY = VALUE`, `put until MICROSECONDS KEY = VALUE`, `merge KEY = OPERAND`, `delete KEY` or
-/// `delete [KEY, END)`.
+/// `put KEY = VALUE` or `delete KEY`.
 fn show(kind: Kind, key: &[u8], value: &[u8], full: bool, out: &mut impl Write) -> Result {
     let mut line = Vec::new();
-    let (mut before, mut shown) = ("put ", value);
-    match kind {
-        Kind::Put => {}
-        Kind::Merge => before = "merge ",
-        Kind::PutExpiring => {
-            let (moment, rest) =
-                value.split_first_chunk::<EXPIRY_LEN>().unwrap_or((&[0; 8], value));
-            line.extend_from_slice(format!("until {} ", u64::from_le_bytes(*moment)).as_bytes());
-            shown = rest;
-        }
-        Kind::Delete => before = "delete ",
-        Kind::RangeDelete => before = "delete [",
-    }
     escape(key, &mut line);
-    match kind {
-        Kind::Delete => {}
-        Kind::RangeDelete => {
-            line.extend_from_slice(b", ");
-            escape(value, &mut line);
-            line.push(b')');
-        }
-        Kind::Put | Kind::Merge | Kind::PutExpiring => {
-            line.extend_from_slice(b" = ");
-            let len = if full { shown.len() } else { shown.len().min(SHOWN) };
-            escape(&shown[..len], &mut line);
-            if len < shown.len() {
-                line.extend_from_slice(format!("… ({} bytes)", shown.len()).as_bytes());
-            }
+    if kind == Kind::Delete {
+        out.write_all(b"delete ")?;
+    } else {
+        out.write_all(b"put ")?;
+        line.extend_from_slice(b" = ");
+        let shown = if full { value.len() } else { value.len().min(SHOWN) };
+        escape(&value[..shown], &mut line);
+        if shown < value.len() {
+            line.extend_from_slice(format!("… ({} bytes)", value.len()).as_bytes());
         }
     }
     line.push(b'\n');
-    out.write_all(before.as_bytes())?;
     Ok(out.write_all(&line)?)
 }
 
@@ -247,11 +226,7 @@ fn show_item(item: &Item, out: &mut impl Write) -> Result {
             for change in &edit.changes {
                 match change {
                     Change::Add { place, table, .. } => {
-                        write!(out, "    + {place} {}", text::print_table(table))?;
-                        match table.file.global_seq {
-                            Some(seq) => writeln!(out, ", all of it seq {seq}")?,
-                            None => writeln!(out)?,
-                        }
+                        writeln!(out, "    + {place} {}", text::print_table(table))?;
                     }
                     Change::Remove { place, file, range } => {
                         writeln!(out, "    - {place} {file}:{}", text::print_range(range))?;
@@ -272,12 +247,6 @@ fn sst(args: &Args, out: &mut impl Write) -> Result {
     if args.brief {
         return Ok(());
     }
-    for (lo, fragment) in reader.range_tombstones().iter() {
-        for seq in &fragment.seqs {
-            write!(out, "{seq} ")?;
-            show(Kind::RangeDelete, lo, &fragment.hi, args.full, out)?;
-        }
-    }
     let cache = std::sync::Arc::new(BlockCache::new(0));
     let mut cursor = reader.cursor(&cache, false);
     cursor.seek_first()?;
@@ -296,8 +265,7 @@ fn properties(reader: &SstReader, out: &mut impl Write) -> Result {
     let p = &summary.properties;
     writeln!(out, "uid {:016x}, checksum {:016x}", summary.uid.0, summary.checksum)?;
     writeln!(out, "length {}, {} data blocks", summary.bytes.0, reader.block_count())?;
-    write!(out, "entries {}, {} of them tombstones", p.entries, p.tombstones)?;
-    writeln!(out, "; fragments of range tombstones {}", p.range_tombstones)?;
+    writeln!(out, "entries {}, {} of them tombstones", p.entries, p.tombstones)?;
     writeln!(out, "keys {}, values {}", Bytes(p.key_bytes), Bytes(p.value_bytes))?;
     writeln!(out, "sequence numbers {} to {}", p.seq_min, p.seq_max)?;
     for (name, key) in [("smallest", &p.smallest), ("largest ", &p.largest)] {
@@ -305,8 +273,7 @@ fn properties(reader: &SstReader, out: &mut impl Write) -> Result {
         escape(key, &mut line);
         write!(out, "{name} ")?;
         out.write_all(&line)?;
-        let exclusive = p.largest_exclusive && name == "largest ";
-        writeln!(out, "{}", if exclusive { " (exclusive)" } else { "" })?;
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -115,6 +115,28 @@ pub enum Error {
     /// There is a keyspace of this name, made with other options.
     #[error("there is a keyspace {0:?} already")]
     KeyspaceExists(String),
+    /// The keyspace was made with a merge operator that this program does not know.
+    #[error(
+        "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
+         the store with a program that registers it; nothing was changed"
+    )]
+    UnknownMergeOperator {
+        /// The keyspace.
+        keyspace: String,
+        /// The operator's name.
+        name: String,
+    },
+    /// The merge operator could not combine a key's operands. They are kept as they are.
+    #[error(
+        "the merge operator {operator:?} of keyspace {keyspace:?} cannot combine what was written \
+         to this key: put or delete the key, or correct the operator; nothing is lost"
+    )]
+    MergeFailed {
+        /// The keyspace.
+        keyspace: String,
+        /// The operator's name.
+        operator: String,
+    },
     /// The write's deadline passed before it was let in. Nothing was written.
     #[error("not admitted within {waited}: {cause}; nothing was written")]
     Busy {

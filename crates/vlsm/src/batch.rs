@@ -4,8 +4,12 @@
 //! copies its bytes once. Which tree (region) a key belongs to is decided here, when the write is
 //! added.
 
+use crate::iter::successor;
 use crate::keyspace::{Keyspace, KeyspaceInfo};
-use vlsm_core::key::check_lengths;
+use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
+use vlsm_core::key::{MAX_KEY_LEN, check_lengths};
+use vlsm_core::range_tombstones::after;
 use vlsm_core::{Error, Kind, Result, TreeId};
 use vlsm_disk::wal;
 
@@ -23,7 +27,7 @@ pub(crate) struct Entry {
 
 /// Writes to any keyspaces of one store, applied atomically by [`Db::write`](crate::Db::write).
 ///
-/// Of several writes to one key, the last one wins.
+/// Of several writes to one key, the last one wins; operands of a merge operator add up.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     encoded: wal::Batch,
@@ -44,7 +48,28 @@ impl Batch {
     ///
     /// A key or value over the limits makes [`Db::write`](crate::Db::write) refuse the whole batch.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
-        self.add(&keyspace.info, Kind::Put, key.as_ref(), value.as_ref());
+        self.add_put(&keyspace.info, key.as_ref(), value.as_ref());
+    }
+
+    /// Sets a key of a keyspace to a value that is absent again after `ttl` from now.
+    ///
+    /// A keyspace with a merge operator makes [`Db::write`](crate::Db::write) refuse the batch: an
+    /// operand over a value that expires would have no meaning that lasts.
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) {
+        self.add_expiring(&keyspace.info, key.as_ref(), value.as_ref(), ttl);
+    }
+
+    /// Changes the value of a key by an operand of the keyspace's merge operator.
+    ///
+    /// A keyspace without one makes [`Db::write`](crate::Db::write) refuse the whole batch.
+    pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
+        self.add_merge(&keyspace.info, key.as_ref(), operand.as_ref());
     }
 
     /// Removes a key of a keyspace, if it is there.
@@ -52,19 +77,126 @@ impl Batch {
         self.add(&keyspace.info, Kind::Delete, key.as_ref(), &[]);
     }
 
+    /// Removes all keys of a range, at the cost of one write for each region that it touches. An
+    /// empty range changes nothing.
+    ///
+    /// A range without an upper end makes [`Db::write`](crate::Db::write) refuse the whole batch:
+    /// give a key that is larger than all of the keyspace.
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        self.add_range(&keyspace.info, own(range.start_bound()), own(range.end_bound()));
+    }
+
+    pub(crate) fn add_put(&mut self, keyspace: &KeyspaceInfo, key: &[u8], value: &[u8]) {
+        match keyspace.rules.ttl {
+            None => self.add(keyspace, Kind::Put, key, value),
+            Some(ttl) => self.add_expiring(keyspace, key, value, ttl),
+        }
+    }
+
+    fn add_expiring(&mut self, keyspace: &KeyspaceInfo, key: &[u8], value: &[u8], ttl: Duration) {
+        if keyspace.rules.operator.is_some() {
+            let what = format!(
+                "keyspace {:?} has a merge operator, so its values cannot expire: put without a \
+                 time to live, or use another keyspace",
+                keyspace.name
+            );
+            self.refuse(Error::InvalidArgument(what));
+            return;
+        }
+        let moment = keyspace.env.wall_clock().saturating_add(ttl).as_micros();
+        let moment = u64::try_from(moment).unwrap_or(u64::MAX);
+        let mut stamped = Vec::with_capacity(value.len() + size_of::<u64>());
+        stamped.extend_from_slice(&moment.to_le_bytes());
+        stamped.extend_from_slice(value);
+        self.add(keyspace, Kind::PutExpiring, key, &stamped);
+    }
+
+    pub(crate) fn add_merge(&mut self, keyspace: &KeyspaceInfo, key: &[u8], operand: &[u8]) {
+        if keyspace.rules.operator.is_none() {
+            let what = format!(
+                "keyspace {:?} has no merge operator: make one with \
+                 KeyspaceOptions::merge_operator",
+                keyspace.name
+            );
+            self.refuse(Error::InvalidArgument(what));
+            return;
+        }
+        self.add(keyspace, Kind::Merge, key, operand);
+    }
+
+    pub(crate) fn add_range(
+        &mut self,
+        keyspace: &KeyspaceInfo,
+        lo: Bound<Vec<u8>>,
+        hi: Bound<Vec<u8>>,
+    ) {
+        for bound in [&lo, &hi] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && let Err(error) = check_lengths(key.len(), 0)
+            {
+                self.refuse(error);
+                return;
+            }
+        }
+        let lo = match lo {
+            Bound::Included(key) => key,
+            Bound::Excluded(key) if key.len() < MAX_KEY_LEN => after(&key).to_vec(),
+            // No key is longer, so the next one is the next of this length.
+            Bound::Excluded(key) => match successor(&key) {
+                Some(next) => next.to_vec(),
+                None => return,
+            },
+            Bound::Unbounded => Vec::new(),
+        };
+        let hi = match hi {
+            Bound::Included(key) => after(&key).to_vec(),
+            Bound::Excluded(key) => key,
+            Bound::Unbounded => {
+                let what = "a range to delete needs an upper end: give a key that is larger than \
+                            all of the keyspace (\"\\xff\" where no key begins with that byte)";
+                self.refuse(Error::InvalidArgument(what.into()));
+                return;
+            }
+        };
+        if lo >= hi {
+            return;
+        }
+        for region in keyspace.region_of(&lo)..keyspace.trees.len() {
+            let splits = &keyspace.options.splits;
+            let from = match region.checked_sub(1) {
+                Some(before) => lo.as_slice().max(&splits[before]),
+                None => &lo,
+            };
+            let to = splits.get(region).map_or(hi.as_slice(), |split| hi.as_slice().min(split));
+            if from >= to {
+                return;
+            }
+            self.add(keyspace, Kind::RangeDelete, from, to);
+        }
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+
     pub(crate) fn add(&mut self, keyspace: &KeyspaceInfo, kind: Kind, key: &[u8], value: &[u8]) {
         if let Err(error) = check_lengths(key.len(), value.len()) {
-            self.error.get_or_insert(error);
+            self.refuse(error);
             return;
         }
         if self.encoded_len() + key.len() + value.len() > MAX_BATCH_LEN {
-            self.error.get_or_insert(Error::InvalidArgument(format!(
+            self.refuse(Error::InvalidArgument(format!(
                 "the batch is larger than the limit of {MAX_BATCH_LEN} bytes: split it"
             )));
             return;
         }
         if *self.store.get_or_insert(keyspace.store) != keyspace.store {
-            self.error.get_or_insert(other_store());
+            self.refuse(other_store());
             return;
         }
         let tree = keyspace.tree_of(key);

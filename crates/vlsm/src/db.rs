@@ -6,13 +6,14 @@ use crate::engine::Engine;
 use crate::events::Listener;
 use crate::iter::Iter;
 use crate::keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceInfo, KeyspaceOptions, write_one};
-use crate::open::open;
+use crate::open::{Opening, open};
 use crate::options::{Options, WriteOptions};
+use crate::rules::{CompactionFilter, Extensions, MergeOperator};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use bytes::Bytes;
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::event::Event;
@@ -64,6 +65,8 @@ pub struct Builder {
     read_only: bool,
     env: Option<Arc<dyn Env>>,
     listener: Option<Listener>,
+    extensions: Extensions,
+    default_keyspace: Option<KeyspaceOptions>,
 }
 
 impl Builder {
@@ -139,15 +142,52 @@ impl Builder {
         self
     }
 
+    /// Knows this merge operator, besides `append`, `add` and `max`. A store cannot be opened
+    /// without the operators that its keyspaces name.
+    #[must_use]
+    pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
+        self.extensions.operators.push(operator);
+        self
+    }
+
+    /// Shows the values of this keyspace to a compaction filter, whether or not the keyspace exists
+    /// yet. Unlike a merge operator it is not recorded: the next open may do without.
+    #[must_use]
+    pub fn compaction_filter(
+        mut self,
+        keyspace: impl Into<String>,
+        filter: Arc<dyn CompactionFilter>,
+    ) -> Self {
+        self.extensions.filters.push((keyspace.into(), filter));
+        self
+    }
+
+    /// The options of the keyspace `default`. A new store gets them; one that is there must have
+    /// been made with the same. Without this call it is opened with what it was made with.
+    #[must_use]
+    pub fn default_keyspace(mut self, options: KeyspaceOptions) -> Self {
+        self.default_keyspace = Some(options);
+        self
+    }
+
     /// Opens the store.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
-    /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`], or what the
-    /// system says. Nothing on disk is lost by a failed open.
+    /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`],
+    /// [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] when the keyspace `default` was
+    /// made with other options than [`Builder::default_keyspace`] says, or what the system says.
+    /// Nothing on disk is lost by a failed open.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
-        let engine = open(env, &self.path, self.options, self.read_only, self.listener)?;
+        let how = Opening {
+            options: self.options,
+            read_only: self.read_only,
+            listener: self.listener,
+            extensions: self.extensions,
+            default_keyspace: self.default_keyspace,
+        };
+        let engine = open(env, &self.path, how)?;
         let default = engine.keyspace(DEFAULT_KEYSPACE);
         let default = default.ok_or_else(|| Error::NoSuchKeyspace(DEFAULT_KEYSPACE.into()))?;
         let last = Arc::new(CloseOnDrop(engine.clone()));
@@ -167,8 +207,15 @@ impl Db {
     /// Opens a store with other options.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         let path = path.as_ref().to_owned();
-        let options = Options::default();
-        Builder { path, options, read_only: false, env: None, listener: None }
+        Builder {
+            path,
+            options: Options::default(),
+            read_only: false,
+            env: None,
+            listener: None,
+            extensions: Extensions::default(),
+            default_keyspace: None,
+        }
     }
 
     /// The folder of the store.
@@ -230,7 +277,7 @@ impl Db {
     /// As [`Keyspace::put`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        let add = |batch: &mut Batch| batch.add(&self.default, Kind::Put, key, value);
+        let add = |batch: &mut Batch| batch.add_put(&self.default, key, value);
         write_one(&self.engine, WriteOptions::default(), add)
     }
 
@@ -240,6 +287,28 @@ impl Db {
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let add = |batch: &mut Batch| batch.add(&self.default, Kind::Delete, key.as_ref(), &[]);
+        write_one(&self.engine, WriteOptions::default(), add)
+    }
+
+    /// Removes all keys of a range from the keyspace `default`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete_range`].
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (lo, hi) = (own(range.start_bound()), own(range.end_bound()));
+        let add = |batch: &mut Batch| batch.add_range(&self.default, lo, hi);
+        write_one(&self.engine, WriteOptions::default(), add)
+    }
+
+    /// Changes the value of a key of the keyspace `default` by an operand of its merge operator
+    /// ([`Builder::default_keyspace`]).
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`].
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        let add = |batch: &mut Batch| batch.add_merge(&self.default, key, operand);
         write_one(&self.engine, WriteOptions::default(), add)
     }
 

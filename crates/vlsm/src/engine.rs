@@ -10,6 +10,7 @@ use crate::keyspace::KeyspaceInfo;
 use crate::memtable::ArenaPool;
 use crate::options::Options;
 use crate::read::view::{TreeView, Views};
+use crate::rules::Extensions;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::write::commit::Commit;
@@ -41,6 +42,8 @@ pub(crate) struct Engine {
     pub counters: Counters,
     pub numbers: Numbers,
     pub keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,
+    /// The code that the store was opened with.
+    pub extensions: Extensions,
     pub views: Views,
     pub snapshots: Snapshots,
     pub gate: Gate,
@@ -113,15 +116,16 @@ impl Engine {
         self.keyspaces.lock().iter().find(|info| info.name == name).cloned()
     }
 
-    /// Adds trees to the view, each with an empty memtable.
-    pub fn add_trees(&self, trees: impl Iterator<Item = (TreeId, Version)>) {
-        let tree = |(id, version)| TreeView {
-            id,
+    /// Adds the empty trees of a new keyspace to the view.
+    pub fn add_trees(&self, keyspace: &KeyspaceInfo) {
+        let tree = |id: &TreeId| TreeView {
+            id: *id,
             active: self.idle_memtable(),
             immutables: Vec::new(),
-            version: Arc::new(version),
+            version: Arc::new(Version::default()),
+            rules: keyspace.rules.clone(),
         };
-        self.views.add(trees.map(tree));
+        self.views.add(keyspace.trees.iter().map(tree));
     }
 
     /// Number of worker threads.

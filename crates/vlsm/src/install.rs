@@ -26,7 +26,6 @@ use crate::engine::{Engine, Watch};
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
-use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -368,7 +367,7 @@ impl Engine {
         options: &KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInfo>> {
         if let Some(known) = self.keyspace(name) {
-            return if known.splits == options.splits {
+            return if known.options == *options {
                 Ok(known)
             } else {
                 Err(Error::KeyspaceExists(name.to_owned()))
@@ -376,23 +375,22 @@ impl Engine {
         }
         let numbers = leader.state.numbers;
         let (id, first) = (numbers.next_keyspace, numbers.next_tree);
-        let los = std::iter::once(Bytes::new()).chain(options.splits.iter().cloned());
-        let region = |(lo, tree)| manifest::Region { lo, tree: TreeId(tree) };
-        let regions: Vec<manifest::Region> = los.zip(first..).map(region).collect();
+        let regions = options.regions(first);
         let grown = manifest::Numbers {
             next_keyspace: id + 1,
             next_tree: first + regions.len() as u64,
             ..manifest::Numbers::default()
         };
-        let keyspace =
-            manifest::Keyspace { id, name: name.to_owned(), options: String::new(), regions };
-        let info = Arc::new(KeyspaceInfo::of(self.store_uid, &keyspace));
+        let (name, text) = (name.to_owned(), options.to_text()?);
+        let keyspace = manifest::Keyspace { id, name, options: text, regions };
+        let info = KeyspaceInfo::of(&self.env, self.store_uid, &keyspace, &self.extensions)?;
+        let info = Arc::new(info);
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         self.append(leader, &records).map_err(|error| self.failed(error))?;
         for record in &records {
             leader.state.apply(record).map_err(violated)?;
         }
-        self.add_trees(info.trees.iter().map(|id| (*id, Version::default())));
+        self.add_trees(&info);
         self.keyspaces.lock().push(info.clone());
         Ok(info)
     }

@@ -97,7 +97,7 @@ impl Iter {
             Direction::Backward => &self.back.from,
         };
         let from = from.as_ref().map(|key| &key[..]);
-        UserCursor::new(tree, &engine.files, self.pinned.seq, direction, from)
+        UserCursor::new(tree, &engine.files, self.pinned.at, direction, from)
     }
 
     fn advance_front(&mut self) -> Result<Option<(Bytes, Bytes)>> {
@@ -188,7 +188,7 @@ impl std::fmt::Debug for Iter {
 }
 
 /// The smallest key that is larger than every key with this prefix.
-fn successor(prefix: &[u8]) -> Option<Bytes> {
+pub(crate) fn successor(prefix: &[u8]) -> Option<Bytes> {
     let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
     let mut end = prefix[..=keep].to_vec();
     end[keep] += 1;

@@ -8,24 +8,60 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::iter::Iter;
 use crate::options::WriteOptions;
+use crate::rules::{Extensions, Rules};
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::{Error, Result, TreeId};
-use vlsm_disk::manifest;
+use vlsm_disk::{Env, manifest};
 
 /// The keyspace that every store has.
 pub const DEFAULT_KEYSPACE: &str = "default";
 
 /// What a keyspace is made with. Fixed for its life.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// use vlsm::{Db, KeyspaceOptions};
+///
+/// let db = Db::open(folder.path().join("store"))?;
+/// let visits = db.create_keyspace("visits", KeyspaceOptions::new().merge_operator("add"))?;
+/// visits.merge("ada", 1u64.to_le_bytes())?;
+/// visits.merge("ada", 1u64.to_le_bytes())?;
+/// assert_eq!(visits.get("ada")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
+///
+/// let hour = std::time::Duration::from_secs(3600);
+/// let sessions = db.create_keyspace("sessions", KeyspaceOptions::new().ttl(hour))?;
+/// sessions.put("ada", "here for an hour")?;
+/// # db.close()
+/// # }
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
     /// The keys at which the second and each further region begins: strictly ascending, not empty
     /// keys.
     pub splits: Vec<Bytes>,
+    /// The name of the operator for [`Keyspace::merge`]: `append`, `add`, `max`, or one given to
+    /// [`Builder::merge_operator`](crate::Builder::merge_operator).
+    pub merge_operator: Option<String>,
+    /// How long each put lives. Not together with a merge operator.
+    pub ttl: Option<Duration>,
+}
+
+/// The options as they stand in the manifest; the regions have a place of their own there.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Recorded {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge_operator: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_micros: Option<u64>,
 }
 
 impl KeyspaceOptions {
@@ -38,7 +74,19 @@ impl KeyspaceOptions {
     /// Regions that begin at these keys (and one before the first of them).
     #[must_use]
     pub fn splits(splits: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
-        Self { splits: splits.into_iter().map(Into::into).collect() }
+        Self { splits: splits.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// With this merge operator.
+    #[must_use]
+    pub fn merge_operator(self, name: impl Into<String>) -> Self {
+        Self { merge_operator: Some(name.into()), ..self }
+    }
+
+    /// With values that are absent again after so long.
+    #[must_use]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { ttl: Some(ttl), ..self }
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -48,24 +96,65 @@ impl KeyspaceOptions {
                 "the split keys of a keyspace must be strictly ascending and not empty".into(),
             ));
         }
+        if self.ttl.is_some() && self.merge_operator.is_some() {
+            return Err(Error::InvalidArgument(
+                "a keyspace cannot have both a merge operator and a time to live: an operand over \
+                 a value that expires would have no meaning that lasts"
+                    .into(),
+            ));
+        }
+        let micros = self.ttl.map_or(1, |ttl| ttl.as_micros());
+        if micros == 0 || i64::try_from(micros).is_err() {
+            return Err(Error::InvalidArgument(
+                "the time to live of a keyspace must be between one microsecond and 290,000 years"
+                    .into(),
+            ));
+        }
         Ok(())
+    }
+
+    /// The regions, with trees from this number on.
+    pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
+        let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
+        los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
+    }
+
+    /// As text for the manifest.
+    pub(crate) fn to_text(&self) -> Result<String> {
+        let recorded = Recorded {
+            merge_operator: self.merge_operator.clone(),
+            ttl_micros: self.ttl.map(|ttl| ttl.as_micros() as u64),
+        };
+        toml::to_string(&recorded).map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// What the manifest says of a keyspace.
+    fn of(keyspace: &manifest::Keyspace) -> Result<Self, String> {
+        let recorded: Recorded = toml::from_str(&keyspace.options).map_err(|e| e.to_string())?;
+        Ok(Self {
+            splits: keyspace.regions.iter().skip(1).map(|region| region.lo.clone()).collect(),
+            merge_operator: recorded.merge_operator,
+            ttl: recorded.ttl_micros.map(Duration::from_micros),
+        })
     }
 }
 
 /// What the store knows of one keyspace.
-#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KeyspaceInfo {
     /// The random number of its store.
     pub store: u64,
     pub name: String,
-    pub splits: Vec<Bytes>,
+    pub options: KeyspaceOptions,
     pub trees: Vec<TreeId>,
+    pub rules: Arc<Rules>,
+    /// Whose clock says when a put expires.
+    pub env: Arc<dyn Env>,
 }
 
 impl KeyspaceInfo {
     /// Index of the region that holds a key.
     pub fn region_of(&self, key: &[u8]) -> usize {
-        self.splits.partition_point(|split| split.as_ref() <= key)
+        self.options.splits.partition_point(|split| split.as_ref() <= key)
     }
 
     /// The tree of the region that holds a key.
@@ -78,10 +167,27 @@ impl KeyspaceInfo {
     }
 
     /// What the manifest says of a keyspace.
-    pub fn of(store: u64, keyspace: &manifest::Keyspace) -> Self {
-        let splits = keyspace.regions.iter().skip(1).map(|region| region.lo.clone()).collect();
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when the options were written by a newer version,
+    /// [`Error::UnknownMergeOperator`].
+    pub fn of(
+        env: &Arc<dyn Env>,
+        store: u64,
+        keyspace: &manifest::Keyspace,
+        extensions: &Extensions,
+    ) -> Result<Self> {
+        let name = keyspace.name.clone();
+        let options = KeyspaceOptions::of(keyspace).map_err(|why| {
+            let what = format!(
+                "the options of keyspace {name:?} in the manifest are not known here: use a newer \
+                 vlsm ({why})"
+            );
+            Error::InvalidArgument(what)
+        })?;
+        let rules = extensions.rules(&name, &options)?;
         let trees = keyspace.regions.iter().map(|region| region.tree).collect();
-        Self { store, name: keyspace.name.clone(), splits, trees }
+        Ok(Self { store, name, options, trees, rules, env: env.clone() })
     }
 }
 
@@ -147,10 +253,62 @@ impl Keyspace {
         write_one(&self.db.engine, WriteOptions::default(), |batch| batch.delete(self, key))
     }
 
-    /// The value of a key; none where it is absent.
+    /// Removes all keys of a range, which costs no more than removing one for each region that it
+    /// touches. An empty range changes nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] for a range without an upper end: give a
+    /// key that is larger than all of the keyspace.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// db.delete_range("b".."d")?;
+    /// let left: Vec<_> = db.iter().map(|pair| Ok(pair?.0)).collect::<vlsm::Result<_>>()?;
+    /// assert_eq!(left, ["a", "d"]);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+            batch.delete_range(self, range);
+        })
+    }
+
+    /// Changes the value of a key by an operand of the keyspace's merge operator, without reading.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] when the keyspace has no merge operator.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+            batch.merge(self, key, operand);
+        })
+    }
+
+    /// Sets a key to a value that is absent again after `ttl` from now.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] when the keyspace has a merge operator.
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+            batch.put_with_ttl(self, key, value, ttl);
+        })
+    }
+
+    /// The value of a key; none where it is absent or has expired.
     ///
     /// # Errors
     /// What reading an SST failed with. An error is never taken for absence.
+    /// [`Error::MergeFailed`] when the merge operator could not combine what was written.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         self.db.engine.get(self.tree_of(key), key, None)
@@ -167,7 +325,7 @@ impl Keyspace {
         let pinned = self.db.engine.pin();
         let read = |key: K| {
             let key = key.as_ref();
-            self.db.engine.get_in(&pinned.view, pinned.seq, self.tree_of(key), key)
+            self.db.engine.get_in(&pinned.view, pinned.at, self.tree_of(key), key)
         };
         keys.into_iter().map(read).collect()
     }

@@ -4,7 +4,8 @@
 //! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is
 //!    wanted.
 //! 2. Take the exclusive LOCK, held until the store is closed.
-//! 3. Read the manifest (or make one); check every tree and that every file it names is there.
+//! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
+//!    that every merge operator that it names is known.
 //! 4. Replay the WAL into memtables.
 //! 5. Begin a new WAL whose header seals the last one. From here on the new state counts.
 //! 6. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted.
@@ -21,11 +22,12 @@ use crate::events::{Events, Listener};
 use crate::files::{Files, Numbers, sst_number, sst_path};
 use crate::health::Health;
 use crate::install::Installer;
-use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo};
+use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Replay, replay};
+use crate::rules::{Extensions, Rules};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::write::commit::Commit;
@@ -50,16 +52,33 @@ use vlsm_disk::wal::{WalFile, prepare_next};
 /// The first WAL after opening is made this long at once; its successors have their full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
 
+/// How to open a store.
+pub(crate) struct Opening {
+    pub options: Options,
+    pub read_only: bool,
+    pub listener: Option<Listener>,
+    pub extensions: Extensions,
+    pub default_keyspace: Option<KeyspaceOptions>,
+}
+
+impl Opening {
+    /// Refuses what is impossible whatever the folder holds.
+    fn check(&self) -> Result<()> {
+        self.options.check()?;
+        self.extensions.check()?;
+        if let Some(options) = &self.default_keyspace {
+            options.check()?;
+            self.extensions.rules(DEFAULT_KEYSPACE, options)?;
+        }
+        Ok(())
+    }
+}
+
 /// Opens the store in a folder.
-pub(crate) fn open(
-    env: Arc<dyn Env>,
-    dir: &Path,
-    options: Options,
-    read_only: bool,
-    listener: Option<Listener>,
-) -> Result<Arc<Engine>> {
+pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
     let start = env.now();
-    options.check()?;
+    opening.check()?;
+    let Opening { options, read_only, listener, extensions, default_keyspace } = opening;
     let (shape, schedule, admission) = options.policy.build()?;
     let lock = match read_only {
         true => enter_read_only(&env, dir)?,
@@ -67,7 +86,8 @@ pub(crate) fn open(
     };
     let log_in = (options.log && !read_only).then_some(dir);
     let events = Arc::new(Events::new(env.clone(), listener, log_in));
-    let (manifest, state) = manifest_of(&env, dir, read_only)?;
+    let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
+    let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     check_trees(&*env, dir, &state, &*shape)?;
     let memtable_bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
     let arenas = ArenaPool::new(memtable_bytes, options.policy.memtable_count);
@@ -93,7 +113,8 @@ pub(crate) fn open(
         events,
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
-        keyspaces: Mutex::new(keyspaces_of(&state)),
+        keyspaces: Mutex::new(keyspaces),
+        extensions,
         views: Views::default(),
         snapshots: Snapshots::default(),
         gate: Gate::new(&*env),
@@ -178,31 +199,37 @@ pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<B
 }
 
 /// Reads the manifest, or makes the one of a new store.
-fn manifest_of(env: &Arc<dyn Env>, dir: &Path, read_only: bool) -> Result<(Manifest, State)> {
+fn manifest_of(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    read_only: bool,
+    default: Option<&KeyspaceOptions>,
+) -> Result<(Manifest, State)> {
     if read_only {
         return Manifest::open_read_only(env, dir);
     }
     if Manifest::probe(&**env.fs(), dir)? == Presence::Store {
         return Manifest::recover(env, dir);
     }
-    let region = manifest::Region { lo: bytes::Bytes::new(), tree: TreeId(0) };
+    let options = default.cloned().unwrap_or_default();
     let default = manifest::Keyspace {
         id: 0,
         name: DEFAULT_KEYSPACE.to_owned(),
-        options: String::new(),
-        regions: vec![region],
+        options: options.to_text()?,
+        regions: options.regions(0),
     };
     let numbers = manifest::Numbers {
         next_file: 1,
         next_keyspace: 1,
-        next_tree: 1,
+        next_tree: default.regions.len() as u64,
         next_run: 1,
         ..manifest::Numbers::default()
     };
+    let trees = default.regions.iter().map(|region| (region.tree, Version::default()));
     let state = State {
         store_uid: env.random(),
+        trees: trees.collect(),
         keyspaces: BTreeMap::from([(0, default)]),
-        trees: BTreeMap::from([(TreeId(0), Version::default())]),
         numbers,
     };
     Ok((Manifest::create(env, dir, &state)?, state))
@@ -261,21 +288,38 @@ fn begin_wal(
     prepared.start(recovered.end, Seq(last_seq.0 + 1))
 }
 
-fn keyspaces_of(state: &State) -> Vec<Arc<KeyspaceInfo>> {
-    state
-        .keyspaces
-        .values()
-        .map(|keyspace| Arc::new(KeyspaceInfo::of(state.store_uid, keyspace)))
-        .collect()
+/// The keyspaces, each with the code it needs.
+fn keyspaces_of(
+    env: &Arc<dyn Env>,
+    state: &State,
+    extensions: &Extensions,
+    default: Option<&KeyspaceOptions>,
+) -> Result<Vec<Arc<KeyspaceInfo>>> {
+    let mut infos = Vec::with_capacity(state.keyspaces.len());
+    for keyspace in state.keyspaces.values() {
+        let info = KeyspaceInfo::of(env, state.store_uid, keyspace, extensions)?;
+        if info.name == DEFAULT_KEYSPACE && default.is_some_and(|given| *given != info.options) {
+            return Err(Error::KeyspaceExists(info.name));
+        }
+        infos.push(Arc::new(info));
+    }
+    Ok(infos)
 }
 
 impl Engine {
     /// Makes the first view: versions from the manifest, memtables from the WAL.
     fn add_recovered(&self, state: &State, mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>) {
+        let keyspaces = self.keyspaces.lock().clone();
+        let rules = |info: &Arc<KeyspaceInfo>| {
+            let rules = info.rules.clone();
+            info.trees.clone().into_iter().map(move |tree| (tree, rules.clone()))
+        };
+        let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();
         let tree = |(id, version): (&TreeId, &Version)| {
             let mut immutables = memtables.remove(id).unwrap_or_default();
             let active = immutables.pop().unwrap_or_else(|| self.idle_memtable());
-            TreeView { id: *id, active, immutables, version: Arc::new(version.clone()) }
+            let version = Arc::new(version.clone());
+            TreeView { id: *id, active, immutables, version, rules: rules[id].clone() }
         };
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
     }

@@ -5,16 +5,18 @@
 //! writes nothing but the header of a new WAL, and a crash in it changes nothing.
 
 use crate::events::Events;
-use crate::memtable::{ArenaPool, Memtable};
+use crate::memtable::{ArenaPool, Memtable, range_size};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Result, Seq, Trailer, TreeId, Version};
+use vlsm_core::{
+    Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version,
+};
 use vlsm_disk::Env;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
-use vlsm_disk::wal::{Entries, wal_path};
+use vlsm_disk::wal::{Entries, Entry, wal_path};
 
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -64,16 +66,20 @@ impl Replay<'_> {
             self.last_seq = self.last_seq.max(seq);
             let tree = self.trees.get(&entry.tree);
             if tree.is_some_and(|version| seq > version.flushed_seq) {
-                let trailer = Trailer::new(seq, entry.kind);
-                self.insert(entry.tree, batch.wal, entry.key, trailer, entry.value);
+                self.insert(batch.wal, seq, &entry);
             }
             seq.0 += 1;
         }
         Ok(())
     }
 
-    fn insert(&mut self, tree: TreeId, wal: u64, key: &[u8], trailer: Trailer, value: &[u8]) {
-        let bytes = Memtable::entry_size(key.len(), value.len(), trailer.seq());
+    fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry) {
+        let (tree, key, value) = (entry.tree, entry.key, entry.value);
+        let is_range = entry.kind == Kind::RangeDelete;
+        let bytes = match is_range {
+            true => range_size(key.len(), value.len()),
+            false => Memtable::entry_size(key.len(), value.len(), seq),
+        };
         let (arenas, next) = (self.arenas, self.next_memtable);
         let fresh = || {
             let arena = arenas.take(Memtable::arena_bytes(bytes).max(arenas.block_bytes()));
@@ -89,10 +95,13 @@ impl Replay<'_> {
         }
         if let Some(memtable) = memtables.last() {
             memtable.note_wal(FileNumber(wal));
-            let seqs = trailer.seq()..=trailer.seq();
-            let space = memtable.reserve(1, bytes, seqs);
+            let space = memtable.reserve(1, if is_range { 0 } else { bytes }, seq..=seq);
             let mut space = space.expect("a fresh memtable has room for the entry it was made for");
-            memtable.insert(&mut space, key, trailer, value);
+            if is_range {
+                memtable.delete_range(key, value, seq);
+            } else {
+                memtable.insert(&mut space, key, Trailer::new(seq, entry.kind), value);
+            }
             memtable.end_write();
         }
     }

@@ -5,6 +5,7 @@ use crate::batch::other_store;
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
+use crate::read::view::Moment;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -55,12 +56,12 @@ impl Snapshots {
 /// One registration; released when dropped.
 struct Held {
     db: Db,
-    seq: Seq,
+    at: Moment,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.db.engine.snapshots.release(self.seq);
+        self.db.engine.snapshots.release(self.at.seq);
     }
 }
 
@@ -74,13 +75,14 @@ impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
         let engine = &db.engine;
         let seq = engine.snapshots.register(|| engine.commit.visible());
-        Self { held: Arc::new(Held { db: db.clone(), seq }) }
+        let at = Moment { seq, now: engine.wall_micros() };
+        Self { held: Arc::new(Held { db: db.clone(), at }) }
     }
 
     /// Its sequence number: it shows all writes up to here.
     #[must_use]
     pub fn seq(&self) -> Seq {
-        self.held.seq
+        self.held.at.seq
     }
 
     /// The value a key had.
@@ -92,7 +94,7 @@ impl Snapshot {
         if keyspace.info.store != self.held.db.engine.store_uid {
             return Err(other_store());
         }
-        self.held.db.engine.get(keyspace.tree_of(key), key, Some(self.held.seq))
+        self.held.db.engine.get(keyspace.tree_of(key), key, Some(self.held.at))
     }
 
     /// All pairs of a keyspace in key order.
@@ -104,18 +106,18 @@ impl Snapshot {
     /// The pairs of a keyspace within a range of keys.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(keyspace, self.held.db.engine.pin_at(self.held.seq), &range)
+        Iter::new(keyspace, self.held.db.engine.pin_at(self.held.at), &range)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.
     #[must_use]
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::with_prefix(keyspace, self.held.db.engine.pin_at(self.held.seq), prefix.as_ref())
+        Iter::with_prefix(keyspace, self.held.db.engine.pin_at(self.held.at), prefix.as_ref())
     }
 }
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("seq", &self.held.seq).finish()
+        f.debug_struct("Snapshot").field("seq", &self.held.at.seq).finish()
     }
 }

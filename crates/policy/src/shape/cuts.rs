@@ -12,6 +12,10 @@
 //! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes, and a *poor* one, whose overlap went beyond
 //! f while it was smaller than S_m, is S_m long. The last vSST of a job may be smaller than S_m.
 //!
+//! A range tombstone may overlap any number of tables with hardly a byte. Under one, the lower ends
+//! of the next level's tables are places to cut at too, and S_m does not hold there; so an SST
+//! under it overlaps no more than f either.
+//!
 //! Readings. The paper's symbols were lost. [`Overlap::Count`]: the number of overlapped SSTs.
 //! [`Overlap::Ratio`]: their bytes ÷ the bytes of the vSST, as the text says; the ratio falls while
 //! the vSST grows, so only the moment of asking counts.
@@ -124,6 +128,23 @@ impl Cutter {
         }
     }
 
+    /// The lower end of the first table of the next level that lies after the last key asked for.
+    /// Under a range tombstone that reaches there it is a place to cut at like a key.
+    #[must_use]
+    pub fn ahead(&self) -> Option<&bytes::Bytes> {
+        self.ahead.as_ref().map(|(_, table)| &table.range.lo)
+    }
+
+    /// As [`Cutter::before`] for a place under a range tombstone, where the open SST counts as S_m
+    /// long at least: it may overlap far more than it has bytes.
+    pub fn before_under_tombstone(&mut self, place: &[u8], written: Bytes) -> bool {
+        let least = match self.rule {
+            CutRule::LookAhead { sst_min, .. } => sst_min,
+            CutRule::Never | CutRule::Size { .. } => Bytes::ZERO,
+        };
+        self.before(place, written.max(least))
+    }
+
     /// An SST was opened, by the caller's own decision, with this first key. Not needed after a yes
     /// of [`Cutter::before`].
     pub fn note_opened(&mut self, first_key: &[u8]) {
@@ -191,6 +212,23 @@ mod tests {
         assert_eq!(firsts(rule(Overlap::Count, 1.0), "bzz"), "bz");
         assert_eq!(firsts(CutRule::Size { sst: Bytes(3) }, "abcdefgh"), "adg");
         assert_eq!(firsts(CutRule::Never, "abcdefgh"), "a");
+    }
+
+    #[test]
+    fn under_a_tombstone_every_table_ahead_is_a_place_to_cut() {
+        for (overlap, max, expected) in
+            [(Overlap::Count, 1.0, "dgk"), (Overlap::Count, 2.0, "g"), (Overlap::Ratio, 8.0, "g")]
+        {
+            let mut cutter = Cutter::new(rule(overlap, max), next());
+            assert!(!cutter.before(b"a", Bytes(1)), "nothing is open");
+            let mut cuts = String::new();
+            while let Some(place) = cutter.ahead().cloned() {
+                if cutter.before_under_tombstone(&place, Bytes(1)) {
+                    cuts.push(place[0] as char);
+                }
+            }
+            assert_eq!(cuts, expected, "{overlap:?} {max}");
+        }
     }
 
     #[test]

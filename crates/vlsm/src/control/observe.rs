@@ -4,7 +4,7 @@
 use crate::control::State;
 use crate::engine::Engine;
 use crate::read::view::{StoreView, TreeView};
-use vlsm_core::{Bytes, KeyRange, Micros, Seq};
+use vlsm_core::{Bytes, Micros, Seq};
 use vlsm_policy::signals::{DeviceSignals, MemtableSignals};
 use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
 
@@ -24,7 +24,7 @@ impl Engine {
             MemtableFacts {
                 id: memtable.id(),
                 bytes: Bytes(memtable.bytes() as u64),
-                range: range.map(|(lo, hi)| KeyRange::closed(lo, hi)),
+                range,
                 seq_max,
                 ready,
             }

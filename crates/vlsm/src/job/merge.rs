@@ -4,11 +4,9 @@
 //! 1. Each source has a head, its next entry. The heads are kept in a short sorted list, by eight
 //!    bytes of the key first (those after what all keys have in common) and by whole entries where
 //!    these tie.
-//! 2. The first head is the next entry. Readers see a version if it is the newest one up to their
-//!    sequence number. The sorted snapshots cut the sequence numbers into *stripes*; of a user key
-//!    the newest version of each stripe is kept and the rest, being shadowed, is dropped.
-//! 3. A tombstone in the oldest stripe is dropped too when the job may (nothing older lies below).
-//! 4. The source moves on. As long as its new head stays first, that costs one comparison.
+//! 2. The first head is the next entry. What becomes of it is decided by `combine`. Range
+//!    tombstones up to its key are written before it.
+//! 3. The source moves on. As long as its new head stays first, that costs one comparison.
 //!
 //! A step never waits: it asks the I/O pool for chunks ahead, and says `Blocked` when a head's
 //! chunk is not there or too much output is unwritten. So any step may be the last one before a
@@ -18,14 +16,17 @@
 //! corrupt); M2 no allocation per entry; M3 at most two chunks per source are outstanding or ready.
 //! Threads and locks: owned by one job; a step holds no lock but the pool's own for a moment.
 
+use super::combine::{Combine, Sight};
 use super::output::Outputs;
 use std::cmp::Ordering;
-use vlsm_core::{Cursor, Error, Kind, Result, Seq, Trailer, key};
+use vlsm_core::{Cursor, Error, Result, Trailer, key};
 use vlsm_disk::sst::{Scan, Scanner};
 use vlsm_disk::{AlignedBuf, IoPool, Pending};
 
 /// Bytes of the chunks that are read of each table.
 pub(crate) const READ_LEN: usize = 256 << 10;
+/// Bytes of input that a turn of writing range tombstones counts as.
+const RANGES_LEN: u64 = 4 << 10;
 /// Chunks of one source that are outstanding or ready.
 pub(crate) const READ_DEPTH: usize = 2;
 
@@ -47,8 +48,10 @@ pub(crate) struct MergeCounters {
     pub entries_in: u64,
     /// Entries that went out.
     pub entries_out: u64,
-    /// Versions that no reader can see.
+    /// Versions that no reader can see, because of newer ones or of range tombstones.
     pub dropped_shadowed: u64,
+    /// Operands and values that went into others.
+    pub combined: u64,
     /// Tombstones with nothing below.
     pub dropped_tombstones: u64,
     /// Bytes of keys, trailers and values that came in.
@@ -186,39 +189,6 @@ struct Head {
     source: u32,
 }
 
-/// Which versions of the current user key were met.
-struct Visibility {
-    /// Ascending.
-    snapshots: Vec<Seq>,
-    drop_tombstones: bool,
-    /// The stripe of the last version of the current user key.
-    stripe: Option<usize>,
-}
-
-/// What becomes of an entry.
-enum Fate {
-    Keep,
-    Shadowed,
-    Tombstone,
-}
-
-impl Visibility {
-    /// The next version of a user key: how many snapshots do not see it is its stripe.
-    #[inline]
-    fn fate(&mut self, new_key: bool, trailer: Trailer) -> Fate {
-        let seq = trailer.seq();
-        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seq);
-        if !new_key && self.stripe == Some(stripe) {
-            return Fate::Shadowed;
-        }
-        self.stripe = Some(stripe);
-        if stripe == 0 && self.drop_tombstones && trailer.kind() == Some(Kind::Delete) {
-            return Fate::Tombstone;
-        }
-        Fate::Keep
-    }
-}
-
 /// A running merge.
 pub(crate) struct Merge {
     sources: Vec<Source>,
@@ -230,31 +200,18 @@ pub(crate) struct Merge {
     done: bool,
     /// Bytes that all keys begin with.
     common: usize,
-    visibility: Visibility,
+    combine: Combine,
     last_key: Vec<u8>,
     last_prefix: u64,
     last_trailer: Trailer,
-    /// Whether an entry of the last user key went out.
-    key_is_out: bool,
-    outputs: Outputs,
-    counters: MergeCounters,
 }
 
 impl Merge {
-    /// A merge of these sources, in no order. `snapshots` are the sequence numbers that readers
-    /// hold, as of the start; `drop_tombstones` if no older version of the job's keys lies below
-    /// its output.
+    /// A merge of these sources, in no order.
     ///
     /// # Errors
     /// What a memtable's cursor fails with.
-    pub fn new(
-        mut sources: Vec<Source>,
-        mut snapshots: Vec<Seq>,
-        drop_tombstones: bool,
-        outputs: Outputs,
-    ) -> Result<Self> {
-        snapshots.sort_unstable();
-        snapshots.dedup();
+    pub fn new(mut sources: Vec<Source>, sight: Sight, outputs: Outputs) -> Result<Self> {
         let mut bounds = None;
         for source in &mut sources {
             source.widen(&mut bounds)?;
@@ -268,19 +225,16 @@ impl Merge {
             started: false,
             done: false,
             common,
-            visibility: Visibility { snapshots, drop_tombstones, stripe: None },
+            combine: Combine::new(sight, outputs),
             last_key: Vec::new(),
             last_prefix: 0,
             last_trailer: Trailer::FIRST,
-            key_is_out: false,
-            outputs,
-            counters: MergeCounters::default(),
         })
     }
 
     /// The SSTs it writes.
     pub fn outputs(&mut self) -> &mut Outputs {
-        &mut self.outputs
+        &mut self.combine.outputs
     }
 
     /// What it counted.
@@ -289,7 +243,7 @@ impl Merge {
             Source::Memory(_) => 0,
             Source::Tables(tables) => tables.scanner.bytes_read(),
         };
-        MergeCounters { bytes_read: self.sources.iter().map(read).sum(), ..self.counters }
+        MergeCounters { bytes_read: self.sources.iter().map(read).sum(), ..self.combine.counters }
     }
 
     /// Merges at most about `quantum` bytes of input.
@@ -306,20 +260,25 @@ impl Merge {
         if !self.started {
             self.start()?;
         }
-        let before = self.counters.bytes_in;
-        while !self.outputs.is_full() && self.fetch_heads(pool)? {
-            let left = quantum.saturating_sub(self.counters.bytes_in - before);
+        let before = self.combine.counters.bytes_in;
+        while !self.combine.outputs.is_full() && self.fetch_heads(pool)? {
+            let left = quantum.saturating_sub(self.combine.counters.bytes_in - before);
             if left == 0 {
                 break;
             }
             if self.order.is_empty() {
-                self.outputs.close();
+                self.combine.end_key();
+                if !self.combine.outputs.advance(None) {
+                    self.combine.counters.bytes_in += RANGES_LEN;
+                    continue;
+                }
+                self.combine.outputs.close();
                 self.done = true;
                 return Ok(Step::Done);
             }
             self.run(left)?;
         }
-        match self.counters.bytes_in - before {
+        match self.combine.counters.bytes_in - before {
             0 => Ok(Step::Blocked),
             ran => Ok(Step::Ran(ran)),
         }
@@ -382,8 +341,11 @@ impl Merge {
 
     /// Merges until about `left` bytes came in, a head is missing, or too much is unwritten.
     fn run(&mut self, left: u64) -> Result<()> {
-        let end = self.counters.bytes_in.saturating_add(left);
+        let end = self.combine.counters.bytes_in.saturating_add(left);
         while let Some(head) = self.order.first().copied() {
+            if self.combine.outputs.has_ranges() && !self.advance_ranges(head) {
+                break;
+            }
             self.emit(head)?;
             match self.sources[head.source as usize].advance()? {
                 Scan::Entry => self.reorder(head.source),
@@ -394,19 +356,34 @@ impl Merge {
                 }
                 Scan::Done => drop(self.order.remove(0)),
             }
-            if self.counters.bytes_in >= end || self.outputs.is_full() {
+            if self.combine.counters.bytes_in >= end || self.combine.outputs.is_full() {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Keeps or drops the first entry.
+    /// Goes on with the range tombstones up to the first entry's key. False when there is more to
+    /// do.
+    fn advance_ranges(&mut self, head: Head) -> bool {
+        let key = self.sources[head.source as usize].key();
+        if key == &self.last_key[..] && self.combine.counters.entries_in > 0 {
+            return true;
+        }
+        self.combine.end_key();
+        let done = self.combine.outputs.advance(Some(key));
+        if !done {
+            self.combine.counters.bytes_in += RANGES_LEN;
+        }
+        done
+    }
+
+    /// Hands the first entry over.
     #[inline]
     fn emit(&mut self, head: Head) -> Result<()> {
         let source = &self.sources[head.source as usize];
         let (key, trailer, value) = (source.key(), source.trailer(), source.value());
-        let counters = &mut self.counters;
+        let counters = &mut self.combine.counters;
         let order = match head.prefix.cmp(&self.last_prefix) {
             Ordering::Equal => key.cmp(&self.last_key),
             other => other,
@@ -423,18 +400,8 @@ impl Merge {
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
             self.last_prefix = head.prefix;
-            self.key_is_out = false;
         }
-        match self.visibility.fate(new_key, trailer) {
-            Fate::Keep => {
-                counters.entries_out += 1;
-                self.outputs.add(!self.key_is_out, key, trailer, value);
-                self.key_is_out = true;
-            }
-            Fate::Shadowed => counters.dropped_shadowed += 1,
-            Fate::Tombstone => counters.dropped_tombstones += 1,
-        }
-        Ok(())
+        self.combine.entry(new_key, key, trailer, value)
     }
 
     /// Moves the first source to where its new head belongs.

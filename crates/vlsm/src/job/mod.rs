@@ -8,10 +8,11 @@
 //!
 //! A trivial move has no stage: its edit is its whole work.
 //!
-//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones are dropped
-//! by a decision at that time: nothing older lies below in the range, which its reservation keeps
-//! true.
+//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones (of ranges
+//! too: a table's range covers its range tombstones) are dropped by a decision at that time:
+//! nothing older lies below in the range, which its reservation keeps true.
 
+mod combine;
 pub(crate) mod files;
 pub(crate) mod merge;
 pub(crate) mod output;
@@ -21,6 +22,7 @@ use crate::install::Request;
 use crate::memtable::Memtable;
 use crate::options::Compression;
 use crate::read::view::TreeView;
+use combine::Sight;
 use files::OutputFiles;
 use merge::{Merge, READ_DEPTH, READ_LEN, Source};
 use output::Outputs;
@@ -28,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{
-    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, Result, RunId, RunOrigin,
-    Table, Version, VersionEdit,
+    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
+    RunId, RunOrigin, Table, Version, VersionEdit,
 };
 use vlsm_disk::Pending;
 use vlsm_disk::sst::{self, Scanner, SstOptions, SstReader};
@@ -67,8 +69,8 @@ pub(crate) struct Job {
     memtables: Vec<Arc<Memtable>>,
     version: Arc<Version>,
     outputs: Option<Outputs>,
-    snapshots: Vec<vlsm_core::Seq>,
-    drop_tombstones: bool,
+    /// What its merge decides by; the inputs' range tombstones are added when they are open.
+    sight: Sight,
     files: OutputFiles,
     counters: merge::MergeCounters,
     /// Bytes read and written that were already told by [`Job::progress`].
@@ -97,14 +99,20 @@ impl Job {
             to: candidate.output_level,
             bytes: candidate.bytes_in,
         });
-        let snapshots = engine.snapshots.frozen();
+        let sight = Sight {
+            snapshots: engine.snapshots.frozen(),
+            nothing_below: nothing_below(&version, &candidate),
+            ranges: RangeTombstones::default(),
+            rules: tree.rules.clone(),
+            now: engine.wall_micros(),
+            level: candidate.output_level,
+        };
         let mut job = Self {
             id,
             started: engine.env.now(),
             stage: Stage::Move,
             outputs: None,
-            snapshots,
-            drop_tombstones: nothing_below(&version, &candidate),
+            sight,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
             told: (0, 0),
@@ -166,13 +174,16 @@ impl Job {
     /// The merge of all inputs: one source a memtable, one a run of L0, one a level.
     fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
         let mut sources = Vec::new();
+        let mut sight = std::mem::take(&mut self.sight);
         for memtable in &self.memtables {
             for part in memtable.parts() {
+                part.add_ranges_to(&mut sight.ranges);
                 sources.push(Source::memory(part.cursor()));
             }
         }
         let mut runs: Vec<(Place, Vec<Part>)> = Vec::new();
         for ((place, table), reader) in self.candidate.inputs.tables.iter().zip(readers) {
+            sight.ranges.add(reader.range_tombstones(), &table.range);
             let part = (reader, table.range.clone());
             match runs.iter_mut().find(|(other, _)| other == place) {
                 Some((_, parts)) => parts.push(part),
@@ -185,8 +196,7 @@ impl Job {
         }
         let outputs = self.outputs.take();
         let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
-        let snapshots = std::mem::take(&mut self.snapshots);
-        let merge = Merge::new(sources, snapshots, self.drop_tombstones, outputs)?;
+        let merge = Merge::new(sources, sight, outputs)?;
         Ok(Stage::Merging(Box::new(merge)))
     }
 

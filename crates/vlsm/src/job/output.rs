@@ -2,16 +2,21 @@
 //!
 //! 1. [`Outputs::add`] gives an entry to the open SST. At a new user key the [`Cutter`] may close
 //!    it first.
-//! 2. Full chunks queue up as [`WriteRequest`]s. The job takes them, has them written and hands the
+//! 2. Range tombstones are given beforehand, in key order ([`Outputs::set_ranges`]). Before each
+//!    new user key [`Outputs::advance`] goes on with them: the lower end of a fragment is a place
+//!    to cut at like a new key, and so is, under a fragment, the lower end of each table that the
+//!    cut rule looks ahead at. Where an SST is closed, the fragment over that key is cut in two.
+//! 3. Full chunks queue up as [`WriteRequest`]s. The job takes them, has them written and hands the
 //!    memory back with [`Outputs::written`].
-//! 3. A closed SST's summary is in [`Outputs::finished`] once all its chunks are in the queue.
+//! 4. A closed SST's summary is in [`Outputs::finished`] once all its chunks are in the queue.
 //!
-//! Invariants: O1 all versions of one user key lie in one SST; O2 chunks that are queued or being
+//! Invariants: O1 all versions of one user key lie in one SST, and no range tombstone reaches over
+//! the first key or lower end in the next one; O2 chunks that are queued or being
 //! written take at most [`UNWRITTEN_MAX`] bytes, but for what one more entry and the end of an SST
 //! add. Threads and locks: owned by one job, no lock.
 
 use std::collections::VecDeque;
-use vlsm_core::{Bytes, FileUid, Trailer};
+use vlsm_core::{Bytes, FileUid, Seq, Trailer};
 use vlsm_disk::AlignedBuf;
 use vlsm_disk::sst::{SstOptions, SstSummary, SstWriter};
 use vlsm_policy::shape::cuts::Cutter;
@@ -20,6 +25,18 @@ use vlsm_policy::shape::cuts::Cutter;
 pub(crate) const UNWRITTEN_MAX: usize = 4 << 20;
 /// The most chunks kept to be used again.
 const SPARE_MAX: usize = 16;
+
+/// Places to cut at under range tombstones that one call looks at.
+const PLACES_MAX: usize = 64;
+
+/// The same range tombstones over `[lo, hi)`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub lo: bytes::Bytes,
+    pub hi: bytes::Bytes,
+    /// Their sequence numbers, newest first.
+    pub seqs: Vec<Seq>,
+}
 
 /// A chunk of a new SST.
 #[derive(Debug)]
@@ -38,6 +55,10 @@ pub(crate) struct Outputs {
     cutter: Cutter,
     make_uid: Box<dyn FnMut() -> FileUid + Send>,
     open: Option<SstWriter>,
+    /// Range tombstones that begin further on.
+    ranges: std::vec::IntoIter<Fragment>,
+    /// The fragment that the output has come to, without what closed SSTs have of it.
+    under: Option<Fragment>,
     finished: Vec<SstSummary>,
     queue: VecDeque<WriteRequest>,
     unwritten: usize,
@@ -56,6 +77,8 @@ impl Outputs {
             cutter,
             make_uid: Box::new(make_uid),
             open: None,
+            ranges: Vec::new().into_iter(),
+            under: None,
             finished: Vec::new(),
             queue: VecDeque::new(),
             unwritten: 0,
@@ -63,23 +86,95 @@ impl Outputs {
         }
     }
 
+    /// The range tombstones to write. Before the first entry.
+    pub fn set_ranges(&mut self, ranges: Vec<Fragment>) {
+        self.ranges = ranges.into_iter();
+    }
+
+    /// Whether there are range tombstones that are not in an SST yet.
+    #[inline]
+    pub fn has_ranges(&self) -> bool {
+        self.under.is_some() || self.ranges.len() > 0
+    }
+
+    /// Goes on with the range tombstones up to a user key that is added next, or to their end.
+    /// False when there were many places to cut at, and it must be called again.
+    pub fn advance(&mut self, key: Option<&[u8]>) -> bool {
+        let is_beyond = |place: &[u8]| key.is_some_and(|key| place > key);
+        for _ in 0..PLACES_MAX {
+            if let Some(under) = &self.under {
+                let ahead = self.cutter.ahead().filter(|place| **place < under.hi).cloned();
+                if is_beyond(ahead.as_ref().unwrap_or(&under.hi)) {
+                    return true;
+                }
+                match ahead {
+                    Some(place) => {
+                        if self.cutter.before_under_tombstone(&place, self.open_bytes()) {
+                            self.cut(&place);
+                        }
+                    }
+                    None => self.write_under(None),
+                }
+            } else {
+                match self.ranges.as_slice().first() {
+                    Some(next) if !is_beyond(&next.lo) => {}
+                    _ => return true,
+                }
+                self.under = self.ranges.next();
+                let place = self.under.as_ref().map(|next| next.lo.clone()).unwrap_or_default();
+                if self.cutter.before(&place, self.open_bytes()) {
+                    self.cut(&place);
+                }
+            }
+        }
+        false
+    }
+
+    /// Bytes of the open SST so far, about.
+    #[inline]
+    fn open_bytes(&self) -> Bytes {
+        let under = self.under.as_ref();
+        let under = under.map_or(0, |at| at.lo.len() + at.hi.len() + 8 * at.seqs.len()) as u64;
+        Bytes(self.open.as_ref().map_or(0, SstWriter::bytes) + under)
+    }
+
+    /// Closes the open SST, so that the next one begins at this key.
+    #[cold]
+    fn cut(&mut self, at: &[u8]) {
+        self.write_under(Some(at));
+        self.close();
+    }
+
+    /// Gives the fragment that the output has come to to the open SST, whole or up to a key.
+    fn write_under(&mut self, upto: Option<&[u8]>) {
+        let Some(mut under) = self.under.take() else { return };
+        let upto = upto.unwrap_or(&under.hi).min(&under.hi);
+        if *under.lo < *upto {
+            self.writer().add_range(&under.lo, upto, &under.seqs);
+        }
+        if *upto < *under.hi {
+            under.lo = under.lo.max(bytes::Bytes::copy_from_slice(upto));
+            self.under = Some(under);
+        }
+    }
+
+    /// The open SST.
+    #[inline]
+    fn writer(&mut self) -> &mut SstWriter {
+        self.open.get_or_insert_with(|| {
+            let mut writer = SstWriter::new(self.options, (self.make_uid)());
+            self.spare.drain(..).for_each(|chunk| writer.recycle(chunk));
+            writer
+        })
+    }
+
     /// Adds the next entry in tree order; `new_key` when the one before had another user key.
     #[inline]
     pub fn add(&mut self, new_key: bool, key: &[u8], trailer: Trailer, value: &[u8]) {
-        if new_key {
-            let written = self.open.as_ref().map_or(0, SstWriter::bytes);
-            if self.cutter.before(key, Bytes(written)) {
-                self.close();
-            }
+        if new_key && self.cutter.before(key, self.open_bytes()) {
+            self.cut(key);
         }
-        let writer = match &mut self.open {
-            Some(writer) => writer,
-            None => {
-                let mut writer = SstWriter::new(self.options, (self.make_uid)());
-                self.spare.drain(..).for_each(|chunk| writer.recycle(chunk));
-                self.open.insert(writer)
-            }
-        };
+        let writer = self.writer();
         writer.add(key, trailer, value);
         if let Some(chunk) = writer.take_full() {
             self.push(chunk);

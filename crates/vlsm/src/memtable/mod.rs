@@ -1,7 +1,7 @@
 //! Memtables: where writes live, sorted, until they are flushed.
 //!
-//! A memtable is a skip list (`skiplist`) in one pooled block of memory (`arena`), with
-//! counters.
+//! A memtable is a skip list (`skiplist`) in one pooled block of memory (`arena`), a set of range
+//! tombstones (`ranges`), and counters.
 //!
 //! The way of a batch:
 //! 1. Before the queue, its writer sums up [`body_size`] of its entries.
@@ -24,20 +24,24 @@
 
 mod arena;
 mod cursor;
+mod ranges;
 mod skiplist;
 #[cfg(test)]
 mod tests;
 
 pub use arena::{Arena, ArenaPool};
 pub use cursor::MemtableCursor;
+pub use ranges::range_size;
 pub use skiplist::{MAX_HEIGHT, Reservation, body_size, tower_size};
 
+use ranges::Ranges;
 use skiplist::{Padded, SkipList};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::Duration;
-use vlsm_core::{FileNumber, MemtableId, Seq, Trailer};
+use vlsm_core::range_tombstones::Window;
+use vlsm_core::{FileNumber, KeyRange, MemtableId, RangeTombstones, Seq, Trailer};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -50,6 +54,7 @@ pub struct Memtable {
     /// Added to the sequence numbers of all entries; zero but for attached parts.
     base: AtomicU64,
     parts: Mutex<Vec<Arc<Memtable>>>,
+    ranges: Ranges,
     notes: Notes,
 }
 
@@ -91,6 +96,7 @@ impl Memtable {
             counts: Padded(counts),
             base: AtomicU64::new(0),
             parts: Mutex::default(),
+            ranges: Ranges::default(),
             notes: Notes::default(),
         }
     }
@@ -145,6 +151,57 @@ impl Memtable {
     #[inline]
     pub fn insert(&self, space: &mut Reservation, key: &[u8], trailer: Trailer, value: &[u8]) {
         self.list.insert(space, key, trailer, value);
+    }
+
+    /// Adds a range tombstone over `[lo, hi)`: an entry that was counted with
+    /// [`Memtable::reserve`] and takes no reserved space. Before its sequence number is published.
+    pub fn delete_range(&self, lo: &[u8], hi: &[u8], seq: Seq) {
+        self.ranges.insert(lo, hi, seq);
+    }
+
+    /// Whether it has range tombstones, in its parts or its own. A reader asks this after it loaded
+    /// its sequence number.
+    #[must_use]
+    #[inline]
+    pub fn has_ranges(&self) -> bool {
+        self.ranges.any()
+    }
+
+    /// The newest range tombstone over a key that a reader at `seq` may see, in the memtable or its
+    /// parts; [`Seq::ZERO`] for none.
+    #[must_use]
+    pub fn cover(&self, key: &[u8], seq: Seq) -> Seq {
+        let own = self.ranges.with(|set| set.cover(key, seq));
+        let parts = self.parts.lock();
+        let covers = parts.iter().filter(|part| part.has_ranges()).map(|part| {
+            let base = part.base.load(Relaxed);
+            let below = Seq(seq.0.saturating_sub(base));
+            match part.ranges.with(|set| set.cover(key, below)) {
+                Seq::ZERO => Seq::ZERO,
+                Seq(found) => Seq(found + base),
+            }
+        });
+        covers.fold(own, Ord::max)
+    }
+
+    /// What lies over a key here, without the parts, and how far around it.
+    #[must_use]
+    pub fn window(&self, key: &[u8]) -> Window {
+        let mut window = self.ranges.with(|set| set.window(key));
+        let base = self.base.load(Relaxed);
+        window.seqs.iter_mut().for_each(|seq| seq.0 += base);
+        window
+    }
+
+    /// Adds its range tombstones, without the parts', to a set.
+    pub fn add_ranges_to(&self, all: &mut RangeTombstones) {
+        let base = self.base.load(Relaxed);
+        self.ranges.with(|set| {
+            for (lo, fragment) in set.iter() {
+                let seqs: Vec<Seq> = fragment.seqs.iter().map(|seq| Seq(seq.0 + base)).collect();
+                all.insert_all(lo, &fragment.hi, &seqs);
+            }
+        });
     }
 
     /// Counts one more writer in. [`Memtable::reserve`] does it by itself.
@@ -226,6 +283,9 @@ impl Memtable {
         counts.smallest_seq.fetch_min(base.0 + first.0, Relaxed);
         counts.largest_seq.fetch_max(base.0 + last.0, Relaxed);
         self.notes.part_bytes.fetch_add(part.bytes(), Relaxed);
+        if part.has_ranges() {
+            self.ranges.note_some();
+        }
         self.parts.lock().push(part);
         self.notes.part_count.fetch_add(1, SeqCst);
     }
@@ -240,8 +300,8 @@ impl Memtable {
     /// Whether entries of `bytes` in all still belong into this memtable.
     #[must_use]
     pub fn has_room(&self, bytes: usize) -> bool {
-        let parts = self.notes.part_bytes.load(Relaxed);
-        self.list.has_room(bytes) && (parts == 0 || self.bytes() + bytes <= self.list.capacity())
+        let beside = self.notes.part_bytes.load(Relaxed) + self.ranges.bytes();
+        self.list.has_room(bytes) && (beside == 0 || self.bytes() + bytes <= self.list.capacity())
     }
 
     /// Notes the WAL that holds an entry; the oldest one counts. Called in the sequencing step.
@@ -275,13 +335,13 @@ impl Memtable {
         MemtableCursor::new(self.clone())
     }
 
-    /// The bytes of the arena that are in use, and those of the parts.
+    /// The bytes of the arena that are in use, those of the range tombstones and of the parts.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.list.bytes() + self.notes.part_bytes.load(Relaxed)
+        self.list.bytes() + self.ranges.bytes() + self.notes.part_bytes.load(Relaxed)
     }
 
-    /// How many entries there are, reserved ones included.
+    /// How many entries there are, range tombstones and reserved ones included.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.counts.0.entries.load(Relaxed)
@@ -293,16 +353,17 @@ impl Memtable {
         self.entries() == 0
     }
 
-    /// The smallest and the largest user key, parts included.
+    /// The range of all user keys and range tombstones, parts included.
     #[must_use]
-    pub fn range(&self) -> Option<(Bytes, Bytes)> {
+    pub fn range(&self) -> Option<KeyRange> {
         let own = self.list.first().zip(self.list.last()).map(|(first, last)| {
             let key = |node| Bytes::copy_from_slice(self.list.key(node));
-            (key(first), key(last))
+            KeyRange::closed(key(first), key(last))
         });
+        let ranges = self.ranges.with(RangeTombstones::range);
         let attached = self.parts.lock();
         let parts = attached.iter().filter_map(|part| part.range());
-        parts.chain(own).reduce(|(lo, hi), (a, b)| (lo.min(a), hi.max(b)))
+        parts.chain(own).chain(ranges).reduce(|all, range| all.union(&range))
     }
 
     /// The smallest and the largest sequence number.

@@ -77,9 +77,10 @@ fn skiplist_agrees_with_a_sorted_map() {
             }
         }
     }
-    let (first, last) = memtable.range().expect("not empty");
-    assert_eq!(first, map.keys().next().expect("not empty").0);
-    assert_eq!(last, map.keys().next_back().expect("not empty").0);
+    let range = memtable.range().expect("not empty");
+    assert_eq!(range.lo, map.keys().next().expect("not empty").0);
+    assert_eq!(range.hi, map.keys().next_back().expect("not empty").0);
+    assert!(range.hi_inclusive);
     assert_eq!(memtable.seqs(), Some((Seq(1), Seq(count))));
     assert_eq!(memtable.entries() as u64, count);
 }
@@ -174,8 +175,50 @@ fn skiplist_blocks_are_pooled() {
     let again = Memtable::new(MemtableId(4), pool.take(1024));
     assert_eq!(again.range(), None);
     fill(&again, &[(b"new".to_vec(), 9, vec![1; 20])]);
-    assert_eq!(again.range(), Some(("new".into(), "new".into())));
+    assert_eq!(again.range(), Some(KeyRange::closed("new", "new")));
     drop(pool);
+}
+
+#[test]
+fn range_tombstones_count_as_entries_and_those_of_parts_from_their_base() {
+    let memtable = new(4096);
+    fill(&memtable, &[(b"m".to_vec(), 1, vec![1; 20])]);
+    let before = memtable.bytes();
+    assert!(!memtable.has_ranges() && memtable.has_room(3000));
+    let _space = memtable.reserve(1, 0, Seq(2)..=Seq(2)).expect("room");
+    memtable.delete_range(b"k", b"p", Seq(2));
+    memtable.end_write();
+    assert_eq!((memtable.entries(), memtable.seqs()), (2, Some((Seq(1), Seq(2)))));
+    assert_eq!(memtable.range(), Some(KeyRange::half_open("k", "p")));
+    assert!(memtable.bytes() > before && !memtable.has_room(memtable.list.capacity() - before));
+    assert_eq!(memtable.cover(b"m", Seq(1)), Seq::ZERO);
+    assert_eq!(memtable.cover(b"m", Seq(2)), Seq(2));
+
+    let part = new(4096);
+    let _space = part.reserve(1, 0, Seq(1)..=Seq(3)).expect("room");
+    part.delete_range(b"a", b"n", Seq(3));
+    part.end_write();
+    memtable.attach(part.clone(), Seq(10));
+    assert_eq!(memtable.cover(b"m", Seq(12)), Seq(2));
+    assert_eq!(memtable.cover(b"m", Seq(13)), Seq(13));
+    assert_eq!(memtable.range(), Some(KeyRange::half_open("a", "p")));
+    assert_eq!(part.window(b"b").seqs, [Seq(13)]);
+    let mut all = RangeTombstones::default();
+    memtable.parts().iter().for_each(|part| part.add_ranges_to(&mut all));
+    assert_eq!(all.find(b"m").map(|(_, at)| at.seqs.clone()), Some(vec![Seq(13), Seq(2)]));
+}
+
+#[test]
+fn overlapping_range_tombstones_are_counted_by_what_they_take() {
+    let memtable = new(4096);
+    for n in 0..200u64 {
+        let (lo, hi) = (n.to_be_bytes(), (1000 - n).to_be_bytes());
+        memtable.delete_range(&lo, &hi, Seq(n + 1));
+    }
+    let mut all = RangeTombstones::default();
+    memtable.add_ranges_to(&mut all);
+    let (counted, taken) = (memtable.bytes(), all.memory());
+    assert!(counted >= taken && counted < 2 * taken, "{counted} counted, {taken} taken");
 }
 
 #[test]

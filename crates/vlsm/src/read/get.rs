@@ -1,4 +1,5 @@
-//! Point reads: the newest visible entry of a key, searched from the newest place to the oldest.
+//! Point reads: what a key's visible versions add up to, searched from the newest place to the
+//! oldest.
 //!
 //! 1. The active memtable.
 //! 2. Sealed memtables, newest first.
@@ -6,86 +7,194 @@
 //! 4. The levels from L1 down.
 //!
 //! The first place that has a visible entry decides, because of any key every place holds newer
-//! entries than the ones after it (V3 of `Version`). A read error ends the search: it never lets an
-//! older value show.
+//! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides
+//! too: everything in older places is older than it. Only where the entry is an operand for the
+//! merge operator, the key's versions are collected in a second pass ([`Engine::collect`]). A read
+//! error ends the search: it never lets an older value show.
 
 use crate::engine::Engine;
-use crate::read::user_cursor::kind_of;
-use crate::read::view::{Pinned, StoreView, TreeView};
+use crate::memtable::Memtable;
+use crate::read::view::{Moment, Pinned, StoreView, TreeView};
+use crate::resolve::{Resolver, Says, says};
 use bytes::Bytes;
-use vlsm_core::{Kind, Result, Seq, Table, Trailer, TreeId};
+use std::sync::Arc;
+use vlsm_core::{Cursor, Micros, Result, Seq, Table, Trailer, TreeId};
 use vlsm_disk::sst::ReadStats;
 
+/// The newest visible version of a key, and the newest visible range tombstone over it in the
+/// places up to that.
+type Newest = (Option<(Trailer, Bytes)>, Seq);
+
 impl Engine {
-    /// A view with the sequence number visible now; safe for reads over several trees.
+    /// Wall-clock time.
+    pub fn wall_micros(&self) -> Micros {
+        Micros(u64::try_from(self.env.wall_clock().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// A view with the moment visible now; safe for reads over several trees.
     pub fn pin(&self) -> Pinned {
         let (view, seq) = self.views.pin(&*self.env, || self.commit.visible());
-        Pinned { store: self.store_uid, view, seq }
+        let at = Moment { seq, now: self.wall_micros() };
+        Pinned { store: self.store_uid, view, at }
     }
 
-    /// The current view with a sequence number that a snapshot holds.
-    pub fn pin_at(&self, seq: Seq) -> Pinned {
-        Pinned { store: self.store_uid, view: self.views.load_full(), seq }
+    /// The current view with the moment that a snapshot holds.
+    pub fn pin_at(&self, at: Moment) -> Pinned {
+        Pinned { store: self.store_uid, view: self.views.load_full(), at }
     }
 
-    /// The value of a key, now or as of a sequence number that a snapshot holds.
-    pub fn get(&self, tree: TreeId, key: &[u8], seq: Option<Seq>) -> Result<Option<Bytes>> {
+    /// The value of a key, now or as of the moment that a snapshot holds.
+    pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
         let view = self.views.load();
-        let seq = seq.unwrap_or_else(|| self.commit.visible());
-        self.get_in(&view, seq, tree, key)
+        match at {
+            Some(at) => self.get_in(&view, at, tree, key),
+            None => self.resolve(&view, self.commit.visible(), tree, key, || self.wall_micros()),
+        }
     }
 
     /// The value of a key in a view.
     pub fn get_in(
         &self,
         view: &StoreView,
-        seq: Seq,
+        at: Moment,
         tree: TreeId,
         key: &[u8],
     ) -> Result<Option<Bytes>> {
+        self.resolve(view, at.seq, tree, key, || at.now)
+    }
+
+    #[inline]
+    fn resolve(
+        &self,
+        view: &StoreView,
+        seq: Seq,
+        tree: TreeId,
+        key: &[u8],
+        now: impl Fn() -> Micros,
+    ) -> Result<Option<Bytes>> {
         self.counters.gets.add(1);
         self.health.check_open()?;
-        match self.newest(view.tree(tree), seq, key)? {
-            Some((trailer, value)) => match kind_of(trailer)? {
-                Kind::Put => Ok(Some(value)),
-                _ => Ok(None),
-            },
-            None => Ok(None),
+        let tree = view.tree(tree);
+        let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {
+            return Ok(None);
+        };
+        match says(trailer, &value, cover, &now)? {
+            Says::Absent => Ok(None),
+            Says::Value(0) => Ok(Some(value)),
+            Says::Value(skip) => Ok(Some(value.slice(skip..))),
+            Says::Operand => self.collect(tree, Moment { seq, now: now() }, key),
         }
     }
 
-    fn newest(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Option<(Trailer, Bytes)>> {
+    fn newest(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
         for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
-            if let Some(found) = memtable.newest(key, seq) {
+            let cover = match memtable.has_ranges() {
+                true => memtable.cover(key, seq),
+                false => Seq::ZERO,
+            };
+            let found = memtable.newest(key, seq);
+            if found.is_some() || cover > Seq::ZERO {
                 self.counters.memtable_hits.add(1);
-                return Ok(Some(found));
+                return Ok((found, cover));
             }
         }
-        let version = &tree.version;
-        for run in version.l0.iter().rev() {
-            if let Some(table) = run.tables.find(key)
-                && let Some(found) = self.search(table, seq, key)?
-            {
-                return Ok(Some(found));
+        for table in tables_over(tree, key) {
+            let (found, cover) = self.search(table, seq, key)?;
+            if found.is_some() || cover > Seq::ZERO {
+                return Ok((found, cover));
             }
         }
-        for tables in &version.levels {
-            if let Some(table) = tables.find(key)
-                && let Some(found) = self.search(table, seq, key)?
-            {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        Ok((None, Seq::ZERO))
     }
 
-    fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Option<(Trailer, Bytes)>> {
+    fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
         let mut stats = ReadStats::default();
         let reader = self.files.reader(&table.file)?;
+        let cover = match table.file.range_tombstones {
+            0 => Seq::ZERO,
+            _ => reader.range_tombstones().cover(key, seq),
+        };
         let found = reader.get(key, seq, self.files.cache(), true, &mut stats);
+        self.count_filter(&stats);
+        Ok((found?, cover))
+    }
+
+    fn count_filter(&self, stats: &ReadStats) {
         self.counters.filter_checks.add(stats.filter_checks);
         self.counters.filter_negatives.add(stats.filter_negatives);
         self.counters.filter_false_positives.add(stats.filter_false_positives);
-        found
     }
+
+    /// The value of a key whose newest version is an operand.
+    #[cold]
+    fn collect(&self, tree: &TreeView, at: Moment, key: &[u8]) -> Result<Option<Bytes>> {
+        let mut resolver = Resolver::default();
+        for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
+            let cover = memtable.cover(key, at.seq);
+            let mut versions = versions_in(memtable, key, at.seq)?;
+            versions.sort_by_key(|(trailer, _)| std::cmp::Reverse(*trailer));
+            for (trailer, value) in versions {
+                let says = says(trailer, &value, cover, || at.now)?;
+                if resolver.add_older(says, value) {
+                    return resolver.finish(&tree.rules, key);
+                }
+            }
+            if cover > Seq::ZERO {
+                return resolver.finish(&tree.rules, key);
+            }
+        }
+        for table in tables_over(tree, key) {
+            if self.collect_from(table, at, key, &mut resolver)? {
+                break;
+            }
+        }
+        resolver.finish(&tree.rules, key)
+    }
+
+    /// Adds the versions of a table. True when older ones do not matter.
+    fn collect_from(
+        &self,
+        table: &Table,
+        at: Moment,
+        key: &[u8],
+        resolver: &mut Resolver,
+    ) -> Result<bool> {
+        let reader = self.files.reader(&table.file)?;
+        let cover = reader.range_tombstones().cover(key, at.seq);
+        let mut stats = ReadStats::default();
+        let may = reader.may_contain(key, &mut stats);
+        self.count_filter(&stats);
+        if may {
+            let mut cursor = reader.cursor(self.files.cache(), true);
+            cursor.seek(key, Trailer::seek(at.seq))?;
+            while cursor.valid() && cursor.key() == key {
+                let says = says(cursor.trailer(), cursor.value(), cover, || at.now)?;
+                if resolver.add_older(says, cursor.value_shared()) {
+                    return Ok(true);
+                }
+                cursor.next()?;
+            }
+        }
+        Ok(cover > Seq::ZERO)
+    }
+}
+
+/// The tables that show a key, newest first.
+fn tables_over<'a>(tree: &'a TreeView, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+    let runs = tree.version.l0.iter().rev().map(|run| &run.tables);
+    runs.chain(&tree.version.levels).filter_map(move |tables| tables.find(key))
+}
+
+/// The visible versions of a key in a memtable and its parts, in no order.
+fn versions_in(memtable: &Arc<Memtable>, key: &[u8], seq: Seq) -> Result<Vec<(Trailer, Bytes)>> {
+    let mut versions = Vec::new();
+    for part in memtable.parts() {
+        let mut cursor = part.cursor();
+        cursor.seek(key, Trailer::seek(seq))?;
+        while cursor.valid() && cursor.key() == key {
+            versions.push((cursor.trailer(), cursor.value_shared()));
+            cursor.next()?;
+        }
+    }
+    Ok(versions)
 }

@@ -44,6 +44,19 @@ impl MergeCursor {
         Ok(())
     }
 
+    /// As [`MergeCursor::seek`] for all sources from this one on; the others stay where they are.
+    pub fn skip(&mut self, first: usize, key: &[u8]) -> Result<()> {
+        self.winner = None;
+        for source in self.sources.iter_mut().skip(first) {
+            match self.direction {
+                Direction::Forward => source.seek(key, Trailer::FIRST)?,
+                Direction::Backward => source.seek_before(key, Trailer::FIRST)?,
+            }
+        }
+        self.elect();
+        Ok(())
+    }
+
     /// To the end the merge starts from.
     pub fn seek_start(&mut self) -> Result<()> {
         self.winner = None;

@@ -1,26 +1,41 @@
-//! From entries to pairs: what a reader at one sequence number sees of a tree.
+//! From entries to pairs: what a reader at one moment sees of a tree.
 //!
-//! Of each user key, the newest entry at or below the reader's sequence number counts; a tombstone
-//! hides the key. Forwards the newest entry comes first; backwards it comes last, so the walk
-//! remembers the newest visible one until the user key changes.
+//! Of each user key, the visible versions are added up (`resolve`): mostly the newest one decides.
+//! Forwards the newest version comes first; backwards it comes last, so the walk adds up from the
+//! oldest one until the user key changes. Range tombstones are looked up by the key (`covers`).
+//!
+//! Long deleted stretches are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row,
+//! the sources older than the place that holds it go on at its end. Everything in older places is
+//! older than it, so nothing visible is passed over.
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 
 use crate::files::Files;
+use crate::read::covers::Covers;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
-use crate::read::view::TreeView;
+use crate::read::view::{Moment, TreeView};
+use crate::resolve::{Resolver, Says, says};
+use crate::rules::Rules;
 use bytes::Bytes;
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, Kind, Result, Seq, Trailer};
+use vlsm_core::{Cursor, Result, Seq, Trailer};
+
+/// Keys that one range tombstone may hide before the walk skips the rest of them.
+const HIDDEN_MAX: u32 = 8;
 
 /// A one-way walk over the visible pairs of one tree.
 pub(crate) struct UserCursor {
     merge: MergeCursor,
+    covers: Covers,
+    /// For each age, the first source that is older.
+    older: Vec<usize>,
+    rules: Arc<Rules>,
     direction: Direction,
-    seq: Seq,
+    at: Moment,
+    /// Keys hidden in a row.
+    hidden: u32,
     /// The user key last returned or skipped; entries of it are passed over.
     last_key: Vec<u8>,
     has_last: bool,
@@ -31,23 +46,38 @@ impl UserCursor {
     pub fn new(
         tree: &TreeView,
         files: &Arc<Files>,
-        seq: Seq,
+        at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
     ) -> Result<Self> {
         let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
+        let mut covers = Covers::new(files.clone(), at.seq);
+        let mut older = Vec::new();
         for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
             for part in memtable.parts() {
+                covers.add_memtable(older.len(), &part);
                 sources.push(Box::new(part.cursor()));
             }
+            older.push(sources.len());
         }
         let runs = tree.version.l0.iter().rev().map(|run| &run.tables);
         let levels = tree.version.levels.iter().filter(|tables| !tables.is_empty());
         for tables in runs.chain(levels) {
+            covers.add_run(older.len(), tables);
             sources.push(Box::new(LevelCursor::new(files.clone(), tables.clone())));
+            older.push(sources.len());
         }
-        let merge = MergeCursor::new(sources, direction);
-        let mut this = Self { merge, direction, seq, last_key: Vec::new(), has_last: false };
+        let mut this = Self {
+            merge: MergeCursor::new(sources, direction),
+            covers,
+            older,
+            rules: tree.rules.clone(),
+            direction,
+            at,
+            hidden: 0,
+            last_key: Vec::new(),
+            has_last: false,
+        };
         this.seek(from)?;
         Ok(this)
     }
@@ -84,22 +114,53 @@ impl UserCursor {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
             let trailer = entry.trailer();
             let decided = self.has_last && entry.key() == &self.last_key[..];
-            if decided || trailer.seq() > self.seq {
+            if decided || trailer.seq() > self.at.seq {
                 self.merge.step()?;
                 continue;
             }
             self.last_key.clear();
             self.last_key.extend_from_slice(entry.key());
             self.has_last = true;
-            let pair = match kind_of(trailer)? {
-                Kind::Put => Some((Bytes::copy_from_slice(entry.key()), entry.value_shared())),
-                _ => None,
+            let cover = cover(&mut self.covers, &self.last_key)?;
+            let value = match says(trailer, entry.value(), cover, || self.at.now)? {
+                Says::Absent => None,
+                Says::Value(0) => Some(entry.value_shared()),
+                Says::Value(skip) => Some(entry.value_shared().slice(skip..)),
+                Says::Operand => {
+                    let value = self.add_up_forward(cover)?;
+                    if let Some(value) = value {
+                        return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
+                    }
+                    continue;
+                }
             };
+            if let Some(value) = value {
+                self.hidden = 0;
+                let pair = (Bytes::copy_from_slice(entry.key()), value);
+                self.merge.step()?;
+                return Ok(Some(pair));
+            }
             self.merge.step()?;
-            if pair.is_some() {
-                return Ok(pair);
+            self.pass_hidden(trailer.seq() < cover)?;
+        }
+    }
+
+    /// The value of the last key, from its entry that the merge stands on.
+    #[cold]
+    fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Bytes>> {
+        let mut resolver = Resolver::default();
+        while let Some(entry) = self.merge.entry() {
+            if entry.key() != &self.last_key[..] {
+                break;
+            }
+            let says = says(entry.trailer(), entry.value(), cover, || self.at.now)?;
+            let decided = resolver.add_older(says, entry.value_shared());
+            self.merge.step()?;
+            if decided {
+                break;
             }
         }
+        resolver.finish(&self.rules, &self.last_key)
     }
 
     fn next_backward(&mut self) -> Result<Option<(Bytes, Bytes)>> {
@@ -107,29 +168,57 @@ impl UserCursor {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
             self.last_key.clear();
             self.last_key.extend_from_slice(entry.key());
-            let mut newest: Option<(Trailer, Bytes)> = None;
+            let cover = cover(&mut self.covers, &self.last_key)?;
+            let mut resolver = Resolver::default();
+            let mut is_hidden = false;
             while let Some(entry) = self.merge.entry() {
                 if entry.key() != &self.last_key[..] {
                     break;
                 }
-                if entry.trailer().seq() <= self.seq {
-                    newest = Some((entry.trailer(), entry.value_shared()));
+                let trailer = entry.trailer();
+                if trailer.seq() <= self.at.seq {
+                    let says = says(trailer, entry.value(), cover, || self.at.now)?;
+                    is_hidden = trailer.seq() < cover;
+                    resolver.add_newer(says, entry.value_shared());
                 }
                 self.merge.step()?;
             }
-            if let Some((trailer, value)) = newest
-                && kind_of(trailer)? == Kind::Put
-            {
+            if let Some(value) = resolver.finish(&self.rules, &self.last_key)? {
+                self.hidden = 0;
                 return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
             }
+            self.pass_hidden(is_hidden)?;
+        }
+    }
+
+    /// The last key was absent. If a range tombstone hid it and many before it, what it hides
+    /// further on is skipped.
+    #[inline]
+    fn pass_hidden(&mut self, is_hidden: bool) -> Result<()> {
+        self.hidden = if is_hidden { self.hidden + 1 } else { 0 };
+        if self.hidden >= HIDDEN_MAX { self.skip_hidden() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn skip_hidden(&mut self) -> Result<()> {
+        self.hidden = 0;
+        let cover = self.covers.over(&self.last_key)?;
+        if std::mem::replace(&mut cover.skipped, true) {
+            return Ok(());
+        }
+        let end = match self.direction {
+            Direction::Forward => &cover.window.hi,
+            Direction::Backward => &cover.window.lo,
+        };
+        match (cover.age, end) {
+            (Some(age), Some(end)) => self.merge.skip(self.older[age], end),
+            _ => Ok(()),
         }
     }
 }
 
-/// The kind of an entry. Blocks check it when they are read, so a failure here is a bug.
-pub(crate) fn kind_of(trailer: Trailer) -> Result<Kind> {
-    trailer.kind().ok_or_else(|| {
-        let what = format!("an entry of unknown kind {}", trailer.kind_number());
-        Error::corruption(Path::new("memory"), 0, what)
-    })
+/// The newest visible range tombstone over a key.
+#[inline]
+fn cover(covers: &mut Covers, key: &[u8]) -> Result<Seq> {
+    if covers.is_empty() { Ok(Seq::ZERO) } else { Ok(covers.over(key)?.seq) }
 }

@@ -13,10 +13,11 @@
 //! vector.
 
 use crate::memtable::Memtable;
+use crate::rules::Rules;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use vlsm_core::{Seq, TreeId, Version};
+use vlsm_core::{Micros, Seq, TreeId, Version};
 use vlsm_disk::Env;
 
 /// One tree at one moment.
@@ -28,6 +29,8 @@ pub(crate) struct TreeView {
     /// Sealed, waiting for their flush; oldest first.
     pub immutables: Vec<Arc<Memtable>>,
     pub version: Arc<Version>,
+    /// What its entries mean.
+    pub rules: Arc<Rules>,
 }
 
 /// All trees at one moment, indexed by [`TreeId`].
@@ -52,13 +55,22 @@ impl StoreView {
     }
 }
 
-/// A view and the sequence number up to which a reader sees it.
+/// The moment that a reader sees.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// All writes up to here.
+    pub seq: Seq,
+    /// Wall-clock time: what has expired by then is absent.
+    pub now: Micros,
+}
+
+/// A view and the moment of it that a reader sees.
 #[derive(Clone)]
 pub(crate) struct Pinned {
     /// The random number of the store.
     pub store: u64,
     pub view: Arc<StoreView>,
-    pub seq: Seq,
+    pub at: Moment,
 }
 
 /// The current view.

@@ -32,13 +32,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
-use vlsm_core::{Error, FileNumber, Micros, Result, Seq, Trailer, TreeId};
+use vlsm_core::{Error, FileNumber, Kind, Micros, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::LARGE_BATCH;
 use vlsm_disk::wal::format::{checksum, record_len};
 use vlsm_disk::wal::writer::COMMIT_LEN;
 use vlsm_disk::{Condition, Env};
 
-use crate::memtable::{Memtable, Reservation, body_size, towers_size};
+use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
 
 /// Batches that may be between sequencing and publishing at once.
 const IN_FLIGHT_MAX: u64 = 4096;
@@ -145,7 +145,10 @@ impl Load {
 struct Need {
     tree: TreeId,
     entries: usize,
+    /// In the arena.
     bytes: usize,
+    /// Beside the arena: of range tombstones.
+    beside: usize,
 }
 
 impl Commit {
@@ -360,7 +363,8 @@ impl Engine {
                 let towers =
                     towers_size(*seqs.start(), (seqs.end().0 - seqs.start().0 + 1) as usize);
                 for need in needs {
-                    rotated |= self.make_room(sequence, need.tree, need.bytes + towers)?;
+                    let bytes = need.bytes + towers + need.beside;
+                    rotated |= self.make_room(sequence, need.tree, bytes)?;
                 }
                 let view = self.views.load();
                 let mut places = Vec::with_capacity(needs.len());
@@ -408,9 +412,13 @@ impl Engine {
                     .find(|place| place.tree == entry.tree)
                     .expect("every tree of the batch got a place"),
             };
-            let trailer = Trailer::new(seq, entry.kind);
             let (key, value) = (batch.key(entry), batch.value(entry));
-            place.memtable.insert(&mut place.space, key, trailer, value);
+            if entry.kind == Kind::RangeDelete {
+                place.memtable.delete_range(key, value, seq);
+            } else {
+                let trailer = Trailer::new(seq, entry.kind);
+                place.memtable.insert(&mut place.space, key, trailer, value);
+            }
             seq.0 += 1;
         }
         let mut drained = false;
@@ -456,13 +464,18 @@ impl Engine {
 fn needs_of(batch: &Batch) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::with_capacity(1);
     for entry in batch.entries() {
-        let body = body_size(batch.key(entry).len(), batch.value(entry).len());
+        let (key, value) = (batch.key(entry).len(), batch.value(entry).len());
+        let (bytes, beside) = match entry.kind {
+            Kind::RangeDelete => (0, range_size(key, value)),
+            _ => (body_size(key, value), 0),
+        };
         match needs.iter_mut().find(|need| need.tree == entry.tree) {
             Some(need) => {
                 need.entries += 1;
-                need.bytes += body;
+                need.bytes += bytes;
+                need.beside += beside;
             }
-            None => needs.push(Need { tree: entry.tree, entries: 1, bytes: body }),
+            None => needs.push(Need { tree: entry.tree, entries: 1, bytes, beside }),
         }
     }
     needs

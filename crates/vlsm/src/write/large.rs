@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::memtable::{Memtable, body_size, towers_size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vlsm_core::{FileNumber, MemtableId, Result, Seq, Trailer, TreeId};
+use vlsm_core::{FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::format::record_len;
 use vlsm_disk::wal::writer::{Commit, fragments};
 
@@ -99,9 +99,11 @@ impl Engine {
         let mut sizes: BTreeMap<TreeId, (usize, usize)> = BTreeMap::new();
         for (entry, seq) in batch.entries().iter().zip(1..) {
             let (count, bytes) = sizes.entry(entry.tree).or_default();
-            let body = body_size(batch.key(entry).len(), batch.value(entry).len());
             *count += 1;
-            *bytes += body + towers_size(Seq(seq), 1);
+            if entry.kind != Kind::RangeDelete {
+                let body = body_size(batch.key(entry).len(), batch.value(entry).len());
+                *bytes += body + towers_size(Seq(seq), 1);
+            }
         }
         let last = Seq(batch.len() as u64);
         let part = |(tree, (count, bytes)): (TreeId, (usize, usize))| {
@@ -114,8 +116,12 @@ impl Engine {
         let mut parts: BTreeMap<_, _> = sizes.into_iter().map(part).collect();
         for (entry, seq) in batch.entries().iter().zip(1..) {
             if let Some((part, space)) = parts.get_mut(&entry.tree) {
-                let trailer = Trailer::new(Seq(seq), entry.kind);
-                part.insert(space, batch.key(entry), trailer, batch.value(entry));
+                let (key, value) = (batch.key(entry), batch.value(entry));
+                if entry.kind == Kind::RangeDelete {
+                    part.delete_range(key, value, Seq(seq));
+                } else {
+                    part.insert(space, key, Trailer::new(Seq(seq), entry.kind), value);
+                }
             }
         }
         let finish = |(tree, (part, _)): (TreeId, (Arc<Memtable>, _))| {

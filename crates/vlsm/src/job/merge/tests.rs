@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Tables};
+use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
 use vlsm_disk::RealEnv;
 use vlsm_disk::env::{Env, Priority};
 use vlsm_disk::fs::File;
@@ -115,9 +115,18 @@ fn sliced(entries: &[Entry]) -> Source {
     Source::tables(Scanner::new(tables, 20_000, READ_DEPTH))
 }
 
+/// No reader holds anything, nothing lies below, and nothing is special.
+fn everything() -> Sight {
+    Sight { nothing_below: true, ..Sight::default() }
+}
+
 fn outputs(rule: CutRule) -> Outputs {
+    outputs_above(rule, Tables::default())
+}
+
+fn outputs_above(rule: CutRule, next: Tables) -> Outputs {
     let mut uid = 0;
-    Outputs::new(SstOptions::default(), Cutter::new(rule, Tables::default()), move || {
+    Outputs::new(SstOptions::default(), Cutter::new(rule, next), move || {
         uid += 1;
         FileUid(uid)
     })
@@ -230,8 +239,12 @@ proptest! {
             })
             .collect();
         let outputs = outputs(CutRule::Size { sst: Bytes(sst_bytes) });
-        let mut merge =
-            Merge::new(sources, snapshots.clone(), drop_tombstones, outputs).expect("sound");
+        let sight = Sight {
+            snapshots: snapshots.clone(),
+            nothing_below: drop_tombstones,
+            ..Sight::default()
+        };
+        let mut merge = Merge::new(sources, sight, outputs).expect("sound");
         let files = finish(&mut merge, &pool, quantum);
         let counters = merge.counters();
         let summaries = merge.outputs().finished().to_vec();
@@ -256,7 +269,7 @@ fn a_merge_of_nothing_is_done() {
     let pool = pool();
     let sources = vec![Source::memory(VecCursor(Vec::new(), 0))];
     let rule = CutRule::Size { sst: Bytes(1) };
-    let mut merge = Merge::new(sources, Vec::new(), true, outputs(rule)).expect("sound");
+    let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
     assert_eq!(merge.step(&pool, 100).expect("sound"), Step::Done);
     assert!(merge.outputs().finished().is_empty() && merge.outputs().next_write().is_none());
 }
@@ -270,14 +283,14 @@ fn unwritten_output_blocks_and_disorder_is_an_error() {
         .collect();
     let rule = CutRule::Size { sst: Bytes::mib(2) };
     let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
-    let mut merge = Merge::new(sources, Vec::new(), true, outputs(rule)).expect("sound");
+    let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
     while let Step::Ran(_) = merge.step(&pool, 1 << 20).expect("sound") {}
     assert!(merge.outputs().is_full() && merge.counters().entries_in < 300);
     assert_eq!(finish(&mut merge, &pool, 1 << 20).len(), 9);
 
     let swapped = entries.into_iter().rev().collect();
     let sources = vec![Source::memory(VecCursor(swapped, 0))];
-    let mut merge = Merge::new(sources, Vec::new(), true, outputs(rule)).expect("sound");
+    let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
     assert!(merge.step(&pool, 1 << 20).is_err());
 }
 
@@ -311,7 +324,7 @@ fn merge_speed() {
             };
             let sources = readers.iter().map(source).collect();
             let rule = CutRule::Size { sst: Bytes::mib(8) };
-            let mut merge = Merge::new(sources, Vec::new(), true, outputs(rule)).expect("sound");
+            let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
             let start = std::time::Instant::now();
             let mut blocked = Duration::ZERO;
             loop {

@@ -1,0 +1,377 @@
+//! Which versions of a user key a job writes: those that some reader may still see, with merge
+//! operands combined where that is possible.
+//!
+//! The sorted snapshots cut the sequence numbers into *stripes*: the number of snapshots that do
+//! not see a version is its stripe. Of each stripe readers see only the end, so within one:
+//! 1. the newest version that is not an operand decides; the ones below it are shadowed;
+//! 2. a version below a range tombstone of the same stripe is hidden, and dropped like a shadowed
+//!    one;
+//! 3. operands are held back until the version that they apply to is met: then one put takes the
+//!    place of all. Where none is met, because it lies in an older stripe or in another place of
+//!    the tree, one operand does if the operator can say so, else they go out as they are. The same
+//!    where the operator says no;
+//! 4. where nothing older lies below, the end of the key's versions is absence, and so a base.
+//!
+//! A tombstone in the oldest stripe is dropped too when nothing older lies below. A value that has
+//! expired and that no snapshot sees becomes a tombstone. The compaction filter is asked for what
+//! is left of the newest stripe's values.
+//!
+//! Invariants: what goes out ascends in tree order, because what is held back is of one key; an
+//! operand is never lost. Bound: [`HELD_MAX`] and [`HELD_BYTES`] for what is held back; beyond it
+//! the stripe's operands go out as they are. Threads and locks: owned by one job, no lock.
+
+use crate::job::merge::MergeCounters;
+use crate::job::output::{Fragment, Outputs};
+use crate::resolve::expiry;
+use crate::rules::{Decision, Rules};
+use std::ops::Range;
+use std::sync::Arc;
+use vlsm_core::key::{EXPIRY_LEN, MAX_VALUE_LEN};
+use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer};
+
+/// Operands held back at once, and their bytes.
+const HELD_MAX: usize = 1000;
+const HELD_BYTES: usize = 1 << 20;
+
+/// What a job must know to decide over versions.
+#[derive(Default)]
+pub(crate) struct Sight {
+    /// The sequence numbers that readers hold, as of the job's start.
+    pub snapshots: Vec<Seq>,
+    /// Whether no older version of the job's keys lies below its output.
+    pub nothing_below: bool,
+    /// The range tombstones of all inputs.
+    pub ranges: RangeTombstones,
+    pub rules: Arc<Rules>,
+    /// Wall-clock time of the job's start.
+    pub now: Micros,
+    /// The level that is written.
+    pub level: u8,
+}
+
+impl Sight {
+    /// How many snapshots do not see this sequence number.
+    #[inline]
+    fn stripe(&self, seq: Seq) -> usize {
+        self.snapshots.partition_point(|snapshot| *snapshot < seq)
+    }
+
+    /// Of each fragment the newest tombstone of each stripe: the others hide nothing more.
+    fn hiding(&self) -> RangeTombstones {
+        let mut ranges = self.ranges.clone();
+        ranges.retain(|seqs| {
+            let mut kept = seqs.to_vec();
+            kept.dedup_by_key(|seq| self.stripe(*seq));
+            kept
+        });
+        ranges
+    }
+
+    /// Those of them that must be written.
+    fn lasting(&self, mut hiding: RangeTombstones) -> RangeTombstones {
+        if self.nothing_below {
+            let lasts = |seq: &Seq| self.stripe(*seq) > 0;
+            hiding.retain(|seqs| seqs.iter().copied().filter(lasts).collect());
+        }
+        hiding
+    }
+}
+
+/// Where the current stripe of the current key stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Only operands so far, all of them held back.
+    Open,
+    /// Only operands so far, and they went out as they are.
+    GaveUp,
+    /// What is older does not matter.
+    Decided,
+}
+
+/// Decides over versions, key by key.
+pub(crate) struct Combine {
+    sight: Sight,
+    /// What hides, in key order, and the first fragment that does not end before the current key.
+    hiding: Vec<Fragment>,
+    next: usize,
+    /// The fragment over the current key.
+    over: Option<usize>,
+    stripe: usize,
+    state: State,
+    /// The operands held back, newest first, with their places in `bytes`, and their key.
+    held: Vec<(Seq, Range<usize>)>,
+    bytes: Vec<u8>,
+    key: Vec<u8>,
+    /// Whether an entry of the current key went out.
+    key_is_out: bool,
+    pub outputs: Outputs,
+    pub counters: MergeCounters,
+}
+
+impl Combine {
+    /// Decides by this, and writes there.
+    pub fn new(mut sight: Sight, mut outputs: Outputs) -> Self {
+        sight.snapshots.sort_unstable();
+        sight.snapshots.dedup();
+        let ranges = sight.hiding();
+        let hiding = fragments(&ranges);
+        outputs.set_ranges(fragments(&sight.lasting(ranges)));
+        Self {
+            sight,
+            hiding,
+            next: 0,
+            over: None,
+            stripe: 0,
+            state: State::Decided,
+            held: Vec::new(),
+            bytes: Vec::new(),
+            key: Vec::new(),
+            key_is_out: false,
+            outputs,
+            counters: MergeCounters::default(),
+        }
+    }
+
+    /// The next entry in tree order; `new_key` when the one before had another user key.
+    #[inline]
+    pub fn entry(
+        &mut self,
+        new_key: bool,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+    ) -> Result<()> {
+        let stripe = self.sight.stripe(trailer.seq());
+        if new_key {
+            self.end_key();
+            self.key_is_out = false;
+            if !self.hiding.is_empty() {
+                self.find_over(key);
+            }
+        } else if stripe != self.stripe {
+            self.end_stripe(false);
+        } else if self.state == State::Decided {
+            self.counters.dropped_shadowed += 1;
+            return Ok(());
+        }
+        if new_key || stripe != self.stripe {
+            self.stripe = stripe;
+            self.state = State::Open;
+        }
+        if self.is_hidden(trailer.seq()) {
+            self.state = State::Decided;
+            self.counters.dropped_shadowed += 1;
+            if !self.held.is_empty() && !self.combine(None) {
+                self.keep_held();
+            }
+            return Ok(());
+        }
+        if trailer.kind() == Some(Kind::Merge) {
+            self.operand(key, trailer, value);
+            return Ok(());
+        }
+        let gave_up = self.state == State::GaveUp;
+        self.state = State::Decided;
+        self.base(gave_up, key, trailer, value)
+    }
+
+    /// The next entry is of another key, or there is none.
+    #[inline]
+    pub fn end_key(&mut self) {
+        if !self.held.is_empty() {
+            self.end_stripe(true);
+        }
+    }
+
+    fn find_over(&mut self, key: &[u8]) {
+        while self.hiding.get(self.next).is_some_and(|fragment| fragment.hi.as_ref() <= key) {
+            self.next += 1;
+        }
+        let over = self.hiding.get(self.next).is_some_and(|fragment| fragment.lo.as_ref() <= key);
+        self.over = over.then_some(self.next);
+    }
+
+    /// Whether a range tombstone of the current stripe lies over a version of it.
+    #[inline]
+    fn is_hidden(&self, seq: Seq) -> bool {
+        let Some(over) = self.over else { return false };
+        let seqs = &self.hiding[over].seqs;
+        let newer = seqs.partition_point(|tombstone| *tombstone > seq);
+        newer > 0 && self.sight.stripe(seqs[newer - 1]) == self.stripe
+    }
+
+    /// A version that is not an operand, and which no newer one of its stripe shadows.
+    #[inline]
+    fn base(&mut self, gave_up: bool, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        let (mut trailer, mut value) = (trailer, value);
+        let is_newest = self.stripe == self.sight.snapshots.len();
+        if trailer.kind() == Some(Kind::PutExpiring)
+            && is_newest
+            && expiry(value)? <= self.sight.now
+        {
+            trailer = Trailer::new(trailer.seq(), Kind::Delete);
+            value = &[];
+        }
+        let kept = gave_up || !self.held.is_empty();
+        if !self.held.is_empty() {
+            let base = match trailer.kind() {
+                Some(Kind::Put) => Some(Some(value)),
+                Some(Kind::Delete) => Some(None),
+                // Not in a keyspace with a merge operator.
+                _ => None,
+            };
+            if base.is_some_and(|base| self.combine(base)) {
+                self.counters.combined += 1;
+                return Ok(());
+            }
+            self.keep_held();
+        }
+        if trailer.kind() == Some(Kind::Delete) {
+            self.tombstone(key, trailer);
+        } else if is_newest && !kept && self.sight.rules.filter.is_some() {
+            self.filtered(key, trailer, value);
+        } else {
+            self.emit(key, trailer, value);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn emit(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        self.counters.entries_out += 1;
+        self.outputs.add(!self.key_is_out, key, trailer, value);
+        self.key_is_out = true;
+    }
+
+    fn tombstone(&mut self, key: &[u8], trailer: Trailer) {
+        if self.stripe == 0 && self.sight.nothing_below {
+            self.counters.dropped_tombstones += 1;
+        } else {
+            self.emit(key, trailer, &[]);
+        }
+    }
+
+    /// A value that no snapshot sees, as the compaction filter leaves it.
+    #[cold]
+    fn filtered(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let Some(filter) = &self.sight.rules.filter else { return self.emit(key, trailer, value) };
+        let skip = if trailer.kind() == Some(Kind::PutExpiring) { EXPIRY_LEN } else { 0 };
+        match filter.filter(self.sight.level, key, &value[skip..]) {
+            Decision::Change(new) if skip + new.len() <= MAX_VALUE_LEN => {
+                self.emit(key, trailer, &[&value[..skip], &new].concat());
+            }
+            Decision::Remove => self.tombstone(key, Trailer::new(trailer.seq(), Kind::Delete)),
+            Decision::Keep | Decision::Change(_) => self.emit(key, trailer, value),
+        }
+    }
+
+    /// Holds an operand back, if there is room for it.
+    #[cold]
+    fn operand(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let is_full = |this: &Self| {
+            this.held.len() >= HELD_MAX || this.bytes.len() + value.len() > HELD_BYTES
+        };
+        let mut holds = self.state == State::Open && self.sight.rules.operator.is_some();
+        if holds && !self.held.is_empty() && is_full(self) {
+            holds = self.held.len() > 1 && self.combine_partly() && !is_full(self);
+        }
+        if !holds {
+            self.keep_held();
+            self.state = State::GaveUp;
+            self.emit(key, trailer, value);
+            return;
+        }
+        if self.held.is_empty() {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.held.push((trailer.seq(), start..self.bytes.len()));
+    }
+
+    /// No base was met in the stripe of what is held back.
+    #[cold]
+    fn end_stripe(&mut self, ends_key: bool) {
+        let Some((oldest, _)) = self.held.last().cloned() else { return };
+        let is_base = |seq: &&Seq| **seq < oldest && self.sight.stripe(**seq) == self.stripe;
+        let deleted =
+            self.over.is_some_and(|over| self.hiding[over].seqs.iter().any(|s| is_base(&s)));
+        let is_absent = deleted || (ends_key && self.sight.nothing_below);
+        if is_absent && self.combine(None) {
+            return;
+        }
+        if !is_absent && self.held.len() > 1 {
+            self.combine_partly();
+        }
+        self.keep_held();
+    }
+
+    /// What is held back goes out as one put over this base. False when the operator cannot.
+    fn combine(&mut self, base: Option<&[u8]>) -> bool {
+        let operands = self.operands();
+        let Some(value) = self.sight.rules.merge(&self.key, base, &operands) else { return false };
+        self.counters.combined += operands.len() as u64 - 1;
+        let trailer = Trailer::new(self.held[0].0, Kind::Put);
+        self.clear_held();
+        let key = std::mem::take(&mut self.key);
+        match self.stripe == self.sight.snapshots.len() {
+            true => self.filtered(&key, trailer, &value),
+            false => self.emit(&key, trailer, &value),
+        }
+        self.key = key;
+        true
+    }
+
+    /// One operand in place of those held back. False when the operator cannot.
+    fn combine_partly(&mut self) -> bool {
+        let operands = self.operands();
+        let Some(one) = self.sight.rules.merge_partial(&self.key, &operands) else { return false };
+        self.counters.combined += operands.len() as u64 - 1;
+        let newest = self.held[0].0;
+        self.clear_held();
+        self.held.push((newest, 0..one.len()));
+        self.bytes = one;
+        true
+    }
+
+    /// What is held back, oldest first.
+    fn operands(&self) -> Vec<&[u8]> {
+        self.held.iter().rev().map(|(_, place)| &self.bytes[place.clone()]).collect()
+    }
+
+    /// What is held back goes out as it is.
+    #[cold]
+    fn keep_held(&mut self) {
+        let (held, bytes) = (std::mem::take(&mut self.held), std::mem::take(&mut self.bytes));
+        let key = std::mem::take(&mut self.key);
+        for (seq, place) in &held {
+            self.emit(&key, Trailer::new(*seq, Kind::Merge), &bytes[place.clone()]);
+        }
+        (self.held, self.bytes, self.key) = (held, bytes, key);
+        self.clear_held();
+    }
+
+    fn clear_held(&mut self) {
+        self.held.clear();
+        self.bytes.clear();
+    }
+}
+
+/// The fragments in key order, joined where equal ones meet.
+fn fragments(ranges: &RangeTombstones) -> Vec<Fragment> {
+    let mut fragments: Vec<Fragment> = Vec::new();
+    for (lo, fragment) in ranges.iter() {
+        match fragments.last_mut() {
+            Some(last) if last.hi == *lo && last.seqs == fragment.seqs => {
+                last.hi = fragment.hi.clone();
+            }
+            _ => fragments.push(Fragment {
+                lo: lo.clone(),
+                hi: fragment.hi.clone(),
+                seqs: fragment.seqs.clone(),
+            }),
+        }
+    }
+    fragments
+}

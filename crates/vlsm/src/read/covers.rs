@@ -1,0 +1,137 @@
+//! Which range tombstone a walk over a tree sees over a key.
+//!
+//! Around each key there is a window in which the answer stays the same. It is put together from
+//! the places of the tree that have range tombstones, once for each window that the walk enters; a
+//! tree without any costs nothing. A table's file is opened only when the walk gets to a key that
+//! it may delete.
+//!
+//! Threads and locks: owned by one walk; a memtable's set is locked for one search.
+
+use crate::files::Files;
+use crate::memtable::Memtable;
+use std::sync::Arc;
+use vlsm_core::range_tombstones::{Fragment, Window, end_of};
+use vlsm_core::{Result, Seq, Tables};
+
+/// Where range tombstones are.
+enum Place {
+    Memtable(Arc<Memtable>),
+    Run(Tables),
+}
+
+/// A window and the newest visible range tombstone over it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cover {
+    /// None of the ends matters where the tree has no range tombstones.
+    pub window: Window,
+    /// [`Seq::ZERO`] for none.
+    pub seq: Seq,
+    /// The age of the newest place that has a visible one: all that older places hold is deleted.
+    pub age: Option<usize>,
+    /// Whether the walk went on at the window's end with what older places hold.
+    pub skipped: bool,
+}
+
+/// The range tombstones of a tree, as a reader at one sequence number sees them.
+pub(crate) struct Covers {
+    files: Arc<Files>,
+    seq: Seq,
+    /// Those that have some, each with its age: the newest place of the tree is number 0. Newest
+    /// first.
+    places: Vec<(usize, Place)>,
+    current: Option<Cover>,
+}
+
+impl Covers {
+    pub fn new(files: Arc<Files>, seq: Seq) -> Self {
+        Self { files, seq, places: Vec::new(), current: None }
+    }
+
+    /// A memtable or one of its parts, of this age. After the sequence number was loaded, so that
+    /// it has all of its range tombstones that the reader may see.
+    pub fn add_memtable(&mut self, age: usize, memtable: &Arc<Memtable>) {
+        if memtable.has_ranges() {
+            self.places.push((age, Place::Memtable(memtable.clone())));
+        }
+    }
+
+    /// A run of this age.
+    pub fn add_run(&mut self, age: usize, tables: &Tables) {
+        if tables.ranged() > 0 {
+            self.places.push((age, Place::Run(tables.clone())));
+        }
+    }
+
+    /// Whether the tree has no range tombstone.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// What lies over a key.
+    pub fn over(&mut self, key: &[u8]) -> Result<&mut Cover> {
+        let known = self.current.take_if(|cover| contains(&cover.window, key));
+        let cover = match known {
+            Some(cover) => cover,
+            None => self.find(key)?,
+        };
+        Ok(self.current.insert(cover))
+    }
+
+    fn find(&self, key: &[u8]) -> Result<Cover> {
+        let mut cover = Cover::default();
+        for (age, place) in &self.places {
+            let window = match place {
+                Place::Memtable(memtable) => memtable.window(key),
+                Place::Run(tables) => self.window_in(tables, key)?,
+            };
+            narrow(&mut cover.window, &window);
+            let fragment = Fragment { hi: Default::default(), seqs: window.seqs };
+            let seq = fragment.visible(self.seq);
+            if seq > Seq::ZERO {
+                cover.seq = cover.seq.max(seq);
+                cover.age.get_or_insert(*age);
+            }
+        }
+        Ok(cover)
+    }
+
+    /// The window around a key in a run. A table shows only its slice.
+    fn window_in(&self, tables: &Tables, key: &[u8]) -> Result<Window> {
+        let before = tables.ending_at(key).next();
+        match before {
+            Some(table) if table.range.contains(key) => {
+                let mut window = match table.file.range_tombstones {
+                    0 => Window::default(),
+                    _ => self.files.reader(&table.file)?.range_tombstones().window(key),
+                };
+                let (lo, hi) = (Some(table.range.lo.clone()), Some(end_of(&table.range)));
+                narrow(&mut window, &Window { lo, hi, seqs: Vec::new() });
+                Ok(window)
+            }
+            _ => {
+                let after = tables.starting_at(key).next();
+                Ok(Window {
+                    lo: before.map(|table| end_of(&table.range)),
+                    hi: after.map(|table| table.range.lo.clone()),
+                    seqs: Vec::new(),
+                })
+            }
+        }
+    }
+}
+
+fn contains(window: &Window, key: &[u8]) -> bool {
+    window.lo.as_ref().is_none_or(|lo| lo.as_ref() <= key)
+        && window.hi.as_ref().is_none_or(|hi| key < hi.as_ref())
+}
+
+/// Cuts a window to what it shares with another one.
+fn narrow(window: &mut Window, other: &Window) {
+    // None of a lower end is smaller than all, which is how options compare.
+    window.lo = window.lo.take().max(other.lo.clone());
+    window.hi = match (window.hi.take(), other.hi.clone()) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+}
