@@ -176,6 +176,17 @@ pub enum Event {
         /// From its start to its install.
         took: Micros,
     },
+    /// The results of jobs became part of the tree, as one group.
+    Installed {
+        /// Jobs of the group.
+        jobs: u64,
+        /// Tables that came and went.
+        tables: u64,
+        /// Making the new trees and showing them to readers.
+        applied: Micros,
+        /// Writing and syncing the manifest.
+        written: Micros,
+    },
     /// A job was cancelled; what it had written is discarded.
     JobCancelled {
         /// The job.
@@ -236,6 +247,10 @@ impl fmt::Display for Event {
                 f,
                 "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} \
                  in {files} files, {took}"
+            ),
+            Self::Installed { jobs, tables, applied, written } => write!(
+                f,
+                "installed {jobs} jobs, {tables} tables: applied in {applied}, written in {written}"
             ),
             Self::JobCancelled { job, wasted } => write!(f, "{job} cancelled: {wasted} wasted"),
             Self::ChainEnded { tree, chain } => write!(

@@ -34,7 +34,7 @@ use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::{WalStage, WalTail};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -88,7 +88,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let events = Arc::new(Events::new(env.clone(), listener, log_in));
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
-    check_trees(&*env, dir, &state, &*shape)?;
+    let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let memtable_bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
     let arenas = ArenaPool::new(memtable_bytes, options.policy.memtable_count);
     let next_memtable = AtomicU64::new(1);
@@ -98,7 +98,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
     let Replay { memtables, last_seq, .. } = replayed;
     let last_seq = last_seq.max(last_seq_of(&state, &recovered));
-    let next_file = next_file_number(&*env, dir, &state, &recovered)?;
+    let next_file = next_file_number(&state, &recovered, &ssts);
     let wal = match read_only {
         true => WalFile::none(),
         false => begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?,
@@ -137,7 +137,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     });
     engine.add_recovered(&state, memtables);
     if !read_only {
-        engine.begin_work(&state, &recovered)?;
+        engine.begin_work(&state, &recovered, ssts)?;
     }
     engine.tell_opened(&recovered, start);
     Ok(engine)
@@ -235,43 +235,41 @@ fn manifest_of(
     Ok((Manifest::create(env, dir, &state)?, state))
 }
 
-/// Every tree is sound and every file it names is there.
+/// The SSTs in the folder, by number. Listed once: there may be hundreds of thousands.
+fn ssts_in(env: &dyn Env, dir: &Path) -> Result<Vec<FileNumber>> {
+    let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+    let mut ssts: Vec<_> = names.iter().filter_map(|name| sst_number(name)).collect();
+    ssts.sort_unstable();
+    Ok(ssts)
+}
+
+/// Every tree is sound and every file it names is there. Returns the SSTs of the folder.
 fn check_trees(
     env: &dyn Env,
     dir: &Path,
     state: &State,
     shape: &dyn vlsm_policy::Shape,
-) -> Result<()> {
-    let there: BTreeSet<FileNumber> =
-        list(env, dir)?.iter().filter_map(|name| sst_number(name)).collect();
+) -> Result<Vec<FileNumber>> {
+    let ssts = ssts_in(env, dir)?;
     for (id, version) in &state.trees {
         let sound = version.check().and_then(|()| shape.check(version));
         sound.map_err(|violation| {
             Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
         })?;
-        if let Some((_, table)) = version.tables().find(|(_, t)| !there.contains(&t.file.number)) {
-            let path = sst_path(dir, table.file.number);
+        let missing = |number: &FileNumber| ssts.binary_search(number).is_err();
+        let mut named = version.tables().map(|(_, table)| table.file.number);
+        if let Some(number) = named.find(missing) {
+            let path = sst_path(dir, number);
             return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
         }
     }
-    Ok(())
-}
-
-fn list(env: &dyn Env, dir: &Path) -> Result<Vec<PathBuf>> {
-    env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))
+    Ok(ssts)
 }
 
 /// A number that no file of the folder has or had.
-fn next_file_number(
-    env: &dyn Env,
-    dir: &Path,
-    state: &State,
-    recovered: &Recovered,
-) -> Result<u64> {
-    let names = list(env, dir)?;
-    let largest = names.iter().filter_map(|name| sst_number(name)).map(|number| number.0).max();
-    let largest = largest.unwrap_or(0).max(recovered.largest_number);
-    Ok(state.numbers.next_file.max(largest + 1))
+fn next_file_number(state: &State, recovered: &Recovered, ssts: &[FileNumber]) -> u64 {
+    let largest = ssts.last().map_or(0, |number| number.0).max(recovered.largest_number);
+    state.numbers.next_file.max(largest + 1)
 }
 
 /// Step 5.
@@ -325,8 +323,13 @@ impl Engine {
     }
 
     /// Steps 6 and 7.
-    fn begin_work(self: &Arc<Self>, state: &State, recovered: &Recovered) -> Result<()> {
-        self.remove_leftovers(state, recovered)?;
+    fn begin_work(
+        self: &Arc<Self>,
+        state: &State,
+        recovered: &Recovered,
+        ssts: Vec<FileNumber>,
+    ) -> Result<()> {
+        self.remove_leftovers(state, recovered, ssts)?;
         self.fill_arenas();
         self.mark_all();
         *self.threads.lock() = self.start_workers();
@@ -340,15 +343,18 @@ impl Engine {
     }
 
     /// Removes files that nothing names any more.
-    fn remove_leftovers(&self, state: &State, recovered: &Recovered) -> Result<()> {
-        let known = state.trees.values().flat_map(Version::tables);
-        let known: BTreeSet<FileNumber> = known.map(|(_, table)| table.file.number).collect();
-        let orphan = |name: &PathBuf| sst_number(name).is_some_and(|n| !known.contains(&n));
-        let mut leftovers: Vec<PathBuf> = list(&*self.env, &self.dir)?
-            .into_iter()
-            .filter(orphan)
-            .map(|name| self.dir.join(name))
-            .collect();
+    fn remove_leftovers(
+        &self,
+        state: &State,
+        recovered: &Recovered,
+        ssts: Vec<FileNumber>,
+    ) -> Result<()> {
+        let named = state.trees.values().flat_map(Version::tables);
+        let mut named: Vec<FileNumber> = named.map(|(_, table)| table.file.number).collect();
+        named.sort_unstable();
+        let orphans = ssts.into_iter().filter(|number| named.binary_search(number).is_err());
+        let mut leftovers: Vec<PathBuf> =
+            orphans.map(|number| sst_path(&self.dir, number)).collect();
         leftovers.extend(recovered.unused.iter().cloned());
         leftovers.extend(self.install.unused_manifests()?);
         for path in leftovers {

@@ -110,6 +110,14 @@ impl Manifest {
         if !fs.exists(dir).map_err(failed)? {
             return Ok(Presence::Missing);
         }
+        // Asked by name: a large store's folder takes long to list.
+        match fs.exists(&dir.join(CURRENT)) {
+            Ok(true) => return Ok(Presence::Store),
+            Err(error) if error.kind() != std::io::ErrorKind::NotADirectory => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
         let not_a_store = |why: String| Error::NotAStore { path: dir.to_owned(), why };
         let names = match fs.read_dir(dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
@@ -117,9 +125,6 @@ impl Manifest {
             }
             names => names.map_err(failed)?,
         };
-        if names.iter().any(|name| name == Path::new(CURRENT)) {
-            return Ok(Presence::Store);
-        }
         let leftover = |name: &Path| {
             let text = name.to_string_lossy();
             manifest_number(name).is_some() || text == "CURRENT.tmp" || text.starts_with("LO")
