@@ -59,6 +59,8 @@ pub(crate) struct Outputs {
     ranges: std::vec::IntoIter<Fragment>,
     /// The fragment that the output has come to, without what closed SSTs have of it.
     under: Option<Fragment>,
+    /// Where the fragment before ended.
+    left: bytes::Bytes,
     finished: Vec<SstSummary>,
     queue: VecDeque<WriteRequest>,
     unwritten: usize,
@@ -79,6 +81,7 @@ impl Outputs {
             open: None,
             ranges: Vec::new().into_iter(),
             under: None,
+            left: bytes::Bytes::new(),
             finished: Vec::new(),
             queue: VecDeque::new(),
             unwritten: 0,
@@ -113,7 +116,10 @@ impl Outputs {
                             self.cut(&place);
                         }
                     }
-                    None => self.write_under(None),
+                    None => {
+                        self.left = under.hi.clone();
+                        self.write_under(None);
+                    }
                 }
             } else {
                 match self.ranges.as_slice().first() {
@@ -122,7 +128,12 @@ impl Outputs {
                 }
                 self.under = self.ranges.next();
                 let place = self.under.as_ref().map(|next| next.lo.clone()).unwrap_or_default();
-                if self.cutter.before(&place, self.open_bytes()) {
+                let written = self.open_bytes();
+                let close = match place == self.left {
+                    true => self.cutter.before_under_tombstone(&place, written),
+                    false => self.cutter.before(&place, written),
+                };
+                if close {
                     self.cut(&place);
                 }
             }

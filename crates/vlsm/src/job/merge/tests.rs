@@ -1,5 +1,7 @@
 //! Merges against a model: random entries, snapshots, tombstones, cut rules, sources and quanta.
 
+mod meaning;
+
 use super::*;
 use crate::job::output::UNWRITTEN_MAX;
 use proptest::prelude::*;
