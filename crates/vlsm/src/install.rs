@@ -27,6 +27,7 @@ use crate::engine::{Engine, Watch};
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
+use crate::snapshot::Filtering;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -48,6 +49,8 @@ pub(crate) struct Request {
     pub edit: VersionEdit,
     /// Memtables whose content is in the edit's tables.
     pub flushed: Vec<MemtableId>,
+    /// Held until the new version is visible, where a compaction filter had its say.
+    pub _filtering: Option<Arc<Filtering>>,
     /// Files of the tables that the edit removes.
     pub inputs: Vec<Arc<FileMeta>>,
 }

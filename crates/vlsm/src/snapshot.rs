@@ -5,12 +5,13 @@ use crate::batch::other_store;
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
-use crate::read::view::Moment;
+use crate::read::view::{Moment, Pinned, StoreView};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use vlsm_core::{Result, Seq};
 
 /// The sequence numbers that readers hold, with how many hold each.
@@ -18,9 +19,27 @@ use vlsm_core::{Result, Seq};
 /// One lock orders registering against freezing: [`Snapshots::register`] loads the visible sequence
 /// number inside it, [`Snapshots::frozen`] copies the list inside it. So a job whose inputs were
 /// published before it froze the list never drops an entry that a later snapshot needs.
+///
+/// A job that asks a compaction filter changes what a sequence number shows, so it leaves alone
+/// what its frozen list shows; and a reader that comes while it is under way keeps the view it
+/// found ([`Snapshots::is_filtering`], asked after registering). One of the two sees the other,
+/// because the lock orders them.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Seq, usize>>,
+    /// Jobs under way that ask a compaction filter.
+    filtering: Arc<AtomicUsize>,
+}
+
+/// A job that asks a compaction filter, from before it freezes the snapshots until after its
+/// install.
+#[derive(Debug)]
+pub(crate) struct Filtering(Arc<AtomicUsize>);
+
+impl Drop for Filtering {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Snapshots {
@@ -42,6 +61,17 @@ impl Snapshots {
         }
     }
 
+    /// A job that asks a compaction filter begins.
+    pub fn filter_begins(&self) -> Filtering {
+        self.filtering.fetch_add(1, Ordering::AcqRel);
+        Filtering(self.filtering.clone())
+    }
+
+    /// Whether a reader that has registered must keep the current view.
+    pub fn is_filtering(&self) -> bool {
+        self.filtering.load(Ordering::Acquire) > 0
+    }
+
     /// All held sequence numbers, ascending.
     pub fn frozen(&self) -> Vec<Seq> {
         self.held.lock().keys().copied().collect()
@@ -57,6 +87,8 @@ impl Snapshots {
 struct Held {
     db: Db,
     at: Moment,
+    /// The view to read from, where a compaction filter might change a later one.
+    view: Option<Arc<StoreView>>,
 }
 
 impl Drop for Held {
@@ -76,7 +108,14 @@ impl Snapshot {
         let engine = &db.engine;
         let seq = engine.snapshots.register(|| engine.commit.visible());
         let at = Moment { seq, now: engine.wall_micros() };
-        Self { held: Arc::new(Held { db: db.clone(), at }) }
+        let view = engine.snapshots.is_filtering().then(|| engine.views.load_full());
+        Self { held: Arc::new(Held { db: db.clone(), at, view }) }
+    }
+
+    fn pinned(&self) -> Pinned {
+        let engine = &self.held.db.engine;
+        let view = self.held.view.clone().unwrap_or_else(|| engine.views.load_full());
+        Pinned { store: engine.store_uid, view, at: self.held.at }
     }
 
     /// Its sequence number: it shows all writes up to here.
@@ -94,7 +133,11 @@ impl Snapshot {
         if keyspace.info.store != self.held.db.engine.store_uid {
             return Err(other_store());
         }
-        self.held.db.engine.get(keyspace.tree_of(key), key, Some(self.held.at))
+        let engine = &self.held.db.engine;
+        match &self.held.view {
+            Some(view) => engine.get_in(view, self.held.at, keyspace.tree_of(key), key),
+            None => engine.get(keyspace.tree_of(key), key, Some(self.held.at)),
+        }
     }
 
     /// All pairs of a keyspace in key order.
@@ -106,13 +149,13 @@ impl Snapshot {
     /// The pairs of a keyspace within a range of keys.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(keyspace, self.held.db.engine.pin_at(self.held.at), &range)
+        Iter::new(keyspace, self.pinned(), &range)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.
     #[must_use]
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::with_prefix(keyspace, self.held.db.engine.pin_at(self.held.at), prefix.as_ref())
+        Iter::with_prefix(keyspace, self.pinned(), prefix.as_ref())
     }
 }
 

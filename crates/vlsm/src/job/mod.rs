@@ -22,6 +22,7 @@ use crate::install::Request;
 use crate::memtable::Memtable;
 use crate::options::Compression;
 use crate::read::view::TreeView;
+use crate::snapshot::Filtering;
 use combine::Sight;
 use files::OutputFiles;
 use merge::{Merge, READ_DEPTH, READ_LEN, Source};
@@ -71,6 +72,8 @@ pub(crate) struct Job {
     outputs: Option<Outputs>,
     /// What its merge decides by; the inputs' range tombstones are added when they are open.
     sight: Sight,
+    /// Held while a compaction filter may have its say.
+    filtering: Option<Arc<Filtering>>,
     files: OutputFiles,
     counters: merge::MergeCounters,
     /// Bytes read and written that were already told by [`Job::progress`].
@@ -99,6 +102,8 @@ impl Job {
             to: candidate.output_level,
             bytes: candidate.bytes_in,
         });
+        let filters = tree.rules.filter.is_some() && candidate.kind != JobKind::TrivialMove;
+        let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
         let sight = Sight {
             snapshots: engine.snapshots.frozen(),
             nothing_below: nothing_below(&version, &candidate),
@@ -113,6 +118,7 @@ impl Job {
             stage: Stage::Move,
             outputs: None,
             sight,
+            filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
             told: (0, 0),
@@ -289,6 +295,7 @@ impl Job {
             job: self.id,
             tree: candidate.tree,
             edit,
+            _filtering: self.filtering.clone(),
             flushed: self.memtables.iter().map(|memtable| memtable.id()).collect(),
             inputs: candidate.inputs.tables.iter().map(|(_, table)| table.file.clone()).collect(),
         }

@@ -38,11 +38,6 @@ impl Engine {
         Pinned { store: self.store_uid, view, at }
     }
 
-    /// The current view with the moment that a snapshot holds.
-    pub fn pin_at(&self, at: Moment) -> Pinned {
-        Pinned { store: self.store_uid, view: self.views.load_full(), at }
-    }
-
     /// The value of a key, now or as of the moment that a snapshot holds.
     pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
         let view = self.views.load();

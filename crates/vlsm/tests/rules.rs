@@ -1,0 +1,361 @@
+//! What a keyspace's options and a user's code do to its entries: merge operators that are missing,
+//! refuse or panic, values that expire by a clock that the test sets, compaction filters.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use vlsm::{
+    Batch, Builder, CompactionFilter, Db, Decision, Durability, Env, Error, KeyspaceOptions,
+    MergeOperator, WriteOptions,
+};
+use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::{Fs, RealEnv};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Everything in the folder, with its content.
+fn content(path: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<_> = files.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+    all.sort();
+    all
+}
+
+/// Joins with commas; refuses what begins with `!`, panics at `?`.
+struct Join2;
+
+impl MergeOperator for Join2 {
+    fn name(&self) -> &str {
+        "test.join"
+    }
+    fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        assert!(!operands.contains(&&b"?"[..]), "the operator panics");
+        if operands.iter().any(|operand| operand.starts_with(b"!")) {
+            return None;
+        }
+        let all: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
+        Some(all.join(&b","[..]))
+    }
+}
+
+fn with_join(path: &Path) -> Builder {
+    Db::builder(path).merge_operator(Arc::new(Join2))
+}
+
+#[test]
+fn a_store_does_not_open_without_its_operators_and_stays_as_it_is() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let joined = KeyspaceOptions::new().merge_operator("test.join");
+    let db = with_join(&path).default_keyspace(joined.clone()).open().unwrap();
+    db.merge("key", "a").unwrap();
+    db.merge("key", "b").unwrap();
+    db.close().unwrap();
+    let before = content(&path);
+    let error = Db::open(&path).unwrap_err();
+    let is_right = |error: &Error| {
+        matches!(error, Error::UnknownMergeOperator { keyspace, name }
+            if keyspace == "default" && name == "test.join")
+    };
+    assert!(is_right(&error), "{error}");
+    assert!(error.to_string().contains("nothing was changed"));
+    assert_eq!(content(&path), before);
+    let error = Db::builder(&path).read_only(true).open().unwrap_err();
+    assert!(is_right(&error), "{error}");
+    let other = KeyspaceOptions::new().merge_operator("append");
+    let error = with_join(&path).default_keyspace(other).open().unwrap_err();
+    assert!(matches!(error, Error::KeyspaceExists(_)), "{error}");
+    assert_eq!(content(&path), before);
+    for given in [None, Some(joined)] {
+        let mut builder = with_join(&path);
+        if let Some(options) = given {
+            builder = builder.default_keyspace(options);
+        }
+        let db = builder.open().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), "a,b", "the operator is the store's");
+        db.close().unwrap();
+    }
+    let fresh = folder.path().join("fresh");
+    let unknown = KeyspaceOptions::new().merge_operator("unheard of");
+    let error = Db::builder(&fresh).default_keyspace(unknown.clone()).open().unwrap_err();
+    assert!(matches!(error, Error::UnknownMergeOperator { .. }) && !fresh.exists());
+    let db = Db::open(&fresh).unwrap();
+    let error = db.create_keyspace("words", unknown).unwrap_err();
+    assert!(matches!(error, Error::UnknownMergeOperator { .. }));
+    assert!(db.keyspace("words").is_err(), "nothing was made");
+    let twice = with_join(&path).merge_operator(Arc::new(Join2)).open();
+    assert!(matches!(twice, Err(Error::InvalidArgument(_))));
+}
+
+#[test]
+fn impossible_options_and_writes_are_refused() {
+    let folder = folder();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let second = Duration::from_secs(1);
+    let both = KeyspaceOptions::new().merge_operator("add").ttl(second);
+    let refused = |result: vlsm::Result<()>, why: &str| match result {
+        Err(Error::InvalidArgument(what)) => assert!(what.contains(why), "{what}"),
+        other => panic!("{other:?}"),
+    };
+    refused(db.create_keyspace("x", both).map(drop), "both a merge operator and a time to live");
+    refused(
+        db.create_keyspace("x", KeyspaceOptions::new().ttl(Duration::ZERO)).map(drop),
+        "between one microsecond",
+    );
+    refused(db.merge("key", "1"), "has no merge operator");
+    let sums = db.create_keyspace("sums", KeyspaceOptions::new().merge_operator("add")).unwrap();
+    refused(sums.put_with_ttl("key", "1", second), "cannot expire");
+    let mut batch = Batch::new();
+    batch.put(&sums, "a", "1");
+    batch.merge(&db.default_keyspace(), "b", "1");
+    refused(db.write(&batch, WriteOptions::default()), "has no merge operator");
+    assert_eq!(sums.get("a").unwrap(), None, "all or nothing");
+    let again = db.create_keyspace("sums", KeyspaceOptions::new()).unwrap_err();
+    assert!(matches!(again, Error::KeyspaceExists(_)));
+}
+
+#[test]
+fn an_operator_that_refuses_fails_the_read_and_loses_nothing() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let joined = KeyspaceOptions::new().merge_operator("test.join");
+    let db = with_join(&path).default_keyspace(joined).open().unwrap();
+    db.put("a", "1").unwrap();
+    db.put("b", "1").unwrap();
+    db.flush().unwrap();
+    db.merge("b", "!secret").unwrap();
+    db.merge("b", "2").unwrap();
+    db.merge("c", "3").unwrap();
+    for _ in 0..3 {
+        let error = db.get("b").unwrap_err();
+        assert!(
+            matches!(&error, Error::MergeFailed { keyspace, operator }
+                if keyspace == "default" && operator == "test.join"),
+            "{error}"
+        );
+        assert!(!error.to_string().contains("secret"));
+        assert_eq!(db.get("a").unwrap().unwrap(), "1");
+        assert_eq!(db.get("c").unwrap().unwrap(), "3");
+        let mut iter = db.iter();
+        assert!(iter.next().unwrap().is_ok() && iter.next().unwrap().is_err());
+        assert!(iter.next().is_none(), "it never carries on past an error");
+        assert!(db.iter().rev().nth(1).unwrap().is_err());
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        db.put("c", "x").unwrap();
+        db.delete("c").unwrap();
+        db.merge("c", "3").unwrap();
+    }
+    db.delete("b").unwrap();
+    db.merge("b", "4").unwrap();
+    assert_eq!(db.get("b").unwrap().unwrap(), "4", "a delete makes it readable again");
+    db.close().unwrap();
+}
+
+#[test]
+fn a_panic_of_an_operator_reaches_who_reads_and_latches_only_in_a_job() {
+    let folder = folder();
+    let joined = KeyspaceOptions::new().merge_operator("test.join");
+    let db = with_join(&folder.path().join("store")).default_keyspace(joined).open().unwrap();
+    db.merge("a", "?").unwrap();
+    let reader = db.clone();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.get("a")));
+    assert!(result.is_err());
+    drop(reader);
+    db.put("b", "1").unwrap();
+    assert_eq!(db.get("b").unwrap().unwrap(), "1");
+    assert!(matches!(db.flush(), Err(Error::ReadOnly { .. })));
+    assert_eq!(db.get("b").unwrap().unwrap(), "1", "reads go on");
+}
+
+/// The operating system, but for the time of day.
+struct Clock {
+    real: Arc<RealEnv>,
+    micros: AtomicU64,
+}
+
+impl Env for Clock {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        self.real.fs()
+    }
+    fn now(&self) -> Duration {
+        self.real.now()
+    }
+    fn wall_clock(&self) -> Duration {
+        Duration::from_micros(self.micros.load(Ordering::SeqCst))
+    }
+    fn random(&self) -> u64 {
+        self.real.random()
+    }
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        self.real.spawn(name, priority, body)
+    }
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
+        self.real.condition(spin)
+    }
+}
+
+#[test]
+fn values_expire_and_snapshots_do_not_notice() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let clock = Arc::new(Clock { real: RealEnv::new(), micros: AtomicU64::new(1_000_000_000) });
+    let tick = |seconds: u64| clock.micros.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    let open = || Db::builder(&path).env(clock.clone()).open().unwrap();
+    let db = open();
+    let brief = KeyspaceOptions::new().ttl(Duration::from_secs(10));
+    let brief = db.create_keyspace("brief", brief).unwrap();
+    let keys = |db: &Db| -> Vec<String> {
+        let pairs = db.keyspace("brief").unwrap().iter();
+        pairs.map(|pair| String::from_utf8(pair.unwrap().0.to_vec()).unwrap()).collect()
+    };
+    brief.put("a", "old").unwrap();
+    tick(5);
+    brief.put("b", "new").unwrap();
+    brief.put_with_ttl("c", "longer", Duration::from_secs(100)).unwrap();
+    let default = db.default_keyspace();
+    default.put_with_ttl("e", "in any keyspace", Duration::from_secs(5)).unwrap();
+    assert_eq!(default.get("e").unwrap().unwrap(), "in any keyspace");
+    assert_eq!(brief.get("a").unwrap().unwrap(), "old", "without what is stored before it");
+    let snapshot = db.snapshot();
+    let iter = brief.iter();
+    tick(5);
+    assert_eq!(default.get("e").unwrap(), None);
+    assert_eq!((brief.get("a").unwrap(), keys(&db)), (None, vec!["b".into(), "c".into()]));
+    assert_eq!(brief.multi_get(["a", "b"]).unwrap(), [None, Some("new".into())]);
+    assert_eq!(iter.rev().count(), 3, "an iterator sees the moment it was made");
+    for _ in 0..2 {
+        tick(5);
+        assert_eq!(keys(&db), ["c"]);
+        assert_eq!(snapshot.get(&brief, "a").unwrap().unwrap(), "old");
+        assert_eq!(snapshot.iter(&brief).count(), 3);
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    }
+    drop((snapshot, brief, default));
+    db.close().unwrap();
+    let db = open();
+    assert_eq!(keys(&db), ["c"], "the time to live is the keyspace's");
+    let brief = db.keyspace("brief").unwrap();
+    brief.put("a", "again").unwrap();
+    db.flush().unwrap();
+    assert_eq!(brief.get("a").unwrap().unwrap(), "again");
+    tick(100);
+    brief.put("d", "last").unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(keys(&db), ["d"]);
+}
+
+/// Removes what begins with `x`, when it is let.
+struct NoX {
+    asked: AtomicU64,
+    /// Waits there twice at its first question.
+    gate: Option<Barrier>,
+}
+
+impl CompactionFilter for NoX {
+    fn name(&self) -> &str {
+        "no x"
+    }
+    fn filter(&self, _: u8, _: &[u8], value: &[u8]) -> Decision {
+        if self.asked.fetch_add(1, Ordering::SeqCst) == 0
+            && let Some(gate) = &self.gate
+        {
+            gate.wait();
+            gate.wait();
+        }
+        match value {
+            b"y" => Decision::Change(b"why".to_vec()),
+            _ if value.starts_with(b"x") => Decision::Remove,
+            _ => Decision::Keep,
+        }
+    }
+}
+
+#[test]
+fn a_filter_removes_and_changes_but_for_what_snapshots_see() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let gate = Some(Barrier::new(2));
+    let filter = Arc::new(NoX { asked: AtomicU64::new(0), gate });
+    let db = Db::builder(&path).compaction_filter("default", filter.clone()).open().unwrap();
+    let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
+    for (key, value) in [("a", "x1"), ("b", "y"), ("c", "z")] {
+        db.put(key, value).unwrap();
+        other.put(key, value).unwrap();
+    }
+    let all = |pairs: vlsm::Iter| -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        pairs.map(|pair| pair.unwrap()).map(|(k, v)| text(&k) + ":" + &text(&v)).collect()
+    };
+    let default = db.default_keyspace();
+    let flush = std::thread::spawn({
+        let db = db.clone();
+        move || db.flush().unwrap()
+    });
+    let gate = filter.gate.as_ref().unwrap();
+    gate.wait();
+    // The filter is being asked: this snapshot was not there when the job began.
+    let snapshot = db.snapshot();
+    let iter = default.iter();
+    assert_eq!(all(snapshot.iter(&default)), ["a:x1", "b:y", "c:z"]);
+    gate.wait();
+    flush.join().unwrap();
+    assert_eq!(all(default.iter()), ["b:why", "c:z"]);
+    assert_eq!(all(other.iter()), ["a:x1", "b:y", "c:z"], "another keyspace");
+    assert_eq!(all(snapshot.iter(&default)), ["a:x1", "b:y", "c:z"], "repeatable");
+    assert_eq!(snapshot.get(&default, "a").unwrap().unwrap(), "x1");
+    assert_eq!(all(iter), ["a:x1", "b:y", "c:z"]);
+    drop(snapshot);
+
+    db.put("d", "x2").unwrap();
+    let snapshot = db.snapshot();
+    db.put("e", "x3").unwrap();
+    db.flush().unwrap();
+    assert_eq!(all(default.iter()), ["b:why", "c:z", "d:x2"], "d is the snapshot's");
+    assert_eq!(all(snapshot.iter(&default)), ["b:why", "c:z", "d:x2"]);
+}
+
+#[test]
+fn every_durability_recovers_every_kind() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    let sums = db.create_keyspace("sums", KeyspaceOptions::new().merge_operator("append")).unwrap();
+    let mut expected = Vec::new();
+    for (n, durability) in
+        [Durability::Sync, Durability::Buffered, Durability::Lazy, Durability::NoWal]
+            .into_iter()
+            .enumerate()
+    {
+        let mut batch = Batch::new();
+        batch.put(&sums, format!("{n}a"), "gone");
+        batch.merge(&sums, format!("{n}b"), "gone");
+        batch.delete_range(&sums, format!("{n}")..format!("{}", n + 1));
+        batch.merge(&sums, format!("{n}b"), "1");
+        batch.merge(&sums, format!("{n}b"), "2");
+        db.write(&batch, WriteOptions::durability(durability)).unwrap();
+        expected.push((format!("{n}b").into(), "12".into()));
+    }
+    db.close().unwrap();
+    for read_only in [true, false, false] {
+        let db = Db::builder(&path).read_only(read_only).open().unwrap();
+        let sums = db.keyspace("sums").unwrap();
+        let pairs: Vec<(bytes::Bytes, bytes::Bytes)> =
+            sums.iter().map(|pair| pair.unwrap()).collect();
+        assert_eq!(pairs, expected);
+        if !read_only {
+            db.flush().unwrap();
+        }
+    }
+}
