@@ -62,6 +62,8 @@ pub(crate) struct Counters {
     pub write_bytes: Counter,
     pub batches: Counter,
     pub waiting_writers: Counter,
+    /// Those among them that wait for a memtable.
+    pub stopped_writers: Counter,
     pub gets: Counter,
     pub memtable_hits: Counter,
     pub scans: Counter,

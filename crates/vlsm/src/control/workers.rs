@@ -1,6 +1,10 @@
 //! The worker threads: each takes a granted job that is not waiting for the device, steps it by one
 //! quantum, and comes back.
 //!
+//! Workers are niced: they take what clients leave. But a flush that gets no processor stops the
+//! very clients it gives way to. So there is one worker more, as urgent as clients, which takes
+//! flushes only; and, while a writer waits for a memtable, any job.
+//!
 //! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking
 //! it. Order: jobs that free memory, then L0, then the levels from the top; within a class first
 //! come, first served. A panic in a step latches the store and ends the job, not the worker; one
@@ -17,7 +21,7 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
 use vlsm_disk::env::{Join, Priority};
-use vlsm_policy::Share;
+use vlsm_policy::{Class, Share};
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
@@ -25,19 +29,20 @@ const UNREADY_RETRY: Duration = Duration::from_millis(1);
 impl Engine {
     /// Starts the workers.
     pub fn start_workers(self: &Arc<Self>) -> Vec<Box<dyn Join>> {
-        let start = |index: usize| {
+        let start = |name: &str, priority: Priority| {
             let engine = self.clone();
-            let body = Box::new(move || engine.work());
-            self.env.spawn(&format!("vlsm-work-{index}"), Priority::Background, body)
+            self.env.spawn(name, priority, Box::new(move || engine.work(priority)))
         };
-        (0..self.worker_count()).map(start).collect()
+        let niced = |index: usize| start(&format!("vlsm-work-{index}"), Priority::Background);
+        let urgent = start("vlsm-flush", Priority::Normal);
+        (0..self.worker_count()).map(niced).chain([urgent]).collect()
     }
 
     /// The life of a worker. A panic outside a job latches the store, too, and ends the worker:
     /// nothing is granted any more.
-    fn work(self: &Arc<Self>) {
+    fn work(self: &Arc<Self>, priority: Priority) {
         while !self.control.stopping() {
-            let round = catch_unwind(AssertUnwindSafe(|| self.work_once()));
+            let round = catch_unwind(AssertUnwindSafe(|| self.work_once(priority)));
             if round.is_err() {
                 self.latch(Error::Internal("a worker panicked between jobs".into()));
                 return;
@@ -46,14 +51,14 @@ impl Engine {
     }
 
     /// Decides, steps one job, or sleeps.
-    fn work_once(self: &Arc<Self>) {
+    fn work_once(self: &Arc<Self>, priority: Priority) {
         let epoch = self.control.wake_epoch();
         let look = self.mind_space();
         if self.control.has_marks() {
             self.tick();
         }
         self.tell_rotations();
-        match self.take_job() {
+        match self.take_job(priority) {
             Some((id, job)) => self.step(id, job),
             None => {
                 let unready = self.mark_unready();
@@ -79,11 +84,13 @@ impl Engine {
         self.in_background(|engine| engine.arenas.fill());
     }
 
-    /// The most urgent job that can go on.
-    fn take_job(&self) -> Option<(JobId, Box<Job>)> {
+    /// The most urgent job that can go on, of those that a worker of this priority takes.
+    fn take_job(&self, priority: Priority) -> Option<(JobId, Box<Job>)> {
+        let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
         let mut state = self.control.state.lock();
         let ready = |slot: &&mut Slot| {
             slot.share != Share::Paused
+                && (any || slot.candidate.frees == Class::Memtable)
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
         let slots = state.jobs.iter_mut().filter(ready);

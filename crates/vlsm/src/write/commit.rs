@@ -240,8 +240,10 @@ impl Engine {
         }
         let since = self.env.now();
         self.counters.waiting_writers.add(1);
+        self.counters.stopped_writers.add(1);
         let result = self.wait_for_place(batch, load, durability, since, give_up);
         self.counters.waiting_writers.sub(1);
+        self.counters.stopped_writers.sub(1);
         result
     }
 
