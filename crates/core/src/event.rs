@@ -14,6 +14,8 @@ use std::path::PathBuf;
 pub enum WaitCause {
     /// Another writer's group was being written to the WAL.
     WalQueue,
+    /// Writing the WAL for its group took a millisecond or more: the file system let it wait.
+    WalWrite,
     /// The WAL was being made durable.
     WalSync,
     /// All memtables were full and none was flushed yet.
@@ -30,8 +32,9 @@ pub enum WaitCause {
 
 impl WaitCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::WalQueue,
+        Self::WalWrite,
         Self::WalSync,
         Self::MemtableFull,
         Self::L0Bound,
@@ -45,6 +48,7 @@ impl WaitCause {
     pub fn name(self) -> &'static str {
         match self {
             Self::WalQueue => "wal queue",
+            Self::WalWrite => "wal write",
             Self::WalSync => "wal sync",
             Self::MemtableFull => "memtable full",
             Self::L0Bound => "L0 bound",

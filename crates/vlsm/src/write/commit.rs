@@ -45,7 +45,7 @@ const IN_FLIGHT_MAX: u64 = 4096;
 /// A waiter for its turn to publish spins this long before it sleeps.
 const PUBLISH_SPIN: Duration = Duration::from_micros(5);
 /// A wait at least this long is an event of its own.
-const WAIT_EVENT: Duration = Duration::from_millis(1);
+pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
 
 /// What the sequencing step changes.
 pub(crate) struct Sequence {

@@ -32,7 +32,7 @@
 
 use crate::engine::Engine;
 use crate::options::Options;
-use crate::write::commit::Sequence;
+use crate::write::commit::{Sequence, WAIT_EVENT};
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -349,8 +349,12 @@ impl WalStage {
         end: u64,
     ) -> Result<()> {
         if !records.is_empty() {
+            let since = engine.env.now();
             let result = writer.file.write(records, writer.offset);
             result.map_err(|error| engine.latch(error))?;
+            if engine.env.now().saturating_sub(since) >= WAIT_EVENT {
+                engine.note_wait(WaitCause::WalWrite, since);
+            }
             writer.offset += records.len() as u64;
             engine.counters.wal_bytes.add(records.len() as u64);
             engine.counters.wal_writes.add(1);
