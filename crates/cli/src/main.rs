@@ -1,7 +1,7 @@
 //! The `vlsm` program: look into a store, change it, load it, measure it.
 //!
 //! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect`
-//! (stats, levels), `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and
+//! (stats, levels), `verify`, `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and
 //! `lines` (text to bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not
 //! found, 2 wrong usage).
 #![allow(
@@ -22,6 +22,7 @@ mod lines;
 mod progress;
 mod record;
 mod store;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use failure::{Failure, Result};
@@ -36,6 +37,7 @@ Examples:
   vlsm scan my-store --prefix app --limit 10
   vlsm export my-store > all.tsv
   vlsm levels my-store
+  vlsm verify my-store
 
 A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for those that
 cannot be typed, or use --hex. Exit codes: 0 done, 1 failed or not found, 2 wrong usage.
@@ -70,6 +72,8 @@ enum Command {
     Stats(inspect::StatsArgs),
     /// Print the tree: runs of L0, levels, SSTs
     Levels(inspect::LevelsArgs),
+    /// Check every byte and every invariant of a store
+    Verify(verify::Args),
     /// Print a file of a store in readable form
     #[command(subcommand)]
     Dump(dump::Command),
@@ -93,6 +97,7 @@ fn run(command: Command) -> Result {
         Command::Export(args) => data::export(&args),
         Command::Stats(args) => inspect::stats(&args),
         Command::Levels(args) => inspect::levels(&args),
+        Command::Verify(args) => verify::run(&args),
         Command::Dump(command) => dump::run(&command),
     }
 }

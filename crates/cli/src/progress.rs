@@ -43,6 +43,12 @@ impl Progress {
         }
     }
 
+    /// Bytes read so far, of how many in all.
+    pub fn bytes(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
     /// A line above the bar.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| say(line));

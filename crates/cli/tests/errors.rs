@@ -76,7 +76,8 @@ fn a_reader_that_goes_away() {
 #[test]
 fn help_has_examples_for_every_command() {
     let world = World::new();
-    let commands = ["put", "get", "delete", "scan", "import", "export", "stats", "levels"];
+    let commands =
+        ["put", "get", "delete", "scan", "import", "export", "stats", "levels", "verify"];
     for command in commands {
         let help = world.run(&[command, "--help"]).ok();
         assert!(help.contains("Example"), "{command}");
@@ -103,7 +104,9 @@ fn commands_that_only_read_change_nothing() {
     };
     let before = state();
     assert_eq!(world.run(&["get", "s", "k"]).ok(), "v\n");
-    for command in [&["scan", "s"][..], &["export", "s"], &["stats", "s"], &["levels", "s"]] {
+    for command in
+        [&["scan", "s"][..], &["export", "s"], &["stats", "s"], &["levels", "s"], &["verify", "s"]]
+    {
         world.run(command).ok();
     }
     assert!(state() == before);

@@ -15,6 +15,7 @@ use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::Loss;
 use crate::script::{Player, Script, Told};
+use crate::world::verify;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -97,15 +98,17 @@ impl Crashed {
         // Each life draws other random numbers: files are told apart by theirs.
         let recover = |seed: u64, point: Option<u64>| {
             player.lost(Loss::Power, || disk.lose_power(damage));
+            let told = |why| format!("{}, {damage:?}, then {second:?}: {why}", self.what);
+            verify(&disk).map_err(told)?;
             let mut config = SimConfig::new(seed);
             config.device.crash_point = point;
             let player = player.clone();
-            SimEnv::run(&config, &disk, move |env| player.recover(&env))
+            Ok::<_, String>(SimEnv::run(&config, &disk, move |env| player.recover(&env)))
         };
-        let first = second.map(|_| recover(self.seed + 1, second));
+        let first = second.map(|_| recover(self.seed + 1, second)).transpose()?;
         let last = match &first {
             Some(first) if !matches!(first.end, End::Crashed) => first.clone(),
-            _ => recover(self.seed + 2, None),
+            _ => recover(self.seed + 2, None)?,
         };
         match last.end {
             End::Done(Ok(())) => Ok(last.device.mutating * 2),

@@ -25,7 +25,7 @@ use crate::env::{End, Outcome, SimConfig, SimEnv};
 use crate::history::{History, Loss, Promise};
 use crate::oracle::{Contents, Write};
 use crate::rng::Rng;
-use crate::world::{SPACES, View, World, pairs, tiny_options};
+use crate::world::{SPACES, View, World, pairs, tiny_options, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -303,12 +303,15 @@ impl Player {
         for life in 0.. {
             let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)));
             match outcome.end {
-                End::Done(Ok(true)) => return Ok(()),
-                End::Done(Ok(false)) => {}
+                End::Done(Ok(true)) => return verify(disk),
+                End::Done(Ok(false)) => verify(disk)?,
                 End::Done(Err(why)) | End::Failed(why) => {
                     return Err(format!("{why}\n{}", outcome.tail));
                 }
-                End::Crashed => self.crashed(disk),
+                End::Crashed => {
+                    self.crashed(disk);
+                    verify(disk)?;
+                }
             }
         }
         Ok(())

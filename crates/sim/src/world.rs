@@ -1,6 +1,7 @@
 //! A store on a simulated machine: the one place here that knows the engine's public API.
 //! Everything else speaks in the oracle's words.
 
+use crate::disk::Disk;
 use crate::env::SimEnv;
 use crate::history::Promise;
 use crate::oracle::{ALL, Contents, KeyBounds, Pair, Write};
@@ -8,10 +9,11 @@ use crate::rng::Rng;
 use std::path::Path;
 use std::sync::Arc;
 use vlsm::{
-    Batch, Db, Durability, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
+    Batch, Db, Durability, Env, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
 };
 use vlsm_core::event::Event;
 use vlsm_core::{Bytes, Error, Result};
+use vlsm_disk::env_real::RealEnv;
 use vlsm_policy::{PolicyOptions, admission, schedule, shape};
 
 /// The store's folder.
@@ -233,6 +235,20 @@ impl World {
     /// Closes the store.
     pub fn close(self) -> Result<()> {
         self.db.close()
+    }
+}
+
+/// Checks every byte and every invariant of the store on a disk, without changing it and without a
+/// machine.
+///
+/// # Errors
+/// What is damaged.
+pub fn verify(disk: &Disk) -> std::result::Result<(), String> {
+    let env: Arc<dyn Env> = RealEnv::with_fs(disk.fork().fs());
+    match vlsm::verify_with(&env, Path::new(FOLDER), &mut |_| {}) {
+        Ok(report) if report.damaged => Err(format!("the store is damaged: {report:#?}")),
+        Ok(_) | Err(Error::Missing { .. }) => Ok(()),
+        Err(error) => Err(format!("the store cannot be verified: {error}")),
     }
 }
 

@@ -49,6 +49,7 @@ mod rules;
 mod snapshot;
 mod space;
 mod stats;
+mod verify;
 mod write;
 
 pub use batch::{Batch, MAX_BATCH_LEN};
@@ -62,6 +63,7 @@ pub use options::{Compression, Durability, Options, WriteOptions};
 pub use rules::{CompactionFilter, Decision, MergeOperator};
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
+pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
 pub use vlsm_core::event::{ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
 pub use vlsm_disk::Env;

@@ -19,7 +19,7 @@ pub(crate) struct Layout {
     /// Length of the entries, which begin at zero.
     pub(crate) entries: usize,
     restarts_at: usize,
-    restart_count: usize,
+    pub(crate) restart_count: usize,
 }
 
 impl Layout {
@@ -36,7 +36,7 @@ impl Layout {
     }
 
     /// The offset of the entry at this restart point.
-    fn restart(&self, payload: &[u8], index: usize) -> Result<usize, Damage> {
+    pub(crate) fn restart(&self, payload: &[u8], index: usize) -> Result<usize, Damage> {
         match u32_at(payload, self.restarts_at + 4 * index) {
             Some(at) if (at as usize) < self.entries => Ok(at as usize),
             _ => Err("a restart point lies outside its block"),

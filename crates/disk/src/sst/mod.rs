@@ -15,6 +15,7 @@
 //! | [`writer`] | entries to bytes; does no I/O |
 //! | [`reader`] | gets and cursors through the block cache |
 //! | [`cache`] | the block cache |
+//! | [`mod@check`] | whether every byte of a file is as it should be |
 //! | [`scan`] | sequential reading for compactions, past the block cache |
 //!
 //! The format is described in `docs/format.md`. Writer and scanner never wait: the caller does the
@@ -23,6 +24,7 @@
 pub mod block;
 mod block_builder;
 pub mod cache;
+pub mod check;
 pub mod filter;
 pub mod format;
 mod index;

@@ -211,6 +211,16 @@ impl SstReader {
         self.index.extent(block)
     }
 
+    /// The first block that may hold `key`.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        self.index.find(key)
+    }
+
+    /// Whether the filter lets the key of this hash through.
+    pub(super) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
+    }
+
     pub(super) fn uid(&self) -> FileUid {
         self.summary.uid
     }
@@ -362,7 +372,7 @@ pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
 }
 
 /// Reads exactly this range of a file, which is aligned and lies within it.
-fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<AlignedBuf> {
+pub(super) fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<AlignedBuf> {
     let len = usize::try_from(range.end - range.start)
         .map_err(|_| Error::corruption(path, range.start, "an extent is too long"))?;
     let mut buf = AlignedBuf::zeroed(len);

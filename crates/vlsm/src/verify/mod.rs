@@ -1,0 +1,462 @@
+//! Checks a store completely: every byte of every file, and every invariant of its trees.
+//!
+//! 1. A shared lock, as for reading: nobody may write meanwhile. Nothing is changed.
+//! 2. The manifest: every record; the trees that it adds up to hold V1 and V2 (`core/version`),
+//!    every tree lies within its region, every number was given.
+//! 3. The SSTs that the trees name, one after the other: there, as the manifest describes them, and
+//!    every block as it should be (`disk/sst/check`).
+//! 4. The trees, where their SSTs are sound (`order`): what is newer lies higher (V3).
+//! 5. The WAL: the chain and every record up to where the log may end.
+//! 6. Files that nobody names.
+//!
+//! Nothing ends at the first problem. Where the manifest cannot be read, SSTs and WALs are still
+//! checked for themselves. Memory: the manifest's tables, one SST's index and filter with a
+//! megabyte of its blocks, in step 4 one of them for each run, in step 5 one WAL.
+
+mod order;
+
+use crate::files::{sst_number, sst_path};
+use crate::open::enter_read_only;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Error, FileMeta, FileNumber, KeyRange, Result, Seq, TreeId, units};
+use vlsm_disk::Env;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::{OpenOptions, read_all};
+use vlsm_disk::manifest::{self, State, manifest_number};
+use vlsm_disk::sst::check::check;
+use vlsm_disk::sst::{Properties, SstReader};
+use vlsm_disk::wal::format::{Records, Tail};
+use vlsm_disk::wal::reader::{RecoverOptions, Replayed, read_header, recover};
+use vlsm_disk::wal::{Entries, wal_number, wal_path};
+
+/// Findings that are described one by one, at most.
+const FINDINGS_MAX: usize = 1000;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Something that was written cannot be read, or the store contradicts itself.
+    Damage,
+    /// A file that nobody needs. Harmless.
+    Leftover,
+}
+
+/// One thing that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// In which file or folder.
+    pub path: PathBuf,
+    /// Where in the file, if it is about a place.
+    pub offset: Option<u64>,
+    /// What is wrong there. Names no key and no value.
+    pub what: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// What was checked, and what was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct VerifyReport {
+    /// What was found, in the order of the checks; at most 1,000 are kept.
+    pub findings: Vec<Finding>,
+    /// Findings beyond those.
+    pub more: u64,
+    /// Whether any of all findings is damage.
+    pub damaged: bool,
+    /// SSTs that were read.
+    pub ssts: u64,
+    /// Entries of the SSTs that the manifest names.
+    pub entries: u64,
+    /// WAL files that hold the log.
+    pub wals: u64,
+    /// Batches in them.
+    pub batches: u64,
+    /// Bytes that were read of SSTs and WALs.
+    pub bytes: units::Bytes,
+}
+
+/// How far a check is.
+#[derive(Debug, Clone, Copy)]
+pub struct VerifyProgress<'a> {
+    /// The file in hand.
+    pub path: &'a Path,
+    /// Bytes behind us.
+    pub done: units::Bytes,
+    /// Bytes in all, as far as the manifest knows them.
+    pub total: units::Bytes,
+}
+
+/// Checks a store completely, without changing it.
+///
+/// Everything that is wrong is in the report; the answer is an error only where there is nothing to
+/// check.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("store");
+/// let db = vlsm::Db::open(&path)?;
+/// db.put("apple", "green")?;
+/// db.close()?;
+/// let report = vlsm::verify(&path)?;
+/// assert!(!report.damaged, "{:?}", report.findings);
+/// assert_eq!(report.batches, 1);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::NotAStore`], [`Error::Locked`], or that the folder cannot be read.
+pub fn verify(path: impl AsRef<Path>) -> Result<VerifyReport> {
+    let env: Arc<dyn Env> = RealEnv::new();
+    verify_with(&env, path.as_ref(), &mut |_| {})
+}
+
+/// As [`verify`], in another environment, and telling how far it is.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_with(
+    env: &Arc<dyn Env>,
+    path: &Path,
+    progress: &mut dyn FnMut(VerifyProgress<'_>),
+) -> Result<VerifyReport> {
+    let lock = enter_read_only(env, path)?;
+    let report = verify_locked(env, path, progress);
+    drop(lock);
+    report
+}
+
+/// As [`verify_with`], for a caller who holds the lock.
+pub(crate) fn verify_locked(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    progress: &mut dyn FnMut(VerifyProgress<'_>),
+) -> Result<VerifyReport> {
+    let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+    let mut names: Vec<PathBuf> = names.into_iter().map(|name| dir.join(name)).collect();
+    names.sort();
+    let report = VerifyReport::default();
+    let total = units::Bytes::ZERO;
+    let mut check = Check { env, dir, names, report, progress, total };
+    let (manifest, state) = check.manifest();
+    check.ssts(state.as_ref());
+    if let Some(state) = &state
+        && !check.report.damaged
+    {
+        check.order(state);
+    }
+    check.wals(state.as_ref().map(|state| state.numbers.min_wal));
+    check.strangers(manifest.as_deref());
+    Ok(check.report)
+}
+
+struct Check<'a> {
+    env: &'a Arc<dyn Env>,
+    dir: &'a Path,
+    /// The paths of all files of the folder, sorted.
+    names: Vec<PathBuf>,
+    report: VerifyReport,
+    progress: &'a mut dyn FnMut(VerifyProgress<'_>),
+    total: units::Bytes,
+}
+
+impl Check<'_> {
+    fn find(&mut self, finding: Finding) {
+        self.report.damaged |= finding.severity == Severity::Damage;
+        if self.report.findings.len() < FINDINGS_MAX {
+            self.report.findings.push(finding);
+        } else {
+            self.report.more += 1;
+        }
+    }
+
+    fn damage(&mut self, path: &Path, offset: Option<u64>, what: impl Into<String>) {
+        let (path, what, advice) = (path.to_owned(), what.into(), advice(path));
+        self.find(Finding { severity: Severity::Damage, path, offset, what, advice });
+    }
+
+    /// What an error says, as a finding.
+    fn failed(&mut self, path: &Path, error: Error) {
+        match error {
+            Error::Corruption { path, offset, what } => self.damage(&path, Some(offset), what),
+            Error::Io { op, path, source } => {
+                let what = format!("{op}: {source}");
+                let advice = "check the device and the rights of the folder, then verify again";
+                let severity = Severity::Damage;
+                self.find(Finding { severity, path, offset: None, what, advice });
+            }
+            error => self.damage(path, None, error.to_string()),
+        }
+    }
+
+    fn tell(&mut self, path: &Path, done: u64) {
+        let done = self.report.bytes + units::Bytes(done);
+        let total = self.total.max(done);
+        (self.progress)(VerifyProgress { path, done, total });
+    }
+
+    /// Step 2: the manifest that counts, and what it adds up to.
+    fn manifest(&mut self) -> (Option<PathBuf>, Option<State>) {
+        let found = match manifest::log::read(&**self.env.fs(), self.dir) {
+            Ok(found) => found,
+            Err(error) => {
+                self.failed(self.dir, error);
+                return (None, None);
+            }
+        };
+        let (path, state) = (found.path, found.state);
+        for keyspace in state.keyspaces.values() {
+            for (index, region) in keyspace.regions.iter().enumerate() {
+                let end = keyspace.regions.get(index + 1).map(|next| &next.lo);
+                self.region(&path, &state, region.tree, &region.lo, end);
+            }
+        }
+        (Some(path), Some(state))
+    }
+
+    /// The tables of a tree lie within its region, and their numbers were given.
+    fn region(
+        &mut self,
+        path: &Path,
+        state: &State,
+        tree: TreeId,
+        lo: &Bytes,
+        end: Option<&Bytes>,
+    ) {
+        let Some(version) = state.trees.get(&tree) else {
+            return self.damage(path, None, format!("a region has no tree {tree}"));
+        };
+        let outside =
+            |range: &KeyRange| range.lo < *lo || end.is_some_and(|end| !range.ends_before(end));
+        for (place, table) in version.tables() {
+            let (number, file) = (table.file.number, &table.file);
+            if outside(&table.range) {
+                let what = format!("SST {number} in {place} lies outside the region of {tree}");
+                self.damage(path, None, what);
+            }
+            if !file.range().overlaps(&table.range) {
+                self.damage(path, None, format!("SST {number} in {place} shows what it has not"));
+            }
+            if number.0 >= state.numbers.next_file || file.seq_max > state.numbers.last_seq {
+                let what = format!("SST {number} in {place} has a number that was never given");
+                self.damage(path, None, what);
+            }
+        }
+    }
+
+    /// Step 3.
+    fn ssts(&mut self, state: Option<&State>) {
+        let named: BTreeMap<FileNumber, Arc<FileMeta>> = state
+            .iter()
+            .flat_map(|state| state.trees.values().flat_map(|version| version.tables()))
+            .map(|(_, table)| (table.file.number, table.file.clone()))
+            .collect();
+        self.total = named.values().map(|file| file.bytes).sum();
+        for (number, file) in &named {
+            let path = sst_path(self.dir, *number);
+            match self.names.binary_search(&path) {
+                Ok(_) => self.sst(&path, Some(file)),
+                Err(_) => self.damage(&path, None, "the manifest names it, but it is missing"),
+            }
+        }
+        for path in self.names.clone() {
+            let Some(number) = path.file_name().and_then(|name| sst_number(Path::new(name))) else {
+                continue;
+            };
+            match state {
+                None => self.sst(&path, None),
+                Some(_) if !named.contains_key(&number) => self.leftover(&path),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn leftover(&mut self, path: &Path) {
+        self.find(Finding {
+            severity: Severity::Leftover,
+            path: path.to_owned(),
+            offset: None,
+            what: "nobody needs it: a job or a process left it behind".into(),
+            advice: "nothing: it is removed when the store is opened for writing",
+        });
+    }
+
+    /// One SST: as the manifest describes it, if it does, and every byte of it.
+    fn sst(&mut self, path: &Path, expected: Option<&Arc<FileMeta>>) {
+        let reader = match self.open(path, expected) {
+            Ok(reader) => reader,
+            Err(error) => return self.failed(path, error),
+        };
+        if let Some(file) = expected {
+            self.described(path, file, &reader.summary().properties);
+        }
+        let mut problems = Vec::new();
+        let mut more = 0;
+        let mut problem = |offset: u64, what: &str| match problems.len() {
+            ..FINDINGS_MAX => problems.push((offset, what.to_owned())),
+            _ => more += 1,
+        };
+        check(&reader, &mut problem, &mut |done| self.tell(path, done));
+        for (offset, what) in problems {
+            self.damage(path, Some(offset), what);
+        }
+        self.report.more += more;
+        self.report.ssts += 1;
+        self.report.entries += expected.map_or(0, |file| file.entries);
+        self.report.bytes += reader.summary().bytes;
+        self.tell(path, 0);
+    }
+
+    fn open(&self, path: &Path, expected: Option<&Arc<FileMeta>>) -> Result<SstReader> {
+        let file = self.env.fs().open(path, OpenOptions::READ.direct(true));
+        let file = file.map_err(|error| Error::io("cannot open SST", path, error))?;
+        match expected {
+            Some(expected) => SstReader::open(file, path, expected),
+            None => SstReader::open_unknown(file, path),
+        }
+    }
+
+    /// What the manifest says of a file is what its properties say.
+    fn described(&mut self, path: &Path, file: &FileMeta, found: &Properties) {
+        let seqs = match file.global_seq {
+            None => (found.seq_min, found.seq_max),
+            Some(seq) => (seq, seq),
+        };
+        let differences = [
+            ("number of entries", file.entries != found.entries),
+            ("number of tombstones", file.tombstones != found.tombstones),
+            ("number of range tombstones", file.range_tombstones != found.range_tombstones),
+            ("smallest key", file.smallest != found.smallest),
+            ("largest key", file.largest != found.largest),
+            ("upper end", file.largest_exclusive != found.largest_exclusive),
+            ("sequence numbers", (file.seq_min, file.seq_max) != seqs),
+        ];
+        for (what, _) in differences.into_iter().filter(|(_, differs)| *differs) {
+            self.damage(path, None, format!("its {what}: not as the manifest says"));
+        }
+    }
+
+    /// Step 5. Without a manifest nobody knows where the chain begins: each file for itself.
+    fn wals(&mut self, min_wal: Option<u64>) {
+        let mut told = None;
+        if let Some(min_wal) = min_wal {
+            told = self.log(min_wal);
+        }
+        for path in self.names.clone() {
+            let Some(number) = wal_number(&path).filter(|n| *n >= min_wal.unwrap_or(0)) else {
+                continue;
+            };
+            if told.as_ref() != Some(&path)
+                && (told.is_some() || min_wal.is_none())
+                && let Err(error) = self.lone_wal(&path, number)
+            {
+                self.failed(&path, error);
+            }
+        }
+    }
+
+    /// Reads the log as a recovery would; the file in which it found damage.
+    fn log(&mut self, min_wal: u64) -> Option<PathBuf> {
+        let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
+        let (fs, dir) = (self.env.fs().clone(), self.dir);
+        let mut last = Seq::ZERO;
+        let mut sink = |batch: Replayed| {
+            let path = wal_path(dir, batch.wal);
+            let entries = Entries::new(&batch.payload);
+            if let Some(Err(what)) = entries.into_iter().find(Result::is_err) {
+                self.damage(&path, None, format!("a batch does not decode: {what:?}"));
+            }
+            if batch.first_seq < last {
+                self.damage(&path, None, "sequence numbers fall");
+            }
+            last = batch.first_seq;
+            self.tell(&path, batch.done);
+            Ok(())
+        };
+        match recover(&*fs, dir, options, &mut sink) {
+            Ok(recovered) => {
+                self.report.wals = recovered.live.len() as u64;
+                self.report.batches = recovered.batches;
+                let bytes = recovered.live.iter().map(|live| live.len).sum();
+                self.report.bytes += units::Bytes(bytes);
+                None
+            }
+            Err(error) => {
+                let place = match &error {
+                    Error::Corruption { path, .. } | Error::Io { path, .. } => path.clone(),
+                    _ => self.dir.to_owned(),
+                };
+                self.failed(dir, error);
+                Some(place)
+            }
+        }
+    }
+
+    /// What can be said of one WAL without the others.
+    fn lone_wal(&mut self, path: &Path, number: u64) -> Result<()> {
+        let (header, len) = read_header(&**self.env.fs(), path, number)?;
+        self.report.bytes += units::Bytes(len);
+        if !header.started {
+            return Ok(());
+        }
+        let content = read_all(&**self.env.fs(), path);
+        let content = content.map_err(|error| Error::io("cannot read WAL", path, error))?;
+        let mut records = Records::new(content.into(), header.uid);
+        records.by_ref().for_each(drop);
+        if let Tail::Damaged(later) = records.tail() {
+            let what = format!("a record does not match its checksum, but one at {later} does");
+            return Err(Error::corruption(path, records.offset(), what));
+        }
+        self.report.wals += 1;
+        Ok(())
+    }
+
+    /// Step 6: what else lies in the folder.
+    fn strangers(&mut self, manifest: Option<&Path>) {
+        for path in self.names.clone() {
+            let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned())
+            else {
+                continue;
+            };
+            let old = manifest_number(Path::new(&name)).is_some()
+                && manifest.is_some_and(|in_use| in_use != path);
+            let ours = manifest_number(Path::new(&name)).is_some()
+                || sst_number(Path::new(&name)).is_some()
+                || wal_number(Path::new(&name)).is_some()
+                || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old");
+            if old || name == "CURRENT.tmp" || name.ends_with(".wal.tmp") {
+                self.leftover(&path);
+            } else if !ours {
+                self.find(Finding {
+                    severity: Severity::Leftover,
+                    path,
+                    offset: None,
+                    what: "it is no file of the store".into(),
+                    advice: "move it elsewhere: a store's folder is its own",
+                });
+            }
+        }
+    }
+}
+
+/// What to do about a damaged file.
+fn advice(path: &Path) -> &'static str {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("sst") => {
+            "its keys cannot be trusted: put the file of this name from a checkpoint of this store \
+             in its place, or restore the store from a checkpoint or backup"
+        }
+        Some("wal") => {
+            "restore the store from a checkpoint or backup; or open it with the option salvage_wal, \
+             which keeps what comes before the damage and loses the rest"
+        }
+        _ => "restore the store from a checkpoint or backup",
+    }
+}

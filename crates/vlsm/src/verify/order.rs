@@ -1,0 +1,126 @@
+//! Of any key, what lies higher in a tree is newer (V3).
+//!
+//! All runs of L0 and all levels are walked at once, in tree order: keys ascending, the versions of
+//! a key from the newest to the oldest. The place of an entry, counted from the newest run of L0
+//! down, must never rise from one version of a key to the next.
+//!
+//! Memory: one open SST a run. Read through the page cache, because the runs take turns.
+
+use super::{Check, FINDINGS_MAX};
+use crate::files::sst_path;
+use std::cmp::Ordering;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Error, FileNumber, Place, Result, Table, Tables, Trailer, Version, key};
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::manifest::State;
+use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
+
+/// A run of L0 or a level, and a position in it.
+struct Walk {
+    place: Place,
+    /// The tables that are still to come, last first.
+    rest: Vec<Arc<Table>>,
+    at: Option<(Arc<Table>, SstCursor)>,
+}
+
+impl Walk {
+    fn new(place: Place, tables: &Tables) -> Self {
+        Self { place, rest: tables.iter().rev().cloned().collect(), at: None }
+    }
+
+    /// The table that shows the entry.
+    fn file(&self) -> FileNumber {
+        self.at.as_ref().map_or(FileNumber(0), |(table, _)| table.file.number)
+    }
+
+    fn entry(&self) -> Option<(&[u8], Trailer)> {
+        self.at.as_ref().map(|(_, cursor)| (cursor.key(), cursor.trailer()))
+    }
+
+    /// Goes to the next entry, or to the first one.
+    fn advance(&mut self, check: &Check<'_>, cache: &Arc<BlockCache>) -> Result<()> {
+        if let Some((_, cursor)) = &mut self.at {
+            cursor.next()?;
+        }
+        loop {
+            if let Some((table, cursor)) = &self.at
+                && cursor.valid()
+                && !table.range.ends_before(cursor.key())
+            {
+                return Ok(());
+            }
+            self.at = None;
+            let Some(table) = self.rest.pop() else { return Ok(()) };
+            let path = sst_path(check.dir, table.file.number);
+            let file = check.env.fs().open(&path, OpenOptions::READ);
+            let file = file.map_err(|error| Error::io("cannot open SST", &path, error))?;
+            let reader = Arc::new(SstReader::open(file, &path, &table.file)?);
+            let mut cursor = reader.cursor(cache, false);
+            cursor.seek(&table.range.lo, Trailer::FIRST)?;
+            self.at = Some((table, cursor));
+        }
+    }
+}
+
+impl Check<'_> {
+    /// Step 4.
+    pub(super) fn order(&mut self, state: &State) {
+        for version in state.trees.values() {
+            if let Err(error) = self.tree(version) {
+                self.failed(self.dir, error);
+            }
+        }
+    }
+
+    fn tree(&mut self, version: &Version) -> Result<()> {
+        let l0 = version.l0.iter().rev().map(|run| Walk::new(Place::L0(run.id), &run.tables));
+        let levels = version.levels.iter().zip(1_u8..);
+        let levels = levels.map(|(tables, level)| Walk::new(Place::Level(level), tables));
+        let mut walks: Vec<Walk> = l0.chain(levels).collect();
+        let cache = Arc::new(BlockCache::new(0));
+        for walk in &mut walks {
+            walk.advance(self, &cache)?;
+        }
+        let mut found = 0;
+        // The last entry: its key, its trailer, whose it was and in which file.
+        let mut last: (Vec<u8>, Trailer, Option<(usize, FileNumber)>) =
+            (Vec::new(), Trailer::FIRST, None);
+        while let Some(first) = first(&walks) {
+            let Some((key, trailer)) = walks[first].entry() else { break };
+            if let (last_key, last_trailer, Some((before, file))) = &last
+                && last_key == key
+                && *before != first
+                && (*before > first || *last_trailer == trailer)
+                && found < FINDINGS_MAX
+            {
+                found += 1;
+                let (newer, older) = (walks[*before].place, walks[first].place);
+                let what = format!(
+                    "a version of a key in {newer} is not older than one in {older} (SST {}), \
+                     which is read first: an old value may be read",
+                    walks[first].file()
+                );
+                let path = sst_path(self.dir, *file);
+                self.damage(&path, None, what);
+            }
+            let Some((key, trailer)) = walks[first].entry() else { break };
+            last.0.clear();
+            last.0.extend_from_slice(key);
+            (last.1, last.2) = (trailer, Some((first, walks[first].file())));
+            walks[first].advance(self, &cache)?;
+        }
+        Ok(())
+    }
+}
+
+/// The walk that stands on the first entry in tree order.
+fn first(walks: &[Walk]) -> Option<usize> {
+    let standing = walks.iter().enumerate().filter_map(|(index, walk)| {
+        let (key, trailer) = walk.entry()?;
+        Some((index, key, trailer))
+    });
+    let before = |a: &(usize, &[u8], Trailer), b: &(usize, &[u8], Trailer)| -> Ordering {
+        key::compare(a.1, a.2, b.1, b.2)
+    };
+    standing.min_by(before).map(|(index, ..)| index)
+}

@@ -1,0 +1,199 @@
+//! Checking a store: a sound one has no finding, and every damage is told, with its place.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm::{ByteCount, Compression, Db, Env, Error, KeyspaceOptions, Severity, VerifyReport};
+use vlsm_core::{Change, Place, TreeId, VersionEdit};
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::manifest::{Manifest, Record};
+
+fn small(path: &Path) -> vlsm::Builder {
+    Db::builder(path).configure(|options| {
+        options.policy.memtable_bytes = ByteCount::kib(64);
+        options.policy.sst_max = ByteCount::kib(64);
+        options.policy.sst_min = ByteCount::kib(8);
+        options.policy.l1_bytes = ByteCount::kib(128);
+        options.policy.phi = 4;
+        options.wal_file_bytes = ByteCount::kib(64);
+        options.compression = vec![Compression::None, Compression::Lz4];
+    })
+}
+
+fn fill(db: &Db, count: u64) {
+    for n in 0..count {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+        db.put(key, n.to_string().repeat(10)).unwrap();
+    }
+}
+
+/// Files of a kind, sorted.
+fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let all = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = all.filter(|path| path.to_string_lossy().ends_with(end)).collect();
+    found.sort();
+    found
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 4;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Whether there is damage of this file at this offset (if one is given) that says so.
+fn told(report: &VerifyReport, path: &Path, offset: Option<u64>, says: &str) -> bool {
+    report.damaged
+        && report.findings.iter().any(|finding| {
+            finding.severity == Severity::Damage
+                && finding.path == path
+                && (offset.is_none() || finding.offset == offset)
+                && finding.what.contains(says)
+                && !finding.advice.is_empty()
+        })
+}
+
+#[test]
+fn a_sound_store_has_no_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    assert!(matches!(vlsm::verify(&path), Err(Error::Missing { .. })));
+    let db = small(&path).open().unwrap();
+    assert!(matches!(vlsm::verify(&path), Err(Error::Locked { .. })));
+    db.create_keyspace("split", KeyspaceOptions::splits(["g", "p"])).unwrap();
+    fill(&db, 20_000);
+    let held = db.snapshot();
+    fill(&db, 3_000);
+    db.wait_idle().unwrap();
+    for n in 0..2_000_u64 {
+        db.delete(n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()).unwrap();
+    }
+    drop(held);
+    // A job that a close interrupts leaves its files for the next open to remove.
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let env: Arc<dyn Env> = RealEnv::new();
+    let mut steps = Vec::new();
+    let report = vlsm::verify_with(&env, &path, &mut |progress| {
+        assert!(progress.done <= progress.total);
+        steps.push(progress.done);
+    });
+    let report = report.unwrap();
+    assert_eq!(report.findings, [], "and not even a leftover");
+    assert!(!report.damaged && report.ssts > 5 && report.entries >= 20_000, "{report:?}");
+    assert!(report.batches > 0 && report.wals > 0, "{report:?}");
+    assert!(steps.is_sorted() && steps.len() > 5);
+    // A new store, and one that is being read.
+    let empty = folder.path().join("empty");
+    drop(Db::open(&empty).unwrap());
+    let reader = Db::builder(&empty).read_only(true).open().unwrap();
+    assert_eq!(vlsm::verify(&empty).unwrap().findings, []);
+    drop(reader);
+}
+
+#[test]
+fn all_damage_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (live, path) = (folder.path().join("live"), folder.path().join("store"));
+    let db = small(&live).open().unwrap();
+    fill(&db, 20_000);
+    db.wait_idle().unwrap();
+    fill(&db, 500);
+    db.sync().unwrap();
+    fill(&db, 100);
+    // As a killed process leaves it: nothing is closed, the WAL has more than the tables.
+    fs::create_dir(&path).unwrap();
+    for file in files(&live, "") {
+        // What a background thread removes or renames meanwhile is no part of the store.
+        let _ = fs::copy(&file, path.join(file.file_name().unwrap()));
+    }
+    assert!(!vlsm::verify(&path).unwrap().damaged);
+    let ssts = files(&path, ".sst");
+    assert!(ssts.len() > 5);
+    // Two blocks of one SST, the footer of another, one that is gone, one that is another's.
+    flip(&ssts[0], 3);
+    flip(&ssts[0], 20_000);
+    let end = fs::metadata(&ssts[1]).unwrap().len() as usize;
+    flip(&ssts[1], end - 60);
+    fs::remove_file(&ssts[2]).unwrap();
+    fs::copy(&ssts[4], &ssts[3]).unwrap();
+    let cut = fs::read(&ssts[4]).unwrap();
+    fs::write(&ssts[4], &cut[..cut.len() - 100]).unwrap();
+    let wals = files(&path, ".wal");
+    let wal = wals.iter().rev().find(|wal| fs::read(wal).unwrap()[12] == 1).unwrap();
+    flip(wal, 4096 + 30);
+    fs::write(path.join("888888.sst"), "left").unwrap();
+    fs::write(path.join("letter.txt"), "dear").unwrap();
+    let report = vlsm::verify(&path).unwrap();
+    assert!(told(&report, &ssts[0], Some(0), "checksum"), "{report:#?}");
+    let blocks = report.findings.iter().filter(|finding| finding.path == ssts[0]).count();
+    assert_eq!(blocks, 2, "{report:#?}");
+    assert!(told(&report, &ssts[1], None, ""));
+    assert!(told(&report, &ssts[2], None, "missing"));
+    assert!(told(&report, &ssts[3], None, "not as long") || told(&report, &ssts[3], None, "other"));
+    assert!(told(&report, &ssts[4], None, "cut off"));
+    assert!(told(&report, wal, Some(4096), "does not match its checksum"), "{report:#?}");
+    let leftovers = report.findings.iter().filter(|f| f.severity == Severity::Leftover);
+    let names: Vec<_> = leftovers.map(|f| f.path.file_name().unwrap().to_owned()).collect();
+    assert!(names.contains(&"888888.sst".into()) && names.contains(&"letter.txt".into()));
+    // Without a manifest the files are still looked at.
+    let manifest = files(&path, "").into_iter().find(|p| p.to_string_lossy().contains("MANIFEST"));
+    flip(manifest.as_ref().unwrap(), 4096 + 40);
+    let report = vlsm::verify(&path).unwrap();
+    assert!(told(&report, manifest.as_ref().unwrap(), Some(4096), ""), "{report:#?}");
+    assert!(told(&report, &ssts[0], Some(0), "checksum"));
+    assert!(told(&report, &ssts[4], None, "cut off"));
+    assert!(told(&report, wal, Some(4096), "does not match its checksum"), "{report:#?}");
+}
+
+/// Changes the tree of the keyspace `default` behind the engine's back.
+fn rewrite(path: &Path, change: impl FnOnce(&vlsm_core::Version) -> Vec<(TreeId, VersionEdit)>) {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let (mut manifest, state) = Manifest::recover(&env, path).unwrap();
+    let edits = change(&state.trees[&TreeId(0)]);
+    let records: Vec<_> = edits.into_iter().map(|(tree, edit)| Record::Edit(tree, edit)).collect();
+    manifest.append(&records).unwrap();
+}
+
+#[test]
+fn trees_that_contradict_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str| {
+        let path = folder.path().join(name);
+        let db = Db::builder(&path).configure(|o| o.policy.l0_trigger = 4).open().unwrap();
+        db.create_keyspace("split", KeyspaceOptions::splits(["m"])).unwrap();
+        for value in ["old", "new"] {
+            db.put("key", value).unwrap();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        assert_eq!(vlsm::verify(&path).unwrap().findings, []);
+        path
+    };
+    // The newer run goes down, the older one stays: the old value would be read.
+    let path = open("below");
+    rewrite(&path, |version| {
+        let newest = version.l0.last().unwrap();
+        let table = newest.tables.iter().next().unwrap().clone();
+        let mut edit = VersionEdit::default();
+        edit.remove(Place::L0(newest.id), &table);
+        edit.add(1, table);
+        vec![(TreeId(0), edit)]
+    });
+    let report = vlsm::verify(&path).unwrap();
+    assert!(report.damaged && report.findings[0].what.contains("old value"), "{report:#?}");
+    // A table in a region that it does not belong to.
+    let path = open("outside");
+    rewrite(&path, |version| {
+        let oldest = &version.l0[0];
+        let table = oldest.tables.iter().next().unwrap().clone();
+        let mut edit = VersionEdit::default();
+        edit.remove(Place::L0(oldest.id), &table);
+        let add = Change::Add { place: Place::Level(1), origin: oldest.origin, table };
+        let into = VersionEdit { changes: vec![add], ..VersionEdit::default() };
+        vec![(TreeId(0), edit), (TreeId(2), into)]
+    });
+    let report = vlsm::verify(&path).unwrap();
+    assert!(report.damaged && report.findings[0].what.contains("region"), "{report:#?}");
+}
