@@ -7,7 +7,7 @@ use crate::escape::{unescape, unhex};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
 use crate::record::{Format, Layout, detect};
-use crate::store::{Access, Store, StoreArgs};
+use crate::store::{Access, Range, Store, StoreArgs};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -178,14 +178,17 @@ pub struct ScanArgs {
     hex: bool,
 }
 
+/// The range that `--from` and `--to` give.
+pub fn range(from: Option<&OsString>, to: Option<&OsString>, hex: bool) -> Result<Range> {
+    let read = |name, key: Option<&OsString>| key.map(|key| argument(name, key, hex)).transpose();
+    let from = read("--from", from)?.map_or(Bound::Unbounded, Bound::Included);
+    Ok((from, read("--to", to)?.map_or(Bound::Unbounded, Bound::Excluded)))
+}
+
 /// Prints a range of records.
 pub fn scan(args: &ScanArgs) -> Result {
-    let read = |name, key: &Option<OsString>| -> Result<Option<Vec<u8>>> {
-        key.as_ref().map(|key| argument(name, key, args.hex)).transpose()
-    };
-    let from = read("--from", &args.from)?.map_or(Bound::Unbounded, Bound::Included);
-    let to = read("--to", &args.to)?.map_or(Bound::Unbounded, Bound::Excluded);
-    let prefix = read("--prefix", &args.prefix)?;
+    let (from, to) = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let prefix = args.prefix.as_ref().map(|key| argument("--prefix", key, args.hex)).transpose()?;
     let store = Store::open(&args.store, Access::Read)?;
     let mut pairs = match prefix {
         Some(prefix) => store.prefix(&prefix),
@@ -291,7 +294,7 @@ fn export_to(
 }
 
 /// The bytes that an argument stands for.
-fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
+pub fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
     let read = if hex { unhex } else { unescape };
     let mut bytes = Vec::new();
     match read(text.as_bytes(), &mut bytes) {

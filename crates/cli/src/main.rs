@@ -1,7 +1,8 @@
 //! The `vlsm` program: look into a store, change it, load it, measure it.
 //!
 //! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect`
-//! (stats, levels), `verify`, `dump`, `bench`. Shared: `store` (the engine's calls), `record`, `escape` and
+//! (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `dump`, `bench`. Shared:
+//! `store` (the engine's calls), `record`, `escape` and
 //! `lines` (text to bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not
 //! found, 2 wrong usage).
 #![allow(
@@ -12,6 +13,8 @@
 
 mod bench;
 mod catalog;
+mod compact;
+mod copy;
 mod data;
 mod dump;
 mod escape;
@@ -38,6 +41,7 @@ Examples:
   vlsm export my-store > all.tsv
   vlsm levels my-store
   vlsm verify my-store
+  vlsm checkpoint my-store backup
 
 A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for those that
 cannot be typed, or use --hex. Exit codes: 0 done, 1 failed or not found, 2 wrong usage.
@@ -74,6 +78,12 @@ enum Command {
     Levels(inspect::LevelsArgs),
     /// Check every byte and every invariant of a store
     Verify(verify::Args),
+    /// Copy a store, as of now, into a new folder
+    Checkpoint(copy::CheckpointArgs),
+    /// Check a checkpoint and copy it into a new folder
+    Restore(copy::RestoreArgs),
+    /// Merge a range of keys down to the last level
+    Compact(compact::Args),
     /// Print a file of a store in readable form
     #[command(subcommand)]
     Dump(dump::Command),
@@ -98,6 +108,9 @@ fn run(command: Command) -> Result {
         Command::Stats(args) => inspect::stats(&args),
         Command::Levels(args) => inspect::levels(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Checkpoint(args) => copy::checkpoint(&args),
+        Command::Restore(args) => copy::restore(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Dump(command) => dump::run(&command),
     }
 }

@@ -74,6 +74,11 @@ impl Store {
         self.keyspace.prefix(prefix)
     }
 
+    /// Merges a range down to the last level.
+    pub fn compact(&self, range: Range) -> Result {
+        Ok(self.keyspace.compact_range(range)?)
+    }
+
     /// Adds a write to the batch.
     pub fn batch_put(&mut self, key: &[u8], value: &[u8]) {
         self.batch.put(&self.keyspace, key, value);

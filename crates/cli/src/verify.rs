@@ -35,7 +35,7 @@ pub struct Args {
 /// Checks a store.
 pub fn run(args: &Args) -> Result {
     let env: Arc<dyn Env> = RealEnv::new();
-    let mut bar = Progress::new(Some(0));
+    let bar = Progress::new(Some(0));
     let report = vlsm::verify_with(&env, &args.store, &mut |progress| {
         bar.bytes(progress.done.0, progress.total.0);
     });

@@ -108,3 +108,18 @@ fn wrong_usage_is_told_apart_from_failure() {
     world.run(&["put", "s", "--profile", "vlms", "k", "v"]).fails(2, &["vlms", "vlsm"]);
     assert!(!world.path("s").exists(), "a wrong command makes no store");
 }
+
+#[test]
+fn compacting_a_range_keeps_what_is_there() {
+    let world = World::new();
+    let lines: String = (0..20_000).map(|i| format!("key{i:06}\tvalue {i}\n")).collect();
+    world.run_with(&["import", "s"], lines.as_bytes()).ok();
+    world.run(&["delete", "s", "key000001", "key000002"]).ok();
+    world.run(&["compact", "s", "--from", "key000000", "--to", "key0005"]).ok();
+    world.run(&["compact", "s"]).ok();
+    assert_eq!(world.run(&["scan", "s", "--count"]).ok(), "19998\n");
+    assert!(world.run(&["levels", "s"]).ok().contains("19,998"), "tombstones are gone");
+    world.run(&["compact", "gone"]).fails(1, &["gone", "no store"]);
+    world.run(&["compact", "s", "--from", "\\q"]).fails(2, &["--from", "escape"]);
+    world.run(&["compact", "s", "--keyspace", "none"]).fails(1, &["keyspace", "none"]);
+}

@@ -76,8 +76,19 @@ fn a_reader_that_goes_away() {
 #[test]
 fn help_has_examples_for_every_command() {
     let world = World::new();
-    let commands =
-        ["put", "get", "delete", "scan", "import", "export", "stats", "levels", "verify"];
+    let commands = [
+        "put",
+        "get",
+        "delete",
+        "scan",
+        "import",
+        "export",
+        "stats",
+        "levels",
+        "verify",
+        "checkpoint",
+        "compact",
+    ];
     for command in commands {
         let help = world.run(&[command, "--help"]).ok();
         assert!(help.contains("Example"), "{command}");

@@ -15,6 +15,8 @@
 //! | `look` | reads everything, forwards and backwards |
 //! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
+//! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
+//! | `checkpoint NAME` | makes one, and reads all of it |
 //! | `close`, `kill` | ends this life of the store in order, or with its process |
 //! | `crash lose`, `crash keep`, `crash N` | the power fails; N draws what the disk keeps |
 //!
@@ -56,6 +58,10 @@ pub enum Command {
     Idle,
     /// Lets time pass.
     Sleep(Duration),
+    /// Compacts a range.
+    Compact(usize, Range<Vec<u8>>),
+    /// Makes a checkpoint of this name and reads it.
+    Checkpoint(String),
     /// Closes in order.
     Close,
     /// The process dies.
@@ -151,6 +157,11 @@ fn command(words: &[&str]) -> Result<Command, String> {
         ["flush"] => Command::Flush,
         ["idle"] => Command::Idle,
         ["sleep", micros] => Command::Sleep(Duration::from_micros(number(micros)?)),
+        ["compact", space, range] => {
+            let range = numbers(range)?;
+            Command::Compact(space_of(space)?, key(range.start)..key(range.end))
+        }
+        ["checkpoint", name] => Command::Checkpoint((*name).into()),
         ["close"] => Command::Close,
         ["kill"] => Command::Kill,
         ["crash", what] => Command::Crash(damage(what)?),
@@ -458,7 +469,7 @@ impl Player {
         Ok(result?)
     }
 
-    fn command(&self, command: &Command, env: &SimEnv, store: &mut Store) -> Outcomes<()> {
+    fn command(&self, command: &Command, env: &Arc<SimEnv>, store: &mut Store) -> Outcomes<()> {
         let world = &store.world;
         let unknown = || Trouble::Wrong("the script has no such snapshot".into());
         match command {
@@ -482,6 +493,15 @@ impl Player {
             Command::Release(name) => store.snapshots.remove(name).map(drop).ok_or_else(unknown),
             Command::Flush => Ok(world.flush()?),
             Command::Idle => Ok(world.wait_idle()?),
+            Command::Compact(space, range) => {
+                let bounds =
+                    (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
+                Ok(world.compact(*space, &bounds)?)
+            }
+            Command::Checkpoint(name) => {
+                let found = world.checkpoint(env, name)?;
+                same(&self.state.lock().contents, &found)
+            }
             Command::Sleep(span) => {
                 env.sleep(*span);
                 Ok(())

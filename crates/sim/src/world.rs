@@ -6,6 +6,7 @@ use crate::env::SimEnv;
 use crate::history::Promise;
 use crate::oracle::{ALL, Contents, KeyBounds, Pair, Write};
 use crate::rng::Rng;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use vlsm::{
@@ -18,6 +19,9 @@ use vlsm_policy::{PolicyOptions, admission, schedule, shape};
 
 /// The store's folder.
 pub const FOLDER: &str = "/store";
+
+/// What the folders of checkpoints begin with.
+const CHECKPOINTS: &str = "/checkpoint-";
 
 /// The keyspaces of every store, with the keys at which their further regions begin.
 pub const SPACES: [(&str, &[&str]); 3] =
@@ -227,9 +231,27 @@ impl World {
         self.db.flush()
     }
 
+    /// Compacts a range down to the last level.
+    pub fn compact(&self, space: usize, bounds: &KeyBounds) -> Result<()> {
+        self.spaces[space].compact_range(bounds.clone())
+    }
+
     /// Waits until there is nothing left to flush or compact.
     pub fn wait_idle(&self) -> Result<()> {
         self.db.wait_idle()
+    }
+
+    /// Makes a checkpoint and reads all of it, as a store of its own.
+    pub fn checkpoint(&self, env: &Arc<SimEnv>, name: &str) -> Result<Contents> {
+        let target = format!("{CHECKPOINTS}{name}");
+        self.db.checkpoint(&target)?;
+        let builder = Db::builder(&target).env(env.clone());
+        let db = builder.options(self.db.options().clone()).open()?;
+        let spaces = SPACES.iter().map(|(name, _)| db.keyspace(name)).collect::<Result<_>>()?;
+        let copy = Self { db, spaces };
+        let contents = copy.contents()?;
+        copy.close()?;
+        Ok(contents)
     }
 
     /// Closes the store.
@@ -238,18 +260,32 @@ impl World {
     }
 }
 
-/// Checks every byte and every invariant of the store on a disk, without changing it and without a
-/// machine.
+/// Checks every byte and every invariant of the store on a disk and of its checkpoints, without
+/// changing them and without a machine.
 ///
 /// # Errors
 /// What is damaged.
 pub fn verify(disk: &Disk) -> std::result::Result<(), String> {
     let env: Arc<dyn Env> = RealEnv::with_fs(disk.fork().fs());
-    match vlsm::verify_with(&env, Path::new(FOLDER), &mut |_| {}) {
-        Ok(report) if report.damaged => Err(format!("the store is damaged: {report:#?}")),
-        Ok(_) | Err(Error::Missing { .. }) => Ok(()),
-        Err(error) => Err(format!("the store cannot be verified: {error}")),
+    let is_ours = |dir: &Path| {
+        let dir = dir.to_string_lossy();
+        dir == FOLDER || dir.starts_with(CHECKPOINTS)
+    };
+    let files = disk.files();
+    let folders: BTreeSet<&Path> =
+        files.keys().filter_map(|path| path.parent()).filter(|dir| is_ours(dir)).collect();
+    for folder in folders {
+        match vlsm::verify_with(&env, folder, &mut |_| {}) {
+            Ok(report) if report.damaged => {
+                return Err(format!("{} is damaged: {report:#?}", folder.display()));
+            }
+            // Or a checkpoint that was not finished.
+            Ok(_) | Err(Error::Missing { .. }) => {}
+            Err(Error::NotAStore { .. }) if folder != Path::new(FOLDER) => {}
+            Err(error) => return Err(format!("{} cannot be verified: {error}", folder.display())),
+        }
     }
+    Ok(())
 }
 
 /// The store as of one moment.

@@ -31,6 +31,8 @@ macro_rules! scripts {
 }
 
 scripts!(
+    checkpoints,
+    compacted,
     durability,
     every_memtable_covers_everything,
     first,

@@ -2,6 +2,7 @@
 //! Thin: each method hands over to the part of the engine that does it.
 
 use crate::batch::Batch;
+use crate::checkpoint::CopyReport;
 use crate::engine::Engine;
 use crate::events::Listener;
 use crate::iter::Iter;
@@ -362,6 +363,22 @@ impl Db {
     /// [`Error::ReadOnly`] when the store was latched meanwhile.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine.wait_idle()
+    }
+
+    /// Makes a copy of the store, as of one moment, in a new or empty folder, while the store works
+    /// on: all writes that returned before this call are in it, and of those that run meanwhile a
+    /// prefix. It is a store of its own; [`restore`](crate::restore) copies it back.
+    ///
+    /// SSTs are linked where the file system can do that, so it takes little time and space. The
+    /// folder is a store only once all of it is durable. What a failure leaves behind is removed;
+    /// after a crash the folder may hold files, which no store needs.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the folder is not empty;
+    /// [`Error::ReadOnly`], [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system
+    /// says.
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CopyReport> {
+        self.engine.checkpoint(target.as_ref())
     }
 
     /// What the store counted and measured so far.

@@ -37,7 +37,8 @@ use std::time::Duration;
 use vlsm_core::edit::Change;
 use vlsm_core::event::Event;
 use vlsm_core::{
-    Error, FileMeta, JobId, MemtableId, Micros, Result, TreeId, Version, VersionEdit, Violation,
+    Error, FileMeta, FileNumber, JobId, MemtableId, Micros, Result, TreeId, Version, VersionEdit,
+    Violation,
 };
 use vlsm_disk::manifest::{self, Manifest, Record, SnapshotWriter, State};
 use vlsm_disk::wal::wal_path;
@@ -352,6 +353,36 @@ impl Engine {
                 // Not removed is not lost: the next recovery finds and removes it.
                 let _ = self.env.fs().remove(&old);
                 return Ok(());
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    /// The moment of a checkpoint: what the manifest says, the oldest WAL that is needed beside it,
+    /// which is pinned from here on, and the WAL position up to which batches are sequenced.
+    ///
+    /// While the leadership is held no install is under way: the memtables of the view are all that
+    /// is not in the state's tables, and no WAL is about to be let go that they need.
+    pub fn freeze(self: &Arc<Self>) -> Result<(State, FileNumber, u64)> {
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            if let Some(leader) = self.lead() {
+                let moment = {
+                    let mut sequence = self.commit.sequence.lock();
+                    let view = self.views.load();
+                    let memtables =
+                        view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
+                    let needed = memtables.filter_map(|memtable| memtable.wal());
+                    let newest = self.live_wals.lock().last().copied().map(FileNumber);
+                    let first = needed.chain(sequence.pinned_wal()).chain(newest).min();
+                    let first = first.unwrap_or_default();
+                    sequence.pin_wal(first);
+                    (leader.state.clone(), first, sequence.tail.appended())
+                };
+                drop(leader);
+                self.install_all();
+                return Ok(moment);
             }
             self.control.wait_for_room(epoch, None);
         }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Error, Result, TreeId};
@@ -342,11 +342,56 @@ impl Keyspace {
         Iter::new(self, self.db.engine.pin(), &range)
     }
 
+    /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees
+    /// and tombstones go, as far as no snapshot needs them.
+    ///
+    /// What was written before the call is flushed first; what is written meanwhile may stay above.
+    /// The work is done in jobs as narrow as any other, under the schedule in use, and waits for
+    /// those that hold what it needs; so other reads and writes go on.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let fruit = db.default_keyspace();
+    /// fruit.put("apple", "green")?;
+    /// fruit.delete("apple")?;
+    /// fruit.compact_range("a".."q")?;
+    /// assert_eq!(db.stats().levels.iter().map(|level| level.tables).sum::<u64>(), 0);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the store is closed meanwhile, [`Error::ReadOnly`] when it fails,
+    /// [`Error::OpenedReadOnly`].
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        let (lo, hi) = half_open(&range);
+        self.db.engine.compact_range(&self.info, &lo, hi.as_ref())
+    }
+
     /// The pairs whose keys begin with `prefix`, as of now.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::with_prefix(self, self.db.engine.pin(), prefix.as_ref())
     }
+}
+
+/// The first key of a range and the first one behind it, if there is an end.
+fn half_open<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Bytes, Option<Bytes>) {
+    let at = |key: &K| Bytes::copy_from_slice(key.as_ref());
+    let behind = |key: &K| [key.as_ref(), &[0]].concat().into();
+    let lo = match range.start_bound() {
+        Bound::Included(key) => at(key),
+        Bound::Excluded(key) => behind(key),
+        Bound::Unbounded => Bytes::new(),
+    };
+    let hi = match range.end_bound() {
+        Bound::Included(key) => Some(behind(key)),
+        Bound::Excluded(key) => Some(at(key)),
+        Bound::Unbounded => None,
+    };
+    (lo, hi)
 }
 
 /// Commits a batch of one write, in memory that is used again.

@@ -27,6 +27,7 @@
 //! shape the tree ([`PolicyOptions`]); [`Stats`] tells what happened.
 
 mod batch;
+mod checkpoint;
 mod control;
 mod counters;
 mod db;
@@ -53,6 +54,7 @@ mod verify;
 mod write;
 
 pub use batch::{Batch, MAX_BATCH_LEN};
+pub use checkpoint::{CopyReport, restore, restore_with};
 pub use control::chain::ChainSummary;
 pub use db::{Builder, Db};
 pub use events::Listener;

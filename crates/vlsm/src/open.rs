@@ -412,12 +412,17 @@ impl Engine {
 
     /// Seals every memtable and waits until all are flushed.
     pub fn flush_all(self: &Arc<Self>) -> Result<()> {
+        self.flush_trees(|_| true)
+    }
+
+    /// Seals the memtables of some trees and waits until these are flushed.
+    pub fn flush_trees(self: &Arc<Self>, wanted: impl Fn(TreeId) -> bool) -> Result<()> {
         let mut targets: Vec<(TreeId, MemtableId)> = Vec::new();
         {
             let _sequencing = self.commit.sequence.lock();
             self.health.check()?;
             let view = self.views.load_full();
-            for tree in view.trees() {
+            for tree in view.trees().filter(|tree| wanted(tree.id)) {
                 let newest = if tree.active.is_empty() {
                     tree.immutables.last().map(|memtable| memtable.id())
                 } else {

@@ -146,10 +146,19 @@ impl Manifest {
     pub fn create(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
         let path = dir.to_owned();
         match Self::probe(&**env.fs(), dir)? {
-            Presence::Empty => {}
-            Presence::Missing => return Err(Error::Missing { path }),
-            Presence::Store => return Err(Error::AlreadyExists { path }),
+            Presence::Empty => Self::begin(env, dir, state),
+            Presence::Missing => Err(Error::Missing { path }),
+            Presence::Store => Err(Error::AlreadyExists { path }),
         }
+    }
+
+    /// Makes a folder a store that holds what the state says. The files that it names are there,
+    /// durably; no manifest is.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn begin(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
+        let path = dir.to_owned();
         let writer = SnapshotWriter::new(env.clone(), path.clone(), 1, state.clone());
         let log = writer.write()?.into_log();
         let mut manifest = Self {

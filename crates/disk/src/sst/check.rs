@@ -10,9 +10,8 @@
 //! where that is longer.
 
 use super::block::{Layout, assemble, entry_at};
-use super::filter;
 use super::format::{Compression, Damage, Properties, decompress, open_block};
-use super::reader::{SstReader, read};
+use super::reader::{ReadStats, SstReader, read};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use std::ops::Range;
 use vlsm_core::{Error, Kind, Result, Seq, Trailer, key};
@@ -147,7 +146,7 @@ impl Walk<'_, '_> {
             Err("its entries are out of order")
         } else if place > block || place < block && !same_key && known {
             Err("the index leads to another block for one of its keys")
-        } else if !same_key && !reader.may_contain(filter::hash(key)) {
+        } else if !same_key && !reader.may_contain(key, &mut ReadStats::default()) {
             Err("the filter does not know one of its keys")
         } else {
             Ok(())

@@ -216,11 +216,6 @@ impl SstReader {
         self.index.find(key)
     }
 
-    /// Whether the filter lets the key of this hash through.
-    pub(super) fn may_contain(&self, hash: u64) -> bool {
-        self.filter.as_ref().is_none_or(|filter| filter.may_contain(hash))
-    }
-
     pub(super) fn uid(&self) -> FileUid {
         self.summary.uid
     }

@@ -12,6 +12,7 @@
 pub mod cuts;
 mod incremental;
 pub mod lsmi;
+pub mod manual;
 mod pick;
 mod room;
 pub mod tiered_l0;

@@ -1,16 +1,18 @@
 //! Where the three axes meet the engine.
 //!
 //! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
-//! what they are told; [`workers`] runs what they grant; [`chain`] records what memtables had to
-//! wait for.
+//! what they are told; [`workers`] runs what they grant; [`manual`] adds what a person
+//! asked for; [`chain`] records what memtables had to wait for.
 
 pub(crate) mod chain;
+pub(crate) mod manual;
 pub(crate) mod observe;
 pub(crate) mod tick;
 pub(crate) mod workers;
 
 use crate::job::Job;
 use chain::Chains;
+use manual::Manuals;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,6 +64,8 @@ pub(crate) struct Control {
     pub shape: Arc<dyn Shape>,
     pub policies: Mutex<Policies>,
     pub state: Mutex<State>,
+    /// What was asked to be compacted.
+    pub manuals: Manuals,
     /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
     marks: Mutex<BTreeSet<TreeId>>,
     /// Rotations that nobody was told of yet.
@@ -85,6 +89,7 @@ impl Control {
             shape,
             policies: Mutex::new(policies),
             state: Mutex::default(),
+            manuals: Manuals::default(),
             marks: Mutex::default(),
             rotations: Mutex::default(),
             wake,

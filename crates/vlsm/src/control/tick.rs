@@ -72,11 +72,11 @@ impl Engine {
             self.counters.shape_asks.add(1);
             let facts = self.facts(tree);
             let shape = &self.control.shape;
-            let candidates = if self.health.is_running() {
-                shape.candidates(&tree.version, &facts, &busy)
-            } else {
-                Vec::new()
-            };
+            let mut candidates = Vec::new();
+            if self.health.is_running() {
+                candidates = shape.candidates(&tree.version, &facts, &busy);
+                self.add_manual(tree, &facts, &busy, &mut candidates);
+            }
             let pressure = shape.pressure(&tree.version, &facts);
             let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
             let mut state = self.control.state.lock();

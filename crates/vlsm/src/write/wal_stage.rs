@@ -239,6 +239,12 @@ impl WalStage {
         self.durable_file.load(Ordering::Acquire)
     }
 
+    /// The newest file that was begun, and up to where it is written.
+    pub fn written_end(&self) -> (u64, u64) {
+        let extent = self.extent.lock();
+        (extent.file.number(), extent.offset_of(extent.written))
+    }
+
     /// Wakes all waiters so that they look at the store's health.
     pub fn wake(&self) {
         self.write_done.notify();

@@ -1,0 +1,44 @@
+//! `compact`: merges a range of keys down to the last level.
+//!
+//! The engine does it in jobs of its own; this waits for them.
+
+use crate::data::range;
+use crate::failure::{Result, say};
+use crate::store::{Access, Store, StoreArgs};
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  vlsm compact my-store
+  vlsm compact my-store --from a --to q         a included, q not
+  vlsm levels my-store                          what it came to
+
+Deleted and overwritten records leave the disk. Not needed in daily life: the store does it by
+itself, level by level. After Ctrl-C nothing is lost; call it again to go on.";
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Key to stop before
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Keys are hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Compacts.
+pub fn run(args: &Args) -> Result {
+    let range = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let store = Store::open(&args.store, Access::Write)?;
+    store.compact(range)?;
+    store.close()?;
+    say(format_args!("compacted {}", args.store.store.display()));
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! `checkpoint` and `restore`: a store's copy in a folder of its own, and the way back.
+//!
+//! The engine does both; SSTs are linked where the file system can do that.
+
+use crate::failure::{Failure, Result, say};
+use crate::progress::grouped;
+use std::path::PathBuf;
+use vlsm::{CopyReport, Db};
+use vlsm_core::Error;
+
+const CHECKPOINT_EXAMPLES: &str = "\
+Examples:
+  vlsm checkpoint my-store backup-monday
+  vlsm checkpoint my-store /mnt/disk/backup     SSTs are copied where they cannot be linked
+  vlsm verify backup-monday
+
+The target must be new or empty. It is a store of its own: restore copies it back, and every other
+command works on it. A linked SST shares its bytes with the store: for a backup that survives the
+disk, copy the checkpoint to another one.";
+
+/// Options of `checkpoint`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = CHECKPOINT_EXAMPLES)]
+pub struct CheckpointArgs {
+    /// Folder of the store
+    store: PathBuf,
+    /// Folder to make the copy in, new or empty
+    target: PathBuf,
+}
+
+const RESTORE_EXAMPLES: &str = "\
+Examples:
+  vlsm restore backup-monday my-store
+  vlsm restore /mnt/disk/backup restored && vlsm scan restored --limit 10
+
+The checkpoint (or any closed store) is checked completely first; a damaged one is not restored. The
+target must be new or empty: nothing is ever overwritten.";
+
+/// Options of `restore`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = RESTORE_EXAMPLES)]
+pub struct RestoreArgs {
+    /// Folder of the checkpoint
+    checkpoint: PathBuf,
+    /// Folder to restore into, new or empty
+    target: PathBuf,
+}
+
+/// Makes a checkpoint.
+pub fn checkpoint(args: &CheckpointArgs) -> Result {
+    let db = Db::builder(&args.store).create_if_missing(false).open()?;
+    let report = db.checkpoint(&args.target).map_err(refused)?;
+    db.close()?;
+    done("checkpoint", &args.target, report);
+    Ok(())
+}
+
+/// Restores a checkpoint.
+pub fn restore(args: &RestoreArgs) -> Result {
+    let report = vlsm::restore(&args.checkpoint, &args.target).map_err(refused)?;
+    done("restored", &args.target, report);
+    Ok(())
+}
+
+/// A target that is in use is no mistake of the command line.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::AlreadyExists { .. } => Failure::new(format!("{error}: name a new folder")),
+        error => Failure::new(error),
+    }
+}
+
+fn done(what: &str, target: &std::path::Path, report: CopyReport) {
+    let how = match report.copied {
+        0 => "linked".to_owned(),
+        all if all == report.ssts => "copied".to_owned(),
+        some => format!("{} of them copied", grouped(some)),
+    };
+    say(format_args!(
+        "{what} {}: {} SSTs ({how}), {} WALs, {}",
+        target.display(),
+        grouped(report.ssts),
+        grouped(report.wals),
+        report.bytes,
+    ));
+}

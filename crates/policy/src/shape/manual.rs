@@ -1,0 +1,288 @@
+//! What a person asked to be compacted: a range of keys, down to the last level.
+//!
+//! 1. L0, its oldest run first, until no run that was there at the request shares a key with the
+//!    range. Older runs that do not are merged on the way: of L0 the oldest goes first.
+//! 2. Each level from L1 on, in key order, about one SST at a time, into the next one.
+//! 3. The last level's tables that hold tombstones are rewritten where they are.
+//!
+//! Each pass goes over the range once, so that the request ends however much is written meanwhile.
+//! One job at a time, as narrow as the shapes' own; it waits for what other jobs hold and never
+//! cancels one. Which pass is under way is the only state; all else is looked up in the version.
+
+use super::conflicts;
+use super::pick::{Context, of_runs};
+use crate::candidate::{Busy, Candidate, Class, Inputs};
+use crate::options::PolicyOptions;
+use crate::signals::TreeFacts;
+use bytes::Bytes;
+use std::sync::Arc;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes as ByteCount, FileNumber, Place, Seq, Table, Version};
+
+/// Better than what a shape proposes, within a class.
+const SCORE: f64 = 1e6;
+
+/// A request, and how far it is.
+#[derive(Debug, Clone)]
+pub struct Manual {
+    lo: Bytes,
+    /// The end, exclusive; none for no end.
+    hi: Option<Bytes>,
+    /// Runs of L0 that began later are not meant.
+    upto: Seq,
+    /// The level whose tables go down, 0 for L0.
+    level: u8,
+    /// In this level, what lies before is done.
+    from: Bytes,
+    /// Files that were proposed last, and the end of their keys.
+    proposed: Option<(Vec<FileNumber>, Bytes)>,
+    /// The last level, as it was when L0 was done.
+    last: u8,
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// This job.
+    Job(Candidate),
+    /// Nothing, until a job of the tree ends.
+    Wait,
+    /// All is done.
+    Done,
+}
+
+impl Manual {
+    /// A request for the keys from `lo` up to `hi`, exclusive, as of now.
+    #[must_use]
+    pub fn new(lo: Bytes, hi: Option<Bytes>, upto: Seq) -> Self {
+        let from = lo.clone();
+        Self { lo, hi, upto, level: 0, from, proposed: None, last: 0 }
+    }
+
+    /// The next job, if it can start. The same one until its tables have left their level.
+    pub fn next(
+        &mut self,
+        version: &Version,
+        facts: &TreeFacts,
+        busy: &Busy,
+        options: &PolicyOptions,
+    ) -> Next {
+        let context = &Context { version, facts, busy, options };
+        if self.level == 0 {
+            if let Some(next) = self.out_of_l0(context) {
+                return next;
+            }
+            self.last = context.version.depth().max(1);
+            self.level = 1;
+        }
+        loop {
+            self.pass_by(context);
+            if self.level > self.last {
+                return Next::Done;
+            }
+            let group = self.group(context);
+            if !group.is_empty() {
+                return self.propose(context, group);
+            }
+            self.level += 1;
+            self.from = self.lo.clone();
+            self.proposed = None;
+        }
+    }
+
+    /// Whether a table shows keys of the range from `from` on.
+    fn wants(&self, table: &Table, from: &[u8]) -> bool {
+        !table.range.ends_before(from) && self.hi.as_ref().is_none_or(|hi| table.range.lo < *hi)
+    }
+
+    fn out_of_l0(&self, context: &Context<'_>) -> Option<Next> {
+        let runs = &context.version.l0;
+        let meant = runs.iter().filter(|run| run.seq_min <= self.upto);
+        let mut tables = meant.flat_map(|run| run.tables.iter());
+        if !tables.any(|table| self.wants(table, &self.lo)) {
+            return None;
+        }
+        let oldest = runs.first()?;
+        if context.is_busy(oldest) {
+            return Some(Next::Wait);
+        }
+        Some(offer(context.merge(of_runs([oldest]), 1, SCORE, |_| true)))
+    }
+
+    /// Goes on behind what was proposed, once that is gone from the level.
+    fn pass_by(&mut self, context: &Context<'_>) {
+        let Some((files, end)) = &self.proposed else { return };
+        let tables = context.version.level(self.level).starting_at(&self.from);
+        let mut tables = tables.take_while(|table| table.range.lo < *end);
+        if !tables.any(|table| files.contains(&table.file.number)) {
+            self.from = end.clone();
+            self.proposed = None;
+        }
+    }
+
+    /// The next tables of the level: about one SST.
+    fn group(&self, context: &Context<'_>) -> Vec<Arc<Table>> {
+        let tables = context.version.level(self.level).starting_at(&self.from);
+        let mut tables = tables.take_while(|table| self.wants(table, &self.from));
+        if self.level == self.last {
+            let stale =
+                |table: &&Arc<Table>| table.file.tombstones > 0 || table.file.range_tombstones > 0;
+            return tables.find(stale).into_iter().cloned().collect();
+        }
+        let mut bytes = ByteCount::ZERO;
+        let room = |table: &&Arc<Table>| {
+            let first = bytes == ByteCount::ZERO;
+            bytes += table.bytes;
+            first || bytes <= context.options.sst_max
+        };
+        tables.by_ref().take_while(room).cloned().collect()
+    }
+
+    fn propose(&mut self, context: &Context<'_>, group: Vec<Arc<Table>>) -> Next {
+        let files = group.iter().map(|table| table.file.number).collect();
+        let end = group.last().map_or_else(Bytes::new, |table| end_of(table));
+        self.proposed = Some((files, end));
+        if group.iter().any(|table| context.busy.reads(table).is_some()) {
+            return Next::Wait;
+        }
+        let level = self.level;
+        let tables: Vec<_> = group.into_iter().map(|table| (Place::Level(level), table)).collect();
+        if level < self.last {
+            return offer(context.merge(tables, level + 1, SCORE, |_| true));
+        }
+        let bytes: ByteCount = tables.iter().map(|(_, table)| table.bytes).sum();
+        let Some((_, table)) = tables.first() else { return Next::Wait };
+        let mut candidate = Candidate {
+            tree: context.facts.tree,
+            frees: Class::Level(level),
+            kind: JobKind::Compact,
+            output_level: level,
+            range: table.range.clone(),
+            inputs: Inputs { memtables: Vec::new(), tables },
+            bytes_in: bytes,
+            bytes_out: bytes,
+            score: SCORE,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        };
+        candidate.conflicts = conflicts(context.busy, &candidate);
+        offer(Some(candidate))
+    }
+}
+
+/// A candidate that can start, or a wait for those that hold what it needs.
+fn offer(candidate: Option<Candidate>) -> Next {
+    match candidate {
+        Some(candidate) if candidate.conflicts.is_empty() => {
+            Next::Job(Candidate { sets_cursor: None, ..candidate })
+        }
+        _ => Next::Wait,
+    }
+}
+
+/// The first key behind a table.
+fn end_of(table: &Table) -> Bytes {
+    let mut end = table.range.hi.to_vec();
+    if table.range.hi_inclusive {
+        end.push(0);
+    }
+    end.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Reservation;
+    use vlsm_core::{JobId, Tables, VersionEdit, text};
+
+    /// Does what a job would, every output a table of its own with one key range.
+    fn apply(version: &Version, candidate: &Candidate, next_file: &mut u64) -> Version {
+        let mut edit = VersionEdit::default();
+        candidate.inputs.tables.iter().for_each(|(place, table)| edit.remove(*place, table));
+        let file = vlsm_core::FileMeta {
+            number: FileNumber(*next_file),
+            bytes: ByteCount::mib(1),
+            smallest: candidate.range.lo.clone(),
+            largest: candidate.range.hi.clone(),
+            ..vlsm_core::FileMeta::default()
+        };
+        *next_file += 1;
+        edit.add(candidate.output_level, Arc::new(Table::whole(Arc::new(file))));
+        edit.apply(version).expect("a sound edit")
+    }
+
+    fn table(file: u64, lo: &str, hi: &str, tombstones: u64) -> Arc<Table> {
+        Arc::new(Table::whole(Arc::new(vlsm_core::FileMeta {
+            number: FileNumber(file),
+            bytes: ByteCount::mib(1),
+            smallest: lo.to_owned().into(),
+            largest: hi.to_owned().into(),
+            tombstones,
+            seq_min: Seq(file),
+            seq_max: Seq(file),
+            ..vlsm_core::FileMeta::default()
+        })))
+    }
+
+    fn tree() -> Version {
+        let mut edit = VersionEdit::default();
+        for (run, lo, hi) in [(11, "x", "z"), (12, "a", "f"), (13, "b", "k"), (99, "a", "c")] {
+            let origin = vlsm_core::RunOrigin::Flush;
+            edit.add_l0(vlsm_core::RunId(run), origin, table(run, lo, hi, 0));
+        }
+        for (file, lo, hi, tombstones, level) in [
+            (1, "a", "d", 0, 1),
+            (2, "e", "h", 0, 1),
+            (3, "a", "c", 3, 3),
+            (4, "d", "g", 0, 3),
+            (5, "p", "q", 7, 3),
+        ] {
+            edit.add(level, table(file, lo, hi, tombstones));
+        }
+        edit.apply(&Version::default()).expect("sound")
+    }
+
+    fn run(mut version: Version, lo: &'static str, hi: Option<&'static str>) -> (Version, usize) {
+        let mut manual = Manual::new(lo.into(), hi.map(Into::into), Seq(50));
+        let (facts, options) = (TreeFacts::default(), PolicyOptions::default());
+        let (mut jobs, mut next_file) = (0, 1000);
+        loop {
+            let idle = Busy::default();
+            let candidate = match manual.next(&version, &facts, &idle, &options) {
+                Next::Done => return (version, jobs),
+                Next::Wait => panic!("nothing to wait for"),
+                Next::Job(candidate) => candidate,
+            };
+            let again = manual.next(&version, &facts, &idle, &options);
+            assert_eq!(again, Next::Job(candidate.clone()), "the same until done");
+            // While a job holds it, it is not proposed again.
+            let candidate = Arc::new(candidate);
+            let held = Reservation { job: JobId(1), candidate: candidate.clone() };
+            let busy = Busy { reservations: vec![held] };
+            assert_eq!(manual.next(&version, &facts, &busy, &options), Next::Wait);
+            version = apply(&version, &candidate, &mut next_file);
+            jobs += 1;
+            assert!(jobs < 50);
+        }
+    }
+
+    #[test]
+    fn everything_ends_in_the_last_level() {
+        let (version, jobs) = run(tree(), "", None);
+        let later: Vec<u64> = version.l0.iter().map(|run| run.id.0).collect();
+        assert_eq!(later, [99], "what came after the request stays: {}", text::print(&version));
+        assert!(version.levels[..2].iter().all(Tables::is_empty), "{}", text::print(&version));
+        let stale = version.levels[2].iter().any(|table| table.file.tombstones > 0);
+        assert!(!stale && jobs >= 5, "{jobs} jobs: {}", text::print(&version));
+    }
+
+    #[test]
+    fn a_range_leaves_the_rest_where_it_is() {
+        let (version, jobs) = run(tree(), "p", Some("q"));
+        assert_eq!((version.l0.len(), jobs), (4, 1), "{}", text::print(&version));
+        assert_eq!(version.level(1).len(), 2);
+        assert!(version.level(3).find(b"p").is_some_and(|table| table.file.number.0 >= 1000));
+        let (same, jobs) = run(tree(), "m", Some("n"));
+        assert!(jobs == 0 && same == tree());
+    }
+}

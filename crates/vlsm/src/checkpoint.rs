@@ -1,0 +1,253 @@
+//! Checkpoints: a store's copy in another folder, as of one moment, while the store works on.
+//!
+//! 1. *The moment* ([`Engine::freeze`]): while no install and no release of WALs is under way, and
+//!    in the sequencing step. What is kept is the manifest's state, whose references keep its SSTs,
+//!    and a pin on the oldest WAL that the memtables need.
+//! 2. The WAL is written up to what was sequenced then; the log of the copy ends at what is written
+//!    after that. It may hold more than the moment: then the moment is that much later.
+//! 3. SSTs are linked, or copied where that cannot be. WALs are always copied: a link would be
+//!    overwritten when the WAL is used again.
+//! 4. All is durable; then a new manifest, a snapshot of the state, makes the folder a store.
+//!
+//! Why it is one moment: the state's tables hold only what was sequenced before it, and the WALs
+//! from the oldest one on hold, in order, all that is not in the tables. Which is what a recovery
+//! needs to find exactly a prefix of the batches.
+//!
+//! A crash on the way leaves a folder without `CURRENT`, which is no store; after a failure what
+//! was made is removed. Threads: any, and it blocks; no lock is held over a file call but the
+//! leadership of installs, for a moment.
+
+use crate::engine::Engine;
+use crate::files::sst_path;
+use crate::open::enter_read_only;
+use crate::verify::{Severity, VerifyReport, verify_locked};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
+use vlsm_disk::Env;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::{Fs, OpenOptions};
+use vlsm_disk::manifest::{self, Manifest, State};
+use vlsm_disk::wal::reader::{RecoverOptions, recover};
+use vlsm_disk::wal::wal_path;
+
+/// Bytes that are copied at once.
+const COPY_LEN: usize = 1 << 20;
+
+/// What a checkpoint or a restore made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct CopyReport {
+    /// SSTs of the new store.
+    pub ssts: u64,
+    /// Those of them that were copied, because the file system cannot link them.
+    pub copied: u64,
+    /// WAL files, all copied.
+    pub wals: u64,
+    /// Bytes of all SSTs and WALs.
+    pub bytes: Bytes,
+}
+
+impl Engine {
+    /// Makes a copy of the store in a new or empty folder.
+    pub fn checkpoint(self: &Arc<Self>, target: &Path) -> Result<CopyReport> {
+        self.health.check()?;
+        if self.unlogged.load(Ordering::Acquire) {
+            // What is in no WAL is copied as tables.
+            self.flush_all()?;
+        }
+        let mut copy = Copy::begin(&self.env, &self.dir, target)?;
+        let (state, first, position) = self.freeze()?;
+        let result = self.wal.write_through(self, position).and_then(|()| {
+            let (last, len) = self.wal.written_end();
+            let numbers = self.live_wals.lock().clone();
+            let wals = numbers.into_iter().filter(|number| (first.0..=last).contains(number));
+            let end = |number| (number, if number == last { len } else { u64::MAX });
+            copy.run(state, &wals.map(end).collect::<Vec<_>>())
+        });
+        self.unpin(Some(first));
+        result.inspect_err(|_| copy.undo())
+    }
+}
+
+/// Copies a checkpoint, or any closed store, into a new or empty folder, after checking it
+/// completely. SSTs are linked where the file system can do that.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let (path, backup) = (folder.path().join("store"), folder.path().join("backup"));
+/// use vlsm::Db;
+///
+/// let db = Db::open(&path)?;
+/// db.put("apple", "green")?;
+/// db.checkpoint(&backup)?;
+/// db.put("apple", "red")?;
+/// db.close()?;
+///
+/// let restored = folder.path().join("restored");
+/// vlsm::restore(&backup, &restored)?;
+/// assert_eq!(Db::open(&restored)?.get("apple")?.as_deref(), Some(&b"green"[..]));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
+/// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the target is
+/// not empty; what the file system says. Nothing of the target is left then but its folder.
+pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
+    let env: Arc<dyn Env> = RealEnv::new();
+    restore_with(&env, checkpoint.as_ref(), target.as_ref())
+}
+
+/// As [`restore`], in another environment.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<CopyReport> {
+    let lock = enter_read_only(env, from)?;
+    let mut copy = Copy::begin(env, from, target)?;
+    sound(verify_locked(env, from, &mut |_| {})?)?;
+    let fs = &**env.fs();
+    let mut state = manifest::log::read(fs, from)?.state;
+    let min_wal = state.numbers.min_wal;
+    let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
+    let log = recover(fs, from, options, &mut |_| Ok(()))?;
+    let wals: Vec<_> = log.live.iter().map(|live| (live.number, live.len)).collect();
+    state.numbers.last_seq = state.numbers.last_seq.max(log.seq_floor);
+    let result = copy.run(state, &wals);
+    drop(lock);
+    result.inspect_err(|_| copy.undo())
+}
+
+/// The first damage of a report as an error.
+fn sound(report: VerifyReport) -> Result<()> {
+    let mut findings = report.findings.into_iter();
+    match findings.find(|finding| finding.severity == Severity::Damage) {
+        None => Ok(()),
+        Some(found) => {
+            let Some(offset) = found.offset else {
+                return Err(Error::corruption(&found.path, 0, found.what));
+            };
+            Err(Error::corruption(&found.path, offset, found.what))
+        }
+    }
+}
+
+/// A store on its way to another folder.
+struct Copy<'a> {
+    env: &'a Arc<dyn Env>,
+    from: &'a Path,
+    to: &'a Path,
+    /// What was made so far.
+    made: Vec<PathBuf>,
+}
+
+impl<'a> Copy<'a> {
+    /// Makes the folder, or finds it empty.
+    fn begin(env: &'a Arc<dyn Env>, from: &'a Path, to: &'a Path) -> Result<Self> {
+        let fs = env.fs();
+        let failed = |error| Error::io("cannot make folder", to, error);
+        fs.create_dir_all(to).map_err(failed)?;
+        let names = fs.read_dir(to).map_err(|error| Error::io("cannot list", to, error))?;
+        if names.iter().any(|name| name == Path::new(manifest::CURRENT)) {
+            return Err(Error::AlreadyExists { path: to.to_owned() });
+        }
+        if !names.is_empty() {
+            let to = to.display();
+            let why = format!("{to} is not empty: name a folder that is new or empty");
+            return Err(Error::InvalidArgument(why));
+        }
+        Ok(Self { env, from, to, made: Vec::new() })
+    }
+
+    /// Steps 3 and 4. Of each WAL: its number, and how much of it counts.
+    fn run(&mut self, state: State, wals: &[(u64, u64)]) -> Result<CopyReport> {
+        let fs = self.env.fs().clone();
+        let tables = state.trees.values().flat_map(|version| version.tables());
+        let files: BTreeMap<FileNumber, &Arc<FileMeta>> =
+            tables.map(|(_, table)| (table.file.number, &table.file)).collect();
+        let mut report = CopyReport { ssts: files.len() as u64, ..CopyReport::default() };
+        for (number, file) in &files {
+            let (from, to) = (sst_path(self.from, *number), sst_path(self.to, *number));
+            self.made.push(to.clone());
+            report.copied += u64::from(!link(&*fs, &from, &to)?);
+            report.bytes += file.bytes;
+        }
+        for (number, len) in wals {
+            let (from, to) = (wal_path(self.from, *number), wal_path(self.to, *number));
+            self.made.push(to.clone());
+            report.wals += 1;
+            report.bytes += Bytes(copy(&*fs, &from, &to, *len)?);
+        }
+        drop(files);
+        // For the shared locks of those who only read it.
+        let lock = self.to.join("LOCK");
+        self.made.push(lock.clone());
+        let made = fs.open(&lock, OpenOptions::CREATE);
+        made.map_err(|error| Error::io("cannot make", &lock, error))?;
+        let synced = fs.sync_dir(self.to);
+        synced.map_err(|error| Error::io("cannot sync folder", self.to, error))?;
+        let mut state = State { store_uid: self.env.random(), ..state };
+        state.numbers.min_wal = wals.first().map_or(state.numbers.min_wal, |first| first.0);
+        Manifest::begin(self.env, self.to, &state)?;
+        Ok(report)
+    }
+
+    /// Removes what was made, as far as that can be done.
+    fn undo(&mut self) {
+        let names = self.env.fs().read_dir(self.to).unwrap_or_default();
+        let manifests = names.into_iter().filter(|name| {
+            manifest::manifest_number(name).is_some() || name == Path::new("CURRENT.tmp")
+        });
+        self.made.extend(manifests.map(|name| self.to.join(name)));
+        if self.env.fs().exists(&self.to.join(manifest::CURRENT)).unwrap_or(true) {
+            // Perhaps it is a store already: the last sync failed.
+            return;
+        }
+        for path in self.made.drain(..) {
+            let _ = self.env.fs().remove(&path);
+        }
+    }
+}
+
+/// Makes a second name for a file. False where it had to be copied.
+fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
+    match fs.hard_link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind() {
+            ErrorKind::CrossesDevices
+            | ErrorKind::Unsupported
+            | ErrorKind::PermissionDenied
+            | ErrorKind::TooManyLinks => copy(fs, from, to, u64::MAX).map(|_| false),
+            _ => Err(Error::io("cannot link SST to", to, error)),
+        },
+    }
+}
+
+/// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.
+/// Its length.
+fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
+    let read = |error| Error::io("cannot read", from, error);
+    let write = |error| Error::io("cannot write", to, error);
+    let source = fs.open(from, OpenOptions::READ).map_err(read)?;
+    let target = fs.open(to, OpenOptions::CREATE).map_err(write)?;
+    let whole = source.len().map_err(read)?;
+    let mut buf = vec![0; COPY_LEN];
+    let mut at = 0;
+    while at < len.min(whole) {
+        let part = (len.min(whole) - at).min(COPY_LEN as u64) as usize;
+        let count = source.read_at(&mut buf[..part], at).map_err(read)?;
+        if count == 0 {
+            return Err(Error::corruption(from, at, "the file is cut off"));
+        }
+        target.write_at(&buf[..count], at).map_err(write)?;
+        at += count as u64;
+    }
+    target.truncate(whole).map_err(write)?;
+    target.sync().map_err(write)?;
+    Ok(whole)
+}

@@ -1,0 +1,111 @@
+//! Ranges that somebody asked to be compacted, and the wait for it.
+//!
+//! A request is a value of its own ([`Manual`]) that a tick asks for the next job whenever its tree
+//! changed. The job stands among the shape's candidates, behind those that free memory or L0, so
+//! the schedule decides when it runs. Requests of one tree are done one after the other.
+//!
+//! Threads and locks: `requests` is taken by ticks and by those who wait, for short looks.
+
+use crate::engine::Engine;
+use crate::keyspace::KeyspaceInfo;
+use crate::read::view::TreeView;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use vlsm_core::{Result, TreeId};
+use vlsm_policy::shape::manual::{Manual, Next};
+use vlsm_policy::{Busy, Candidate, Class, TreeFacts};
+
+/// All requests, oldest first.
+#[derive(Default)]
+pub(crate) struct Manuals {
+    requests: Mutex<Vec<(TreeId, Arc<Mutex<Manual>>)>>,
+}
+
+impl Manuals {
+    /// The oldest request of a tree.
+    fn first(&self, tree: TreeId) -> Option<Arc<Mutex<Manual>>> {
+        let requests = self.requests.lock();
+        requests.iter().find(|request| request.0 == tree).map(|request| request.1.clone())
+    }
+
+    fn has(&self, request: &Arc<Mutex<Manual>>) -> bool {
+        self.requests.lock().iter().any(|other| Arc::ptr_eq(&other.1, request))
+    }
+
+    fn remove(&self, request: &Arc<Mutex<Manual>>) {
+        self.requests.lock().retain(|other| !Arc::ptr_eq(&other.1, request));
+    }
+}
+
+/// The requests of one call, taken back when it ends.
+struct Asked<'a> {
+    manuals: &'a Manuals,
+    requests: Vec<Arc<Mutex<Manual>>>,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.requests.iter().for_each(|request| self.manuals.remove(request));
+    }
+}
+
+impl Engine {
+    /// Compacts the keys of a keyspace from `lo` up to `hi`, exclusive, and waits for it.
+    pub fn compact_range(
+        self: &Arc<Self>,
+        keyspace: &KeyspaceInfo,
+        lo: &Bytes,
+        hi: Option<&Bytes>,
+    ) -> Result<()> {
+        self.health.check()?;
+        if hi.is_some_and(|hi| hi <= lo) {
+            return Ok(());
+        }
+        let upto = self.commit.visible();
+        let last = hi.map_or(keyspace.trees.len() - 1, |hi| keyspace.region_of(hi));
+        let trees = &keyspace.trees[keyspace.region_of(lo)..=last];
+        self.flush_trees(|tree| trees.contains(&tree))?;
+        let manuals = &self.control.manuals;
+        let request = |_: &TreeId| Arc::new(Mutex::new(Manual::new(lo.clone(), hi.cloned(), upto)));
+        let asked = Asked { manuals, requests: trees.iter().map(request).collect() };
+        manuals.requests.lock().extend(trees.iter().copied().zip(asked.requests.iter().cloned()));
+        self.control.mark_all(trees.iter().copied());
+        self.control.wake();
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            if !asked.requests.iter().any(|request| manuals.has(request)) {
+                return Ok(());
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    /// Puts the next job that was asked for among what the shape proposes for the tree.
+    pub fn add_manual(
+        &self,
+        tree: &TreeView,
+        facts: &TreeFacts,
+        busy: &Busy,
+        candidates: &mut Vec<Candidate>,
+    ) {
+        while let Some(request) = self.control.manuals.first(tree.id) {
+            let options = &self.options.policy;
+            let next = request.lock().next(&tree.version, facts, busy, options);
+            match next {
+                Next::Job(candidate) => {
+                    let urgent = |candidate: &Candidate| candidate.frees <= Class::L0;
+                    let place = candidates.iter().rposition(urgent).map_or(0, |last| last + 1);
+                    candidates.insert(place, candidate);
+                    return;
+                }
+                Next::Wait => return,
+                Next::Done => {
+                    self.control.manuals.remove(&request);
+                    self.control.made_room();
+                }
+            }
+        }
+    }
+}
