@@ -74,7 +74,7 @@ impl Engine {
         self.control.wake();
         loop {
             let epoch = self.control.room_epoch();
-            self.health.check()?;
+            self.health.check_running()?;
             if !asked.requests.iter().any(|request| manuals.has(request)) {
                 return Ok(());
             }
