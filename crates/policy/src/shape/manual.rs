@@ -44,7 +44,7 @@ pub struct Manual {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     /// This job.
-    Job(Candidate),
+    Job(Box<Candidate>),
     /// Nothing, until a job of the tree ends.
     Wait,
     /// All is done.
@@ -174,7 +174,7 @@ impl Manual {
 fn offer(candidate: Option<Candidate>) -> Next {
     match candidate {
         Some(candidate) if candidate.conflicts.is_empty() => {
-            Next::Job(Candidate { sets_cursor: None, ..candidate })
+            Next::Job(Box::new(Candidate { sets_cursor: None, ..candidate }))
         }
         _ => Next::Wait,
     }
@@ -256,7 +256,7 @@ mod tests {
             let again = manual.next(&version, &facts, &idle, &options);
             assert_eq!(again, Next::Job(candidate.clone()), "the same until done");
             // While a job holds it, it is not proposed again.
-            let candidate = Arc::new(candidate);
+            let candidate = Arc::new(*candidate);
             let held = Reservation { job: JobId(1), candidate: candidate.clone() };
             let busy = Busy { reservations: vec![held] };
             assert_eq!(manual.next(&version, &facts, &busy, &options), Next::Wait);

@@ -97,7 +97,7 @@ impl Engine {
                 Next::Job(candidate) => {
                     let urgent = |candidate: &Candidate| candidate.frees <= Class::L0;
                     let place = candidates.iter().rposition(urgent).map_or(0, |last| last + 1);
-                    candidates.insert(place, candidate);
+                    candidates.insert(place, *candidate);
                     return;
                 }
                 Next::Wait => return,
