@@ -1,4 +1,4 @@
-//! `put get delete scan export`: single records and ranges of them.
+//! `put get merge delete scan export`: single records and ranges of them.
 //!
 //! Keys and values on the command line are read as escapes (`escape.rs`) or, with `--hex`, as
 //! hexadecimal, and printed alike. Data goes to stdout, everything else to stderr.
@@ -102,11 +102,58 @@ pub fn get(args: &GetArgs) -> Result {
     Ok(out.flush()?)
 }
 
+const MERGE_EXAMPLES: &str = "\
+Examples:
+  vlsm merge my-store --keyspace visits --operator add ada --number 1
+  vlsm merge my-store --keyspace visits ada --number -1
+  vlsm merge my-store --keyspace diary --operator append monday 'rain\\n'
+
+Operators: append (behind the value), add (64-bit numbers, little-endian), max (the largest by
+bytes). A keyspace has its operator for life: give --operator to make the keyspace. The write is on
+the device when the command returns.";
+
+/// Options of `merge`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = MERGE_EXAMPLES)]
+pub struct MergeArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// Key, with escapes
+    key: OsString,
+    /// Operand, with escapes
+    #[arg(required_unless_present = "number", conflicts_with = "number")]
+    operand: Option<OsString>,
+    /// The operand is this number, as add takes it
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    number: Option<i64>,
+    /// Make the keyspace with this merge operator if it is missing: append, add or max
+    #[arg(long, value_name = "NAME")]
+    operator: Option<String>,
+    /// Key and operand are hexadecimal
+    #[arg(long)]
+    hex: bool,
+}
+
+/// Changes a value by an operand.
+pub fn merge(args: &MergeArgs) -> Result {
+    let key = argument("KEY", &args.key, args.hex)?;
+    let operand = match (args.number, &args.operand) {
+        (Some(number), _) => number.to_le_bytes().to_vec(),
+        (None, Some(operand)) => argument("OPERAND", operand, args.hex)?,
+        (None, None) => return Err(Failure::usage("give an OPERAND or --number")),
+    };
+    let mut store = Store::open_for_merges(&args.store, args.operator.as_deref())?;
+    store.batch_merge(&key, &operand);
+    store.sync()?;
+    store.close()
+}
+
 const DELETE_EXAMPLES: &str = "\
 Examples:
   vlsm delete my-store apple
   vlsm delete my-store apple pear plum          all of them or none
   vlsm delete my-store --hex 00ff01
+  vlsm delete my-store --range a q              a included, q not
 
 To delete a key that is not there is no error.";
 
@@ -119,17 +166,28 @@ pub struct DeleteArgs {
     /// Keys, with escapes
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
+    /// Remove everything from the first key up to the second, which stays
+    #[arg(long)]
+    range: bool,
     /// Keys are hexadecimal
     #[arg(long)]
     hex: bool,
 }
 
-/// Removes keys, as one batch.
+/// Removes keys or a range of them, as one batch.
 pub fn delete(args: &DeleteArgs) -> Result {
     let keys = args.keys.iter().map(|key| argument("KEY", key, args.hex));
     let keys = keys.collect::<Result<Vec<_>>>()?;
+    if args.range && keys.len() != 2 {
+        return Err(Failure::usage(
+            "--range takes two keys: the first one, and the one to stop at",
+        ));
+    }
     let mut store = Store::open(&args.store, Access::Write)?;
-    keys.iter().for_each(|key| store.batch_delete(key));
+    match keys.as_slice() {
+        [from, to] if args.range => store.batch_delete_range(from, to),
+        keys => keys.iter().for_each(|key| store.batch_delete(key)),
+    }
     store.sync()?;
     store.close()
 }

@@ -64,6 +64,8 @@ enum Command {
     Put(data::PutArgs),
     /// Print the value of a key
     Get(data::GetArgs),
+    /// Change a value by an operand of the keyspace's merge operator
+    Merge(data::MergeArgs),
     /// Remove keys
     Delete(data::DeleteArgs),
     /// Print records in key order
@@ -101,6 +103,7 @@ fn run(command: Command) -> Result {
         Command::Bench(args) => bench::run(args).map_err(Failure::new),
         Command::Put(args) => data::put(&args),
         Command::Get(args) => data::get(&args),
+        Command::Merge(args) => data::merge(&args),
         Command::Delete(args) => data::delete(&args),
         Command::Scan(args) => data::scan(&args),
         Command::Import(args) => import::run(&args),

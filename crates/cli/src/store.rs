@@ -1,13 +1,15 @@
 //! The store as the commands use it: all calls of the engine but those of `bench`.
 //!
 //! A command opens the store (to read only, where it only reads), does its work on one keyspace and
-//! closes it. Writes of `put` and `delete` are `Sync`; those of `import` are `Buffered`, with one
-//! sync at the end.
+//! closes it. Writes of `put`, `merge` and `delete` are `Sync`; those of `import` are `Buffered`,
+//! with one sync at the end.
 
 use crate::failure::Result;
 use std::ops::Bound;
 use std::path::PathBuf;
-use vlsm::{Batch, Db, Durability, Keyspace, KeyspaceOptions, WriteOptions};
+use vlsm::{
+    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Keyspace, KeyspaceOptions, WriteOptions,
+};
 
 /// Which store and keyspace a command works on.
 #[derive(Debug, clap::Args)]
@@ -59,6 +61,23 @@ impl Store {
         Ok(Self { keyspace: keyspace?, db, batch: Batch::new() })
     }
 
+    /// Opens a store for merges. With an operator, the keyspace is made with it where it is
+    /// missing, and must have it where it is not.
+    ///
+    /// # Errors
+    /// What opening it failed with.
+    pub fn open_for_merges(args: &StoreArgs, operator: Option<&str>) -> Result<Self> {
+        let Some(operator) = operator else { return Self::open(args, Access::Write) };
+        let options = KeyspaceOptions::new().merge_operator(operator);
+        let mut builder = builder(args, Access::Create)?;
+        if args.keyspace == DEFAULT_KEYSPACE {
+            builder = builder.default_keyspace(options.clone());
+        }
+        let db = builder.open()?;
+        let keyspace = db.create_keyspace(&args.keyspace, options)?;
+        Ok(Self { keyspace, db, batch: Batch::new() })
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>> {
         Ok(self.keyspace.get(key)?)
@@ -89,6 +108,16 @@ impl Store {
         self.batch.delete(&self.keyspace, key);
     }
 
+    /// Adds the removal of a range of keys to the batch.
+    pub fn batch_delete_range(&mut self, from: &[u8], to: &[u8]) {
+        self.batch.delete_range(&self.keyspace, from..to);
+    }
+
+    /// Adds an operand to the batch.
+    pub fn batch_merge(&mut self, key: &[u8], operand: &[u8]) {
+        self.batch.merge(&self.keyspace, key, operand);
+    }
+
     /// Records and bytes in the batch.
     pub fn batch_len(&self) -> (usize, usize) {
         (self.batch.len(), self.batch.encoded_len())
@@ -117,11 +146,15 @@ impl Store {
 
 /// Opens the engine.
 pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
+    Ok(builder(args, access)?.open()?)
+}
+
+fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {
     let mut builder = Db::builder(&args.store)
         .create_if_missing(access == Access::Create)
         .read_only(access == Access::Read);
     if let Some(profile) = &args.profile {
         builder = builder.profile(profile)?;
     }
-    Ok(builder.open()?)
+    Ok(builder)
 }

@@ -26,6 +26,28 @@ fn put_get_delete() {
 }
 
 #[test]
+fn ranges_are_deleted_and_operands_merged() {
+    let world = World::new();
+    world.run_with(&["import", "s"], b"a\t1\nb\t2\nc\t3\nd\t4\n").ok();
+    world.run(&["delete", "s", "--range", "b", "d"]).ok();
+    assert_eq!(world.run(&["scan", "s", "--keys-only"]).ok(), "a\nd\n");
+    world.run(&["delete", "s", "--range", "b"]).fails(2, &["two keys"]);
+    world.run(&["merge", "s", "a", "x"]).fails(2, &["no merge operator"]);
+    let visits = ["merge", "s", "--keyspace", "visits"];
+    let merge = |args: &[&str]| world.run(&[&visits[..], args].concat());
+    merge(&["ada", "--number", "3"]).fails(1, &["keyspace", "visits"]);
+    merge(&["--operator", "add", "ada", "--number", "3"]).ok();
+    merge(&["ada", "--number", "-1"]).ok();
+    let get = world.run(&["get", "s", "--keyspace", "visits", "ada"]).ok();
+    assert_eq!(get, "\\x02\\x00\\x00\\x00\\x00\\x00\\x00\\x00\n");
+    merge(&["--operator", "max", "ada", "1"]).fails(1, &["visits"]);
+    merge(&["--operator", "unheard", "ada", "1"]).fails(1, &["visits"]);
+    world.run(&["merge", "new", "--operator", "append", "a", "x"]).ok();
+    world.run(&["merge", "new", "a", "y"]).ok();
+    assert_eq!(world.run(&["get", "new", "a"]).ok(), "xy\n");
+}
+
+#[test]
 fn keyspaces_are_apart() {
     let world = World::new();
     world.run(&["put", "s", "--keyspace", "a", "k", "1"]).ok();

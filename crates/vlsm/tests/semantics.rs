@@ -181,6 +181,28 @@ fn rocksdb_shape_against_a_map() {
 }
 
 #[test]
+fn a_long_deleted_stretch_is_not_walked() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let key = |n: u64| format!("key{n:08}");
+    for n in 0..50_000 {
+        db.put(key(n), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.delete_range(key(10)..key(49_990)).unwrap();
+    db.put(key(20_000), "a new one").unwrap();
+    for _ in 0..2 {
+        let before = db.stats().cache_misses;
+        assert_eq!((db.iter().count(), db.iter().rev().count()), (21, 21));
+        assert_eq!(db.get(key(30_000)).unwrap(), None);
+        let blocks = db.stats().cache_misses - before;
+        assert!(blocks < 40, "{blocks} blocks read");
+        // Once more with the range tombstone in an SST of its own run.
+        db.flush().unwrap();
+    }
+}
+
+#[test]
 fn range_tombstone_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("store")).unwrap();
@@ -208,6 +230,14 @@ fn range_tombstone_bounds() {
     assert_eq!(left(), "bgqrstuvwxyz");
     fill();
     assert_eq!(left().len(), 26, "what is written later shows");
+    db.flush().unwrap();
+    letters.delete_range("d".."w").unwrap();
+    for _ in 0..2 {
+        assert_eq!(left(), "abcwxyz", "of a memtable of range tombstones only");
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    }
+    fill();
 
     let mut batch = Batch::new();
     batch.put(&letters, "a", "before");

@@ -161,9 +161,6 @@ impl Combine {
         if self.is_hidden(trailer.seq()) {
             self.state = State::Decided;
             self.counters.dropped_shadowed += 1;
-            if !self.held.is_empty() && !self.combine(None) {
-                self.keep_held();
-            }
             return Ok(());
         }
         if trailer.kind() == Some(Kind::Merge) {
@@ -293,10 +290,12 @@ impl Combine {
     /// No base was met in the stripe of what is held back.
     #[cold]
     fn end_stripe(&mut self, ends_key: bool) {
-        let Some((oldest, _)) = self.held.last().cloned() else { return };
-        let is_base = |seq: &&Seq| **seq < oldest && self.sight.stripe(**seq) == self.stripe;
-        let deleted =
-            self.over.is_some_and(|over| self.hiding[over].seqs.iter().any(|s| is_base(&s)));
+        if self.held.is_empty() {
+            return;
+        }
+        // A range tombstone of the stripe that does not hide them is older than all of them.
+        let of_stripe = |seq: &Seq| self.sight.stripe(*seq) == self.stripe;
+        let deleted = self.over.is_some_and(|over| self.hiding[over].seqs.iter().any(of_stripe));
         let is_absent = deleted || (ends_key && self.sight.nothing_below);
         if is_absent && self.combine(None) {
             return;
