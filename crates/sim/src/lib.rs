@@ -14,6 +14,7 @@
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
+//! | [`full`] | a disk that is full for a while |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
 //!
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
@@ -24,6 +25,7 @@ pub mod crash;
 pub mod device;
 pub mod disk;
 pub mod env;
+pub mod full;
 pub mod history;
 pub mod ledger;
 pub mod machine;

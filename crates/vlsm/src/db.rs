@@ -352,6 +352,7 @@ impl Db {
     /// Flushes all memtables and waits for it.
     ///
     /// # Errors
+    /// [`Error::NoSpace`] when the device is full: the flush is done later, when there is space.
     /// [`Error::ReadOnly`] when the store was latched meanwhile.
     pub fn flush(&self) -> Result<()> {
         self.engine.flush_all()
@@ -360,7 +361,8 @@ impl Db {
     /// Waits until there is nothing to flush or compact.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] when the store was latched meanwhile.
+    /// [`Error::NoSpace`] when that has to wait for space; [`Error::ReadOnly`] when the store was
+    /// latched meanwhile.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine.wait_idle()
     }

@@ -227,7 +227,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a key or value over the limits, [`Error::ReadOnly`] after a
-    /// failure, [`Error::Closed`], or what writing the WAL failed with.
+    /// failure, [`Error::NoSpace`] on a full device (nothing was written), [`Error::Closed`], or
+    /// what writing the WAL failed with.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }

@@ -49,7 +49,8 @@ use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
 use vlsm_disk::wal::{WalFile, prepare_next};
 
-/// The first WAL after opening is made this long at once; its successors have their full length.
+/// The first WAL after opening is made this long at once; each of its successors twice as long,
+/// up to the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
 
 /// How to open a store.

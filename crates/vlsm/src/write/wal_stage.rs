@@ -14,18 +14,14 @@
 //! synced before the new one by whoever syncs next.
 //!
 //! Room: a prepared file has all its blocks, so writing into it takes no space of the device. A
-//! record is framed only if it lies within that capacity ([`WalStage::make_room`]); where it does
-//! not, nothing is sequenced until the next file is prepared. So a full device is met by the
-//! preparation, at a time when no batch depends on it, and the writers are refused at the door: a
-//! refused batch has no sequence number and is in no memtable, so it cannot become visible later,
-//! nor be flushed, nor come back in a recovery. (The alternative, to frame what could not be
-//! written anew for the next file, would make its writers wait for space to return, or show them a
-//! write that they were told had failed.) The next file is prepared when a small part of the
-//! current one is used, so that in the ordinary way of things nobody waits for it.
+//! record is framed only within that capacity ([`WalStage::make_room`]); where it does not fit,
+//! nothing is sequenced until the next file is prepared. So a full device is met by the
+//! preparation, where no batch depends on it, and writers are refused at the door: a refused batch
+//! has no sequence number and is in no memtable, so it can never become visible, be flushed or
+//! recovered. The next file is prepared early enough that ordinarily nobody waits for it.
 //!
-//! Failure: the store is latched, also when a write within the capacity finds the device full, as
-//! it may on a file system that never writes in place. The file is sealed at its last good length
-//! when the store is reopened.
+//! Failure: the store is latched, also when a write within the capacity finds the device full (on a
+//! file system that never writes in place). Reopening seals the file at its last good length.
 //!
 //! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are
 //! held over file calls. Order: `writer` before the sequencing lock.
@@ -52,7 +48,6 @@ const LAZY_BUFFER: u64 = 64 << 10;
 const LAZY_BUFFER_MAX: u64 = 4 << 20;
 /// Buffers larger than this are not kept for reuse.
 const SPARE_BUFFER_MAX: usize = 4 << 20;
-
 /// The next file is prepared when this part of the current one is used.
 const LOOK_AHEAD_PART: u64 = 16;
 
@@ -289,6 +284,7 @@ impl WalStage {
                 return Ok(());
             }
             engine.health.check_running()?;
+            engine.env.interleave();
             if let Some(mut writer) = self.writer.try_lock() {
                 let result = self.write_buffer(engine, &mut writer);
                 drop(writer);
@@ -499,8 +495,8 @@ impl WalStage {
 
     /// Prepares the next file. The caller set `preparing`.
     fn prepare_now(&self, engine: &Engine) {
-        let wanted = self.wanted.swap(0, Ordering::AcqRel);
-        let capacity = wanted.max(engine.options.wal_file_bytes.0);
+        let capacity = self.next_capacity();
+        self.wanted.store(0, Ordering::Release);
         let result = self.prepare_capacity(engine, capacity);
         let starved = matches!(result, Err(Error::NoSpace { .. }));
         self.starved.store(starved, Ordering::Release);
@@ -510,6 +506,13 @@ impl WalStage {
             Err(error) => drop(engine.failed(error)),
         }
         engine.control.made_room();
+    }
+
+    /// Twice the current file's: the first file after opening is short, and one of full length
+    /// would not be ready before that is full.
+    fn next_capacity(&self) -> u64 {
+        let usual = self.extent.lock().file.capacity().saturating_mul(2).min(self.switch_at);
+        usual.max(self.wanted.load(Ordering::Acquire))
     }
 
     /// Sees to it that there is a next file of this capacity.
@@ -541,7 +544,7 @@ impl WalStage {
 
     /// Prepares the next file if the device was too full for it and is no more.
     pub fn prepare_if_starved(&self, engine: &Engine, free: u64) {
-        let needs = self.wanted.load(Ordering::Acquire).max(engine.options.wal_file_bytes.0);
+        let needs = self.next_capacity();
         if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
             self.prepare_now(engine);
         }

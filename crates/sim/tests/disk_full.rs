@@ -1,0 +1,44 @@
+//! The disk is full at every n-th byte of free space: reads are served, writes refused without a
+//! trace, and the store resumes by itself.
+//!
+//! `DISK_FULL_STRIDE=1` tries every number of free bytes; `SIM_SEEDS=A..B` other stories.
+
+mod common;
+
+use vlsm_sim::full::{Tally, play};
+
+/// Small amounts of free space, where SSTs and the manifest are refused, and larger ones, where
+/// WALs are.
+const WINDOWS: [(u64, u64); 2] = [(0, 16 << 10), (16 << 10, 512 << 10)];
+
+#[test]
+fn a_full_disk_refuses_writes_and_the_store_resumes_by_itself() {
+    let seeds = common::seeds("SIM_SEEDS", 0..1);
+    let stride = common::number("DISK_FULL_STRIDE", 61);
+    let points: Vec<u64> = WINDOWS
+        .iter()
+        .zip([stride, stride.saturating_mul(31)])
+        .flat_map(|(&(from, to), stride)| (from..to).step_by(stride.max(1) as usize))
+        .collect();
+    let count = points.len() as u64;
+    let stories = seeds.start * count..seeds.end * count;
+    let (tally, failures) = common::in_parallel(stories, |story, tally: &mut Tally| {
+        let free = points[(story % count) as usize];
+        play(story / count, free).map(|more| tally.add(&more))
+    });
+    let tally = tally.into_iter().fold(Tally::default(), |mut sum, part| {
+        sum.add(&part);
+        sum
+    });
+    println!("{tally:#?}");
+    common::none(&failures);
+    common::all_fired(&[
+        ("refusals", tally.refused),
+        ("refusals for an SST", tally.by_file[0]),
+        ("refusals for a WAL", tally.by_file[1]),
+        ("refusals for the manifest", tally.by_file[2]),
+        ("resumed", tally.resumed),
+        ("ended on a full disk", tally.ended_full),
+        ("opened on a full disk", tally.opened_full),
+    ]);
+}

@@ -1,0 +1,325 @@
+//! Failures of the device and panics in the background: writes are refused, reads go on, nothing
+//! hangs, and a store reopened on a good device has everything that was acknowledged.
+//!
+//! The disk is in memory; chosen calls of it fail, or panic, by rules (`vlsm_disk::fs::fault`).
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use vlsm::{ByteCount, Db, Durability, Env, Error, Event, WriteOptions};
+use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::Fs;
+use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
+use vlsm_disk::fs::sim::{CrashMode, SimFs};
+
+const FOLDER: &str = "/store";
+/// The WAL of a new store. (The next one is prepared at any time.)
+const WAL: &str = "000001.wal";
+
+/// A disk whose calls may fail, and what was acknowledged.
+struct Bench {
+    disk: SimFs,
+    faults: FaultFs,
+    failures: Arc<AtomicU64>,
+    /// How often the device was full, and had space again.
+    shortages: Arc<[AtomicU64; 2]>,
+    acknowledged: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let disk = SimFs::new();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let (failures, shortages) = (Arc::default(), Arc::default());
+        Self { disk, faults, failures, shortages, acknowledged: BTreeMap::new() }
+    }
+
+    /// Opens a store of small sizes with one worker.
+    fn open(&self) -> Db {
+        let (failures, shortages) = (self.failures.clone(), self.shortages.clone());
+        small(Db::builder(FOLDER).env(RealEnv::with_fs(Arc::new(self.faults.clone()))))
+            .listener(move |event| {
+                let counter = match event {
+                    Event::BackgroundError { .. } => &*failures,
+                    Event::OutOfSpace { .. } => &shortages[0],
+                    Event::SpaceReturned { .. } => &shortages[1],
+                    _ => return,
+                };
+                counter.fetch_add(1, Ordering::SeqCst);
+            })
+            .open()
+            .unwrap()
+    }
+
+    fn put(&mut self, db: &Db, n: u64, durability: Durability) -> Result<(), Error> {
+        let (key, value) = (n.to_be_bytes(), n.to_string().repeat(30));
+        let put = || {
+            let main = db.default_keyspace();
+            main.put_with(key, &value, WriteOptions::durability(durability))
+        };
+        // The call that panics may be made on this thread.
+        let panicked = || Err(Error::Internal("planted".into()));
+        catch_unwind(AssertUnwindSafe(put)).unwrap_or_else(|_| panicked())?;
+        self.acknowledged.insert(key.to_vec(), value.into_bytes());
+        Ok(())
+    }
+
+    /// What the store shows is what was acknowledged, and at most the writes that failed.
+    fn look(&self, db: &Db, failed: u64) {
+        let seen: BTreeMap<Vec<u8>, Vec<u8>> = db
+            .iter()
+            .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
+            .collect();
+        for (key, value) in &self.acknowledged {
+            assert_eq!(seen.get(key), Some(value), "what was acknowledged is there");
+        }
+        let more = seen.len() - self.acknowledged.len();
+        assert!(more as u64 <= failed, "{more} more than acknowledged, {failed} failed");
+    }
+
+    /// Loses the process, and opens the store on a good disk.
+    fn reopen(&self, failed: u64) {
+        self.faults.end_all();
+        self.disk.kill();
+        let db = self.open();
+        self.look(&db, failed);
+        db.put("another", "write").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+    }
+
+    fn ssts(&self) -> Vec<PathBuf> {
+        let files = self.disk.files().into_keys();
+        files.filter(|path| path.extension().is_some_and(|end| end == "sst")).collect()
+    }
+}
+
+/// A fault that only counts.
+fn counted() -> (Arc<AtomicU64>, Fault) {
+    let calls = Arc::new(AtomicU64::new(0));
+    let count = calls.clone();
+    let counting = Fault::Delay(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    (calls, counting)
+}
+
+fn small(builder: vlsm::Builder) -> vlsm::Builder {
+    builder.configure(|options| {
+        options.workers = 1;
+        options.log = false;
+        options.wal_file_bytes = ByteCount::kib(64);
+        options.wal_sync_bytes = ByteCount::kib(16);
+        let policy = &mut options.policy;
+        policy.memtable_bytes = ByteCount::kib(32);
+        policy.sst_max = ByteCount::kib(16);
+        policy.sst_min = ByteCount::kib(4);
+        policy.l1_bytes = ByteCount::kib(32);
+    })
+}
+
+#[test]
+fn a_failed_sync_latches_and_is_never_tried_again() {
+    for (op, path) in
+        [(Op::Sync, WAL), (Op::Sync, ".sst"), (Op::Sync, "MANIFEST"), (Op::SyncDir, "")]
+    {
+        for fault in [Fault::Eio, Fault::NoSpace] {
+            let what = format!("{op:?} of {path:?}");
+            let mut bench = Bench::new();
+            let db = bench.open();
+            bench.put(&db, 0, Durability::Sync).unwrap();
+            let failed = bench.faults.add(Rule::once(op, path, fault));
+            let (calls, counting) = counted();
+            bench.faults.add(Rule::once(op, path, counting).forever());
+            let result = bench.put(&db, 1, Durability::Sync).and_then(|()| db.flush());
+            let error = result.unwrap_err();
+            assert!(!matches!(error, Error::NoSpace { .. }), "{what}: {error}");
+            assert_eq!(bench.faults.fired(failed), 1, "{what}");
+            assert!(db.stats().read_only.is_some(), "{what}");
+            for n in 2..5 {
+                let refused = bench.put(&db, n, Durability::Sync);
+                assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{what}: {refused:?}");
+            }
+            assert!(db.sync().is_err() || path != WAL, "{what}: not durable");
+            assert!(db.flush().is_err() && db.wait_idle().is_err(), "{what}");
+            bench.look(&db, 1);
+            assert!(db.close().is_err(), "{what}: closing tells");
+            assert_eq!(calls.load(Ordering::SeqCst), 0, "{what}: tried again");
+            assert_eq!(bench.failures.load(Ordering::SeqCst), 1, "{what}: one event");
+            bench.reopen(1);
+        }
+    }
+}
+
+#[test]
+fn a_panic_in_any_file_call_stops_writes_and_nothing_else() {
+    let places = [
+        (Op::Create, ".sst"),
+        (Op::Write, ".sst"),
+        (Op::Sync, ".sst"),
+        (Op::Read, ".sst"),
+        (Op::Remove, ".sst"),
+        (Op::SyncDir, ""),
+        (Op::Write, "MANIFEST"),
+        (Op::Sync, "MANIFEST"),
+        (Op::Create, ".wal.tmp"),
+        (Op::Write, ".wal"),
+        (Op::Sync, ".wal"),
+    ];
+    for (op, path) in places {
+        for durability in [Durability::Buffered, Durability::Sync] {
+            let what = format!("{op:?} of {path:?}, {durability:?}");
+            let mut bench = Bench::new();
+            let db = bench.open();
+            bench.put(&db, 0, durability).unwrap();
+            let planted = Fault::Delay(Arc::new(|| panic!("planted")));
+            let rule = bench.faults.add(Rule::once(op, path, planted));
+            let mut failed = 0;
+            for n in 1..20_000 {
+                // All keys are written again and again, so that files are merged and removed.
+                if bench.put(&db, n % 500, durability).is_err() {
+                    failed = 1;
+                    break;
+                }
+            }
+            assert_eq!(bench.faults.fired(rule), 1, "{what}");
+            let refused = bench.put(&db, 1_000, durability);
+            assert!(matches!(refused, Err(Error::ReadOnly { .. })), "{what}: {refused:?}");
+            assert_eq!(failed, 1, "{what}");
+            assert!(db.flush().is_err() && db.wait_idle().is_err(), "{what}");
+            assert!(db.stats().read_only.is_some(), "{what}");
+            assert_eq!(bench.failures.load(Ordering::SeqCst), 1, "{what}: one event");
+            // A `Sync` write is visible before it is synced.
+            bench.look(&db, 1);
+            assert!(db.close().is_err(), "{what}: closing tells");
+            bench.reopen(1);
+        }
+    }
+}
+
+/// An edit of the manifest that the device refuses, after any part of it.
+#[test]
+fn an_edit_waits_for_space_and_nothing_is_deleted() {
+    for cut in (0..240).step_by(12) {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        for n in 0..100 {
+            bench.put(&db, n, Durability::Buffered).unwrap();
+        }
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        for n in 50..150 {
+            bench.put(&db, n, Durability::Buffered).unwrap();
+        }
+        let before = bench.ssts();
+        let full =
+            bench.faults.add(Rule::once(Op::Write, "MANIFEST", Fault::CutWrite(cut)).forever());
+        let refused = db.flush();
+        assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");
+        assert!(matches!(db.put("a", "b"), Err(Error::NoSpace { .. })), "{cut}");
+        assert!(matches!(db.wait_idle(), Err(Error::NoSpace { .. })), "{cut}");
+        assert!(db.stats().out_of_space && db.stats().read_only.is_none(), "{cut}");
+        bench.look(&db, 0);
+        let during = bench.ssts();
+        assert!(during.len() > before.len(), "{cut}: the edit's own files stay");
+        assert!(before.iter().all(|path| during.contains(path)), "{cut}: nothing is deleted");
+        for (mode, seed) in CrashMode::ALL.into_iter().zip(0..) {
+            let disk = bench.disk.fork();
+            disk.crash(mode, seed);
+            let fork = Bench { faults: FaultFs::new(Arc::new(disk.clone())), disk, ..Bench::new() };
+            let db = fork.open();
+            // Buffered writes may be lost with the power; what was flushed may not.
+            assert!(db.iter().map(Result::unwrap).count() >= 100, "{cut} {mode:?}");
+            db.close().unwrap();
+        }
+        bench.faults.end(full);
+        taken_again(&db);
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        bench.look(&db, 1);
+        let told = bench.shortages.each_ref().map(|count| count.load(Ordering::SeqCst));
+        assert_eq!((db.stats().shortages, told), (1, [1, 1]), "{cut}: told once");
+        db.close().unwrap();
+        bench.reopen(1);
+    }
+}
+
+/// Writes are taken again, soon and by themselves.
+fn taken_again(db: &Db) {
+    for _ in 0..1_000 {
+        match db.put("again", "taken") {
+            Ok(()) => return,
+            Err(error) => assert!(matches!(error, Error::NoSpace { .. }), "{error}"),
+        }
+        pause(Duration::from_millis(10));
+    }
+    panic!("writes are not taken after space returned");
+}
+
+#[allow(clippy::disallowed_methods)]
+fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// The operating system's environment with pauses where tasks may be interleaved.
+struct Slowly(Arc<RealEnv>);
+
+impl Env for Slowly {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        self.0.fs()
+    }
+    fn now(&self) -> Duration {
+        self.0.now()
+    }
+    fn wall_clock(&self) -> Duration {
+        self.0.wall_clock()
+    }
+    fn random(&self) -> u64 {
+        self.0.random()
+    }
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        self.0.spawn(name, priority, body)
+    }
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
+        self.0.condition(spin)
+    }
+    fn interleave(&self) {
+        if self.0.random().is_multiple_of(4) {
+            pause(Duration::from_micros(self.0.random() % 300));
+        }
+    }
+}
+
+#[test]
+fn after_a_failed_append_nobody_writes_on() {
+    for round in 0..20 {
+        let faults = FaultFs::new(Arc::new(SimFs::new()));
+        let env = Slowly(RealEnv::with_fs(Arc::new(faults.clone())));
+        let db = small(Db::builder(Path::new(FOLDER)).env(Arc::new(env))).open().unwrap();
+        db.put("first", "1").unwrap();
+        let nth = round % 7 + 1;
+        let failed = faults.add(Rule::once(Op::Write, WAL, Fault::Eio).nth(nth));
+        let (calls, counting) = counted();
+        faults.add(Rule::once(Op::Write, WAL, counting).nth(nth + 1).forever());
+        std::thread::scope(|scope| {
+            for client in 0..6_u64 {
+                let (db, client) = (&db, client);
+                let put = move |n: &u64| db.put(client.to_be_bytes(), n.to_string());
+                scope.spawn(move || (0..).find(|n| put(n).is_err()));
+            }
+        });
+        assert_eq!(faults.fired(failed), 1);
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "round {round}");
+        assert!(db.close().is_err());
+    }
+}
