@@ -59,10 +59,12 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
     let (name, profile) = store.split_once(':').unwrap_or((store, "rocksdb"));
     let mut options = vlsm::Options::default();
     options.policy = vlsm_policy::profile::profile(profile).map_err(text)?;
-    options.block_cache = Bytes::mib(load.cache);
     if let Some(memtable) = load.memtable {
         sized(&mut options.policy, Bytes::mib(memtable));
     }
+    // As much memory as the other store has for memtables and cache.
+    let memtables = options.policy.memtable_bytes * options.policy.memtable_count as u64;
+    options.memory_limit = (memtables + Bytes::mib(load.cache)).max(options.least_memory());
     let described = describe(&options);
     let opened: Box<dyn Store> = match name {
         "rocksdb" => {

@@ -10,6 +10,7 @@ use crate::units;
 use bytes::Bytes;
 use std::any::Any;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// One SST file, as the manifest records it. Immutable.
@@ -42,8 +43,6 @@ pub struct FileMeta {
     /// The sequence number that all its entries have in this store, whatever the file says: that of
     /// the ingest which brought the file.
     pub global_seq: Option<Seq>,
-    /// A place for the layer that opens files to keep its reader. Never looked at here.
-    pub reader: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl FileMeta {
@@ -92,18 +91,99 @@ pub struct Table {
     pub range: KeyRange,
     /// The bytes of the file that lie in the slice: exact for a whole file, else estimated.
     pub bytes: units::Bytes,
+    /// The file's open reader.
+    pub reader: ReaderSlot,
 }
 
 impl Table {
     /// The table that shows all of a file.
     #[must_use]
     pub fn whole(file: Arc<FileMeta>) -> Self {
-        Self { range: file.range(), bytes: file.bytes, file }
+        Self::slice(file.clone(), file.range(), file.bytes)
+    }
+
+    /// The table that shows `range` of a file, about `bytes` of it.
+    #[must_use]
+    pub fn slice(file: Arc<FileMeta>, range: KeyRange, bytes: units::Bytes) -> Self {
+        Self { file, range, bytes, reader: ReaderSlot::default() }
+    }
+
+    /// The same table, its reader let go.
+    #[must_use]
+    pub fn without_reader(&self) -> Self {
+        Self::slice(self.file.clone(), self.range.clone(), self.bytes)
     }
 
     /// Whether it shows all of its file.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.range.covers(&self.file.range())
+    }
+}
+
+/// Where the layer that opens files keeps the reader of a table, of a type that only it knows.
+///
+/// A slot is filled once and never emptied, so that who reads through it needs no lock and no
+/// reference count. A reader is let go by putting [`Table::without_reader`] into the next version:
+/// it lives on as long as somebody sees the version before.
+#[derive(Default)]
+pub struct ReaderSlot {
+    reader: OnceLock<Arc<dyn Any + Send + Sync>>,
+    used: AtomicBool,
+}
+
+impl ReaderSlot {
+    /// The reader, to be used.
+    #[must_use]
+    #[inline]
+    pub fn get(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        let reader = self.peek()?;
+        // Looked at first, because it nearly always is: a line that is only read stays shared.
+        if !self.used.load(Relaxed) {
+            self.used.store(true, Relaxed);
+        }
+        Some(reader)
+    }
+
+    /// The reader, without counting as a use of it.
+    #[must_use]
+    #[inline]
+    pub fn peek(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
+        self.reader.get()
+    }
+
+    /// Whether there is a reader.
+    #[must_use]
+    pub fn is_filled(&self) -> bool {
+        self.peek().is_some()
+    }
+
+    /// Keeps a reader. When two threads bring one at once, one of them wins.
+    pub fn fill(&self, reader: Arc<dyn Any + Send + Sync>) {
+        let _ = self.reader.set(reader);
+    }
+
+    /// Whether the reader was used since this was last asked.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(false, Relaxed)
+    }
+}
+
+impl Clone for ReaderSlot {
+    fn clone(&self) -> Self {
+        Self { reader: self.reader.clone(), used: AtomicBool::new(self.used.load(Relaxed)) }
+    }
+}
+
+/// What is open does not make tables differ.
+impl PartialEq for ReaderSlot {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for ReaderSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_filled() { "open" } else { "closed" })
     }
 }

@@ -177,6 +177,23 @@ impl Tables {
         Self { chunks: Arc::new(chunks), len, bytes, ranged }
     }
 
+    /// The run with other tables in the place of some: `change` is asked about each and returns the
+    /// one to show instead, which must have the same range and bytes. Chunks without any are
+    /// shared.
+    #[must_use]
+    pub fn map(&self, mut change: impl FnMut(&Arc<Table>) -> Option<Arc<Table>>) -> Self {
+        let mut map_chunk = |chunk: &Chunk| {
+            let changed: Vec<_> = chunk.iter().map(&mut change).collect();
+            if changed.iter().all(Option::is_none) {
+                return chunk.clone();
+            }
+            let pairs = changed.into_iter().zip(chunk.iter());
+            Arc::new(pairs.map(|(new, old)| new.unwrap_or_else(|| old.clone())).collect())
+        };
+        let chunks = self.chunks.iter().map(&mut map_chunk).collect();
+        Self { chunks: Arc::new(chunks), ..*self }
+    }
+
     /// Checks the invariants within `range`, or all of them.
     ///
     /// # Errors
@@ -282,6 +299,19 @@ mod tests {
         assert_eq!(shared, run.chunks.len() - 1);
         let back = edited.replace(&table(2500).range, |_| false, &[table(2500)]);
         assert_eq!(back, run);
+    }
+
+    #[test]
+    fn a_map_changes_some_tables_and_shares_the_rest() {
+        let run = Tables::new((0..5000).map(table).collect());
+        let open = |n: u32| run.find(format!("{:08}", n * 10).as_bytes()).expect("there");
+        open(4000).reader.fill(Arc::new(1_u8));
+        assert!(open(4000).reader.get().is_some_and(|any| any.is::<u8>()));
+        let closed = run.map(|t| t.reader.is_filled().then(|| Arc::new(t.without_reader())));
+        assert!(closed == run && closed.iter().all(|table| !table.reader.is_filled()));
+        let shared = closed.chunks.iter().zip(run.chunks.iter()).filter(|(a, b)| Arc::ptr_eq(a, b));
+        assert_eq!(shared.count(), run.chunks.len() - 1);
+        closed.check(None).expect("sound");
     }
 
     #[test]

@@ -178,7 +178,7 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
         Some(_) => return Err(format!("file {number} is described in two ways")),
         None => files.entry(number).or_insert(Arc::new(meta)).clone(),
     };
-    Ok(Arc::new(Table { file, range, bytes }))
+    Ok(Arc::new(Table::slice(file, range, bytes)))
 }
 
 /// `8M[a,k]` or `8M[a,k)`. None when it has not even this form.

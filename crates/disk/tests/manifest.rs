@@ -213,7 +213,7 @@ fn the_state_comes_back_and_files_are_shared() {
     let mut edit = VersionEdit::default();
     for (lo, hi) in [("a", "f"), ("g", "z")] {
         let range = KeyRange::closed(lo, hi);
-        edit.add(2, Arc::new(Table { file: meta.clone(), range, bytes: Size(500) }));
+        edit.add(2, Arc::new(Table::slice(meta.clone(), range, Size(500))));
     }
     manifest.append(&[Record::Edit(TreeId(2), edit)]).expect("appended");
     let state = recover(&fs).expect("sound");

@@ -5,7 +5,7 @@
 
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
-use crate::store::{LevelStats, Store, StoreResult, StoreStats, WaitStats};
+use crate::store::{LevelStats, Store, StoreMemory, StoreResult, StoreStats, WaitStats};
 use std::path::Path;
 use std::time::Duration;
 use vlsm::{Db, Options};
@@ -60,7 +60,7 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
         ("growth", policy.growth.to_string()),
         ("WAL", lowercase(&options.durability)),
         ("compression", compression.join("/")),
-        ("cache", options.block_cache.to_string()),
+        ("memory", options.memory_limit.to_string()),
         ("jobs' I/O", io(options.direct_io).to_owned()),
         ("reads", io(options.direct_reads).to_owned()),
         ("filter", format!("{} bits/key", options.bits_per_key)),
@@ -125,6 +125,12 @@ impl Store for Engine {
             longest_us: wait.longest.0,
         });
         let widest = stats.compactions.iter().map(|work| work.widest.0).max();
+        let peaks = stats.memory_peaks.kinds();
+        let memory = StoreMemory {
+            limit: stats.memory_limit.0,
+            peak: stats.memory_peak.0,
+            peaks: peaks.map(|(kind, bytes)| (kind.to_owned(), bytes.0)).into(),
+        };
         StoreStats {
             wal_bytes: stats.wal_bytes.0,
             flush_bytes: stats.flush.written.0,
@@ -145,6 +151,7 @@ impl Store for Engine {
             waits: waits.collect(),
             levels: levels.collect(),
             disk_bytes: folder_bytes(self.db.path()),
+            memory,
         }
     }
 }

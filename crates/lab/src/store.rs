@@ -64,6 +64,17 @@ pub struct WaitStats {
     pub longest_us: u64,
 }
 
+/// Memory that a store counts towards its limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StoreMemory {
+    /// The limit.
+    pub limit: u64,
+    /// The most since the opening.
+    pub peak: u64,
+    /// The most of each kind, each at its own moment.
+    pub peaks: Vec<(String, u64)>,
+}
+
 /// What a store says of itself. Counters count from its opening; zero where it has none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StoreStats {
@@ -105,6 +116,9 @@ pub struct StoreStats {
     pub levels: Vec<LevelStats>,
     /// Bytes of all files of the store.
     pub disk_bytes: u64,
+    /// Its memory.
+    #[serde(default)]
+    pub memory: StoreMemory,
 }
 
 impl StoreStats {

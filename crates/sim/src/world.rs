@@ -78,7 +78,6 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.workers = rng.between(1, 3) as usize;
     options.io_threads = rng.between(1, 3) as usize;
     options.quantum = Bytes::kib(*rng.pick(&[4, 4, 16, 64]));
-    options.block_cache = Bytes::kib(*rng.pick(&[0, 8, 64, 1024]));
     options.block_bytes = Bytes(*rng.pick(&[512, 1024, 4096]));
     options.bits_per_key = *rng.pick(&[0, 4, 10]);
     options.direct_io = rng.one_in(2);
@@ -88,6 +87,7 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.manifest_bytes = Bytes(*rng.pick(&[0, 2 << 10, 16 << 10, 4 << 20]));
     let wal_least = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
     options.wal_limit = wal_least * *rng.pick(&[1, 2, 1000]);
+    options.memory_limit = options.least_memory() * *rng.pick(&[1, 2, 8, 1000]);
     options.log = rng.one_in(4);
     options
 }

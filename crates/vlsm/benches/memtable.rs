@@ -107,12 +107,20 @@ fn main() {
     );
     for megabytes in [8_u64, 64] {
         let count = (megabytes << 20) / 200;
-        let pool = ArenaPool::new(Memtable::arena_bytes(count as usize * 240), 1);
+        let pool = ArenaPool::new(
+            Memtable::arena_bytes(count as usize * 240),
+            1,
+            u64::MAX,
+            Default::default(),
+        );
         for threads in [1, 2, 15] {
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for _ in 0..rounds {
                 pool.fill();
-                let map = Own(Memtable::new(MemtableId(1), pool.take(0)));
+                let map = Own(Memtable::new(
+                    MemtableId(1),
+                    pool.take_spare(u64::MAX).expect("just filled"),
+                ));
                 own.push(measure(&map, count, threads));
                 drop(map);
                 other.push(measure(&Crossbeam(SkipMap::new()), count, threads));

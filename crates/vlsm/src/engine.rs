@@ -7,8 +7,10 @@ use crate::files::{Files, Numbers};
 use crate::health::Health;
 use crate::install::Installer;
 use crate::keyspace::KeyspaceInfo;
+use crate::memory::Memory;
 use crate::memtable::ArenaPool;
 use crate::options::Options;
+use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
 use crate::rules::Extensions;
 use crate::snapshot::Snapshots;
@@ -46,12 +48,14 @@ pub(crate) struct Engine {
     pub extensions: Extensions,
     pub views: Views,
     pub snapshots: Snapshots,
+    pub pins: Pins,
     pub gate: Gate,
     pub commit: Commit,
     pub wal: WalStage,
     /// Numbers of the WAL files that may hold unflushed writes, the current one among them.
     pub live_wals: Mutex<Vec<u64>>,
     pub arenas: Arc<ArenaPool>,
+    pub memory: Arc<Memory>,
     pub files: Arc<Files>,
     pub install: Installer,
     pub control: Control,

@@ -4,13 +4,20 @@
 //! A file dies in three steps: an edit takes its last table out of the current version (it becomes
 //! a *zombie*), the last reader that still sees it drops its view (only the zombie list holds its
 //! metadata), and a background thread removes it. No drop on a latency path does a file operation.
+//!
+//! Readers (index and filter of a file in memory) are kept in the tables of the current version, as
+//! far as the ledger has room for them; else a file is opened for one use. The coldest ones are let
+//! go by an install that changes nothing else ([`colder`]).
 
 use crate::counters::Counter;
+use crate::memory::Memory;
 use parking_lot::Mutex;
+use std::any::Any;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vlsm_core::{Error, FileMeta, FileNumber, Result};
+use vlsm_core::{Error, FileMeta, FileNumber, Result, Table, Version};
 use vlsm_disk::Env;
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
@@ -70,21 +77,77 @@ impl Numbers {
     }
 }
 
+/// An open file: kept by its table, or lent for one use.
+pub(crate) enum OpenFile<'a> {
+    Kept(&'a SstReader),
+    Lent(Arc<SstReader>),
+}
+
+impl Deref for OpenFile<'_> {
+    type Target = SstReader;
+
+    #[inline]
+    fn deref(&self) -> &SstReader {
+        match self {
+            Self::Kept(reader) => reader,
+            Self::Lent(reader) => reader,
+        }
+    }
+}
+
+type AnyReader = Arc<dyn Any + Send + Sync>;
+
+#[inline]
+fn as_reader(any: &AnyReader) -> Result<&SstReader> {
+    any.downcast_ref().ok_or_else(other_type)
+}
+
+fn as_shared(any: &AnyReader) -> Result<Arc<SstReader>> {
+    any.clone().downcast().map_err(|_| other_type())
+}
+
+#[cold]
+fn other_type() -> Error {
+    Error::Internal("a file's reader is of another type".into())
+}
+
+/// The version with readers of about `bytes` let go, those first that were not used since this was
+/// last asked; none when there are none. Who sees the version before still has them.
+pub(crate) fn colder(version: &Version, bytes: &mut u64) -> Option<Version> {
+    let mut next = version.clone();
+    let mut any = false;
+    // From the bottom up: every read asks what lies above.
+    let runs = next.l0.iter_mut().map(|run| &mut run.tables);
+    for tables in next.levels.iter_mut().rev().chain(runs) {
+        *tables = tables.map(|table| {
+            if *bytes == 0 || !table.reader.is_filled() || table.reader.take_used() {
+                return None;
+            }
+            let reader = table.reader.peek().map(as_reader);
+            *bytes = bytes.saturating_sub(reader?.ok()?.memory_bytes() as u64);
+            any = true;
+            Some(Arc::new(table.without_reader()))
+        });
+    }
+    any.then_some(next)
+}
+
 /// Open SSTs and dead ones.
 pub(crate) struct Files {
     env: Arc<dyn Env>,
     dir: PathBuf,
     cache: Arc<BlockCache>,
+    memory: Arc<Memory>,
     direct_reads: bool,
     open_bytes: Counter,
     zombies: Mutex<Vec<Arc<FileMeta>>>,
 }
 
 impl Files {
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf, cache_bytes: u64, direct_reads: bool) -> Self {
-        let cache = Arc::new(BlockCache::new(cache_bytes));
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf, memory: Arc<Memory>, direct_reads: bool) -> Self {
         let (open_bytes, zombies) = (Counter::default(), Mutex::default());
-        Self { env, dir, cache, direct_reads, open_bytes, zombies }
+        let cache = memory.cache.clone();
+        Self { env, dir, cache, memory, direct_reads, open_bytes, zombies }
     }
 
     /// The block cache.
@@ -92,21 +155,42 @@ impl Files {
         &self.cache
     }
 
-    /// The reader of a file, opened at the first use.
+    /// The reader of a table's file, opened where it is not.
     #[inline]
-    pub fn reader<'a>(&self, file: &'a FileMeta) -> Result<&'a Arc<SstReader>> {
-        if file.reader.get().is_none() {
-            let reader = Arc::new(self.open(file)?);
-            // When two threads open it at once, one of them wins.
-            let _ = file.reader.set(Arc::new(reader));
+    pub fn reader<'a>(&self, table: &'a Table) -> Result<OpenFile<'a>> {
+        match table.reader.get() {
+            Some(kept) => Ok(OpenFile::Kept(as_reader(kept)?)),
+            None => Ok(OpenFile::Lent(self.open_to_keep(table)?)),
         }
-        file.reader
-            .get()
-            .and_then(|any| any.downcast_ref::<Arc<SstReader>>())
-            .ok_or_else(|| Error::Internal("a file's reader is of another type".into()))
     }
 
+    /// The reader of a table's file, to hold on to.
+    pub fn shared_reader(&self, table: &Table) -> Result<Arc<SstReader>> {
+        match table.reader.get() {
+            Some(kept) => as_shared(kept),
+            None => self.open_to_keep(table),
+        }
+    }
+
+    /// The reader of a table's file for a job, which does not make the table a used one and asks no
+    /// filter.
+    pub fn reader_for_job(&self, table: &Table) -> Result<Arc<SstReader>> {
+        match table.reader.peek() {
+            Some(kept) => as_shared(kept),
+            None => Ok(Arc::new(self.charged(self.open(&table.file)?.without_filter()))),
+        }
+    }
+
+    /// Opens a file and keeps it open, if there is memory for that.
     #[cold]
+    fn open_to_keep(&self, table: &Table) -> Result<Arc<SstReader>> {
+        let reader = Arc::new(self.charged(self.open(&table.file)?));
+        if self.memory.readers_fit() {
+            table.reader.fill(reader.clone());
+        }
+        Ok(reader)
+    }
+
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);
@@ -117,14 +201,20 @@ impl Files {
         Ok(reader)
     }
 
+    fn charged(&self, mut reader: SstReader) -> SstReader {
+        reader.charge_to(&self.memory.readers);
+        self.memory.note_reader();
+        reader
+    }
+
     /// Bytes that were read to open files.
     pub fn open_bytes(&self) -> u64 {
         self.open_bytes.get()
     }
 
-    /// A cursor over a file through the block cache.
-    pub fn cursor(&self, file: &FileMeta) -> Result<SstCursor> {
-        Ok(self.reader(file)?.cursor(&self.cache, true))
+    /// A cursor over a table's file through the block cache.
+    pub fn cursor(&self, table: &Table) -> Result<SstCursor> {
+        Ok(self.shared_reader(table)?.cursor(&self.cache, true))
     }
 
     /// Notes files that left the current version.

@@ -24,6 +24,7 @@
 //! finds it taken leaves its request to the holder.
 
 use crate::engine::{Engine, Watch};
+use crate::files::colder;
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
@@ -146,6 +147,7 @@ impl Engine {
                 break;
             }
         }
+        self.take_back();
         self.remove_dead();
         self.arenas.fill();
         self.events.write_log();
@@ -201,10 +203,11 @@ impl Engine {
                 .filter(|request| request.tree == id)
                 .flat_map(|request| request.flushed.iter().copied())
                 .collect();
-            self.views.update(id, |tree| TreeView {
-                immutables: without(&tree.immutables, &flushed),
-                version,
-                ..tree.clone()
+            self.views.update(id, |tree| {
+                let left = tree.immutables.iter().filter(|sealed| flushed.contains(&sealed.id()));
+                left.for_each(|sealed| sealed.note_gone());
+                let immutables = without(&tree.immutables, &flushed);
+                TreeView { immutables, version, ..tree.clone() }
             });
         }
         self.counters.installs.add(requests.len() as u64);
@@ -234,9 +237,9 @@ impl Engine {
         let mut any = false;
         for change in requests.iter().flat_map(|request| &request.edit.changes) {
             if let Change::Add { table, .. } = change
-                && table.file.reader.get().is_none()
+                && !table.reader.is_filled()
             {
-                self.files.reader(&table.file)?;
+                self.files.reader(table)?;
                 any = true;
             }
         }
@@ -310,6 +313,29 @@ impl Engine {
             // Not removed is not lost: the next recovery finds and removes it.
             let _ = self.env.fs().remove(&path);
         }
+    }
+
+    /// Lets go of the readers that were used least lately, while they hold more than they may. Not
+    /// for latency paths.
+    pub fn cool_readers(self: &Arc<Self>) {
+        // Who leads now will be followed by another look: readers still do not fit.
+        let Some(mut leader) = self.lead() else { return };
+        let target = self.memory.readers_target();
+        let mut excess = self.memory.readers.get().saturating_sub(target);
+        // What was used keeps its reader in the first pass, and loses its mark.
+        for _ in 0..2 {
+            for (id, version) in &mut leader.state.trees {
+                if excess > 0
+                    && let Some(next) = colder(version, &mut excess)
+                {
+                    let next = Arc::new(next);
+                    *version = Version::clone(&next);
+                    self.views.update(*id, |tree| TreeView { version: next, ..tree.clone() });
+                }
+            }
+        }
+        drop(leader);
+        self.install_all();
     }
 
     /// Removes files that no reader sees any more.

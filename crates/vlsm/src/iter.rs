@@ -1,15 +1,19 @@
 //! Iterators over the pairs of a keyspace.
 //!
-//! An [`Iter`] owns what it reads: a view of the store and a sequence number. It may be walked from
-//! both ends, in any order; each end is a walk of its own, and they stop where they meet.
+//! An [`Iter`] holds a registered sequence number, which is what it shows. It may be walked from
+//! both ends, in any order; each end is a walk of its own, and they stop where they meet. A walk is
+//! over one region, on the view that is current when it begins; when it is taken back
+//! (`read/pins`), another one goes on behind the last pair.
 
 use crate::batch::other_store;
 use crate::keyspace::Keyspace;
 use crate::read::merge_cursor::Direction;
+use crate::read::pins::{Holds, Pin, Walk};
 use crate::read::user_cursor::UserCursor;
-use crate::read::view::Pinned;
+use crate::snapshot::Held;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
 use vlsm_core::Result;
 
 /// Pairs of a keyspace in key order, as of one moment.
@@ -17,7 +21,8 @@ use vlsm_core::Result;
 /// After an error the iterator is at its end: it never carries on past what it could not read.
 pub struct Iter {
     keyspace: Keyspace,
-    pinned: Pinned,
+    held: Arc<Held>,
+    pin: Pin,
     lo: Bound<Bytes>,
     hi: Bound<Bytes>,
     front: End,
@@ -25,11 +30,10 @@ pub struct Iter {
     finished: bool,
 }
 
-/// One end of an iterator: the region it walks and the walk.
+/// One end of an iterator: how far it is.
 struct End {
     /// Where it starts.
     from: Bound<Bytes>,
-    walk: Option<UserCursor>,
     region: usize,
     /// The key it returned last.
     key: Option<Bytes>,
@@ -41,34 +45,44 @@ impl End {
             Bound::Included(key) | Bound::Excluded(key) => keyspace.info.region_of(key),
             Bound::Unbounded => unbounded,
         };
-        Self { from, walk: None, region, key: None }
+        Self { from, region, key: None }
+    }
+
+    /// Where a walk goes on.
+    fn resume(&self) -> Bound<&[u8]> {
+        match &self.key {
+            Some(key) => Bound::Excluded(key),
+            None => self.from.as_ref().map(|key| &key[..]),
+        }
     }
 }
 
 impl Iter {
     pub(crate) fn new<K: AsRef<[u8]>>(
         keyspace: &Keyspace,
-        pinned: Pinned,
+        held: Arc<Held>,
         range: &impl RangeBounds<K>,
     ) -> Self {
         let own = |bound: Bound<&K>| bound.map(|key| Bytes::copy_from_slice(key.as_ref()));
-        Self::within(keyspace, pinned, own(range.start_bound()), own(range.end_bound()))
+        Self::within(keyspace, held, own(range.start_bound()), own(range.end_bound()))
     }
 
-    pub(crate) fn with_prefix(keyspace: &Keyspace, pinned: Pinned, prefix: &[u8]) -> Self {
+    pub(crate) fn with_prefix(keyspace: &Keyspace, held: Arc<Held>, prefix: &[u8]) -> Self {
         let hi = match successor(prefix) {
             Some(end) => Bound::Excluded(end),
             None => Bound::Unbounded,
         };
-        Self::within(keyspace, pinned, Bound::Included(Bytes::copy_from_slice(prefix)), hi)
+        Self::within(keyspace, held, Bound::Included(Bytes::copy_from_slice(prefix)), hi)
     }
 
-    fn within(keyspace: &Keyspace, pinned: Pinned, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
+    fn within(keyspace: &Keyspace, held: Arc<Held>, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
         let front = End::at(keyspace, lo.clone(), 0);
         let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
         let finished = is_empty(&lo, &hi);
-        keyspace.db.engine.counters.scans.add(1);
-        Self { keyspace: keyspace.clone(), pinned, lo, hi, front, back, finished }
+        let engine = &keyspace.db.engine;
+        engine.counters.scans.add(1);
+        let pin = Pin::new(engine);
+        Self { keyspace: keyspace.clone(), held, pin, lo, hi, front, back, finished }
     }
 
     /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's
@@ -83,30 +97,50 @@ impl Iter {
         let from = if below { self.lo.clone() } else { Bound::Included(key) };
         self.finished = is_empty(&from, &self.hi);
         self.front = End::at(&self.keyspace, from, 0);
+        self.pin.lock().front = None;
     }
 
-    fn walk(&self, region: usize, direction: Direction) -> Result<UserCursor> {
+    /// A walk over an end's region, from where the end is.
+    fn walk(&self, end: &End, direction: Direction) -> Result<Walk> {
         let engine = &self.keyspace.db.engine;
         engine.health.check_open()?;
-        if self.pinned.store != engine.store_uid {
+        if self.held.db.engine.store_uid != engine.store_uid {
             return Err(other_store());
         }
-        let tree = self.pinned.view.tree(self.keyspace.info.trees[region]);
-        let from = match direction {
-            Direction::Forward => &self.front.from,
-            Direction::Backward => &self.back.from,
+        let id = self.keyspace.info.trees[end.region];
+        let (tree, since) = match &self.held.view {
+            Some(kept) => (kept.tree(id).clone(), None),
+            None => (engine.views.load().tree(id).clone(), Some(engine.env.now())),
         };
-        let from = from.as_ref().map(|key| &key[..]);
-        UserCursor::new(tree, &engine.files, self.pinned.at, direction, from)
+        let at = self.held.at;
+        let cursor = UserCursor::new(&tree, &engine.files, at, direction, end.resume())?;
+        Ok(Walk { cursor, tree, since })
+    }
+
+    /// The next pair of an end's region; none behind its last one.
+    fn step(&self, direction: Direction) -> Result<Option<(Bytes, Bytes)>> {
+        let mut holds = self.pin.lock();
+        let (walk, end) = match direction {
+            Direction::Forward => (&mut holds.front, &self.front),
+            Direction::Backward => (&mut holds.back, &self.back),
+        };
+        let walk = match walk {
+            Some(walk) => walk,
+            None => walk.insert(self.walk(end, direction)?),
+        };
+        let pair = walk.cursor.next_pair()?;
+        if pair.is_none() {
+            match direction {
+                Direction::Forward => holds.front = None,
+                Direction::Backward => holds.back = None,
+            }
+        }
+        Ok(pair)
     }
 
     fn advance_front(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         while self.front.region <= self.back.region {
-            if self.front.walk.is_none() {
-                self.front.walk = Some(self.walk(self.front.region, Direction::Forward)?);
-            }
-            let pair = self.front.walk.as_mut().map_or(Ok(None), UserCursor::next_pair)?;
-            if let Some((key, value)) = pair {
+            if let Some((key, value)) = self.step(Direction::Forward)? {
                 let past_end = match &self.hi {
                     Bound::Included(hi) => key > *hi,
                     Bound::Excluded(hi) => key >= *hi,
@@ -115,7 +149,6 @@ impl Iter {
                 let met = self.back.key.as_ref().is_some_and(|back| key >= *back);
                 return Ok((!past_end && !met).then_some((key, value)));
             }
-            self.front.walk = None;
             self.front.region += 1;
         }
         Ok(None)
@@ -123,11 +156,7 @@ impl Iter {
 
     fn advance_back(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         loop {
-            if self.back.walk.is_none() {
-                self.back.walk = Some(self.walk(self.back.region, Direction::Backward)?);
-            }
-            let pair = self.back.walk.as_mut().map_or(Ok(None), UserCursor::next_pair)?;
-            if let Some((key, value)) = pair {
+            if let Some((key, value)) = self.step(Direction::Backward)? {
                 let past_end = match &self.front.from {
                     Bound::Included(lo) => key < *lo,
                     Bound::Excluded(lo) => key <= *lo,
@@ -136,7 +165,6 @@ impl Iter {
                 let met = self.front.key.as_ref().is_some_and(|front| key <= *front);
                 return Ok((!past_end && !met).then_some((key, value)));
             }
-            self.back.walk = None;
             if self.back.region <= self.front.region {
                 return Ok(None);
             }
@@ -147,6 +175,9 @@ impl Iter {
     /// Passes a step's outcome on and remembers when the end or an error was reached.
     fn outcome(&mut self, step: Result<Option<(Bytes, Bytes)>>) -> Option<Result<(Bytes, Bytes)>> {
         self.finished = !matches!(step, Ok(Some(_)));
+        if self.finished {
+            *self.pin.lock() = Holds::default();
+        }
         step.transpose()
     }
 }

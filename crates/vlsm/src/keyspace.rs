@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::iter::Iter;
 use crate::options::WriteOptions;
 use crate::rules::{Extensions, Rules};
+use crate::snapshot::Held;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -340,7 +341,7 @@ impl Keyspace {
     /// The pairs within a range of keys, as of now.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self, self.db.engine.pin(), &range)
+        Iter::new(self, Arc::new(Held::now(&self.db)), &range)
     }
 
     /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees
@@ -374,7 +375,7 @@ impl Keyspace {
     /// The pairs whose keys begin with `prefix`, as of now.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::with_prefix(self, self.db.engine.pin(), prefix.as_ref())
+        Iter::with_prefix(self, Arc::new(Held::now(&self.db)), prefix.as_ref())
     }
 }
 

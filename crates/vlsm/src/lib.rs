@@ -39,6 +39,7 @@ mod install;
 mod iter;
 mod job;
 mod keyspace;
+mod memory;
 #[doc(hidden)]
 pub mod memtable;
 mod open;
@@ -61,6 +62,7 @@ pub use events::Listener;
 pub use files::{sst_number, sst_path};
 pub use iter::Iter;
 pub use keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceOptions};
+pub use memory::MemoryStats;
 pub use options::{Compression, Durability, Options, WriteOptions};
 pub use rules::{CompactionFilter, Decision, MergeOperator};
 pub use snapshot::Snapshot;

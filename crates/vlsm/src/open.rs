@@ -23,8 +23,10 @@ use crate::files::{Files, Numbers, sst_number, sst_path};
 use crate::health::Health;
 use crate::install::Installer;
 use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
+use crate::memory::Memory;
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
+use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Replay, replay};
 use crate::rules::{Extensions, Rules};
@@ -90,8 +92,9 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
-    let memtable_bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
-    let arenas = ArenaPool::new(memtable_bytes, options.policy.memtable_count);
+    let wake = env.condition(Duration::ZERO);
+    let memory = Arc::new(Memory::new(options.memory_limit, wake.clone()));
+    let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
     let (min_wal, salvage) = (state.numbers.min_wal, options.salvage_wal);
@@ -100,12 +103,9 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let Replay { memtables, last_seq, .. } = replayed;
     let last_seq = last_seq.max(last_seq_of(&state, &recovered));
     let next_file = next_file_number(&state, &recovered, &ssts);
-    let wal = match read_only {
-        true => WalFile::none(),
-        false => begin_wal(&*env, dir, &options, next_file, &recovered, last_seq)?,
-    };
+    let begin = || begin_wal(&*env, dir, &options, next_file, &recovered, last_seq);
+    let wal = if read_only { WalFile::none() } else { begin()? };
 
-    let wake = env.condition(Duration::ZERO);
     let live = recovered.live.iter().map(|live| live.number);
     let live_wals = live.chain([wal.number()]).collect();
     let engine = Arc::new(Engine {
@@ -118,13 +118,15 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         extensions,
         views: Views::default(),
         snapshots: Snapshots::default(),
+        pins: Pins::default(),
         gate: Gate::new(&*env),
         commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
         wal: WalStage::new(&*env, &options, wal),
         live_wals: Mutex::new(live_wals),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
-        files: files_of(&env, dir, &options),
+        memory: memory.clone(),
+        files: Arc::new(Files::new(env.clone(), dir.to_owned(), memory, options.direct_reads)),
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
         store_uid: state.store_uid,
@@ -144,9 +146,13 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     Ok(engine)
 }
 
-fn files_of(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Arc<Files> {
-    let (cache, direct) = (options.block_cache.0, options.direct_reads);
-    Arc::new(Files::new(env.clone(), dir.to_owned(), cache, direct))
+/// The pool of memtables' memory. It keeps as many blocks as one tree uses, and one more, so that
+/// none has to be made while a reader holds a flushed one.
+fn arenas_of(options: &Options, memory: &Memory) -> ArenaPool {
+    let bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
+    let count = options.policy.memtable_count;
+    let budget = memory.memtable_share().min((bytes * (count + 1)) as u64);
+    ArenaPool::new(bytes, count, budget, memory.arenas.clone())
 }
 
 /// Sequence numbers up to here were used, as far as manifest and WAL headers say.
@@ -317,6 +323,7 @@ impl Engine {
         let tree = |(id, version): (&TreeId, &Version)| {
             let mut immutables = memtables.remove(id).unwrap_or_default();
             let active = immutables.pop().unwrap_or_else(|| self.idle_memtable());
+            immutables.iter().for_each(|sealed| sealed.note_sealed(self.env.now()));
             let version = Arc::new(version.clone());
             TreeView { id: *id, active, immutables, version, rules: rules[id].clone() }
         };
@@ -332,6 +339,8 @@ impl Engine {
     ) -> Result<()> {
         self.remove_leftovers(state, recovered, ssts)?;
         self.fill_arenas();
+        // More may have been recovered than fits; those who write wait for its flush.
+        let _ = self.bound_memtables(0, |_| false);
         self.mark_all();
         *self.threads.lock() = self.start_workers();
         Ok(())

@@ -4,6 +4,8 @@
 //! to the policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a
 //! profile's name.
 
+use crate::memory::least_limit;
+use crate::memtable::Memtable;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
@@ -80,8 +82,9 @@ pub struct Options {
     pub io_threads: usize,
     /// Merge work of one step of a job. Default: 256 KB.
     pub quantum: Bytes,
-    /// Memory for uncompressed blocks of SSTs. Default: 64 MB.
-    pub block_cache: Bytes,
+    /// Memory for everything large together: memtables, indexes and filters of open SSTs, cached
+    /// blocks, and what readers hold of them. Default: 256 MB.
+    pub memory_limit: Bytes,
     /// Length of a block of an SST. Default: 4 KB.
     pub block_bytes: Bytes,
     /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
@@ -119,7 +122,7 @@ impl Default for Options {
             workers: 0,
             io_threads: 4,
             quantum: Bytes::kib(256),
-            block_cache: Bytes::mib(64),
+            memory_limit: Bytes::mib(256),
             block_bytes: Bytes::kib(4),
             bits_per_key: 10,
             compression: vec![Compression::None],
@@ -178,6 +181,15 @@ impl Options {
                 format!("must be at least {}: two memtables and two WAL files", Bytes(logged));
             return Err(Error::InvalidOption { option: "wal_limit", why });
         }
+        let least = self.least_memory();
+        if self.memory_limit < least {
+            let Bytes(bytes) = least;
+            let why = format!(
+                "{} is too little: {} memtables of {} need at least {bytes} bytes ({least})",
+                self.memory_limit, self.policy.memtable_count, self.policy.memtable_bytes
+            );
+            return Err(Error::InvalidOption { option: "memory_limit", why });
+        }
         if self.compression.is_empty() {
             let why = "name at least one compression, for example [\"none\"]".to_owned();
             return Err(Error::InvalidOption { option: "compression", why });
@@ -187,6 +199,13 @@ impl Options {
             return Err(Error::InvalidOption { option: "compression", why });
         }
         self.policy.validate()
+    }
+
+    /// The least `memory_limit` under which one tree can have all its memtables.
+    #[must_use]
+    pub fn least_memory(&self) -> Bytes {
+        let memtable = Memtable::arena_bytes(0) as u64 + self.policy.memtable_bytes.0;
+        Bytes(least_limit(memtable.saturating_mul(self.policy.memtable_count as u64)))
     }
 
     /// The compression of SSTs that lie in a level.
@@ -214,5 +233,11 @@ mod tests {
         let options = Options { block_bytes: Bytes(1), ..Options::default() };
         let error = options.check().unwrap_err().to_string();
         assert!(error.contains("block_bytes") && error.contains("512"), "{error}");
+        let mut options = Options { memory_limit: Bytes::mib(20), ..Options::default() };
+        let error = options.check().unwrap_err().to_string();
+        assert!(error.contains("memory_limit") && error.contains("2 memtables of 8"), "{error}");
+        options.memory_limit = options.least_memory();
+        options.check().expect("the least that works");
+        assert!(error.contains(&options.memory_limit.0.to_string()), "{error}");
     }
 }

@@ -82,11 +82,10 @@ impl Replay<'_> {
         };
         let (arenas, next) = (self.arenas, self.next_memtable);
         let fresh = || {
-            let arena = arenas.take(Memtable::arena_bytes(bytes).max(arenas.block_bytes()));
-            Arc::new(Memtable::new(MemtableId(next()), arena))
+            Arc::new(Memtable::new(MemtableId(next()), arenas.take(Memtable::arena_bytes(bytes))))
         };
         let memtables = self.memtables.entry(tree).or_insert_with(|| vec![fresh()]);
-        let full = memtables.last().is_none_or(|memtable| !memtable.has_room(bytes));
+        let full = memtables.last().is_none_or(|memtable| memtable.growth_for(bytes).is_none());
         if full {
             if let Some(last) = memtables.last() {
                 last.seal();
@@ -95,6 +94,7 @@ impl Replay<'_> {
         }
         if let Some(memtable) = memtables.last() {
             memtable.note_wal(FileNumber(wal));
+            memtable.grow_for(bytes);
             let space = memtable.reserve(1, if is_range { 0 } else { bytes }, seq..=seq);
             let mut space = space.expect("a fresh memtable has room for the entry it was made for");
             if is_range {

@@ -5,7 +5,7 @@ use crate::batch::other_store;
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
-use crate::read::view::{Moment, Pinned, StoreView};
+use crate::read::view::{Moment, StoreView};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -84,11 +84,22 @@ impl Snapshots {
 }
 
 /// One registration; released when dropped.
-struct Held {
-    db: Db,
-    at: Moment,
+pub(crate) struct Held {
+    pub db: Db,
+    pub at: Moment,
     /// The view to read from, where a compaction filter might change a later one.
-    view: Option<Arc<StoreView>>,
+    pub view: Option<Arc<StoreView>>,
+}
+
+impl Held {
+    /// Registers what is visible now.
+    pub fn now(db: &Db) -> Self {
+        let engine = &db.engine;
+        let seq = engine.snapshots.register(|| engine.commit.visible());
+        let at = Moment { seq, now: engine.wall_micros() };
+        let view = engine.snapshots.is_filtering().then(|| engine.views.load_full());
+        Self { db: db.clone(), at, view }
+    }
 }
 
 impl Drop for Held {
@@ -105,17 +116,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(db: &Db) -> Self {
-        let engine = &db.engine;
-        let seq = engine.snapshots.register(|| engine.commit.visible());
-        let at = Moment { seq, now: engine.wall_micros() };
-        let view = engine.snapshots.is_filtering().then(|| engine.views.load_full());
-        Self { held: Arc::new(Held { db: db.clone(), at, view }) }
-    }
-
-    fn pinned(&self) -> Pinned {
-        let engine = &self.held.db.engine;
-        let view = self.held.view.clone().unwrap_or_else(|| engine.views.load_full());
-        Pinned { store: engine.store_uid, view, at: self.held.at }
+        Self { held: Arc::new(Held::now(db)) }
     }
 
     /// Its sequence number: it shows all writes up to here.
@@ -149,13 +150,13 @@ impl Snapshot {
     /// The pairs of a keyspace within a range of keys.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(keyspace, self.pinned(), &range)
+        Iter::new(keyspace, self.held.clone(), &range)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.
     #[must_use]
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::with_prefix(keyspace, self.pinned(), prefix.as_ref())
+        Iter::with_prefix(keyspace, self.held.clone(), prefix.as_ref())
     }
 }
 

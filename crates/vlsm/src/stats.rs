@@ -3,6 +3,7 @@
 
 use crate::control::chain::ChainSummary;
 use crate::engine::Engine;
+use crate::memory::MemoryStats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
@@ -96,10 +97,14 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Their bytes.
     pub cache_miss_bytes: Bytes,
-    /// Memory of the cache.
-    pub cache_memory: Bytes,
-    /// Memory of memtables.
-    pub memtable_memory: Bytes,
+    /// The limit of memory.
+    pub memory_limit: Bytes,
+    /// Memory by kind.
+    pub memory: MemoryStats,
+    /// The most that each kind took, each at its own moment.
+    pub memory_peaks: MemoryStats,
+    /// The most that all took together.
+    pub memory_peak: Bytes,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
     /// Zeros written to make new WAL files; recycled ones need none.
@@ -177,8 +182,7 @@ impl Engine {
         let counters = &self.counters;
         let cache = self.files.cache().counters();
         let view = self.views.load_full();
-        let memtables = view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
-        let memtable_memory = memtables.map(|memtable| memtable.bytes() as u64).sum();
+        let peak = self.memory.peak();
         let mut compactions: Vec<WorkStats> =
             (1..counters.levels.len()).map(|index| self.work_of(index)).collect();
         while compactions.last().is_some_and(|work| work.jobs == 0) {
@@ -202,8 +206,10 @@ impl Engine {
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             cache_miss_bytes: Bytes(cache.miss_bytes),
-            cache_memory: Bytes(self.files.cache().memory_bytes()),
-            memtable_memory: Bytes(memtable_memory),
+            memory_limit: self.options.memory_limit,
+            memory: self.memory.stats(),
+            memory_peaks: peak.kinds,
+            memory_peak: peak.total,
             wal_bytes: Bytes(counters.wal_bytes.get()),
             wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
             wal_writes: counters.wal_writes.get(),

@@ -44,5 +44,5 @@ fn idle_regions_are_never_asked_about() {
     // not finished is asked about again. None of it grows with the number of regions.
     assert!(many.shape_asks < 8 * steps, "{} asks in {steps} steps", many.shape_asks);
     // An idle region has a memtable without memory.
-    assert!(many.memtable_memory < ByteCount::mib(1), "{}", many.memtable_memory);
+    assert!(many.memory.active < ByteCount::kib(1), "{}", many.memory.active);
 }

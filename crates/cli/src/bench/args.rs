@@ -73,9 +73,9 @@ pub struct Args {
     /// Memtables at most, the active one among them [default: the profile's]
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
-    /// Size of the block cache
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
-    pub cache: Bytes,
+    /// Memory for memtables, indexes, filters and the block cache together
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
+    pub memory_limit: Bytes,
     /// Worker threads for flushes and compactions [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
@@ -225,7 +225,7 @@ impl Args {
         }
         options.durability = self.durability;
         options.compression = vec![self.compression];
-        options.block_cache = self.cache;
+        options.memory_limit = self.memory_limit;
         options.workers = self.workers.unwrap_or(options.workers);
         options.direct_io = !self.buffered_io;
         options.direct_reads = !self.buffered_io;

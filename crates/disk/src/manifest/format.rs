@@ -337,5 +337,5 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
     if bytes > file.bytes {
         return Err(Malformed("a slice has more bytes than its file"));
     }
-    Ok(Table { file, range, bytes })
+    Ok(Table::slice(file, range, bytes))
 }

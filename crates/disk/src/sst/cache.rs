@@ -8,7 +8,10 @@
 //! never while a file is read.
 
 use super::block::Block;
-use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter, sync::Cache};
+use crate::gauge::{Charge, Gauge};
+use bytes::Bytes;
+use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
+use rustc_hash::FxBuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::FileUid;
 
@@ -21,6 +24,18 @@ struct ByMemory;
 impl Weighter<(FileUid, u64), Block> for ByMemory {
     fn weight(&self, _: &(FileUid, u64), block: &Block) -> u64 {
         (block.weight() + ENTRY_OVERHEAD) as u64
+    }
+}
+
+/// The memory of a block.
+struct Held<T> {
+    bytes: T,
+    _charge: Charge,
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
     }
 }
 
@@ -37,7 +52,11 @@ pub struct CacheCounters {
 
 /// Blocks that were read lately.
 pub struct BlockCache {
-    blocks: Option<Cache<(FileUid, u64), Block, ByMemory>>,
+    /// Hashed without a random seed, so that a simulated store evicts the same blocks in each run.
+    /// The uids are random.
+    blocks: Option<Cache<(FileUid, u64), Block, ByMemory, FxBuildHasher>>,
+    /// All blocks that were read through it, kept by it or by readers.
+    held: Gauge,
     hits: AtomicU64,
     misses: AtomicU64,
     miss_bytes: AtomicU64,
@@ -57,11 +76,11 @@ impl BlockCache {
                 .weight_capacity(capacity)
                 .build()
                 .expect("both capacities are given");
-            let hasher = DefaultHashBuilder::default();
-            Cache::with_options(options, ByMemory, hasher, Default::default())
+            Cache::with_options(options, ByMemory, FxBuildHasher, Default::default())
         });
         let counter = AtomicU64::default;
-        Self { blocks, hits: counter(), misses: counter(), miss_bytes: counter() }
+        let held = Gauge::default();
+        Self { blocks, held, hits: counter(), misses: counter(), miss_bytes: counter() }
     }
 
     pub(crate) fn get(&self, uid: FileUid, offset: u64) -> Option<Block> {
@@ -95,6 +114,24 @@ impl BlockCache {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.blocks.as_ref().map_or(0, Cache::weight)
+    }
+
+    /// Shares the memory of a block, `weight` bytes. It is counted for as long as somebody holds a
+    /// part of it, in the cache or out of it.
+    pub(crate) fn hold<T>(&self, bytes: T, weight: usize) -> Bytes
+    where
+        T: AsRef<[u8]> + Send + 'static,
+    {
+        Bytes::from_owner(Held { bytes, _charge: self.held.charge(weight as u64) })
+    }
+
+    /// Bytes of blocks that only readers still hold.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        let kept = self.blocks.as_ref().map_or(0, |blocks| {
+            blocks.weight().saturating_sub((blocks.len() * ENTRY_OVERHEAD) as u64)
+        });
+        self.held.get().saturating_sub(kept)
     }
 
     /// Changes the capacity. A cache made with none stays off.

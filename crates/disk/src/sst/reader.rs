@@ -25,6 +25,7 @@ use super::ranges;
 use super::writer::SstSummary;
 use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
 use crate::fs::File;
+use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -61,6 +62,7 @@ pub struct SstReader {
     global_seq: Option<Seq>,
     summary: SstSummary,
     open_bytes: u64,
+    charge: Option<Charge>,
 }
 
 impl SstReader {
@@ -133,7 +135,28 @@ impl SstReader {
         }
         let (path, ranges, bytes) = (path.to_owned(), Arc::new(ranges), units::Bytes(len));
         let summary = SstSummary { uid: footer.uid, bytes, checksum: sum, properties };
-        Ok(Self { file, path, index, filter, ranges, global_seq, summary, open_bytes })
+        Ok(Self {
+            file,
+            path,
+            index,
+            filter,
+            ranges,
+            global_seq,
+            summary,
+            open_bytes,
+            charge: None,
+        })
+    }
+
+    /// The reader without its filter, for who reads all of the file.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { filter: None, ..self }
+    }
+
+    /// Counts its memory on a gauge for as long as it lives.
+    pub fn charge_to(&mut self, gauge: &Gauge) {
+        self.charge = Some(gauge.charge(self.memory_bytes() as u64));
     }
 
     /// Bytes that were read to open it.
@@ -239,7 +262,7 @@ impl SstReader {
         }
         let around = align_down(extent.start)..align_up(extent.end);
         let buf = read(&*self.file, &self.path, around.clone())?;
-        let block = self.decode(buf, extent.start - around.start, &extent);
+        let block = self.decode(&buf, extent.start - around.start, &extent, cache);
         let block = block.map_err(|what| self.damaged(number, what))?;
         let bytes = around.end - around.start;
         stats.block_misses += 1;
@@ -248,24 +271,25 @@ impl SstReader {
         Ok(block)
     }
 
-    /// Makes a block of the bytes around its extent, without a copy where little memory is lost by
-    /// it.
-    fn decode(&self, buf: AlignedBuf, skip: u64, extent: &Range<u64>) -> Result<Block, Damage> {
+    /// Makes a block of the bytes around its extent. They are copied: aligned memory that comes and
+    /// goes in the order of a cache leaves holes that take several times what it holds.
+    fn decode(
+        &self,
+        buf: &[u8],
+        skip: u64,
+        extent: &Range<u64>,
+        cache: &BlockCache,
+    ) -> Result<Block, Damage> {
         let skip = skip as usize;
         let stored = &buf[skip..skip + (extent.end - extent.start) as usize];
         let (payload, compression) = open_block(stored, self.uid(), extent.start)?;
-        let payload_len = payload.len();
-        if compression != Compression::None {
-            let mut raw = Vec::new();
-            decompress(compression, payload, &mut raw)?;
-            let weight = raw.len();
-            return Block::new(Bytes::from(raw), weight);
+        let mut raw = Vec::new();
+        match compression {
+            Compression::None => raw.extend_from_slice(payload),
+            _ => decompress(compression, payload, &mut raw)?,
         }
-        if buf.capacity() - payload_len > payload_len / 4 {
-            return Block::new(Bytes::copy_from_slice(payload), payload_len);
-        }
-        let weight = buf.capacity();
-        Block::new(Bytes::from_owner(buf).slice(skip..skip + payload_len), weight)
+        let weight = raw.capacity();
+        Block::new(cache.hold(raw, weight), weight)
     }
 
     /// Whether the file may hold entries of `key`: what its filter says.

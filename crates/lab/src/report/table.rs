@@ -221,10 +221,30 @@ fn end(report: &Report, out: &mut String) {
     }
     line(out, format_args!("  widest compaction   {}", Bytes(store.widest_job)));
     levels(&store.levels, out);
-    if let Some(memory) = report.peak_memory {
-        line(out, format_args!("  peak memory         {}", Bytes(memory)));
-    }
+    memory(report, out);
     line(out, format_args!("  data                {}", report.data));
+}
+
+fn memory(report: &Report, out: &mut String) {
+    if let Some(memory) = report.peak_memory {
+        line(out, format_args!("  peak memory         {} (process)", Bytes(memory)));
+    }
+    let memory = &report.store.memory;
+    if memory.limit == 0 {
+        return;
+    }
+    let percent = memory.peak as f64 / memory.limit as f64 * 100.0;
+    line(
+        out,
+        format_args!(
+            "  memory of the store at most {}: {percent:.1} % of its limit of {}",
+            Bytes(memory.peak),
+            Bytes(memory.limit),
+        ),
+    );
+    for (kind, bytes) in memory.peaks.iter().filter(|(_, bytes)| *bytes > 0) {
+        line(out, format_args!("    {kind:<20} {} at most", Bytes(*bytes)));
+    }
 }
 
 fn levels(levels: &[LevelStats], out: &mut String) {

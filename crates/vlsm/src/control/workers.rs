@@ -58,12 +58,13 @@ impl Engine {
             self.tick();
         }
         self.tell_rotations();
+        self.balance_memory();
         match self.take_job(priority) {
             Some((id, job)) => self.step(id, job),
             None => {
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.env.now() + UNREADY_RETRY);
-                let until = [unready, look].into_iter().flatten().min();
+                let until = [unready, look, self.take_back()].into_iter().flatten().min();
                 self.chores();
                 if !self.control.stopping() {
                     self.control.wait_for_work(epoch, until);
@@ -84,13 +85,30 @@ impl Engine {
         self.in_background(|engine| engine.arenas.fill());
     }
 
-    /// The most urgent job that can go on, of those that a worker of this priority takes.
+    /// Sees to it that everybody holds what the ledger grants, and no more.
+    fn balance_memory(self: &Arc<Self>) {
+        while self.arenas.trim() {}
+        if self.memory.balance() && !self.memory.cooling.swap(true, Ordering::AcqRel) {
+            self.in_background(|engine| {
+                engine.cool_readers();
+                engine.memory.cooling.store(false, Ordering::Release);
+            });
+        }
+    }
+
+    /// The most urgent job that can go on, of those that a worker of this priority takes. While
+    /// memory is scarce, one flush after the other: each of many small trees has one.
     fn take_job(&self, priority: Priority) -> Option<(JobId, Box<Job>)> {
         let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
         let mut state = self.control.state.lock();
+        let flushes = state.jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
+        let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
+        let one_by_one = !self.memory.jobs_fit() && flushes.clone().any(begun);
         let ready = |slot: &&mut Slot| {
+            let is_flush = slot.candidate.frees == Class::Memtable;
             slot.share != Share::Paused
-                && (any || slot.candidate.frees == Class::Memtable)
+                && (any || is_flush)
+                && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
         let slots = state.jobs.iter_mut().filter(ready);
@@ -219,7 +237,7 @@ impl Engine {
         if self.events.log_is_behind() {
             self.in_background(|engine| engine.events.write_log());
         }
-        if self.arenas.spare_blocks() == 0 {
+        if self.arenas.wants_more() {
             self.fill_arenas();
         }
         if self.files.any_dead() {

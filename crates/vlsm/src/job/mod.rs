@@ -26,7 +26,7 @@ use crate::snapshot::Filtering;
 use combine::Sight;
 use files::OutputFiles;
 use merge::{Merge, READ_DEPTH, READ_LEN, Source};
-use output::Outputs;
+use output::{Outputs, UNWRITTEN_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
@@ -34,8 +34,8 @@ use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
     RunId, RunOrigin, Table, Version, VersionEdit,
 };
-use vlsm_disk::Pending;
 use vlsm_disk::sst::{self, Scanner, SstOptions, SstReader};
+use vlsm_disk::{Charge, Pending};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, CutRule};
 
@@ -76,6 +76,9 @@ pub(crate) struct Job {
     filtering: Option<Arc<Filtering>>,
     files: OutputFiles,
     counters: merge::MergeCounters,
+    buffers: Buffers,
+    /// The charge for them, from the first step of merging on.
+    memory: Charge,
     /// Bytes read and written that were already told by [`Job::progress`].
     told: (u64, u64),
     /// The epoch of the workers' condition before the step that blocked.
@@ -121,6 +124,8 @@ impl Job {
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
+            buffers: Buffers::under(engine.options.memory_limit),
+            memory: engine.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,
             wake: engine.control.wake_condition(),
@@ -144,10 +149,10 @@ impl Job {
         let tables = self.candidate.inputs.tables.clone();
         let files = engine.files.clone();
         let open = move || {
-            let reader = |(_, table): &(Place, Arc<Table>)| files.reader(&table.file).cloned();
+            let reader = |(_, table): &(Place, Arc<Table>)| files.reader_for_job(table);
             tables.iter().map(reader).collect()
         };
-        let all_open = |(_, table): &(Place, Arc<Table>)| table.file.reader.get().is_some();
+        let all_open = |(_, table): &(Place, Arc<Table>)| table.reader.is_filled();
         if self.candidate.inputs.tables.iter().all(all_open) {
             return Pending::ready(open());
         }
@@ -174,7 +179,9 @@ impl Job {
             _ => vlsm_core::Tables::default(),
         };
         let env = engine.env.clone();
-        Outputs::new(sst_options, Cutter::new(rule, next), move || FileUid(env.random()))
+        let outputs =
+            Outputs::new(sst_options, Cutter::new(rule, next), move || FileUid(env.random()));
+        outputs.bounded(self.buffers.unwritten_max)
     }
 
     /// The merge of all inputs: one source a memtable, one a run of L0, one a level.
@@ -196,9 +203,10 @@ impl Job {
                 None => runs.push((*place, vec![part])),
             }
         }
+        self.buffers.runs = runs.len();
         for (_, mut parts) in runs {
             parts.sort_by(|a, b| a.1.lo.cmp(&b.1.lo));
-            sources.push(Source::tables(Scanner::new(parts, READ_LEN, READ_DEPTH)));
+            sources.push(Source::tables(Scanner::new(parts, self.buffers.read_len, READ_DEPTH)));
         }
         let outputs = self.outputs.take();
         let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
@@ -233,6 +241,7 @@ impl Job {
                 }
             },
             Stage::Merging(mut merge) => {
+                self.memory.set(self.buffers.bytes(self.candidate.bytes_in));
                 self.files.collect(merge.outputs())?;
                 let stepped = merge.step(&engine.io, quantum.0)?;
                 self.files.write(engine, merge.outputs())?;
@@ -306,6 +315,11 @@ impl Job {
         self.started
     }
 
+    /// Whether it takes memory for its buffers.
+    pub fn has_begun(&self) -> bool {
+        self.memory.bytes() > 0
+    }
+
     /// What the merge counted so far.
     pub fn counters(&self) -> merge::MergeCounters {
         self.counters
@@ -334,6 +348,32 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
     let mut sealed = tree.immutables.iter();
     let found = sealed.find(|memtable| memtable.id() == id).cloned();
     found.ok_or_else(|| Error::Internal(format!("memtable {id} of a candidate is not there")))
+}
+
+/// How large the buffers of a job are.
+#[derive(Clone, Copy)]
+struct Buffers {
+    read_len: usize,
+    unwritten_max: usize,
+    /// How many runs are read.
+    runs: usize,
+}
+
+impl Buffers {
+    /// Small against the limit of memory, of which a job of many runs has dozens.
+    fn under(limit: Bytes) -> Self {
+        Self {
+            read_len: (limit.0 / 1024).clamp(16 << 10, READ_LEN as u64) as usize,
+            unwritten_max: (limit.0 / 64).clamp(64 << 10, UNWRITTEN_MAX as u64) as usize,
+            runs: 0,
+        }
+    }
+
+    /// What they take at most.
+    fn bytes(self, bytes_in: Bytes) -> u64 {
+        let most = self.runs * (READ_DEPTH + 1) * self.read_len + self.unwritten_max;
+        (most as u64).min(bytes_in.0.saturating_mul(2))
+    }
 }
 
 /// Whether no table outside the inputs can hold an older version of a key in the job's range.

@@ -11,9 +11,9 @@
 //! 4. A closed SST's summary is in [`Outputs::finished`] once all its chunks are in the queue.
 //!
 //! Invariants: O1 all versions of one user key lie in one SST, and no range tombstone reaches over
-//! the first key or lower end in the next one; O2 chunks that are queued or being
-//! written take at most [`UNWRITTEN_MAX`] bytes, but for what one more entry and the end of an SST
-//! add. Threads and locks: owned by one job, no lock.
+//! the first key or lower end in the next one; O2 chunks that are queued or being written take at
+//! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, but for what one more entry and the
+//! end of an SST add. Threads and locks: owned by one job, no lock.
 
 use std::collections::VecDeque;
 use vlsm_core::{Bytes, FileUid, Seq, Trailer};
@@ -64,6 +64,7 @@ pub(crate) struct Outputs {
     finished: Vec<SstSummary>,
     queue: VecDeque<WriteRequest>,
     unwritten: usize,
+    unwritten_max: usize,
     spare: Vec<AlignedBuf>,
 }
 
@@ -85,8 +86,14 @@ impl Outputs {
             finished: Vec::new(),
             queue: VecDeque::new(),
             unwritten: 0,
+            unwritten_max: UNWRITTEN_MAX,
             spare: Vec::new(),
         }
+    }
+
+    /// With another bound for the bytes that are not written yet.
+    pub fn bounded(self, unwritten_max: usize) -> Self {
+        Self { unwritten_max, ..self }
     }
 
     /// The range tombstones to write. Before the first entry.
@@ -233,7 +240,7 @@ impl Outputs {
     /// Whether so much waits to be written that the merge must give way.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.unwritten >= UNWRITTEN_MAX
+        self.unwritten >= self.unwritten_max
     }
 
     /// Bytes queued or being written.

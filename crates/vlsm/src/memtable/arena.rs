@@ -1,19 +1,46 @@
-//! The memory of memtables: one block each, faulted in ahead, pooled and used again.
+//! The memory of memtables: one block each, charged for as it is used, pooled and used again.
 //!
 //! A fresh block costs a page fault for every 4 KiB, which a writer would pay in the middle of its
-//! write. So a memtable's last drop does not free its block but puts it on the pool's shelf:
+//! write. So a tree that fills its memtables gets blocks that were faulted in beforehand:
 //!
-//! 1. [`ArenaPool::take`] hands out a block from the shelf, or makes one (and faults it in).
-//! 2. The arena lives in the memtable. Readers, jobs and iterators may hold that for long.
-//! 3. The last drop pushes the block back, unless the shelf is full or the block has a special
-//!    size.
+//! 1. [`ArenaPool::take_spare`] hands out a block from the shelf; all of it is charged for.
+//! 2. A tree that begins, or an empty shelf, has to do with [`ArenaPool::take`]: a block of which
+//!    only what is written to takes memory, and only that is charged for. So hundreds of trees with
+//!    a little data each cost a little each.
+//! 3. The arena lives in the memtable. Readers, jobs and iterators may hold that for long. Its
+//!    charge moves from gauge to gauge: active, sealed, pinned ([`Arena::move_to`]).
+//! 4. The last drop pushes a pooled block back, unless the shelf is full; others are freed.
 //!
-//! Invariant: the shelf holds at most `spare` blocks, all of the standard size.
+//! Invariant: the shelf holds at most `spare` blocks, all of the standard size and faulted in, and
+//! nothing when memtables take more than `budget` already.
 //! Threads and locks: any thread; the shelf's lock is held for a push or a pop only.
 
 use super::skiplist::Block;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
+use vlsm_disk::{Charge, Gauge};
+
+/// What the memory of memtables is charged to.
+#[derive(Debug, Clone, Default)]
+pub struct ArenaGauges {
+    /// Those that take writes.
+    pub active: Gauge,
+    /// Those that wait for their flush.
+    pub sealed: Gauge,
+    /// Those that are in no tree: flushed ones that readers or jobs still hold, and those of large
+    /// batches that are not committed yet.
+    pub pinned: Gauge,
+    /// Blocks on the shelf.
+    pub spare: Gauge,
+}
+
+impl ArenaGauges {
+    /// What memtables and blocks for the next ones take, pinned ones left out.
+    #[must_use]
+    pub fn in_use(&self) -> u64 {
+        self.active.get() + self.sealed.get() + self.spare.get()
+    }
+}
 
 /// Blocks of memory for memtables, used again and again. Cheap to clone.
 #[derive(Clone)]
@@ -26,36 +53,77 @@ struct Shelf {
     bytes: usize,
     /// How many unused blocks are kept.
     spare: usize,
-    blocks: Mutex<Vec<Block>>,
+    /// Up to how many bytes of memtables blocks are kept at all.
+    budget: u64,
+    gauges: ArenaGauges,
+    blocks: Mutex<Vec<(Block, Charge)>>,
 }
 
 impl ArenaPool {
     /// A pool of blocks of `bytes`, at least what one memtable needs, that keeps up to `spare`
-    /// unused ones.
+    /// unused ones while all memory of memtables is within `budget`.
     #[must_use]
-    pub fn new(bytes: usize, spare: usize) -> Self {
+    pub fn new(bytes: usize, spare: usize, budget: u64, gauges: ArenaGauges) -> Self {
         let blocks = Mutex::new(Vec::with_capacity(spare));
-        Self { shelf: Arc::new(Shelf { bytes, spare, blocks }) }
+        Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks }) }
     }
 
-    /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take`] is instant.
+    /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
     pub fn fill(&self) {
-        while self.spare_blocks() < self.shelf.spare {
-            self.shelf.put(Block::new(self.shelf.bytes));
+        while self.wants_more() {
+            let block = Block::new(self.shelf.bytes);
+            let charge = self.shelf.gauges.spare.charge(self.shelf.bytes as u64);
+            self.shelf.put(block, charge);
         }
     }
 
-    /// An arena of at least `bytes`. One larger than the standard size is made for the occasion,
-    /// and freed on drop.
+    /// Whether a block more should be kept.
+    #[must_use]
+    pub fn wants_more(&self) -> bool {
+        self.spare_blocks() < self.shelf.spare && self.shelf.allows(self.shelf.bytes)
+    }
+
+    /// Frees a block that should not be kept any more; true when there was one.
+    pub fn trim(&self) -> bool {
+        if self.shelf.allows(0) {
+            return false;
+        }
+        let block = self.shelf.blocks.lock().pop();
+        block.is_some()
+    }
+
+    /// An arena of at least `bytes`, the standard size if that is more, which takes memory as it is
+    /// filled.
     #[must_use]
     pub fn take(&self, bytes: usize) -> Arena {
-        let block = if bytes > self.shelf.bytes {
-            Block::new(bytes)
-        } else {
-            let shelved = self.shelf.blocks.lock().pop();
-            shelved.unwrap_or_else(|| Block::new(self.shelf.bytes))
-        };
-        Arena { block: Some(block), shelf: Arc::downgrade(&self.shelf) }
+        let block = Block::lazy(bytes.max(self.shelf.bytes));
+        // A small block may have been cleared and so be in memory already.
+        let charged = if block.is_faulted() { block.len() as u64 } else { 0 };
+        self.arena(block, self.shelf.gauges.active.charge(charged))
+    }
+
+    /// A block of the standard size, faulted in, if there is one and active memtables have room for
+    /// it up to `active_max` bytes.
+    #[must_use]
+    pub fn take_spare(&self, active_max: u64) -> Option<Arena> {
+        if self.shelf.gauges.active.get() + self.shelf.bytes as u64 > active_max {
+            return None;
+        }
+        let (block, mut charge) = self.shelf.blocks.lock().pop()?;
+        charge.move_to(&self.shelf.gauges.active);
+        Some(self.arena(block, charge))
+    }
+
+    /// An arena of exactly `bytes` for a memtable that is filled before it belongs to a tree.
+    #[must_use]
+    pub fn take_exactly(&self, bytes: usize) -> Arena {
+        let charge = self.shelf.gauges.pinned.charge(bytes as u64);
+        self.arena(Block::lazy(bytes), charge)
+    }
+
+    fn arena(&self, block: Block, charge: Charge) -> Arena {
+        let held = Some((block, Mutex::new(charge)));
+        Arena { held, shelf: Arc::downgrade(&self.shelf) }
     }
 
     /// How many unused blocks it holds.
@@ -72,15 +140,22 @@ impl ArenaPool {
 }
 
 impl Shelf {
+    /// Whether memtables leave room for `bytes` more.
+    fn allows(&self, bytes: usize) -> bool {
+        self.gauges.in_use() + bytes as u64 <= self.budget
+    }
+
     /// Keeps the block, or frees it when the shelf is full.
-    fn put(&self, block: Block) {
+    fn put(&self, block: Block, mut charge: Charge) {
+        charge.move_to(&self.gauges.spare);
         let refused = {
             let mut blocks = self.blocks.lock();
-            if blocks.len() < self.spare && block.len() == self.bytes {
-                blocks.push(block);
+            let fits = block.len() == self.bytes && block.is_faulted();
+            if fits && blocks.len() < self.spare && self.allows(0) {
+                blocks.push((block, charge));
                 None
             } else {
-                Some(block)
+                Some((block, charge))
             }
         };
         drop(refused);
@@ -90,27 +165,49 @@ impl Shelf {
 /// The memory of one memtable.
 pub struct Arena {
     /// Some until the drop.
-    block: Option<Block>,
+    held: Option<(Block, Mutex<Charge>)>,
     shelf: Weak<Shelf>,
 }
 
 impl Arena {
-    /// An arena that belongs to no pool.
+    /// An arena that belongs to no pool and is charged to nobody.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
-        Self { block: Some(Block::new(bytes)), shelf: Weak::new() }
+        let charge = Gauge::default().charge(bytes as u64);
+        Self { held: Some((Block::new(bytes), Mutex::new(charge))), shelf: Weak::new() }
+    }
+
+    fn held(&self) -> &(Block, Mutex<Charge>) {
+        self.held.as_ref().expect("only the drop takes the block")
     }
 
     /// The block, which stays where it is for the arena's life.
     pub(super) fn block(&self) -> &Block {
-        self.block.as_ref().expect("only the drop takes the block")
+        &self.held().0
+    }
+
+    /// The bytes that it is charged with.
+    pub(super) fn charged(&self) -> usize {
+        self.held().1.lock().bytes() as usize
+    }
+
+    /// Charges this many bytes for it.
+    pub(super) fn charge(&self, bytes: usize) {
+        self.held().1.lock().set(bytes as u64);
+    }
+
+    /// Charges another gauge of its pool for it from here on.
+    pub(super) fn move_to(&self, gauge: impl FnOnce(&ArenaGauges) -> &Gauge) {
+        if let Some(shelf) = self.shelf.upgrade() {
+            self.held().1.lock().move_to(gauge(&shelf.gauges));
+        }
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        if let (Some(shelf), Some(block)) = (self.shelf.upgrade(), self.block.take()) {
-            shelf.put(block);
+        if let (Some(shelf), Some((block, charge))) = (self.shelf.upgrade(), self.held.take()) {
+            shelf.put(block, charge.into_inner());
         }
     }
 }

@@ -29,7 +29,7 @@ mod skiplist;
 #[cfg(test)]
 mod tests;
 
-pub use arena::{Arena, ArenaPool};
+pub use arena::{Arena, ArenaGauges, ArenaPool};
 pub use cursor::MemtableCursor;
 pub use ranges::range_size;
 pub use skiplist::{MAX_HEIGHT, Reservation, body_size, tower_size};
@@ -45,6 +45,7 @@ use vlsm_core::{FileNumber, KeyRange, MemtableId, RangeTombstones, Seq, Trailer}
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use vlsm_disk::Gauge;
 
 /// A sorted set of entries in memory.
 pub struct Memtable {
@@ -225,6 +226,18 @@ impl Memtable {
         self.counts.0.writers.load(SeqCst) == 0
     }
 
+    /// Notes that it left its tree: who still holds it is a reader or a job.
+    pub fn note_gone(&self) {
+        self.charge_to(|gauges| &gauges.pinned);
+    }
+
+    fn charge_to(&self, gauge: fn(&ArenaGauges) -> &Gauge) {
+        self.list.arena().move_to(gauge);
+        for part in self.parts.lock().iter() {
+            part.charge_to(gauge);
+        }
+    }
+
     /// Whether it was sealed.
     #[must_use]
     pub fn sealed(&self) -> bool {
@@ -286,6 +299,7 @@ impl Memtable {
         if part.has_ranges() {
             self.ranges.note_some();
         }
+        part.charge_to(|gauges| &gauges.active);
         self.parts.lock().push(part);
         self.notes.part_count.fetch_add(1, SeqCst);
     }
@@ -297,11 +311,44 @@ impl Memtable {
         std::iter::once(self).chain(attached.iter()).cloned().collect()
     }
 
-    /// Whether entries of `bytes` in all still belong into this memtable.
+    /// Whether entries of `bytes` in all still belong into this memtable, in memory that is charged
+    /// for already.
     #[must_use]
+    #[inline]
     pub fn has_room(&self, bytes: usize) -> bool {
-        let beside = self.notes.part_bytes.load(Relaxed) + self.ranges.bytes();
-        self.list.has_room(bytes) && (beside == 0 || self.bytes() + bytes <= self.list.capacity())
+        self.list.has_room(bytes + self.ranges.bytes()) && self.parts_leave(bytes)
+    }
+
+    fn parts_leave(&self, bytes: usize) -> bool {
+        let parts = self.notes.part_bytes.load(Relaxed);
+        parts == 0 || self.bytes() + bytes <= self.list.capacity()
+    }
+
+    /// The charge with `bytes` more; range tombstones count as if they lay in the arena.
+    fn charge_with(&self, bytes: usize) -> Option<usize> {
+        let charged = self.list.charge_with(bytes + self.ranges.bytes());
+        charged.filter(|_| self.parts_leave(bytes))
+    }
+
+    /// The memory that must be charged in addition before entries of `bytes` in all have room; none
+    /// when they do not belong into this memtable any more.
+    #[must_use]
+    pub fn growth_for(&self, bytes: usize) -> Option<usize> {
+        Some(self.charge_with(bytes)? - self.list.charged())
+    }
+
+    /// Charges what entries of `bytes` in all need, if there is space. Called in the sequencing
+    /// step.
+    pub fn grow_for(&self, bytes: usize) {
+        if let Some(charged) = self.charge_with(bytes) {
+            self.list.charge(charged);
+        }
+    }
+
+    /// The memory that it is charged with, and its parts.
+    #[must_use]
+    pub fn charged(&self) -> usize {
+        self.list.charged() + self.notes.part_bytes.load(Relaxed)
     }
 
     /// Notes the WAL that holds an entry; the oldest one counts. Called in the sequencing step.
@@ -318,8 +365,9 @@ impl Memtable {
         Some(FileNumber(self.notes.wal.load(Relaxed))).filter(|number| number.0 > 0)
     }
 
-    /// Notes when it was sealed.
+    /// Notes when it was sealed; from here on it waits for its flush.
     pub fn note_sealed(&self, at: Duration) {
+        self.charge_to(|gauges| &gauges.sealed);
         self.notes.sealed_at.store(at.as_micros() as u64, Relaxed);
     }
 
@@ -345,6 +393,12 @@ impl Memtable {
     #[must_use]
     pub fn entries(&self) -> usize {
         self.counts.0.entries.load(Relaxed)
+    }
+
+    /// Whether it is empty and has no room for anything.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.is_empty() && self.list.capacity() == 0
     }
 
     /// Whether there is no entry.

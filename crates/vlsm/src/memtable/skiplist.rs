@@ -33,7 +33,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -50,13 +50,23 @@ const HEAD_BYTES: usize = MAX_HEIGHT * 4 + HEADER + 8;
 const HEAD: u32 = (MAX_HEIGHT * 4 / 8) as u32;
 /// No node.
 const END: u32 = 0;
+/// The least step in which the charge for a block grows: a page.
+const CHARGE_STEP: usize = 4096;
 /// The size of a huge page.
 const HUGE: usize = 2 << 20;
+
+/// The size from which a block is mapped instead of allocated: memory that is given back goes back
+/// to the system, and what was never touched takes none.
+const MAPPED: usize = 64 << 10;
 
 /// Initialised memory of fixed size and place.
 pub struct Block {
     base: NonNull<u8>,
     len: usize,
+    /// Where its mapping begins and how long that is; none when it was allocated.
+    mapping: Option<(NonNull<u8>, usize)>,
+    /// Whether all of it was faulted in when it was made.
+    faulted: bool,
 }
 
 // SAFETY: a block is plain memory that it owns; whoever reads and writes through `base` must order
@@ -72,28 +82,78 @@ impl Block {
     /// When `len` is zero or over 32 GiB.
     #[must_use]
     pub fn new(len: usize) -> Self {
+        let mut block = Self::lazy(len);
+        block.advise(true);
+        // SAFETY: the block has `len` bytes and is ours alone.
+        unsafe { block.base.as_ptr().write_bytes(0, len) };
+        block.faulted = true;
+        block
+    }
+
+    /// Makes a block of `len` bytes of zeros of which a page takes memory when it is first written
+    /// to, as far as the system can do that.
+    ///
+    /// # Panics
+    /// As [`Block::new`].
+    #[must_use]
+    pub fn lazy(len: usize) -> Self {
         assert!(len > 0 && len as u64 <= 8 << 32, "a block of {len} bytes");
+        if len >= MAPPED
+            && let Some(block) = Self::mapped(len)
+        {
+            block.advise(false);
+            return block;
+        }
         let layout = Self::layout(len);
         // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc(layout) };
+        let memory = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        Self { base, len, mapping: None, faulted: true }
+    }
+
+    /// A mapping that is aligned to huge pages where it is as long as one.
+    #[cfg(all(unix, not(miri)))]
+    fn mapped(len: usize) -> Option<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let align = if len >= HUGE { HUGE } else { 64 };
+        let (total, access) = (len + align, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: a new mapping at no given address overlaps nothing.
+        let start =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), total, access, MapFlags::PRIVATE).ok()? };
+        let start = NonNull::new(start.cast::<u8>())?;
+        let skip = start.as_ptr().align_offset(align);
+        // SAFETY: `skip` is less than `align`, by which the mapping is longer than the block.
+        let base = unsafe { start.add(skip) };
+        Some(Self { base, len, mapping: Some((start, total)), faulted: false })
+    }
+
+    #[cfg(not(all(unix, not(miri))))]
+    fn mapped(_: usize) -> Option<Self> {
+        None
+    }
+
+    /// Huge pages where the system offers them, because a search meets a node per page otherwise;
+    /// or none, because they would take memory that is not used yet.
+    fn advise(&self, huge: bool) {
         #[cfg(all(target_os = "linux", not(miri)))]
-        if len >= HUGE {
-            // Huge pages where the system offers them: a search meets a node per page otherwise.
-            // SAFETY: the range was just allocated, is page aligned, and the advice changes no
-            // content.
-            let _ = unsafe {
-                rustix::mm::madvise(memory.cast(), len, rustix::mm::Advice::LinuxHugepage)
-            };
+        if self.len >= HUGE && self.mapping.is_some() {
+            use rustix::mm::{Advice, madvise};
+            let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // SAFETY: the range is mapped, page aligned and ours; the advice changes no content.
+            let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) };
         }
-        // SAFETY: the allocation has `len` bytes and is ours alone.
-        unsafe { memory.write_bytes(0, len) };
-        Self { base, len }
+        #[cfg(not(all(target_os = "linux", not(miri))))]
+        let _ = huge;
     }
 
     fn layout(len: usize) -> Layout {
-        let align = if len >= HUGE { HUGE } else { 64 };
-        Layout::from_size_align(len, align).expect("a block is far smaller than the address space")
+        Layout::from_size_align(len, 64).expect("a block is far smaller than the address space")
+    }
+
+    /// Whether all of it was faulted in when it was made.
+    #[must_use]
+    pub fn is_faulted(&self) -> bool {
+        self.faulted
     }
 
     /// Its size in bytes.
@@ -105,8 +165,15 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout, freed once.
-        unsafe { dealloc(self.base.as_ptr(), Self::layout(self.len)) }
+        match self.mapping {
+            #[cfg(all(unix, not(miri)))]
+            Some((start, len)) => {
+                // SAFETY: mapped in `mapped` with this length, unmapped once, used by nobody.
+                let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
+            }
+            // SAFETY: allocated in `lazy` with the same layout, freed once.
+            _ => unsafe { dealloc(self.base.as_ptr(), Self::layout(self.len)) },
+        }
     }
 }
 
@@ -189,11 +256,13 @@ pub struct SkipList {
     /// Distinguishes lists, so that no reservation is used on another one.
     id: u64,
     capacity: usize,
+    /// How far the block may be filled without growing the charge for it.
+    charged: AtomicUsize,
     /// The number of levels in use.
     height: AtomicUsize,
     end: Padded<AtomicUsize>,
     /// Owns the memory of `base`.
-    _arena: Arena,
+    arena: Arena,
 }
 
 /// Keeps what writers change all the time away from what searches read.
@@ -220,9 +289,10 @@ impl SkipList {
             base: block.base,
             id: NEXT_ID.fetch_add(1, Relaxed),
             capacity: block.len() & !7,
+            charged: AtomicUsize::new(arena.charged()),
             height: AtomicUsize::new(1),
             end: Padded(AtomicUsize::new(HEAD_BYTES)),
-            _arena: arena,
+            arena,
         };
         for level in 0..MAX_HEIGHT {
             list.link(HEAD, level).store(END, Relaxed);
@@ -242,11 +312,44 @@ impl SkipList {
         self.end.0.load(Relaxed) - HEAD_BYTES
     }
 
-    /// Whether [`SkipList::reserve`] would find space.
+    /// Where the list would end with `bytes` more; none when [`SkipList::reserve`] would find no
+    /// space.
+    #[inline]
+    fn end_with(&self, bytes: usize) -> Option<usize> {
+        let end = self.end.0.load(Relaxed).checked_add(bytes)?.checked_next_multiple_of(8)?;
+        (end <= self.capacity).then_some(end)
+    }
+
+    /// Whether there is space for `bytes` that is charged for already.
+    #[inline]
     pub fn has_room(&self, bytes: usize) -> bool {
-        let end = self.end.0.load(Relaxed).checked_add(bytes);
-        let end = end.and_then(|end| end.checked_next_multiple_of(8));
-        end.is_some_and(|end| end <= self.capacity)
+        self.end_with(bytes).is_some_and(|end| end <= self.charged.load(Relaxed))
+    }
+
+    /// The charge that `bytes` more would lead to, a step ahead of what is used; none when there is
+    /// no space.
+    pub fn charge_with(&self, bytes: usize) -> Option<usize> {
+        let (end, charged) = (self.end_with(bytes)?, self.charged.load(Relaxed));
+        if end <= charged {
+            return Some(charged);
+        }
+        Some((charged + (charged / 8).max(CHARGE_STEP)).max(end).min(self.capacity))
+    }
+
+    /// Charges for the block up to here.
+    pub fn charge(&self, bytes: usize) {
+        self.arena.charge(bytes);
+        self.charged.store(bytes, Relaxed);
+    }
+
+    /// The charge for the block.
+    pub fn charged(&self) -> usize {
+        self.charged.load(Relaxed)
+    }
+
+    /// The arena.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     /// The bytes that entries may take in all.

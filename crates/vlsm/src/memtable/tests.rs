@@ -157,26 +157,61 @@ fn a_sealed_memtable_drains_with_its_last_writer() {
 }
 
 #[test]
-fn skiplist_blocks_are_pooled() {
-    let pool = ArenaPool::new(1024, 1);
+fn skiplist_blocks_are_pooled_and_charged() {
+    let gauges = ArenaGauges::default();
+    let pool = ArenaPool::new(1024, 1, 3000, gauges.clone());
+    let charged = || {
+        let all = [&gauges.active, &gauges.sealed, &gauges.pinned, &gauges.spare];
+        all.map(Gauge::get)
+    };
     pool.fill();
-    assert_eq!(pool.spare_blocks(), 1);
-    let first = Memtable::new(MemtableId(1), pool.take(1024));
+    assert_eq!((pool.spare_blocks(), charged()), (1, [0, 0, 0, 1024]));
+    assert!(pool.take_spare(1000).is_none(), "active ones would take more than they may");
+    let first = Memtable::new(MemtableId(1), pool.take_spare(1024).expect("one is there"));
     let second = Memtable::new(MemtableId(2), pool.take(10));
-    let large = Memtable::new(MemtableId(3), pool.take(5000));
+    let large = Memtable::new(MemtableId(3), pool.take_exactly(5000));
     fill(&first, &[(b"old".to_vec(), 1, vec![0; 20])]);
     fill(&large, &[(b"large".to_vec(), 1, vec![0; 4000])]);
-    assert_eq!(pool.spare_blocks(), 0);
+    assert_eq!((pool.spare_blocks(), charged()), (0, [2048, 0, 5000, 0]));
     drop(large);
-    assert_eq!(pool.spare_blocks(), 0);
+    first.note_sealed(Duration::ZERO);
+    assert_eq!((pool.spare_blocks(), charged()), (0, [1024, 1024, 0, 0]));
+    first.note_gone();
+    assert_eq!(charged(), [1024, 0, 1024, 0]);
     drop(first);
     drop(second);
-    assert_eq!(pool.spare_blocks(), 1);
-    let again = Memtable::new(MemtableId(4), pool.take(1024));
+    assert_eq!((pool.spare_blocks(), charged()), (1, [0, 0, 0, 1024]));
+    let again = Memtable::new(MemtableId(4), pool.take_spare(u64::MAX).expect("one is there"));
     assert_eq!(again.range(), None);
     fill(&again, &[(b"new".to_vec(), 9, vec![1; 20])]);
     assert_eq!(again.range(), Some(KeyRange::closed("new", "new")));
-    drop(pool);
+    drop(again);
+    let charge = gauges.sealed.charge(3000);
+    assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "none is kept beyond the budget");
+    drop((charge, pool));
+    assert_eq!(charged(), [0; 4]);
+}
+
+#[test]
+fn skiplist_memory_is_charged_as_it_is_filled() {
+    let gauges = ArenaGauges::default();
+    let pool = ArenaPool::new(1 << 20, 1, u64::MAX, gauges.clone());
+    let memtable = Memtable::new(MemtableId(1), pool.take(0));
+    let mut seq = 0;
+    while memtable.growth_for(100).is_some() {
+        seq += 1;
+        if !memtable.has_room(100) {
+            memtable.grow_for(100);
+            let (used, charged) = (memtable.bytes() as u64, gauges.active.get());
+            assert!(charged >= used && charged <= used + used / 8 + 8192, "{used}: {charged}");
+        }
+        fill(&memtable, &[(b"key".to_vec(), seq, vec![0; 40])]);
+    }
+    assert!(seq > 10_000 && gauges.active.get() == 1 << 20, "{seq}");
+    drop(memtable);
+    if cfg!(not(miri)) {
+        assert_eq!((gauges.active.get(), pool.spare_blocks()), (0, 0), "it was not faulted in");
+    }
 }
 
 #[test]

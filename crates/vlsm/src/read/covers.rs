@@ -103,7 +103,7 @@ impl Covers {
             Some(table) if table.range.contains(key) => {
                 let mut window = match table.file.range_tombstones {
                     0 => Window::default(),
-                    _ => self.files.reader(&table.file)?.range_tombstones().window(key),
+                    _ => self.files.reader(table)?.range_tombstones().window(key),
                 };
                 let (lo, hi) = (Some(table.range.lo.clone()), Some(end_of(&table.range)));
                 narrow(&mut window, &Window { lo, hi, seqs: Vec::new() });

@@ -35,7 +35,7 @@ impl Engine {
     pub fn pin(&self) -> Pinned {
         let (view, seq) = self.views.pin(&*self.env, || self.commit.visible());
         let at = Moment { seq, now: self.wall_micros() };
-        Pinned { store: self.store_uid, view, at }
+        Pinned { view, at }
     }
 
     /// The value of a key, now or as of the moment that a snapshot holds.
@@ -104,7 +104,7 @@ impl Engine {
 
     fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
         let mut stats = ReadStats::default();
-        let reader = self.files.reader(&table.file)?;
+        let reader = self.files.reader(table)?;
         let cover = match table.file.range_tombstones {
             0 => Seq::ZERO,
             _ => reader.range_tombstones().cover(key, seq),
@@ -154,7 +154,7 @@ impl Engine {
         key: &[u8],
         resolver: &mut Resolver,
     ) -> Result<bool> {
-        let reader = self.files.reader(&table.file)?;
+        let reader = self.files.shared_reader(table)?;
         let cover = reader.range_tombstones().cover(key, at.seq);
         let mut stats = ReadStats::default();
         let may = reader.may_contain(key, &mut stats);

@@ -36,7 +36,7 @@ impl LevelCursor {
     }
 
     fn open(&self, table: &Arc<Table>) -> Result<(Arc<Table>, SstCursor)> {
-        Ok((table.clone(), self.files.cursor(&table.file)?))
+        Ok((table.clone(), self.files.cursor(table)?))
     }
 
     /// From the end of what the current table shows to the next table that shows something.

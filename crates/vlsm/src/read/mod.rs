@@ -4,5 +4,6 @@ pub(crate) mod covers;
 pub(crate) mod get;
 pub(crate) mod level_cursor;
 pub(crate) mod merge_cursor;
+pub(crate) mod pins;
 pub(crate) mod user_cursor;
 pub(crate) mod view;

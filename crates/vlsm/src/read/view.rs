@@ -67,8 +67,6 @@ pub(crate) struct Moment {
 /// A view and the moment of it that a reader sees.
 #[derive(Clone)]
 pub(crate) struct Pinned {
-    /// The random number of the store.
-    pub store: u64,
     pub view: Arc<StoreView>,
     pub at: Moment,
 }

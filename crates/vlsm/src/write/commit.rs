@@ -99,8 +99,8 @@ struct Placed {
 /// What the sequencing step said.
 enum Attempt {
     Placed(Placed),
-    /// A memtable is full and no other may take its place yet.
-    Full,
+    /// There is no room in a memtable for now, and why.
+    Full(WaitCause),
     /// Too many batches are on their way to being published.
     Crowded,
     /// The WAL has no room for so many bytes until its next file is prepared.
@@ -271,6 +271,7 @@ impl Engine {
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
+                Attempt::Placed(_) => {}
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
                     self.commit.publisher.advanced.wait(published, give_up);
@@ -280,8 +281,8 @@ impl Engine {
                     self.wal.want(self, len);
                     self.control.wait_for_room(room, give_up);
                 }
-                _ => {
-                    cause = WaitCause::MemtableFull;
+                Attempt::Full(why) => {
+                    cause = why;
                     self.control.wake();
                     self.control.wait_for_room(room, give_up);
                 }
@@ -311,8 +312,9 @@ impl Engine {
             return Ok(Attempt::LogFull(len));
         }
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
-        let Some((places, rotated)) = self.claim(&mut sequence, load, first_seq..=last_seq) else {
-            return Ok(Attempt::Full);
+        let (places, rotated) = match self.claim(&mut sequence, load, first_seq..=last_seq) {
+            Ok(claimed) => claimed,
+            Err(why) => return Ok(Attempt::Full(why)),
         };
         sequence.next_seq = last_seq.0 + 1;
         let ticket = sequence.next_ticket;
@@ -349,14 +351,14 @@ impl Engine {
         Ok(Attempt::Placed(Placed { ticket, first_seq, last_seq, position, places, rotated }))
     }
 
-    /// Claims a batch's space in its memtables, or attaches its own ones. None, with nothing
-    /// claimed, when one is full and may not be rotated; whether any was rotated.
+    /// Claims a batch's space in its memtables, or attaches its own ones, and says whether any was
+    /// rotated. An error, with nothing claimed, when writers have to wait.
     fn claim(
         &self,
         sequence: &mut Sequence,
         load: &Load,
         seqs: RangeInclusive<Seq>,
-    ) -> Option<(Vec<Place>, bool)> {
+    ) -> Result<(Vec<Place>, bool), WaitCause> {
         let mut rotated = false;
         match load {
             Load::Small { needs, checksum } => {
@@ -364,9 +366,10 @@ impl Engine {
                 // are claimed for each: exact for one tree, a little more for several.
                 let towers =
                     towers_size(*seqs.start(), (seqs.end().0 - seqs.start().0 + 1) as usize);
-                for need in needs {
+                for (index, need) in needs.iter().enumerate() {
                     let bytes = need.bytes + towers + need.beside;
-                    rotated |= self.make_room(sequence, need.tree, bytes)?;
+                    let served = |tree| needs[..index].iter().any(|need| need.tree == tree);
+                    rotated |= self.make_room(sequence, need.tree, bytes, served)?;
                 }
                 let view = self.views.load();
                 let mut places = Vec::with_capacity(needs.len());
@@ -380,12 +383,12 @@ impl Engine {
                     }
                     places.push(Place { tree: need.tree, memtable, space });
                 }
-                Some((places, rotated))
+                Ok((places, rotated))
             }
             Load::Large(large) => {
                 for (tree, part) in &large.parts {
                     let bytes = part.bytes().min(self.arenas.block_bytes() / 2);
-                    rotated |= self.make_room(sequence, *tree, bytes)?;
+                    rotated |= self.make_room(sequence, *tree, bytes, |_| false)?;
                 }
                 let view = self.views.load();
                 for (tree, part) in &large.parts {
@@ -395,7 +398,9 @@ impl Engine {
                         active.note_wal(number);
                     }
                 }
-                Some((Vec::new(), rotated))
+                // Its memory counts from here on; who writes next may have to wait for that.
+                rotated |= self.bound_memtables(0, |_| false).unwrap_or(true);
+                Ok((Vec::new(), rotated))
             }
         }
     }

@@ -108,7 +108,7 @@ impl Engine {
         let last = Seq(batch.len() as u64);
         let part = |(tree, (count, bytes)): (TreeId, (usize, usize))| {
             let id = MemtableId(self.numbers.next_memtable());
-            let arena = crate::memtable::Arena::new(Memtable::arena_bytes(bytes + 8));
+            let arena = self.arenas.take_exactly(Memtable::arena_bytes(bytes + 8));
             let part = Arc::new(Memtable::new(id, arena));
             let space = part.reserve(count, bytes, Seq(1)..=last);
             (tree, (part, space.expect("the arena was made for it")))

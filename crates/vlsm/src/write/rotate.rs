@@ -4,33 +4,96 @@
 //! arena of the new memtable is pooled and faulted in beforehand; what is left to do is a copy of
 //! the view's vector.
 //!
-//! Bound: at most `memtable_count` memtables of a tree hold data; with all of them full, writers
-//! wait for a flush.
+//! Bounds: at most `memtable_count` memtables of a tree hold data; with all of them full, writers
+//! wait for a flush. And of all trees together: when active memtables fill half of the memory that
+//! memtables may take, the largest (then the oldest) is rotated although it is not full; when
+//! active and sealed ones fill all of it, writers wait for a flush. One is then under way or can
+//! start, so many small trees cannot wedge each other; without any, the bound gives way.
 
 use crate::engine::Engine;
 use crate::memtable::{Arena, Memtable};
 use crate::read::view::TreeView;
 use crate::write::commit::Sequence;
+use std::cmp::Reverse;
 use std::sync::Arc;
-use vlsm_core::event::Event;
+use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::{Bytes, MemtableId, TreeId};
 
 impl Engine {
-    /// Sees to it that the active memtable of a tree has room for `bytes`. `Some(true)` when that
-    /// took a rotation, none when no further memtable may exist yet.
-    pub fn make_room(&self, _held: &Sequence, tree: TreeId, bytes: usize) -> Option<bool> {
+    /// Sees to it that the active memtable of a tree has room for `bytes`, without a rotation of
+    /// `spared` trees. True when that took a rotation; an error when writers have to wait, and why.
+    #[inline]
+    pub fn make_room(
+        &self,
+        _held: &Sequence,
+        tree: TreeId,
+        bytes: usize,
+        spared: impl Fn(TreeId) -> bool,
+    ) -> Result<bool, WaitCause> {
+        if self.views.load().tree(tree).active.has_room(bytes) {
+            return Ok(false);
+        }
+        // What was rotated in vain is flushed while the writer waits.
+        self.make_room_slowly(tree, bytes, spared).inspect_err(|_| self.control.wake())
+    }
+
+    #[cold]
+    fn make_room_slowly(
+        &self,
+        tree: TreeId,
+        bytes: usize,
+        spared: impl Fn(TreeId) -> bool,
+    ) -> Result<bool, WaitCause> {
+        let growth = self.views.load().tree(tree).active.growth_for(bytes);
+        let rotated = self.bound_memtables(growth.unwrap_or(bytes), spared)?;
         let view = self.views.load();
         let view = view.tree(tree);
-        if view.active.has_room(bytes) {
-            return Some(false);
+        let active = &view.active;
+        if active.growth_for(bytes).is_some() {
+            active.grow_for(bytes);
+            self.memory.note_growth();
+            return Ok(rotated);
         }
         // The one that takes over counts, too; an empty active one is replaced rather than sealed.
-        let sealed = view.immutables.len() + usize::from(!view.active.is_empty());
+        let sealed = view.immutables.len() + usize::from(!active.is_empty());
         if sealed >= self.options.policy.memtable_count {
-            return None;
+            return Err(WaitCause::MemtableFull);
         }
-        self.rotate(view, self.new_memtable(Memtable::arena_bytes(bytes)));
-        Some(true)
+        let fresh = self.new_memtable(Memtable::arena_bytes(bytes), !active.is_empty());
+        fresh.grow_for(bytes);
+        self.rotate(view, fresh);
+        self.memory.note_growth();
+        Ok(true)
+    }
+
+    /// Keeps the memtables of all trees within their share of memory when `more` bytes are added.
+    /// The caller holds the sequencing lock.
+    pub fn bound_memtables(
+        &self,
+        more: usize,
+        spared: impl Fn(TreeId) -> bool,
+    ) -> Result<bool, WaitCause> {
+        let (gauges, more) = (&self.memory.arenas, more as u64);
+        let share = self.memory.active_share();
+        // A single large entry is no reason to rotate everything.
+        let calm = share.saturating_sub(more).max(share / 2);
+        let mut rotated = false;
+        while gauges.active.get() > calm {
+            let view = self.views.load();
+            let may_go = |tree: &&Arc<TreeView>| {
+                let has_place = tree.immutables.len() < self.options.policy.memtable_count;
+                has_place && !tree.active.is_idle() && !spared(tree.id)
+            };
+            let size = |tree: &&Arc<TreeView>| (tree.active.charged(), Reverse(tree.active.id()));
+            let Some(largest) = view.trees().filter(may_go).max_by_key(size) else { break };
+            self.rotate(largest, self.idle_memtable());
+            rotated = true;
+        }
+        let (active, sealed) = (gauges.active.get(), gauges.sealed.get());
+        if sealed > 0 && active + sealed + more > self.memory.memtable_share() {
+            return Err(WaitCause::MemoryBudget);
+        }
+        Ok(rotated)
     }
 
     /// Seals the active memtable of a tree, unless it is empty, and puts an empty one in its place.
@@ -47,7 +110,9 @@ impl Engine {
             }
             TreeView { active: fresh, immutables, ..tree.clone() }
         });
-        if !empty {
+        if empty {
+            sealed.note_gone();
+        } else {
             sealed.note_sealed(self.env.now());
             self.control.mark(view.id);
             self.counters.rotations.add(1);
@@ -88,9 +153,13 @@ impl Engine {
         Arc::new(Memtable::new(id, Arena::new(Memtable::arena_bytes(0))))
     }
 
-    /// An empty memtable with room for at least `bytes_min`.
-    pub fn new_memtable(&self, bytes_min: usize) -> Arc<Memtable> {
+    /// An empty memtable with room for at least `bytes_min`; for a tree that `fills` its memtables
+    /// one whose memory is there already, if possible.
+    fn new_memtable(&self, bytes_min: usize, fills: bool) -> Arc<Memtable> {
         let id = MemtableId(self.numbers.next_memtable());
-        Arc::new(Memtable::new(id, self.arenas.take(bytes_min.max(self.arenas.block_bytes()))))
+        let standard = fills && bytes_min <= self.arenas.block_bytes();
+        let active = self.memory.active_share();
+        let spare = standard.then(|| self.arenas.take_spare(active)).flatten();
+        Arc::new(Memtable::new(id, spare.unwrap_or_else(|| self.arenas.take(bytes_min))))
     }
 }

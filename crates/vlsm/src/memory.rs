@@ -1,0 +1,257 @@
+//! The ledger of memory: who holds how much, and who must give way under `memory_limit`.
+//!
+//! Everything large is charged to a gauge for as long as it lives (`disk/gauge`). What may be held
+//! is decided in this order, because of the prices of doing without:
+//! 1. *Memtables* have five eighths of the limit. When active ones fill half of that, the largest
+//!    is rotated although it is not full (`write/rotate`); at all of it writers wait for a flush.
+//!    What they do not use is free for the others.
+//! 2. What *readers pin* (flushed memtables, blocks that left the cache) and buffers of *jobs*
+//!    cannot be refused. Pins are taken back: iterators go over to a fresh view (`iter`).
+//! 3. *Indexes and filters* of open SSTs have what is left but for an eighth of the limit. Beyond
+//!    that the coldest are let go, and files are opened for one use only.
+//! 4. The *block cache* has the rest, an eighth of the limit at least.
+//!
+//! [`Memory::balance`] sets 3 and 4 anew; workers call it between steps, and who opened a file. It
+//! keeps a small part of the limit free for what memtables grow meanwhile.
+//!
+//! Not counted: WAL buffers, the tree's metadata, and values that the caller copied.
+//!
+//! Threads and locks: gauges are atomics; `balance` takes a lock that is only ever tried.
+
+use crate::memtable::ArenaGauges;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use vlsm_core::Bytes;
+use vlsm_disk::sst::BlockCache;
+use vlsm_disk::{Condition, Gauge};
+
+/// The smallest limit, whatever the memtables.
+pub(crate) const LIMIT_MIN: u64 = 64 << 10;
+
+/// What memtables may take of a limit.
+const fn memtable_share(limit: u64) -> u64 {
+    limit / 8 * 5
+}
+
+/// The least limit under which `bytes` of memtables work.
+pub(crate) const fn least_limit(bytes: u64) -> u64 {
+    let least = bytes.div_ceil(5).saturating_mul(8);
+    if least > LIMIT_MIN { least } else { LIMIT_MIN }
+}
+
+/// Memory by kind, as it counts towards `memory_limit`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Memtables that take writes.
+    pub active: Bytes,
+    /// Sealed memtables that wait for their flush.
+    pub sealed: Bytes,
+    /// Empty memory kept for the next memtables.
+    pub spare: Bytes,
+    /// Flushed memtables that readers still hold.
+    pub pinned_memtables: Bytes,
+    /// Indexes and filters of open SSTs.
+    pub readers: Bytes,
+    /// Blocks in the cache.
+    pub cache: Bytes,
+    /// Blocks that only readers still hold.
+    pub pinned_blocks: Bytes,
+    /// Buffers of flushes and compactions.
+    pub jobs: Bytes,
+}
+
+impl MemoryStats {
+    /// Each kind with its name in reports.
+    #[must_use]
+    pub fn kinds(&self) -> [(&'static str, Bytes); 8] {
+        [
+            ("active memtables", self.active),
+            ("sealed memtables", self.sealed),
+            ("spare memtables", self.spare),
+            ("pinned memtables", self.pinned_memtables),
+            ("indexes and filters", self.readers),
+            ("block cache", self.cache),
+            ("pinned blocks", self.pinned_blocks),
+            ("jobs", self.jobs),
+        ]
+    }
+
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        self.kinds().into_iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// What cannot be refused: all but readers and cache.
+    fn fixed(&self) -> u64 {
+        (self.total() - self.readers - self.cache).0
+    }
+
+    /// The larger one of each kind.
+    #[must_use]
+    pub fn max(&self, other: &Self) -> Self {
+        Self {
+            active: self.active.max(other.active),
+            sealed: self.sealed.max(other.sealed),
+            spare: self.spare.max(other.spare),
+            pinned_memtables: self.pinned_memtables.max(other.pinned_memtables),
+            readers: self.readers.max(other.readers),
+            cache: self.cache.max(other.cache),
+            pinned_blocks: self.pinned_blocks.max(other.pinned_blocks),
+            jobs: self.jobs.max(other.jobs),
+        }
+    }
+}
+
+/// The most that was held.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Peak {
+    pub total: Bytes,
+    /// Of each kind by itself.
+    pub kinds: MemoryStats,
+}
+
+/// The ledger of one store.
+pub(crate) struct Memory {
+    limit: u64,
+    pub arenas: ArenaGauges,
+    pub readers: Gauge,
+    pub jobs: Gauge,
+    pub cache: Arc<BlockCache>,
+    /// What readers may take, as of the last balance.
+    reader_share: AtomicU64,
+    /// What all but readers and cache took at the last balance.
+    balanced_at: AtomicU64,
+    balancing: Mutex<u64>,
+    peak: Mutex<Peak>,
+    /// Whether readers are being let go of.
+    pub cooling: AtomicBool,
+    /// Whether a balance was asked for.
+    asked: AtomicBool,
+    /// Wakes those who balance.
+    wake: Arc<dyn Condition>,
+}
+
+impl Memory {
+    pub fn new(limit: Bytes, wake: Arc<dyn Condition>) -> Self {
+        let limit = limit.0;
+        let this = Self {
+            limit,
+            arenas: ArenaGauges::default(),
+            readers: Gauge::default(),
+            jobs: Gauge::default(),
+            cache: Arc::new(BlockCache::new(limit)),
+            reader_share: AtomicU64::new(0),
+            balanced_at: AtomicU64::new(0),
+            balancing: Mutex::new(limit),
+            peak: Mutex::default(),
+            cooling: AtomicBool::new(false),
+            asked: AtomicBool::new(false),
+            wake,
+        };
+        this.balance();
+        this
+    }
+
+    /// What memtables may take in all.
+    pub fn memtable_share(&self) -> u64 {
+        memtable_share(self.limit)
+    }
+
+    /// Below this, active memtables are left alone.
+    pub fn active_share(&self) -> u64 {
+        self.memtable_share() / 2
+    }
+
+    /// Whether the reader of one more file may be kept open.
+    pub fn readers_fit(&self) -> bool {
+        self.readers.get() < self.reader_share.load(Relaxed)
+    }
+
+    /// To how much readers shall shrink when they do not fit: a little less than their share, so
+    /// that it is not asked again at once.
+    pub fn readers_target(&self) -> u64 {
+        self.reader_share.load(Relaxed) / 8 * 7
+    }
+
+    /// Whether jobs' buffers leave room for those of one more.
+    pub fn jobs_fit(&self) -> bool {
+        self.jobs.get() < self.limit / 16
+    }
+
+    /// Memory by kind.
+    pub fn stats(&self) -> MemoryStats {
+        let arenas = &self.arenas;
+        MemoryStats {
+            active: Bytes(arenas.active.get()),
+            sealed: Bytes(arenas.sealed.get()),
+            spare: Bytes(arenas.spare.get()),
+            pinned_memtables: Bytes(arenas.pinned.get()),
+            readers: Bytes(self.readers.get()),
+            cache: Bytes(self.cache.memory_bytes()),
+            pinned_blocks: Bytes(self.cache.pinned_bytes()),
+            jobs: Bytes(self.jobs.get()),
+        }
+    }
+
+    /// The most that was held, as far as somebody looked.
+    pub fn peak(&self) -> Peak {
+        self.note_peak(&self.stats());
+        *self.peak.lock()
+    }
+
+    fn note_peak(&self, now: &MemoryStats) {
+        let mut peak = self.peak.lock();
+        peak.total = peak.total.max(now.total());
+        peak.kinds = peak.kinds.max(now);
+    }
+
+    /// Asks for a balance when so much was taken since the last one that it matters.
+    #[inline]
+    pub fn note_growth(&self) {
+        let arenas = &self.arenas;
+        let held = arenas.active.get() + arenas.sealed.get() + arenas.spare.get();
+        let before = self.balanced_at.load(Relaxed);
+        if held + arenas.pinned.get() > before + self.limit / 64 {
+            self.ask();
+        }
+    }
+
+    /// Has the cache give way to a reader that was opened, and others to be let go where it does
+    /// not fit.
+    pub fn note_reader(&self) {
+        if self.balance() {
+            self.ask();
+        }
+    }
+
+    fn ask(&self) {
+        if !self.asked.swap(true, Relaxed) {
+            self.wake.notify();
+        }
+    }
+
+    /// Gives readers and cache what the others leave. True when readers hold more than that.
+    pub fn balance(&self) -> bool {
+        self.asked.store(false, Relaxed);
+        let now = self.stats();
+        self.note_peak(&now);
+        let Some(mut capacity) = self.balancing.try_lock() else { return false };
+        let fixed = now.fixed();
+        self.balanced_at.store(fixed, Relaxed);
+        let left = self.limit.saturating_sub(fixed + self.limit / 32);
+        let floor = self.limit / 8;
+        let readers = left.saturating_sub(floor).max(self.limit / 16);
+        self.reader_share.store(readers, Relaxed);
+        let wanted = left.saturating_sub(now.readers.0).max(floor);
+        // Not for every little, because it looks at every shard of the cache.
+        if wanted.abs_diff(*capacity) >= self.limit / 64 {
+            self.cache.set_capacity(wanted);
+            *capacity = wanted;
+        }
+        now.readers.0 > readers
+    }
+}

@@ -1,0 +1,115 @@
+//! What open iterators hold, and how it is taken back.
+//!
+//! An iterator's walk over a tree holds that tree's memtables and tables, and so their memory and
+//! their files. Nobody knows when its owner will ask it for the next pair, so its holds lie where
+//! the engine reaches them:
+//! 1. The iterator registers its sequence number, as a snapshot does: any later view of the tree
+//!    shows the same at that number.
+//! 2. Each step locks the iterator's [`Holds`]. No walk there: one is made on the current view,
+//!    from behind the last pair.
+//! 3. In the background, [`Engine::take_back`] takes walks away that have been on an outdated view
+//!    for [`HELD_MAX`].
+//!
+//! So a scan of any length, or one that stands still, holds outdated memtables and dead files for
+//! about that time.
+//!
+//! Threads and locks: `Holds` are locked by their iterator, over file reads too; the engine only
+//! tries, and lets go before it drops what it took. The list of open ones is locked for short
+//! looks.
+
+use crate::engine::Engine;
+use crate::read::user_cursor::UserCursor;
+use crate::read::view::TreeView;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long a walk may stay on a view that is not current any more.
+pub(crate) const HELD_MAX: Duration = Duration::from_millis(50);
+
+/// A walk over a tree, and the view of the tree that it is on.
+pub(crate) struct Walk {
+    pub cursor: UserCursor,
+    pub tree: Arc<TreeView>,
+    /// Since when; none on a view that the iterator has to keep.
+    pub since: Option<Duration>,
+}
+
+/// What one iterator holds: the walks of its two ends, where they are made.
+#[derive(Default)]
+pub(crate) struct Holds {
+    pub front: Option<Walk>,
+    pub back: Option<Walk>,
+}
+
+/// The holds of all open iterators.
+#[derive(Default)]
+pub(crate) struct Pins {
+    open: Mutex<BTreeMap<u64, Weak<Mutex<Holds>>>>,
+    next: AtomicU64,
+}
+
+/// The holds of an iterator, listed for as long as it lives.
+pub(crate) struct Pin {
+    engine: Arc<Engine>,
+    number: u64,
+    holds: Arc<Mutex<Holds>>,
+}
+
+impl Pin {
+    pub fn new(engine: &Arc<Engine>) -> Self {
+        let number = engine.pins.next.fetch_add(1, Relaxed);
+        let this = Self { engine: engine.clone(), number, holds: Arc::default() };
+        engine.pins.open.lock().insert(number, Arc::downgrade(&this.holds));
+        this
+    }
+
+    /// For the iterator itself.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock()
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.engine.pins.open.lock().remove(&self.number);
+    }
+}
+
+impl Engine {
+    /// Takes walks on outdated views back from iterators. Returns when to look again, while there
+    /// are some that may go on for a little.
+    pub fn take_back(&self) -> Option<Duration> {
+        let open: Vec<_> = {
+            let open = self.pins.open.lock();
+            open.values().filter_map(Weak::upgrade).collect()
+        };
+        let (now, view) = (self.env.now(), self.views.load_full());
+        let mut again: Option<Duration> = None;
+        for holds in open {
+            let Some(mut held) = holds.try_lock() else {
+                // In the middle of a step.
+                again = again.into_iter().chain([now + HELD_MAX]).min();
+                continue;
+            };
+            let Holds { front, back } = &mut *held;
+            let mut taken = Vec::new();
+            for end in [front, back] {
+                let outdated = |walk: &&mut Walk| !Arc::ptr_eq(&walk.tree, view.tree(walk.tree.id));
+                let Some(walk) = end.as_mut().filter(outdated) else { continue };
+                let Some(until) = walk.since.map(|since| since + HELD_MAX) else { continue };
+                if until <= now {
+                    taken.extend(end.take());
+                } else {
+                    again = again.into_iter().chain([until]).min();
+                }
+            }
+            drop(held);
+            drop(taken);
+        }
+        again
+    }
+}

@@ -1,0 +1,197 @@
+//! One limit of memory: many trees under it, readers that come and go, iterators that hold nothing.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use bytes::Bytes;
+use std::time::{Duration, Instant};
+use vlsm::{
+    Batch, ByteCount, Db, Error, Iter, Keyspace, KeyspaceOptions, Options, Stats, WriteOptions,
+};
+
+fn open(folder: &tempfile::TempDir, configure: impl FnOnce(&mut Options)) -> Db {
+    let set = |options: &mut Options| {
+        let policy = &mut options.policy;
+        policy.memtable_bytes = ByteCount::mib(1);
+        policy.sst_max = ByteCount::kib(256);
+        policy.sst_min = ByteCount::kib(32);
+        policy.l1_bytes = ByteCount::mib(1);
+        policy.phi = 4;
+        options.wal_file_bytes = ByteCount::mib(1);
+        options.memory_limit = ByteCount::mib(32);
+        configure(options);
+    };
+    Db::builder(folder.path().join("store")).configure(set).open().unwrap()
+}
+
+/// A keyspace of 256 regions, one for each first byte of a key.
+fn many(db: &Db) -> Keyspace {
+    let splits = (1..=255_u8).map(|first| vec![first]);
+    db.create_keyspace("many", KeyspaceOptions::splits(splits)).unwrap()
+}
+
+fn key(region: u8, n: u64) -> Vec<u8> {
+    [&[region][..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat()
+}
+
+/// A write that must not wait for long.
+fn soon() -> WriteOptions {
+    WriteOptions::default().deadline(Duration::from_secs(60))
+}
+
+#[test]
+fn many_small_trees_neither_exceed_the_limit_nor_wedge_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |_| {});
+    let many = many(&db);
+    for region in 0..=255 {
+        many.put_with(key(region, 0), "first", soon()).unwrap();
+    }
+    let first = db.stats().memory;
+    assert!(first.active <= ByteCount::mib(2), "256 trees of one pair take {}", first.active);
+    assert_eq!(db.stats().rotations, 0);
+    // Until it is full a memtable of each would be eight times the limit.
+    let (each, value) = (600, [7_u8; 400]);
+    for n in 1..each {
+        for region in 0..=255 {
+            many.put_with(key(region, n), value, soon()).unwrap();
+        }
+    }
+    let stats = db.stats();
+    let limit = stats.memory_limit.as_f64() * 1.05;
+    assert!(stats.memory_peak.as_f64() < limit, "{} {:?}", stats.memory_peak, stats.memory_peaks);
+    assert!(stats.rotations > 10, "{} rotations", stats.rotations);
+    // The largest go first: what is flushed is not dust.
+    let mean = (each * 256 * 400) / stats.rotations;
+    assert!(mean > 10_000, "{mean} bytes a rotation");
+    assert_eq!(many.iter().count() as u64, each * 256);
+    db.close().unwrap();
+}
+
+#[test]
+fn writers_of_many_trees_at_once_make_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |options| {
+        options.policy.memtable_bytes = ByteCount::kib(64);
+        options.memory_limit = ByteCount::mib(4);
+    });
+    let many = many(&db);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (db, many) = (&db, &many);
+            scope.spawn(move || {
+                for n in 0..40 {
+                    // Batches over many trees, now and then one that is larger than the limit.
+                    let mut batch = Batch::new();
+                    let value = vec![1; if n % 20 == 19 { 20_000 } else { 300 }];
+                    for region in (0..=255_u8).filter(|region| u64::from(region % 4) == thread) {
+                        batch.put(many, key(region, n), &value);
+                    }
+                    db.write(&batch, soon()).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(many.iter().count(), 256 * 40);
+    let stats = db.stats();
+    assert!(stats.rotations > 256, "{}", stats.rotations);
+    println!("{:?}", stats.waits);
+    db.close().unwrap();
+}
+
+#[test]
+fn the_least_limit_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = Db::builder(folder.path().join("store"))
+        .configure(|options| options.memory_limit = ByteCount::mib(1))
+        .open();
+    let Err(Error::InvalidOption { option: "memory_limit", why }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(why.contains("at least") && why.contains("bytes"), "{why}");
+    assert!(!folder.path().join("store").exists());
+}
+
+#[test]
+fn cold_readers_are_let_go_and_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |options| {
+        options.policy.memtable_bytes = ByteCount::kib(256);
+        options.policy.sst_max = ByteCount::kib(64);
+        options.block_bytes = ByteCount(512);
+        options.bits_per_key = 64;
+        options.memory_limit = ByteCount::mib(2);
+    });
+    let count = 200_000_u64;
+    for n in 0..count {
+        db.put(key(0, n), n.to_string()).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
+    let opened = db.stats().open_bytes;
+    let mut most = ByteCount::ZERO;
+    for round in 0..2 {
+        for n in (0..count).step_by(31) {
+            let value = db.get(key(0, n)).unwrap();
+            assert_eq!(value.as_deref(), Some(n.to_string().as_bytes()), "{round}");
+        }
+        assert_eq!(db.iter().count() as u64, count);
+        most = most.max(db.stats().memory.readers);
+    }
+    let stats = db.stats();
+    println!("{tables} tables, readers {most} at most, {} opened", stats.open_bytes - opened);
+    let limit = stats.memory_limit.as_f64();
+    assert!(stats.memory_peak.as_f64() < limit * 1.05, "{:?}", stats.memory_peaks);
+    assert!(most.as_f64() > limit / 8.0, "as many as may be are kept: {most}");
+    assert!(stats.open_bytes > opened, "they do not all fit");
+    db.close().unwrap();
+}
+
+/// How many SSTs there are in the store's folder.
+fn ssts(folder: &tempfile::TempDir) -> u64 {
+    let files = std::fs::read_dir(folder.path().join("store")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    paths.filter(|path| path.extension() == Some("sst".as_ref())).count() as u64
+}
+
+/// Overwrites every key.
+fn rewrite(db: &Db, count: u64, round: u64) {
+    for n in 0..count {
+        db.put(key(0, n), format!("{round}/{n}").repeat(8)).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+}
+
+#[test]
+fn an_iterator_that_stands_still_holds_neither_files_nor_memtables() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |options| options.policy.memtable_bytes = ByteCount::kib(256));
+    let count = 20_000;
+    rewrite(&db, count, 0);
+    db.put(key(0, 0), "in the memtable").unwrap();
+    let expected: Vec<(Bytes, Bytes)> = db.iter().map(Result::unwrap).collect();
+    let (mut slow, mut idle): (Iter, Iter) = (db.iter(), db.iter());
+    let idle_first = idle.next().unwrap().unwrap();
+    let mut seen: (Vec<_>, Vec<_>) = Default::default();
+    for round in 1..=5 {
+        for _ in 0..100 {
+            seen.0.extend(slow.next().unwrap());
+            seen.1.extend(slow.next_back().unwrap());
+        }
+        rewrite(&db, count, round);
+        let (since, mut held) = (Instant::now(), db.stats());
+        let tables = |stats: &Stats| stats.levels.iter().map(|level| level.tables).sum::<u64>();
+        while ssts(&folder) != tables(&held) || held.memory.pinned_memtables > ByteCount::ZERO {
+            let what = (ssts(&folder), tables(&held), held.memory.pinned_memtables);
+            assert!(since.elapsed() < Duration::from_secs(20), "round {round}: {what:?}");
+            std::thread::sleep(Duration::from_millis(5));
+            held = db.stats();
+        }
+    }
+    seen.0.extend(slow.map(Result::unwrap));
+    seen.0.extend(seen.1.into_iter().rev());
+    assert!(seen.0 == expected, "the slow one read exactly its moment");
+    let rest = idle.map(Result::unwrap);
+    assert!(std::iter::once(idle_first).chain(rest).eq(expected), "so did the idle one");
+    db.close().unwrap();
+}
