@@ -113,3 +113,79 @@ impl Resolver {
         merged.map(|value| Some(Bytes::from(value))).ok_or_else(|| rules.merge_failed())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::KeyspaceOptions;
+    use crate::rules::Extensions;
+
+    /// One version, as in `7+b` (an operand), `5=a` (a value), `3-` (a tombstone), `4@9a` (a value
+    /// that expires at 9).
+    fn version(text: &str) -> (Trailer, Bytes) {
+        let (seq, rest) = text.split_at(1);
+        let value = Bytes::copy_from_slice(&rest.as_bytes()[1..]);
+        let (kind, value) = match rest.as_bytes()[0] {
+            b'+' => (Kind::Merge, value),
+            b'=' => (Kind::Put, value),
+            b'-' => (Kind::Delete, value),
+            _ => {
+                let moment = u64::from(value[0] - b'0').to_le_bytes();
+                (Kind::PutExpiring, [&moment[..], &value[1..]].concat().into())
+            }
+        };
+        (Trailer::new(Seq(seq.parse().expect("a digit")), kind), value)
+    }
+
+    #[test]
+    fn versions_add_up_the_same_from_both_ends() {
+        let options = KeyspaceOptions::new().merge_operator("append");
+        let rules = Extensions::default().rules("words", &options).expect("known");
+        // The versions, the newest range tombstone over them, the time; what the key has.
+        let cases = [
+            ("", 0, 0, None),
+            ("5=a", 0, 0, Some("a")),
+            ("5=a", 4, 0, Some("a")),
+            ("5=a", 6, 0, None),
+            ("6- 5=a", 0, 0, None),
+            ("6=b 5=a", 0, 0, Some("b")),
+            ("7+b", 0, 0, Some("b")),
+            ("8+c 7+b 5=a", 0, 0, Some("abc")),
+            ("8+c 6- 5=a", 0, 0, Some("c")),
+            ("8+c 5=a 4+x", 0, 0, Some("ac")),
+            ("8+c 7+b 5=a", 6, 0, Some("bc")),
+            ("8+c 6+b 5=a", 7, 0, Some("c")),
+            ("8+c 5=a", 9, 0, None),
+            ("5@9a", 0, 8, Some("a")),
+            ("5@9a", 0, 9, None),
+            ("5@9a", 6, 8, None),
+            ("6@3b 5=a", 0, 4, None),
+        ];
+        for (versions, cover, now, expected) in cases {
+            let says_at = |(trailer, value): (Trailer, Bytes)| {
+                (says(trailer, &value, Seq(cover), || Micros(now)).expect("sound"), value)
+            };
+            let versions: Vec<_> =
+                versions.split_whitespace().map(|text| says_at(version(text))).collect();
+            let (mut older, mut newer) = (Resolver::default(), Resolver::default());
+            let _ = versions.iter().any(|(says, value)| older.add_older(*says, value.clone()));
+            versions.iter().rev().for_each(|(says, value)| newer.add_newer(*says, value.clone()));
+            for resolver in [older, newer] {
+                let found = resolver.finish(&rules, b"key").expect("append never refuses");
+                assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{versions:?} {cover}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error() {
+        let says =
+            |kind, value| says(Trailer::new(Seq(1), kind), value, Seq::ZERO, Micros::default);
+        assert!(says(Kind::PutExpiring, b"short").is_err());
+        assert!(says(Kind::RangeDelete, b"z").is_err());
+        let mut resolver = Resolver::default();
+        resolver.add_older(Says::Operand, Bytes::from_static(b"a"));
+        let failed = resolver.finish(&Rules::default(), b"key");
+        assert!(matches!(failed, Err(Error::MergeFailed { .. })));
+    }
+}

@@ -203,6 +203,34 @@ fn a_long_deleted_stretch_is_not_walked() {
 }
 
 #[test]
+fn a_full_compaction_leaves_nothing_of_what_was_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    for profile in ["vlsm", "rocksdb"] {
+        let db = tiny(profile, &folder.path().join(profile)).open().unwrap();
+        let all = db.default_keyspace();
+        let tables = || db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
+        all.delete_range("a".."z").unwrap();
+        db.flush().unwrap();
+        assert_eq!(tables(), 0, "a range tombstone over nothing is not written");
+        for n in 0..3000 {
+            all.put(format!("key{n:05}"), [7; 50]).unwrap();
+        }
+        let snapshot = db.snapshot();
+        all.delete_range("key".."key02000").unwrap();
+        all.delete_range("key01000".."key1").unwrap();
+        all.compact_range::<&str>(..).unwrap();
+        assert!(all.iter().next().is_none() && tables() > 0);
+        assert_eq!(snapshot.iter(&all).count(), 3000, "the snapshot's");
+        drop(snapshot);
+        all.put("key", "").unwrap();
+        all.delete_range("key"..="key").unwrap();
+        all.compact_range::<&str>(..).unwrap();
+        assert_eq!(tables(), 0, "{profile}");
+        db.close().unwrap();
+    }
+}
+
+#[test]
 fn range_tombstone_bounds() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("store")).unwrap();
