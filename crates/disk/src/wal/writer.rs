@@ -373,6 +373,16 @@ impl WalFile {
             .map_err(|error| Error::io_unknown("cannot write WAL", &self.path, error))
     }
 
+    /// Makes it longer with zeros, so that writing there takes no further space. Not durable before
+    /// the next sync, which is no harm: the log ends where records end.
+    ///
+    /// # Errors
+    /// What the file system says. Nothing before `from` is touched.
+    pub fn lengthen(&self, from: u64, to: u64) -> Result<()> {
+        fill(&*self.file, from, to)
+            .map_err(|error| Error::io("cannot lengthen WAL", &self.path, error))
+    }
+
     /// Makes durable what was written.
     ///
     /// # Errors

@@ -18,13 +18,16 @@
 //! nothing is sequenced until the next file is prepared. So a full device is met by the
 //! preparation, where no batch depends on it, and writers are refused at the door: a refused batch
 //! has no sequence number and is in no memtable, so it can never become visible, be flushed or
-//! recovered. The next file is prepared early enough that ordinarily nobody waits for it.
+//! recovered. The next file is prepared early enough that ordinarily nobody waits for it;
+//! where writers are faster than that, the current one is lengthened in small steps.
 //!
 //! Failure: the store is latched, also when a write within the capacity finds the device full (on a
 //! file system that never writes in place). Reopening seals the file at its last good length.
 //!
 //! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are
 //! held over file calls. Order: `writer` before the sequencing lock.
+
+mod ahead;
 
 use crate::engine::Engine;
 use crate::options::Options;
@@ -35,9 +38,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
-use vlsm_core::{Error, FileNumber, Result, Seq};
+use vlsm_core::{FileNumber, Result, Seq};
 use vlsm_disk::wal::format::{HEADER_LEN, record_len};
-use vlsm_disk::wal::{Framer, PreparedWal, SealKind, WalFile, prepare_next};
+use vlsm_disk::wal::{Framer, PreparedWal, SealKind, WalFile};
 use vlsm_disk::{Condition, Env};
 
 /// A waiter for another's write spins this long before it sleeps.
@@ -132,9 +135,6 @@ struct Writer {
     spare: Vec<u8>,
 }
 
-/// Old WAL files kept for reuse at most.
-const RECYCLED_MAX: u64 = 64;
-
 /// What a sync needs to know; a short lock, never held over a file call.
 struct Extent {
     file: Arc<WalFile>,
@@ -189,6 +189,7 @@ pub(crate) struct WalStage {
     sync_done: Arc<dyn Condition>,
     prepared: Mutex<Option<PreparedWal>>,
     preparing: AtomicBool,
+    lengthening: AtomicBool,
     /// The capacity that a record needs for which there was no room; 0 for none.
     wanted: AtomicU64,
     /// Whether the device was too full to prepare the next file.
@@ -216,6 +217,7 @@ impl WalStage {
             sync_done: env.condition(Duration::ZERO),
             prepared: Mutex::new(None),
             preparing: AtomicBool::new(false),
+            lengthening: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             syncing_ahead: AtomicBool::new(false),
@@ -263,13 +265,6 @@ impl WalStage {
             }
             None => fits,
         }
-    }
-
-    /// Has the next file prepared with room for a record of so many bytes. Whoever waits for room
-    /// in the control is woken.
-    pub fn want(&self, engine: &Arc<Engine>, len: u64) {
-        self.wanted.fetch_max(HEADER_LEN + with_mark(len), Ordering::AcqRel);
-        self.prepare(engine);
     }
 
     /// Waits until everything up to `position` is written, writing it where nobody else does.
@@ -486,80 +481,6 @@ impl WalStage {
         }
     }
 
-    /// Has the next file prepared in the background, unless that is going on.
-    fn prepare(&self, engine: &Arc<Engine>) {
-        if !self.preparing.swap(true, Ordering::AcqRel) {
-            engine.in_background(|engine| engine.wal.prepare_now(engine));
-        }
-    }
-
-    /// Prepares the next file. The caller set `preparing`.
-    fn prepare_now(&self, engine: &Engine) {
-        let capacity = self.next_capacity();
-        self.wanted.store(0, Ordering::Release);
-        let result = self.prepare_capacity(engine, capacity);
-        let starved = matches!(result, Err(Error::NoSpace { .. }));
-        self.starved.store(starved, Ordering::Release);
-        self.preparing.store(false, Ordering::Release);
-        match result {
-            Ok(()) => engine.bound_wal(),
-            Err(error) => drop(engine.failed(error)),
-        }
-        engine.control.made_room();
-    }
-
-    /// Twice the current file's: the first file after opening is short, and one of full length
-    /// would not be ready before that is full.
-    fn next_capacity(&self) -> u64 {
-        let usual = self.extent.lock().file.capacity().saturating_mul(2).min(self.switch_at);
-        usual.max(self.wanted.load(Ordering::Acquire))
-    }
-
-    /// Sees to it that there is a next file of this capacity.
-    fn prepare_capacity(&self, engine: &Engine, capacity: u64) -> Result<()> {
-        let there = self.prepared.lock().take();
-        let (next, result) = match there {
-            Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
-            Some(mut next) => {
-                let result = next.extend(capacity);
-                (Some(next), result)
-            }
-            None => {
-                let old = self.recycled.lock().pop();
-                let (number, uid) = (engine.numbers.next_file(), engine.env.random());
-                let (fs, dir) = (&**engine.env.fs(), &engine.dir);
-                if old.is_none() {
-                    engine.counters.wal_filled_bytes.add(capacity);
-                }
-                match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
-                    Ok(next) => (Some(next), Ok(())),
-                    Err(error) => (None, Err(error)),
-                }
-            }
-        };
-        // One that could not be made longer serves smaller records all the same.
-        *self.prepared.lock() = next;
-        result
-    }
-
-    /// Prepares the next file if the device was too full for it and is no more.
-    pub fn prepare_if_starved(&self, engine: &Engine, free: u64) {
-        let needs = self.next_capacity();
-        if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
-            self.prepare_now(engine);
-        }
-    }
-
-    /// Whether the device was too full to prepare the next file.
-    pub fn is_starved(&self) -> bool {
-        self.starved.load(Ordering::Acquire)
-    }
-
-    /// Gives away the old files that are kept for reuse.
-    pub fn spare(&self) -> Vec<PathBuf> {
-        std::mem::take(&mut *self.recycled.lock())
-    }
-
     /// Lets nobody write or sync any more, once the store's health says that it is closed.
     pub fn shut(&self) {
         for lock in [&self.writer as &dyn Shut, &self.syncer] {
@@ -571,20 +492,6 @@ impl WalStage {
                 self.write_done.wait(epoch, None);
             }
         }
-    }
-
-    /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not
-    /// wanted.
-    pub fn recycle(&self, options: &Options, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
-        let policy = &options.policy;
-        let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);
-        let wanted = (logged / options.wal_file_bytes.0 + 2).min(RECYCLED_MAX) as usize;
-        let mut recycled = self.recycled.lock();
-        while recycled.len() < wanted {
-            let Some(path) = old.pop() else { break };
-            recycled.push(path);
-        }
-        old
     }
 }
 

@@ -1,0 +1,156 @@
+//! WAL files ahead of the writers: room for what they write next.
+//!
+//! 1. When a small part of the current file is used, the next one is prepared in the background, of
+//!    an old file where there is one.
+//! 2. A writer who is there before it is ready lengthens the current file by a step, which takes no
+//!    sync, and the preparation goes on. The others wait for that one.
+//! 3. When the device is too full for either, the store is out of space (`space.rs`), which sees to
+//!    it that the preparation is tried again.
+//!
+//! Threads and locks: `preparing` is set while one thread prepares, `lengthening` while one
+//! lengthens; the latter alone raises the capacity of the tail's file. No lock is held over a file
+//! call.
+
+use super::{WalStage, WalTail, with_mark};
+use crate::engine::Engine;
+use crate::options::Options;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use vlsm_core::{Error, Result};
+use vlsm_disk::wal::format::HEADER_LEN;
+use vlsm_disk::wal::prepare_next;
+
+/// Old WAL files kept for reuse at most.
+const RECYCLED_MAX: u64 = 64;
+/// A file that must serve longer gets this part of a file's length more.
+const LENGTHEN_PART: u64 = 8;
+
+impl WalStage {
+    /// Sees to it that there will be room for a record of so many bytes. Whoever waits for it in
+    /// the control is woken.
+    pub fn want(&self, engine: &Arc<Engine>, len: u64) {
+        if self.lengthening.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let longer = self.lengthen(engine, with_mark(len));
+        self.lengthening.store(false, Ordering::Release);
+        if matches!(longer, Ok(true)) {
+            engine.control.made_room();
+        } else {
+            // An old file may serve as the next one where there is no space.
+            self.wanted.fetch_max(HEADER_LEN + with_mark(len), Ordering::AcqRel);
+            self.prepare(engine);
+        }
+    }
+
+    /// Has the next file prepared in the background, unless that is going on.
+    pub(super) fn prepare(&self, engine: &Arc<Engine>) {
+        if !self.preparing.swap(true, Ordering::AcqRel) {
+            engine.in_background(|engine| engine.wal.prepare_now(engine));
+        }
+    }
+
+    /// Prepares the next file. The caller set `preparing`.
+    fn prepare_now(&self, engine: &Engine) {
+        let capacity = self.next_capacity();
+        self.wanted.store(0, Ordering::Release);
+        let result = self.prepare_capacity(engine, capacity);
+        let starved = matches!(result, Err(Error::NoSpace { .. }));
+        self.starved.store(starved, Ordering::Release);
+        self.preparing.store(false, Ordering::Release);
+        match result {
+            Ok(()) => engine.bound_wal(),
+            Err(error) => drop(engine.failed(error)),
+        }
+        engine.control.made_room();
+    }
+
+    /// Gives the current file room for so many bytes more. False when the framer has left it.
+    fn lengthen(&self, engine: &Engine, len: u64) -> Result<bool> {
+        let file = self.extent.lock().file.clone();
+        let is_current = |tail: &WalTail| tail.number.0 == file.number();
+        let from = {
+            let sequence = engine.commit.sequence.lock();
+            is_current(&sequence.tail).then_some(sequence.tail.capacity)
+        };
+        let Some(from) = from else { return Ok(false) };
+        let to = from + len.max(self.switch_at / LENGTHEN_PART);
+        file.lengthen(from, to)?;
+        let current = {
+            let tail = &mut engine.commit.sequence.lock().tail;
+            let current = is_current(tail);
+            if current {
+                tail.capacity = to;
+            }
+            current
+        };
+        Ok(current)
+    }
+
+    /// Twice the current file's: the first file after opening is short, and one of full length
+    /// would not be ready before that is full.
+    fn next_capacity(&self) -> u64 {
+        let usual = self.extent.lock().file.capacity().saturating_mul(2).min(self.switch_at);
+        usual.max(self.wanted.load(Ordering::Acquire))
+    }
+
+    /// Sees to it that there is a next file of this capacity.
+    fn prepare_capacity(&self, engine: &Engine, capacity: u64) -> Result<()> {
+        let there = self.prepared.lock().take();
+        let (next, result) = match there {
+            Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
+            Some(mut next) => {
+                let result = next.extend(capacity);
+                (Some(next), result)
+            }
+            None => {
+                let old = self.recycled.lock().pop();
+                let (number, uid) = (engine.numbers.next_file(), engine.env.random());
+                let (fs, dir) = (&**engine.env.fs(), &engine.dir);
+                if old.is_none() {
+                    engine.counters.wal_filled_bytes.add(capacity);
+                }
+                match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
+                    Ok(next) => (Some(next), Ok(())),
+                    Err(error) => (None, Err(error)),
+                }
+            }
+        };
+        // One that could not be made longer serves smaller records all the same.
+        *self.prepared.lock() = next;
+        result
+    }
+
+    /// Prepares the next file if the device was too full for it and is no more.
+    pub fn prepare_if_starved(&self, engine: &Engine, free: u64) {
+        let needs = self.next_capacity();
+        if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
+            self.prepare_now(engine);
+        }
+    }
+
+    /// Whether the device was too full to prepare the next file.
+    pub fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Acquire)
+    }
+
+    /// Gives away the old files that are kept for reuse.
+    pub fn spare(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *self.recycled.lock())
+    }
+
+    /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not
+    /// wanted.
+    pub fn recycle(&self, options: &Options, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
+        let policy = &options.policy;
+        let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);
+        let wanted = (logged / options.wal_file_bytes.0 + 2).min(RECYCLED_MAX) as usize;
+        let mut recycled = self.recycled.lock();
+        while recycled.len() < wanted {
+            let Some(path) = old.pop() else { break };
+            recycled.push(path);
+        }
+        old
+    }
+}
