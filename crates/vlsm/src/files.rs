@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vlsm_core::{Error, FileMeta, FileNumber, Result, Table, Version};
-use vlsm_disk::Env;
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
+use vlsm_disk::{Env, Gauge};
 
 /// The path of an SST.
 #[must_use]
@@ -113,7 +113,7 @@ fn other_type() -> Error {
 
 /// The version with readers of about `bytes` let go, those first that were not used since this was
 /// last asked; none when there are none. Who sees the version before still has them.
-pub(crate) fn colder(version: &Version, bytes: &mut u64) -> Option<Version> {
+pub(crate) fn colder(version: &Version, bytes: &mut u64, let_go: &Gauge) -> Option<Version> {
     let mut next = version.clone();
     let mut any = false;
     // From the bottom up: every read asks what lies above.
@@ -123,8 +123,9 @@ pub(crate) fn colder(version: &Version, bytes: &mut u64) -> Option<Version> {
             if *bytes == 0 || !table.reader.is_filled() || table.reader.take_used() {
                 return None;
             }
-            let reader = table.reader.peek().map(as_reader);
-            *bytes = bytes.saturating_sub(reader?.ok()?.memory_bytes() as u64);
+            let reader = as_reader(table.reader.peek()?).ok()?;
+            reader.charge_to(let_go);
+            *bytes = bytes.saturating_sub(reader.memory_bytes() as u64);
             any = true;
             Some(Arc::new(table.without_reader()))
         });
@@ -201,7 +202,7 @@ impl Files {
         Ok(reader)
     }
 
-    fn charged(&self, mut reader: SstReader) -> SstReader {
+    fn charged(&self, reader: SstReader) -> SstReader {
         reader.charge_to(&self.memory.readers);
         self.memory.note_reader();
         reader

@@ -326,7 +326,7 @@ impl Engine {
         for _ in 0..2 {
             for (id, version) in &mut leader.state.trees {
                 if excess > 0
-                    && let Some(next) = colder(version, &mut excess)
+                    && let Some(next) = colder(version, &mut excess, &self.memory.let_go)
                 {
                     let next = Arc::new(next);
                     *version = Version::clone(&next);

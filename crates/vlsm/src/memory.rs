@@ -119,6 +119,9 @@ pub(crate) struct Memory {
     limit: u64,
     pub arenas: ArenaGauges,
     pub readers: Gauge,
+    /// Readers that were let go and that somebody still sees. Not to be let go again, so no reason
+    /// to let go of others.
+    pub let_go: Gauge,
     pub jobs: Gauge,
     pub cache: Arc<BlockCache>,
     /// What readers may take, as of the last balance.
@@ -142,6 +145,7 @@ impl Memory {
             limit,
             arenas: ArenaGauges::default(),
             readers: Gauge::default(),
+            let_go: Gauge::default(),
             jobs: Gauge::default(),
             cache: Arc::new(BlockCache::new(limit)),
             reader_share: AtomicU64::new(0),
@@ -168,7 +172,7 @@ impl Memory {
 
     /// Whether the reader of one more file may be kept open.
     pub fn readers_fit(&self) -> bool {
-        self.readers.get() < self.reader_share.load(Relaxed)
+        self.readers.get() + self.let_go.get() < self.reader_share.load(Relaxed)
     }
 
     /// To how much readers shall shrink when they do not fit: a little less than their share, so
@@ -190,7 +194,7 @@ impl Memory {
             sealed: Bytes(arenas.sealed.get()),
             spare: Bytes(arenas.spare.get()),
             pinned_memtables: Bytes(arenas.pinned.get()),
-            readers: Bytes(self.readers.get()),
+            readers: Bytes(self.readers.get() + self.let_go.get()),
             cache: Bytes(self.cache.memory_bytes()),
             pinned_blocks: Bytes(self.cache.pinned_bytes()),
             jobs: Bytes(self.jobs.get()),
@@ -252,6 +256,6 @@ impl Memory {
             self.cache.set_capacity(wanted);
             *capacity = wanted;
         }
-        now.readers.0 > readers
+        self.readers.get() > readers
     }
 }

@@ -27,6 +27,7 @@ use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
 use crate::fs::File;
 use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ pub struct SstReader {
     global_seq: Option<Seq>,
     summary: SstSummary,
     open_bytes: u64,
-    charge: Option<Charge>,
+    charge: Mutex<Option<Charge>>,
 }
 
 impl SstReader {
@@ -144,7 +145,7 @@ impl SstReader {
             global_seq,
             summary,
             open_bytes,
-            charge: None,
+            charge: Mutex::default(),
         })
     }
 
@@ -154,9 +155,9 @@ impl SstReader {
         Self { filter: None, ..self }
     }
 
-    /// Counts its memory on a gauge for as long as it lives.
-    pub fn charge_to(&mut self, gauge: &Gauge) {
-        self.charge = Some(gauge.charge(self.memory_bytes() as u64));
+    /// Counts its memory on a gauge from here on, for as long as it lives.
+    pub fn charge_to(&self, gauge: &Gauge) {
+        *self.charge.lock() = Some(gauge.charge(self.memory_bytes() as u64));
     }
 
     /// Bytes that were read to open it.
