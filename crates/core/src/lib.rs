@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod ids;
 pub mod key;
+pub mod planted;
 pub mod range;
 pub mod range_tombstones;
 pub mod table;

@@ -3,16 +3,17 @@
 //!
 //! Its own keys hold exactly what it wrote last. A key that all share holds what somebody wrote who
 //! was not overwritten yet. A snapshot shows one moment, now and later. Where file calls go wrong
-//! the store may refuse; a batch that was refused is indeterminate, and the client writes no more
-//! in this life of the store, because a later batch must not follow one that may not be there.
+//! the store may refuse; a batch that failed is indeterminate, and the client writes no more in
+//! this life of the store, because a later batch must not follow one that may not be there. What a
+//! full device refused left nothing behind, and the client goes on.
 
 use crate::clients::Shared;
 use crate::env::SimEnv;
 use crate::history::{Promise, shared_value};
 use crate::ledger::Cuts;
-use crate::oracle::{ALL, Write};
+use crate::oracle::{ALL, Contents, Op, Write};
 use crate::rng::Rng;
-use crate::world::{View, World, durability, pairs};
+use crate::world::{MERGES, View, World, durability, pairs};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +27,19 @@ pub(crate) struct Limits {
     pub ops: u64,
     pub writes_may_fail: bool,
     pub reads_may_fail: bool,
+    /// The device is full for a while, which is no failure of a store.
+    pub full: bool,
 }
 
 impl Limits {
     /// Whether the store may say so. What is wrong inside it, or with its answer, it may not.
     pub fn tolerate(&self, error: &Error, reading: bool) -> bool {
-        let may_fail = if reading { self.reads_may_fail } else { self.writes_may_fail };
-        may_fail && !matches!(error, Error::Internal(_))
+        match error {
+            Error::Internal(_) => false,
+            Error::NoSpace { .. } if self.full => !reading,
+            _ if reading => self.reads_may_fail,
+            _ => self.writes_may_fail,
+        }
     }
 }
 
@@ -70,7 +77,8 @@ impl Actor {
                 0..60 if !self.refused => (false, self.write()),
                 0..75 => (true, self.read_own()),
                 75..85 => (true, self.read_shared()),
-                85..90 => (true, self.take_snapshot()),
+                85..88 => (true, self.take_snapshot()),
+                88..90 => (true, self.read_regions()),
                 90..94 => (true, self.check_snapshot()),
                 94 => (false, self.flush()),
                 95 => (false, self.world.wait_idle()),
@@ -130,14 +138,27 @@ impl Actor {
             let shared = logged && self.rng.one_in(4);
             let key = if shared { self.shared_key() } else { self.own_key() };
             let padding = self.padding();
-            let value = match shared {
-                true => shared_value(self.client, number, padding),
-                false => format!("{number}{}", "v".repeat(padding)).into_bytes(),
+            let op = match shared {
+                _ if self.rng.one_in(4) => Op::Delete,
+                true => Op::Put(shared_value(self.client, number, padding)),
+                false => {
+                    let value = format!("{number}{}", "v".repeat(padding)).into_bytes();
+                    self.own_op(value, logged && space == MERGES)
+                }
             };
-            let value = (!self.rng.one_in(4)).then_some(value);
-            writes.push(Write { space, key, value });
+            writes.push(Write { space, key, op });
         }
         writes
+    }
+
+    /// What a write of an own key does.
+    fn own_op(&mut self, value: Vec<u8>, merges: bool) -> Op {
+        match self.rng.below(10) {
+            0 => Op::DeleteRange(self.own_key()),
+            1..4 if merges => Op::Merge(value),
+            1..3 => Op::Expiring(value),
+            _ => Op::Put(value),
+        }
     }
 
     fn write(&mut self) -> Result<()> {
@@ -177,7 +198,11 @@ impl Actor {
                 Ok(())
             }
             Err(error) => {
-                self.refused = true;
+                match error {
+                    // Nothing of it was kept.
+                    Error::NoSpace { .. } => ledger.history(book).refuse(self.client),
+                    _ => self.refused = true,
+                }
                 Err(error)
             }
         }
@@ -238,6 +263,22 @@ impl Actor {
         let history = &ledger.book(0).history;
         let may = history.issued();
         history.check_shared(space, &key, found.as_deref(), &must, &may).map_err(wrong)?;
+        self.shared.tally.lock().checks += 1;
+        Ok(())
+    }
+
+    /// A keyspace of several regions shows one moment without a snapshot, too. (It has the clients'
+    /// markers, and nothing that is outside the WAL.)
+    fn read_regions(&mut self) -> Result<()> {
+        let must = self.shared.ledger.lock().book(0).history.acknowledged();
+        let mut found = pairs(self.world.iter(MERGES, &ALL))?;
+        if self.rng.one_in(2) {
+            found = pairs(self.world.iter(MERGES, &ALL).rev())?;
+        }
+        let view = Contents::from_iter([(MERGES, found)]);
+        let ledger = self.shared.ledger.lock();
+        let (history, may) = (&ledger.book(0).history, ledger.book(0).history.issued());
+        history.check_space(&view, MERGES, &must, &may).map_err(wrong)?;
         self.shared.tally.lock().checks += 1;
         Ok(())
     }

@@ -16,12 +16,12 @@ use crate::actor::{Actor, Limits};
 use crate::device::{DeviceConfig, Fault, Kind};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
-use crate::history::Loss;
+use crate::history::{Loss, Promise};
 use crate::ledger::Ledger;
 use crate::machine::PowerCut;
 use crate::oracle::Contents;
 use crate::rng::Rng;
-use crate::world::{Mechanisms, World};
+use crate::world::{Mechanisms, World, needed_ssts};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -53,6 +53,9 @@ pub const CLASSES: [(Kind, &str, &str); 18] = [
     (Kind::Slow, "write", ""),
     (Kind::Slow, "sync", ""),
 ];
+
+/// Seconds in which a store must notice that there is space again.
+const SPACE_LOOKS: u64 = 10;
 
 /// What is played.
 #[derive(Debug, Clone)]
@@ -103,6 +106,10 @@ pub struct Tally {
     pub busy: u64,
     /// The longest that a batch took, in virtual time.
     pub longest_wait: Duration,
+    /// Lives in which the disk was full for a while.
+    pub full: u64,
+    /// Looks until the store took writes again.
+    pub waits_for_space: u64,
     /// Batches that a crash took, though acknowledged without a promise.
     pub lost: u64,
     /// Batches that survived though nobody was told.
@@ -143,6 +150,8 @@ impl Tally {
             }
         }
         self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.full += other.full;
+        self.waits_for_space += other.waits_for_space;
         self.lost += other.lost;
         self.indeterminate += other.indeterminate;
         self.checks += other.checks;
@@ -187,13 +196,19 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     let lives = rng.between(1, story.lives.max(1));
     for life in 0..lives {
         let plan = Plan::new(story, mechanisms, clients, life + 1 == lives, &mut rng);
-        let config = plan.config(&mut rng);
+        let config = plan.config(&mut rng).day(life);
+        let full = plan.space.is_some();
         let told = |why| {
-            let faults = &config.device.faults;
-            format!("seed {}, life {life} ({mechanisms}), {faults:?}: {why}", story.seed)
+            let (seed, faults) = (story.seed, &config.device.faults);
+            format!("seed {seed}, life {life} ({mechanisms}), {faults:?}, full {full}: {why}")
         };
-        let last = plan.last.then(|| plan.options.clone());
+        let used = disk.used();
+        disk.set_capacity(plan.space.map(|(free, _)| used + free));
         let (ended, sync_failed) = one_life(&shared, plan, &config, &disk).map_err(told)?;
+        disk.set_capacity(None);
+        if ended == Ended::InOrder && config.device.faults.is_empty() {
+            leaks(&disk).map_err(told)?;
+        }
         // After a failed sync what programs see is not what the disk has: the machine starts anew.
         let loss = match ended {
             Ended::InOrder => Loss::Nothing,
@@ -202,9 +217,16 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         };
         shared.ledger.lock().lose(loss);
         let mut tally = shared.tally.lock();
+        tally.full += u64::from(full);
         tally.failures += u64::from(ended == Ended::Badly);
         match loss {
-            Loss::Nothing => tally.closes += 1,
+            Loss::Nothing => {
+                tally.closes += 1;
+                // What an orderly close left must survive the power, too.
+                if rng.one_in(2) {
+                    disk.lose_power(Damage::random(&mut rng));
+                }
+            }
             Loss::Process => {
                 tally.kills += 1;
                 disk.lose_process();
@@ -215,9 +237,6 @@ pub fn play(story: &Story) -> Result<Tally, String> {
             }
         }
         drop(tally);
-        if let Some(options) = last {
-            leaks(&disk, options).map_err(told)?;
-        }
     }
     let tally = shared.tally.lock().clone();
     Ok(tally)
@@ -258,24 +277,17 @@ fn one_life(
     Ok((ended, outcome.device.sync_failed()))
 }
 
-/// Files that an orderly close left behind, though no tree shows them: the next opening removes
-/// them.
-fn leaks(disk: &Disk, options: Options) -> Result<(), String> {
-    let ssts = || -> BTreeSet<PathBuf> {
-        let files = disk.files().into_keys();
-        files.filter(|path| path.extension().is_some_and(|end| end == "sst")).collect()
-    };
-    let before = ssts();
-    let outcome = SimEnv::run(&SimConfig::new(0), disk, move |env| {
-        let world = World::open(&env, &options).map_err(|error| format!("reopen: {error}"))?;
-        world.close().map_err(|error| format!("close: {error}"))
-    });
-    match outcome.end {
-        End::Done(Ok(())) => {}
-        other => return Err(format!("{other:?}\n{}", outcome.tail)),
+/// No SST is left that no tree shows.
+fn leaks(disk: &Disk) -> Result<(), String> {
+    let needed = needed_ssts(disk).map_err(|error| format!("the manifest: {error}"))?;
+    let is_sst = |path: &PathBuf| path.extension().is_some_and(|end| end == "sst");
+    let there: BTreeSet<PathBuf> = disk.files().into_keys().filter(is_sst).collect();
+    if there == needed {
+        return Ok(());
     }
-    let leaked: Vec<_> = before.difference(&ssts()).cloned().collect();
-    if leaked.is_empty() { Ok(()) } else { Err(format!("files nobody needs: {leaked:?}")) }
+    let leaked: Vec<_> = there.difference(&needed).collect();
+    let missing: Vec<_> = needed.difference(&there).collect();
+    Err(format!("SSTs that nobody needs: {leaked:?}, that are missing: {missing:?}"))
 }
 
 /// What one life is to be.
@@ -287,6 +299,8 @@ struct Plan {
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
+    /// So many bytes are free on the disk, for so long.
+    space: Option<(u64, Duration)>,
 }
 
 impl Plan {
@@ -306,7 +320,12 @@ impl Plan {
         if story.faults && !last && rng.one_in(2) {
             faults.extend((0..rng.between(1, 2)).map(|_| fault(rng)));
         }
-        Self { seed, options, clients, ops, last, faults }
+        let mut space = None;
+        if story.faults && !last && rng.one_in(5) {
+            let most = *rng.pick(&[20 << 10, 100 << 10, 400 << 10]);
+            space = Some((rng.below(most), Duration::from_micros(rng.below(300_000))));
+        }
+        Self { seed, options, clients, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -331,6 +350,7 @@ impl Plan {
             ops: self.ops,
             writes_may_fail: self.faults.iter().any(|fault| fault.kind != Kind::Slow),
             reads_may_fail: self.faults.iter().any(Fault::hits_reads),
+            full: self.space.is_some(),
         }
     }
 }
@@ -369,11 +389,32 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
         let mut actor = Actor::new(client, &world, env, shared, rng, limits);
         tasks.push(env.task(&format!("client {client}"), move || actor.run()));
     }
+    if let Some((_, span)) = plan.space {
+        env.sleep(span);
+        env.device().disk().set_capacity(None);
+    }
     let results: Vec<_> = tasks.into_iter().map(|task| task.join()).collect();
     for result in results {
         result.ok_or("a client vanished")??;
     }
+    if limits.full && !limits.writes_may_fail {
+        resume(env, shared, &world)?;
+        return finish(shared, world, Limits { full: false, ..limits });
+    }
     finish(shared, world, limits)
+}
+
+/// There is space again: the store must notice by itself.
+fn resume(env: &SimEnv, shared: &Shared, world: &World) -> Result<(), String> {
+    for _ in 0..SPACE_LOOKS {
+        match world.write(&[], Promise::Lazy).and_then(|()| world.flush()) {
+            Ok(()) if world.db().stats().read_only.is_none() => return Ok(()),
+            Ok(()) | Err(Error::NoSpace { .. }) => env.sleep(Duration::from_secs(1)),
+            Err(error) => return Err(format!("a full device is no failure: {error}")),
+        }
+        shared.tally.lock().waits_for_space += 1;
+    }
+    Err("there is space again, and the store takes no writes".into())
 }
 
 fn count(shared: &Shared, event: &Event) {
@@ -382,6 +423,8 @@ fn count(shared: &Shared, event: &Event) {
         Event::WalSwitched { recycled: true, .. } => "WAL recycled".into(),
         Event::WalSwitched { .. } => "WAL switched".into(),
         Event::BackgroundError { .. } => "latched".into(),
+        Event::OutOfSpace { .. } => "out of space".into(),
+        Event::SpaceReturned { .. } => "space returned".into(),
         _ => return,
     };
     *shared.tally.lock().work.entry(name).or_default() += 1;

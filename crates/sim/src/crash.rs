@@ -100,7 +100,7 @@ impl Crashed {
             player.lost(Loss::Power, || disk.lose_power(damage));
             let told = |why| format!("{}, {damage:?}, then {second:?}: {why}", self.what);
             verify(&disk).map_err(told)?;
-            let mut config = SimConfig::new(seed);
+            let mut config = SimConfig::new(seed).day(seed - self.seed);
             config.device.crash_point = point;
             let player = player.clone();
             Ok::<_, String>(SimEnv::run(&config, &disk, move |env| player.recover(&env)))
@@ -193,7 +193,8 @@ fn fail(script: &Script, seed: u64, fault: Fault) -> Result<Faults, String> {
         _ => player.lost(Loss::Power, || disk.lose_power(Damage::Random(fault.nth))),
     }
     let again = player.clone();
-    let after = SimEnv::run(&SimConfig::new(seed + 1), &disk, move |env| again.recover(&env));
+    let after =
+        SimEnv::run(&SimConfig::new(seed + 1).day(1), &disk, move |env| again.recover(&env));
     match after.end {
         End::Done(Ok(())) => Ok(Faults { runs: 1, fired: outcome.device.faults, refused, done }),
         End::Crashed => Err("crashed unasked".into()),

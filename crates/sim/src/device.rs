@@ -192,6 +192,12 @@ impl Device {
         self.report.lock().clone()
     }
 
+    /// The disk behind it.
+    #[must_use]
+    pub fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
     /// Loses power now. Returns only to a task that is being unwound.
     pub fn crash(&self) {
         self.machine.crash();

@@ -24,6 +24,8 @@ const HUNG_AFTER: Duration = Duration::from_secs(120);
 pub struct SimConfig {
     /// Decides everything that is not decided by the code under test.
     pub seed: u64,
+    /// The wall clock when the run begins, in time since the Unix epoch.
+    pub wall_clock: Duration,
     /// Switches between tasks after which the run counts as a livelock.
     pub steps_max: u64,
     /// When power fails, other than at a file operation.
@@ -33,11 +35,19 @@ pub struct SimConfig {
 }
 
 impl SimConfig {
+    /// The same on a later day.
+    #[must_use]
+    pub fn day(mut self, day: u64) -> Self {
+        self.wall_clock += Duration::from_secs(86_400) * day as u32;
+        self
+    }
+
     /// A run that does not crash.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
+            wall_clock: Duration::from_secs(1_700_000_000),
             steps_max: 20_000_000,
             power_cut: PowerCut::Never,
             device: DeviceConfig::default(),
@@ -96,6 +106,7 @@ impl<R> Outcome<R> {
 /// The machine as the engine sees it.
 pub struct SimEnv {
     machine: Arc<Machine>,
+    wall_clock: Duration,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,
 }
@@ -137,7 +148,12 @@ impl SimEnv {
         let machine = Arc::new(Machine::new(config.seed));
         let device = Arc::new(Device::new(machine.clone(), config.device.clone(), disk));
         let fs: Arc<dyn Fs> = device.clone().mount();
-        let env = Arc::new(Self { machine: machine.clone(), fs, device: device.clone() });
+        let env = Arc::new(Self {
+            machine: machine.clone(),
+            wall_clock: config.wall_clock,
+            fs,
+            device: device.clone(),
+        });
         let held = Arc::downgrade(&env);
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
@@ -218,7 +234,7 @@ impl Env for SimEnv {
     }
 
     fn wall_clock(&self) -> Duration {
-        Duration::from_secs(1_700_000_000) + self.machine.now()
+        self.wall_clock + self.machine.now()
     }
 
     fn random(&self) -> u64 {

@@ -21,7 +21,8 @@
 //! reopened after power loss, the cut of the last `Sync` acknowledgement; after the death of the
 //! process, that of the last `Buffered` one.
 
-use crate::oracle::{Contents, Show, Write};
+use crate::oracle::{Contents, Op, Show, Write};
+use std::ops::Range;
 
 /// A number of batches for each client.
 pub type Cut = Vec<u64>;
@@ -170,7 +171,7 @@ impl History {
         let after = |batches: usize| {
             let mut contents = Contents::new(self.spaces);
             let writes = issued[..batches].iter().flat_map(|batch| &batch.writes);
-            let touching = writes.filter(|write| write.space == space && write.key == key);
+            let touching = writes.filter(|write| write.touches(space, key));
             touching.for_each(|write| contents.apply(write));
             contents.get(space, key).map(<[u8]>::to_vec)
         };
@@ -183,6 +184,35 @@ impl History {
     /// What is wrong with it.
     pub fn check(&self, view: &Contents, must: &Cut, may: &Cut) -> Result<Cut, String> {
         let cut = self.cut_of(view)?;
+        self.check_cut(view, 0..self.spaces, &cut, must, may)?;
+        Ok(cut)
+    }
+
+    /// Checks a view of one keyspace only, one that has the markers.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_space(
+        &self,
+        view: &Contents,
+        space: usize,
+        must: &Cut,
+        may: &Cut,
+    ) -> Result<(), String> {
+        let clients = 0..self.clients.len();
+        let cut =
+            clients.map(|client| shown_in(view, client, space)).collect::<Result<Cut, _>>()?;
+        self.check_cut(view, space..space + 1, &cut, must, may)
+    }
+
+    fn check_cut(
+        &self,
+        view: &Contents,
+        spaces: Range<usize>,
+        cut: &Cut,
+        must: &Cut,
+        may: &Cut,
+    ) -> Result<(), String> {
         for client in 0..self.clients.len() {
             let (shown, must, may) = (cut[client], must[client], may[client]);
             if shown < must {
@@ -192,15 +222,15 @@ impl History {
                 return Err(format!("client {client}: batch {shown} appears, {may} were issued"));
             }
         }
-        self.check_closed(&cut)?;
-        self.check_own(view, &cut)?;
-        for space in 0..self.spaces {
+        self.check_closed(cut)?;
+        self.check_own(view, spaces.clone(), cut)?;
+        for space in spaces {
             for key in self.shared_keys(space) {
                 let seen = view.get(space, &key);
-                self.check_shared(space, &key, seen, &cut, &cut)?;
+                self.check_shared(space, &key, seen, cut, cut)?;
             }
         }
-        Ok(cut)
+        Ok(())
     }
 
     /// Notes how a life of the store ended.
@@ -213,6 +243,7 @@ impl History {
     /// # Errors
     /// What is wrong with it.
     pub fn reopened(&mut self, view: &Contents) -> Result<Cut, String> {
+        self.expire();
         let must = match self.lost {
             Loss::Power => self.kept_by_power.clone(),
             Loss::Process => self.kept_by_process.clone(),
@@ -231,16 +262,20 @@ impl History {
         Ok(cut)
     }
 
+    /// Between two lives so much time passes that all values expire that ever do.
+    fn expire(&mut self) {
+        let batches = self.clients.iter_mut().flat_map(|client| &mut client.issued);
+        for write in batches.flat_map(|batch| &mut batch.writes) {
+            if matches!(write.op, Op::Expiring(_)) {
+                write.op = Op::Delete;
+            }
+        }
+    }
+
     fn cut_of(&self, view: &Contents) -> Result<Cut, String> {
         let shown = |client: usize| {
-            let key = marker(client);
-            let number = |space: usize| {
-                let text = view.get(space, &key).map_or(Ok("0"), std::str::from_utf8);
-                let number = text.ok().and_then(|text| text.parse::<u64>().ok());
-                number.ok_or(format!("client {client}: its marker is not a number"))
-            };
-            let first = number(0)?;
-            let second = if self.spaces > 1 { number(1)? } else { first };
+            let first = shown_in(view, client, 0)?;
+            let second = if self.spaces > 1 { shown_in(view, client, 1)? } else { first };
             if first != second {
                 return Err(format!(
                     "client {client}: a torn batch: {first} in keyspace 0, {second} in keyspace 1"
@@ -265,18 +300,18 @@ impl History {
         Ok(())
     }
 
-    fn check_own(&self, view: &Contents, cut: &Cut) -> Result<(), String> {
+    fn check_own(&self, view: &Contents, spaces: Range<usize>, cut: &Cut) -> Result<(), String> {
         let mut expected = Contents::new(self.spaces);
         for (client, shown) in self.clients.iter().zip(cut) {
             let batches = client.issued.iter().take(*shown as usize);
-            for write in batches.flat_map(|batch| &batch.writes) {
-                expected.apply(write);
-            }
+            let writes = batches.flat_map(|batch| &batch.writes);
+            let here = writes.filter(|write| spaces.contains(&write.space));
+            here.for_each(|write| expected.apply(write));
         }
-        for space in 0..self.spaces {
+        for space in spaces {
             for key in self.shared_keys(space) {
-                let value = view.get(space, &key).map(<[u8]>::to_vec);
-                expected.apply(&Write { space, key, value });
+                let seen = view.get(space, &key).map(<[u8]>::to_vec);
+                expected.apply(&Write { space, key, op: seen.map_or(Op::Delete, Op::Put) });
             }
         }
         expected
@@ -348,7 +383,7 @@ impl History {
         let batches = self.clients[client].issued.iter().take(may as usize);
         batches.zip(1..).filter_map(move |(batch, number)| {
             let last = batch.writes.iter().rfind(|w| w.space == space && w.key == key)?;
-            Some((client, number, last.value.is_some()))
+            Some((client, number, matches!(last.op, Op::Put(_))))
         })
     }
 
@@ -359,6 +394,13 @@ impl History {
         }
         self.clients[later.0].issued[later.1 as usize - 1].after[earlier.0] >= earlier.1
     }
+}
+
+/// The number of a client's last batch, by its marker in a keyspace.
+fn shown_in(view: &Contents, client: usize, space: usize) -> Result<u64, String> {
+    let text = view.get(space, &marker(client)).map_or(Ok("0"), std::str::from_utf8);
+    let number = text.ok().and_then(|text| text.parse::<u64>().ok());
+    number.ok_or(format!("client {client}: its marker is not a number"))
 }
 
 fn raise(cut: &mut Cut, to: &Cut) {

@@ -8,7 +8,7 @@
 //! flush.
 
 use crate::history::{Cut, History, Loss};
-use crate::oracle::{Contents, Write};
+use crate::oracle::{Contents, Op, Write};
 use crate::world::SPACES;
 
 /// Keys that are written outside the WAL begin so.
@@ -102,7 +102,11 @@ impl Ledger {
         let writes = book.history.issue(client, writes);
         let real = |write: Write| {
             let (space, key) = (book.spaces[write.space], book.key(&write.key));
-            Write { space, key, ..write }
+            let op = match write.op {
+                Op::DeleteRange(end) => Op::DeleteRange(book.key(&end)),
+                op => op,
+            };
+            Write { space, key, op }
         };
         writes.into_iter().map(real).collect()
     }

@@ -16,6 +16,7 @@
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`full`] | a disk that is full for a while |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
+//! | [`flip`] | a store at rest, damaged everywhere |
 //!
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
 
@@ -25,6 +26,7 @@ pub mod crash;
 pub mod device;
 pub mod disk;
 pub mod env;
+pub mod flip;
 pub mod full;
 pub mod history;
 pub mod ledger;

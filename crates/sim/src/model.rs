@@ -8,14 +8,15 @@
 use crate::disk::Disk;
 use crate::env::{SimConfig, SimEnv};
 use crate::history::Promise;
-use crate::oracle::{Contents, KeyBounds, Pair, Write};
+use crate::oracle::{Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
-use crate::world::{Mechanisms, SPACES, View, World, pairs};
+use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm::Iter;
 use vlsm_core::{Error, Result};
+use xxhash_rust::xxh3::Xxh3;
 
 /// How often each sort of operation was done.
 pub type Counts = BTreeMap<&'static str, u64>;
@@ -25,10 +26,20 @@ pub type Counts = BTreeMap<&'static str, u64>;
 /// # Errors
 /// The first wrong answer, with the seed.
 pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
+    run_under(seed, ops, None).map(|(counts, _)| counts)
+}
+
+/// Runs random operations on a new store of these mechanisms, or of drawn ones. Also returns a
+/// number that stands for all that was read: the same for the same seed under all mechanisms.
+///
+/// # Errors
+/// The first wrong answer, with the seed.
+pub fn run_under(seed: u64, ops: u64, given: Option<Mechanisms>) -> Result<(Counts, u64), String> {
     let config = SimConfig { steps_max: 100_000 + ops * 10_000, ..SimConfig::new(seed) };
     let outcome = SimEnv::run(&config, &Disk::new(), move |env| {
         let mut rng = Rng::new(seed);
-        let mechanisms = *rng.pick(&Mechanisms::all());
+        let drawn = *rng.pick(&Mechanisms::all());
+        let mechanisms = given.unwrap_or(drawn);
         let mut run = Run::open(&env, mechanisms, rng).map_err(|error| error.to_string())?;
         for op in 0..ops {
             run.step().map_err(|error| format!("op {op} ({mechanisms}): {error}"))?;
@@ -37,7 +48,7 @@ pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
     });
     let (tail, running) = (outcome.tail.clone(), outcome.running);
     match outcome.end {
-        crate::End::Done(Ok(counts)) if running == 0 => Ok(counts),
+        crate::End::Done(Ok(read)) if running == 0 => Ok(read),
         crate::End::Done(Ok(_)) => Err(format!("seed {seed}: {running} tasks run after close")),
         crate::End::Done(Err(why)) | crate::End::Failed(why) => {
             Err(format!("seed {seed}: {why}\n{tail}"))
@@ -58,6 +69,7 @@ struct Run {
     walks: Vec<(Iter, VecDeque<Pair>)>,
     keys: u64,
     counts: Counts,
+    digest: Xxh3,
 }
 
 impl Run {
@@ -75,6 +87,7 @@ impl Run {
             walks: Vec::new(),
             keys,
             counts: Counts::new(),
+            digest: Xxh3::new(),
         })
     }
 
@@ -97,21 +110,22 @@ impl Run {
             968..988 => ("release", self.release()),
             988..994 => ("flush", self.world().flush()),
             994..996 => ("idle", self.world().wait_idle()),
-            996..999 => ("look", self.look()),
+            996..998 => ("look", self.look()),
+            998 => ("time passes", self.expire()),
             _ => ("reopen", self.reopen()),
         };
         *self.counts.entry(name).or_default() += 1;
         result
     }
 
-    fn finish(mut self) -> Result<Counts> {
+    fn finish(mut self) -> Result<(Counts, u64)> {
         self.reopen()?;
         self.world().wait_idle()?;
         self.look()?;
         if let Some(world) = self.world.take() {
             world.close()?;
         }
-        Ok(self.counts)
+        Ok((self.counts, self.digest.digest()))
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -176,8 +190,14 @@ impl Run {
         let mut writes = Vec::new();
         for _ in 0..count {
             let (space, key) = (self.space(), self.key());
-            let value = (!self.rng.one_in(4)).then(|| self.value());
-            writes.push(Write { space, key, value });
+            let op = match self.rng.below(40) {
+                0..10 => Op::Delete,
+                10 => Op::DeleteRange(self.key()),
+                11..18 if space == MERGES => Op::Merge(self.value()),
+                11..14 => Op::Expiring(self.value()),
+                _ => Op::Put(self.value()),
+            };
+            writes.push(Write { space, key, op });
         }
         let promise = match self.rng.below(10) {
             0 => Promise::Power,
@@ -297,8 +317,21 @@ impl Run {
         Ok(())
     }
 
+    fn expire(&mut self) -> Result<()> {
+        self.env.sleep(TTL);
+        self.contents.expire();
+        Ok(())
+    }
+
     fn look(&mut self) -> Result<()> {
-        difference("look", &self.contents, &self.world().contents()?)
+        let found = self.world().contents()?;
+        for space in 0..found.spaces() {
+            for part in found.pairs(space).flat_map(|(key, value)| [key, value]) {
+                self.digest.update(&(part.len() as u64).to_le_bytes());
+                self.digest.update(part);
+            }
+        }
+        difference("look", &self.contents, &found)
     }
 
     fn reopen(&mut self) -> Result<()> {

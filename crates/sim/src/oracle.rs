@@ -1,35 +1,65 @@
 //! What the store must answer: for each keyspace a sorted map, and nothing clever. Also the words
 //! in which the tests speak of writes and ranges, and of differences.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
+use std::time::Duration;
 
 /// A key and a value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// One write of a batch: a keyspace by its index, a key, and a value or none to delete.
+/// What a write does to its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    /// Sets it.
+    Put(Vec<u8>),
+    /// Sets it until [`TTL`] has passed.
+    Expiring(Vec<u8>),
+    /// Adds to its value, for keyspaces whose merge operator is `append`.
+    Merge(Vec<u8>),
+    /// Removes it.
+    Delete,
+    /// Removes it and all keys before this one.
+    DeleteRange(Vec<u8>),
+}
+
+/// How long values live that expire. No life of a store is as long, in virtual time, unless it lets
+/// that much time pass on purpose; and so much lies between two lives.
+pub const TTL: Duration = Duration::from_secs(3600);
+
+/// One write of a batch: a keyspace by its index, a key, and what happens to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Index of the keyspace.
     pub space: usize,
     /// The key.
     pub key: Vec<u8>,
-    /// The value; none deletes.
-    pub value: Option<Vec<u8>>,
+    /// What happens to it.
+    pub op: Op,
 }
 
 impl Write {
     /// Sets a key.
     #[must_use]
     pub fn put(space: usize, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
-        Self { space, key: key.into(), value: Some(value.into()) }
+        Self { space, key: key.into(), op: Op::Put(value.into()) }
     }
 
     /// Deletes a key.
     #[must_use]
     pub fn delete(space: usize, key: impl Into<Vec<u8>>) -> Self {
-        Self { space, key: key.into(), value: None }
+        Self { space, key: key.into(), op: Op::Delete }
+    }
+
+    /// Whether it may change this key.
+    #[must_use]
+    pub fn touches(&self, space: usize, key: &[u8]) -> bool {
+        let within = match &self.op {
+            Op::DeleteRange(end) => *self.key <= *key && *key < **end,
+            _ => self.key == key,
+        };
+        self.space == space && within
     }
 }
 
@@ -40,25 +70,49 @@ pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 pub const ALL: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
 
 /// The pairs of all keyspaces at one moment.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Contents {
     spaces: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Keys whose values expire. Not part of what the store shows.
+    expiring: BTreeSet<(usize, Vec<u8>)>,
+}
+
+impl PartialEq for Contents {
+    fn eq(&self, other: &Self) -> bool {
+        self.spaces == other.spaces
+    }
 }
 
 impl Contents {
     /// Of so many empty keyspaces.
     #[must_use]
     pub fn new(spaces: usize) -> Self {
-        Self { spaces: vec![BTreeMap::new(); spaces] }
+        Self { spaces: vec![BTreeMap::new(); spaces], expiring: BTreeSet::new() }
     }
 
     /// Applies one write.
     pub fn apply(&mut self, write: &Write) {
-        let space = &mut self.spaces[write.space];
-        match &write.value {
-            Some(value) => space.insert(write.key.clone(), value.clone()),
-            None => space.remove(&write.key),
-        };
+        let (space, key) = (&mut self.spaces[write.space], &write.key);
+        if !self.expiring.is_empty() {
+            self.expiring.retain(|(space, key)| !write.touches(*space, key));
+        }
+        match &write.op {
+            Op::Put(value) => drop(space.insert(key.clone(), value.clone())),
+            Op::Expiring(value) => {
+                space.insert(key.clone(), value.clone());
+                self.expiring.insert((write.space, key.clone()));
+            }
+            Op::Merge(operand) => space.entry(key.clone()).or_default().extend(operand),
+            Op::Delete => drop(space.remove(key)),
+            Op::DeleteRange(end) => space.retain(|other, _| other < key || other >= end),
+        }
+    }
+
+    /// [`TTL`] passes.
+    pub fn expire(&mut self) {
+        for (space, key) in std::mem::take(&mut self.expiring) {
+            self.spaces[space].remove(&key);
+        }
     }
 
     /// The value of a key.
@@ -176,6 +230,24 @@ mod tests {
         found.apply(&Write::put(1, "a", "2"));
         let text = expected.difference(&found).expect("differs");
         assert!(text.contains("keyspace 1, key \"a\": expected nothing, found \"2\""), "{text}");
+    }
+
+    #[test]
+    fn operands_add_up_and_values_expire() {
+        let mut contents = Contents::new(1);
+        let mut apply = |key: &str, op| {
+            contents.apply(&Write { space: 0, key: key.into(), op });
+            contents.clone()
+        };
+        apply("a", Op::Merge(b"1".into()));
+        assert_eq!(apply("a", Op::Merge(b"2".into())).get(0, b"a"), Some(&b"12"[..]));
+        apply("b", Op::Expiring(b"1".into()));
+        apply("c", Op::Expiring(b"1".into()));
+        assert!(apply("c", Op::Put(b"2".into())).get(0, b"b").is_some());
+        contents.expire();
+        assert_eq!(contents.pairs(0).count(), 2, "b has expired");
+        contents.apply(&Write { space: 0, key: b"a".into(), op: Op::DeleteRange(b"c".into()) });
+        assert_eq!(contents.pairs(0).collect::<Vec<_>>(), [(&b"c"[..], &b"2"[..])]);
     }
 
     #[test]

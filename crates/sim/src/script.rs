@@ -6,7 +6,10 @@
 //! | command | meaning |
 //! |---|---|
 //! | `options SHAPE N` | first line: tiny options of this shape, drawn with number N |
-//! | `write PROMISE W…` | a batch; `W` is `key=value` or `-key`, of keyspace 1 as `1:key=value` |
+//! | `write PROMISE W…` | a batch of the words below |
+//! | `key=value`, `-key`, `-from..to` | a put, a delete, a delete of `from` and all before `to` |
+//! | `key+value`, `key~value` | a merge (it appends; keyspace 1), a put that expires (the others) |
+//! | `1:key=value` | the same in keyspace 1 |
 //! | `fill PROMISE SPACE A..B LEN` | a batch for each key `kA` … up to `kB`, values of LEN bytes |
 //! | `whole PROMISE SPACE A..B LEN` | one batch of those keys |
 //! | `erase PROMISE SPACE A..B` | deletes those keys, a batch each |
@@ -17,15 +20,17 @@
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
 //! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
 //! | `checkpoint NAME` | makes one, and reads all of it |
+//! | `expire` | lets pass as much time as values live that expire |
 //! | `close`, `kill` | ends this life of the store in order, or with its process |
 //! | `crash lose`, `crash keep`, `crash N` | the power fails; N draws what the disk keeps |
 //!
-//! PROMISE is `lazy`, `process` or `power`. The store is opened when a command needs it.
+//! PROMISE is `lazy`, `process` or `power`. The store is opened when a command needs it. A day lies
+//! between two lives.
 
 use crate::disk::{Damage, Disk};
 use crate::env::{End, Outcome, SimConfig, SimEnv};
 use crate::history::{History, Loss, Promise};
-use crate::oracle::{Contents, Write};
+use crate::oracle::{Contents, Op, TTL, Write};
 use crate::rng::Rng;
 use crate::world::{SPACES, View, World, pairs, tiny_options, verify};
 use parking_lot::Mutex;
@@ -62,6 +67,8 @@ pub enum Command {
     Compact(usize, Range<Vec<u8>>),
     /// Makes a checkpoint of this name and reads it.
     Checkpoint(String),
+    /// Lets so much time pass that values expire.
+    Expire,
     /// Closes in order.
     Close,
     /// The process dies.
@@ -162,6 +169,7 @@ fn command(words: &[&str]) -> Result<Command, String> {
             Command::Compact(space_of(space)?, key(range.start)..key(range.end))
         }
         ["checkpoint", name] => Command::Checkpoint((*name).into()),
+        ["expire"] => Command::Expire,
         ["close"] => Command::Close,
         ["kill"] => Command::Kill,
         ["crash", what] => Command::Crash(damage(what)?),
@@ -205,11 +213,20 @@ fn space_and_key(word: &str) -> Result<(usize, &str), String> {
 
 fn write(word: &str) -> Result<Write, String> {
     let (space, rest) = space_and_key(word)?;
-    match (rest.strip_prefix('-'), rest.split_once('=')) {
-        (Some(key), _) => Ok(Write::delete(space, key)),
-        (None, Some((key, value))) => Ok(Write::put(space, key, value)),
-        (None, None) => Err(format!("{word:?} is neither key=value nor -key")),
+    if let Some(key) = rest.strip_prefix('-') {
+        let write = |key: &str, op| Write { space, key: key.into(), op };
+        return Ok(match key.split_once("..") {
+            Some((from, to)) => write(from, Op::DeleteRange(to.into())),
+            None => write(key, Op::Delete),
+        });
     }
+    let split = |sign| rest.split_once(sign).map(|(key, value)| (key, value.as_bytes().to_vec()));
+    let put = split('=').map(|(key, value)| (key, Op::Put(value)));
+    let merge = || split('+').map(|(key, operand)| (key, Op::Merge(operand)));
+    let expiring = || split('~').map(|(key, value)| (key, Op::Expiring(value)));
+    let found = put.or_else(merge).or_else(expiring);
+    let (key, op) = found.ok_or(format!("{word:?} is no write"))?;
+    Ok(Write { space, key: key.into(), op })
 }
 
 /// Why a command did not do what it says.
@@ -312,7 +329,7 @@ impl Player {
     /// What was wrong, with the line.
     pub fn play(self: &Arc<Self>, disk: &Disk, seed: u64) -> Result<(), String> {
         for life in 0.. {
-            let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)));
+            let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)).day(life));
             match outcome.end {
                 End::Done(Ok(true)) => return verify(disk),
                 End::Done(Ok(false)) => verify(disk)?,
@@ -458,13 +475,18 @@ impl Player {
         let writes = self.state.lock().history.issue(0, writes.to_vec());
         let result = world.write(&writes, promise);
         let mut state = self.state.lock();
-        if result.is_ok() {
-            state.history.acknowledge(0, promise);
-            writes.iter().for_each(|write| state.contents.apply(write));
-        } else {
-            let mut contents = state.contents.clone();
-            writes.iter().for_each(|write| contents.apply(write));
-            state.perhaps = Some(contents);
+        match &result {
+            Ok(()) => {
+                state.history.acknowledge(0, promise);
+                writes.iter().for_each(|write| state.contents.apply(write));
+            }
+            // Nothing of it was kept.
+            Err(Error::NoSpace { .. }) => state.history.refuse(0),
+            Err(_) => {
+                let mut contents = state.contents.clone();
+                writes.iter().for_each(|write| contents.apply(write));
+                state.perhaps = Some(contents);
+            }
         }
         Ok(result?)
     }
@@ -504,6 +526,11 @@ impl Player {
             }
             Command::Sleep(span) => {
                 env.sleep(*span);
+                Ok(())
+            }
+            Command::Expire => {
+                env.sleep(TTL);
+                self.state.lock().contents.expire();
                 Ok(())
             }
             Command::Close | Command::Kill | Command::Crash(_) | Command::End => Ok(()),

@@ -4,17 +4,18 @@
 use crate::disk::Disk;
 use crate::env::SimEnv;
 use crate::history::Promise;
-use crate::oracle::{ALL, Contents, KeyBounds, Pair, Write};
+use crate::oracle::{ALL, Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm::{
     Batch, Db, Durability, Env, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, Result};
+use vlsm_core::{Bytes, Error, Result, Version};
 use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::manifest;
 use vlsm_policy::{PolicyOptions, admission, schedule, shape};
 
 /// The store's folder.
@@ -23,9 +24,13 @@ pub const FOLDER: &str = "/store";
 /// What the folders of checkpoints begin with.
 const CHECKPOINTS: &str = "/checkpoint-";
 
-/// The keyspaces of every store, with the keys at which their further regions begin.
+/// The keyspaces of every store, with the keys at which their further regions begin. Values of the
+/// one that has regions can be merged; those of the others can expire.
 pub const SPACES: [(&str, &[&str]); 3] =
     [("default", &[]), ("users", &["c01/k05", "client/01", "k3", "k7"]), ("log", &[])];
+
+/// The keyspace whose values can be merged.
+pub const MERGES: usize = 1;
 
 /// One mechanism of each axis, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,8 +151,12 @@ impl World {
         for (name, splits) in SPACES {
             let space = match db.keyspace(name) {
                 Err(Error::NoSuchKeyspace(_)) => {
-                    let splits = splits.iter().map(|split| split.as_bytes());
-                    db.create_keyspace(name, KeyspaceOptions::splits(splits))?
+                    let mut options =
+                        KeyspaceOptions::splits(splits.iter().map(|split| split.as_bytes()));
+                    if name == SPACES[MERGES].0 {
+                        options = options.merge_operator("append");
+                    }
+                    db.create_keyspace(name, options)?
                 }
                 found => found?,
             };
@@ -181,9 +190,14 @@ impl World {
         let mut batch = Batch::new();
         for write in writes {
             let space = &self.spaces[write.space];
-            match &write.value {
-                Some(value) => batch.put(space, &write.key, value),
-                None => batch.delete(space, &write.key),
+            match &write.op {
+                Op::Put(value) => batch.put(space, &write.key, value),
+                Op::Expiring(value) => batch.put_with_ttl(space, &write.key, value, TTL),
+                Op::Merge(operand) => batch.merge(space, &write.key, operand),
+                Op::Delete => batch.delete(space, &write.key),
+                Op::DeleteRange(end) => {
+                    batch.delete_range(space, write.key.as_slice()..end.as_slice())
+                }
             }
         }
         self.db.write(&batch, options)
@@ -333,6 +347,16 @@ impl View {
     }
 }
 
+/// The SSTs that the store's trees show, by its manifest.
+///
+/// # Errors
+/// What reading it fails with.
+pub fn needed_ssts(disk: &Disk) -> Result<BTreeSet<PathBuf>> {
+    let state = manifest::log::read(&*disk.fs(), Path::new(FOLDER))?.state;
+    let tables = state.trees.values().flat_map(Version::tables);
+    Ok(tables.map(|(_, table)| vlsm::sst_path(Path::new(FOLDER), table.file.number)).collect())
+}
+
 /// The engine's word for a promise.
 #[must_use]
 pub fn durability(promise: Promise) -> Durability {
@@ -346,9 +370,19 @@ pub fn durability(promise: Promise) -> Durability {
 /// All pairs of an iterator.
 ///
 /// # Errors
-/// The iterator's first.
+/// The iterator's first, after which it must be at its end; [`Error::Internal`] when it is not.
 pub fn pairs(
-    iter: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
+    mut iter: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
 ) -> Result<Vec<Pair>> {
-    iter.map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec()))).collect()
+    let mut pairs = Vec::new();
+    while let Some(pair) = iter.next() {
+        match pair {
+            Ok((key, value)) => pairs.push((key.to_vec(), value.to_vec())),
+            Err(_) if iter.next().is_some() => {
+                return Err(Error::Internal("an iterator goes on after an error".into()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(pairs)
 }

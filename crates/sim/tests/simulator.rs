@@ -42,7 +42,15 @@ fn every_answer_is_right_whatever_crashes() {
         common::all_fired(&fired);
     }
     if count >= 300 {
-        for work in ["Flush", "Compact", "TrivialMove", "WAL recycled", "latched"] {
+        for work in [
+            "Flush",
+            "Compact",
+            "TrivialMove",
+            "WAL recycled",
+            "latched",
+            "out of space",
+            "space returned",
+        ] {
             assert!(tally.work.contains_key(work), "{work}: not once");
         }
         for (kind, name, _) in CLASSES {

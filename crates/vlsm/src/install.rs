@@ -24,7 +24,7 @@
 //! finds it taken leaves its request to the holder.
 
 use crate::engine::{Engine, Watch};
-use crate::files::colder;
+use crate::files::{colder, sst_path};
 use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
@@ -37,6 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_core::edit::Change;
 use vlsm_core::event::Event;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Error, FileMeta, FileNumber, JobId, MemtableId, Micros, Result, TreeId, Version, VersionEdit,
     Violation,
@@ -180,7 +181,8 @@ impl Engine {
     fn install_group(self: &Arc<Self>, leader: &mut Leader, requests: &[Request]) -> Result<()> {
         self.health.check_running()?;
         self.open_readers(requests)?;
-        if requests.iter().any(|request| !request.flushed.is_empty()) {
+        let flushes = requests.iter().any(|request| !request.flushed.is_empty());
+        if flushes && !planted::is(Bug::WalSyncSkipped) {
             self.sync_wal()?;
         }
         let begun = self.env.now();
@@ -193,6 +195,10 @@ impl Engine {
             .collect();
         let numbers = Record::Numbers(self.manifest_numbers(min_wal));
         records.push(numbers.clone());
+        if planted::is(Bug::InputsDeletedEarly) {
+            let paths = requests.iter().flat_map(gone).map(|f| sst_path(&self.dir, f.number));
+            paths.for_each(|path| drop(self.env.fs().remove(&path)));
+        }
         self.append(leader, &records)?;
         let durable = self.env.now();
         leader.state.apply(&numbers).map_err(violated)?;
@@ -243,7 +249,7 @@ impl Engine {
                 any = true;
             }
         }
-        if any {
+        if any && !planted::is(Bug::DirectorySyncSkipped) {
             let synced = self.env.fs().sync_dir(&self.dir);
             synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
         }
@@ -288,6 +294,7 @@ impl Engine {
         let sequence = self.commit.sequence.lock();
         let view = self.views.load();
         let memtables = view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
+        let memtables = memtables.filter(|_| !planted::is(Bug::WalReleasedEarly));
         let kept = memtables.filter(|memtable| !flushed.contains(&memtable.id()));
         let needed = kept.filter_map(|memtable| memtable.wal()).chain(sequence.pinned_wal());
         needed.map(|number| number.0).min().unwrap_or(u64::MAX).min(self.wal.durable_file())

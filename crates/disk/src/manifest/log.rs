@@ -30,6 +30,7 @@ use crate::wal::format::{
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
 
 /// The most bytes in one group.
@@ -236,7 +237,8 @@ impl Manifest {
             Err(error @ Error::NoSpace { .. }) => return Err(error),
             written => self.poison_if_failed(written)?,
         }
-        let synced = self.log.sync();
+        let skipped = planted::is(Bug::ManifestSyncSkipped);
+        let synced = if skipped { Ok(()) } else { self.log.sync() };
         self.poison_if_failed(synced)?;
         if let Some(catch_up) = &mut self.catch_up {
             catch_up.push(payload);
@@ -297,7 +299,9 @@ impl Manifest {
         let header = Header { number, uid, started, filled, next_seq, predecessor };
         let failed = |error| Error::io("cannot write manifest", &self.log.path, error);
         self.log.file.write_at(&header.encode(MANIFEST_MAGIC), 0).map_err(failed)?;
-        self.log.sync()?;
+        if !planted::is(Bug::PointerBeforeManifest) {
+            self.log.sync()?;
+        }
         self.log.mark();
         let fs = self.env.fs();
         fs.sync_dir(&self.dir)
@@ -311,6 +315,9 @@ impl Manifest {
         let path = dir.join(CURRENT);
         fs.rename(&temporary(dir), &path)
             .map_err(|error| Error::io_unknown("cannot rename to", &path, error))?;
+        if planted::is(Bug::CurrentSyncSkipped) {
+            return Ok(());
+        }
         fs.sync_dir(dir).map_err(|error| Error::io_unknown("cannot sync folder", dir, error))
     }
 }

@@ -14,6 +14,7 @@
 //! a damaged one.
 
 use std::time::Duration;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{FileUid, KeyRange, Seq, key};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -153,7 +154,8 @@ pub(crate) fn open_block(
     let Some((covered, sum)) = stored.split_last_chunk::<8>() else {
         return Err("a block is too short");
     };
-    if checksum(uid, offset, covered) != u64::from_le_bytes(*sum) {
+    let right = checksum(uid, offset, covered) == u64::from_le_bytes(*sum);
+    if !right && !planted::is(Bug::ChecksumIgnored) {
         return Err("a block's checksum does not match");
     }
     let Some((tag, payload)) = covered.split_last() else { return Err("a block is too short") };

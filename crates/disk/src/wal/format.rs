@@ -21,6 +21,7 @@
 use crate::codec::Reader;
 use bytes::Bytes;
 use std::path::Path;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
 
 /// The format version this library writes, and the newest it reads.
@@ -186,6 +187,7 @@ impl Header {
 /// The seed of the checksum of the record at `offset`.
 #[inline]
 fn seed(uid: u64, offset: u64) -> u32 {
+    let uid = if planted::is(Bug::RecycledWalUnbound) { 0 } else { uid };
     let mixed = (uid ^ offset.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 32) as u32 ^ offset as u32
 }

@@ -22,6 +22,7 @@ use super::room::{Rooms, towards};
 use crate::candidate::{Busy, Candidate, Candidates};
 use crate::options::PolicyOptions;
 use crate::signals::{Chain, LevelPressure, Pressure};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, RunOrigin, Table, Version};
 
 /// What a level gives to the next: the candidates of one step, best first.
@@ -80,7 +81,8 @@ impl Incremental {
         movable: impl Fn(&Table) -> bool,
     ) -> Option<Candidate> {
         let version = context.version;
-        let run = version.l0.iter().find(|run| !context.is_busy(run))?;
+        let mut idle = version.l0.iter().filter(|run| !context.is_busy(run));
+        let run = if planted::is(Bug::L0OutOfOrder) { idle.next_back() } else { idle.next() }?;
         if version.l0.len() < self.options.l0_trigger || !rooms.allows(1, run.tables.bytes()) {
             return None;
         }

@@ -4,6 +4,7 @@
 use crate::control::State;
 use crate::engine::Engine;
 use crate::read::view::{StoreView, TreeView};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Micros, Seq};
 use vlsm_policy::signals::{DeviceSignals, MemtableSignals};
 use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
@@ -19,7 +20,8 @@ impl Engine {
         let visible = self.commit.visible();
         let facts = |memtable: &std::sync::Arc<crate::memtable::Memtable>| {
             let seq_max = memtable.seqs().map_or(Seq::ZERO, |(_, largest)| largest);
-            let ready = memtable.drained() && seq_max <= visible;
+            let ready = memtable.drained() && seq_max <= visible
+                || planted::is(Bug::FlushedBeforeDrained) && memtable.sealed();
             let range = if ready { memtable.range() } else { None };
             MemtableFacts {
                 id: memtable.id(),

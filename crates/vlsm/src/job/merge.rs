@@ -19,6 +19,7 @@
 use super::combine::{Combine, Sight};
 use super::output::Outputs;
 use std::cmp::Ordering;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Cursor, Error, Result, Trailer, key};
 use vlsm_disk::sst::{Scan, Scanner};
 use vlsm_disk::{AlignedBuf, IoPool, Pending};
@@ -116,7 +117,10 @@ impl Source {
                 cursor.next()?;
                 Ok(if cursor.valid() { Scan::Entry } else { Scan::Done })
             }
-            Self::Tables(tables) => tables.scanner.advance(),
+            Self::Tables(tables) => match tables.scanner.advance() {
+                Err(_) if planted::is(Bug::UnreadableSkipped) => Ok(Scan::Done),
+                scan => scan,
+            },
         }
     }
 

@@ -30,6 +30,7 @@ use output::{Outputs, UNWRITTEN_MAX};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
     RunId, RunOrigin, Table, Version, VersionEdit,
@@ -109,7 +110,8 @@ impl Job {
         let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
         let sight = Sight {
             snapshots: engine.snapshots.frozen(),
-            nothing_below: nothing_below(&version, &candidate),
+            nothing_below: nothing_below(&version, &candidate)
+                || planted::is(Bug::TombstoneDroppedEarly),
             ranges: RangeTombstones::default(),
             rules: tree.rules.clone(),
             now: engine.wall_micros(),
@@ -202,6 +204,9 @@ impl Job {
                 Some((_, parts)) => parts.push(part),
                 None => runs.push((*place, vec![part])),
             }
+        }
+        if planted::is(Bug::InputForgotten) && runs.len() > 1 {
+            runs.pop();
         }
         self.buffers.runs = runs.len();
         for (_, mut parts) in runs {

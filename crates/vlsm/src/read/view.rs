@@ -17,6 +17,7 @@ use crate::rules::Rules;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::sync::Arc;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Micros, Seq, TreeId, Version};
 use vlsm_disk::Env;
 
@@ -96,7 +97,7 @@ impl Views {
             let view = self.load_full();
             env.interleave();
             let seq = visible();
-            if Arc::ptr_eq(&view, &self.load()) {
+            if Arc::ptr_eq(&view, &self.load()) || planted::is(Bug::ViewTorn) {
                 return (view, seq);
             }
         }

@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, FileNumber, Kind, Micros, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::LARGE_BATCH;
 use vlsm_disk::wal::format::{checksum, record_len};
@@ -195,6 +196,10 @@ impl Engine {
                 return Err(error);
             }
         };
+        let early = planted::is(Bug::PublishedBeforeInsert);
+        if early {
+            self.publish(placed.ticket, placed.last_seq)?;
+        }
         env.interleave();
         self.fill(batch, &mut placed);
         env.interleave();
@@ -205,7 +210,9 @@ impl Engine {
             Durability::Lazy => self.wal.write_if_large(self, placed.position)?,
             Durability::NoWal => {}
         }
-        self.publish(placed.ticket, placed.last_seq)?;
+        if !early {
+            self.publish(placed.ticket, placed.last_seq)?;
+        }
         if placed.rotated {
             self.control.wake();
         }

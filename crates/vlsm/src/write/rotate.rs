@@ -17,6 +17,7 @@ use crate::write::commit::Sequence;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, MemtableId, TreeId};
 
 impl Engine {
@@ -106,7 +107,8 @@ impl Engine {
         self.views.update(view.id, |tree| {
             let mut immutables = tree.immutables.clone();
             if !empty {
-                immutables.push(sealed.clone());
+                let at = if planted::is(Bug::OlderMemtableFirst) { 0 } else { immutables.len() };
+                immutables.insert(at, sealed.clone());
             }
             TreeView { active: fresh, immutables, ..tree.clone() }
         });

@@ -38,6 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{FileNumber, Result, Seq};
 use vlsm_disk::wal::format::{HEADER_LEN, record_len};
 use vlsm_disk::wal::{Framer, PreparedWal, SealKind, WalFile};
@@ -283,7 +284,9 @@ impl WalStage {
             if let Some(mut writer) = self.writer.try_lock() {
                 let result = self.write_buffer(engine, &mut writer);
                 drop(writer);
-                self.write_done.notify();
+                if !planted::is(Bug::WakeUpLost) {
+                    self.write_done.notify();
+                }
                 self.look_ahead(engine);
                 result?;
                 continue;
@@ -348,7 +351,8 @@ impl WalStage {
         if !records.is_empty() {
             let since = engine.env.now();
             let result = writer.file.write(records, writer.offset);
-            result.map_err(|error| engine.latch(error))?;
+            let forgotten = planted::is(Bug::FailedAppendForgotten);
+            result.map_err(|error| if forgotten { error } else { engine.latch(error) })?;
             if engine.env.now().saturating_sub(since) >= WAIT_EVENT {
                 engine.note_wait(WaitCause::WalWrite, since);
             }
@@ -440,7 +444,11 @@ impl WalStage {
             (extent.file.clone(), extent.unsynced.clone(), extent.written)
         };
         for file in unsynced.iter().chain([&file]) {
-            file.sync().map_err(|error| engine.latch(error))?;
+            let mut synced = file.sync();
+            if planted::is(Bug::FailedSyncRetried) {
+                synced = synced.or_else(|_| file.sync());
+            }
+            synced.map_err(|error| engine.latch(error))?;
             engine.counters.wal_syncs.add(1);
         }
         let mut extent = self.extent.lock();

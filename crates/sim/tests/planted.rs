@@ -1,0 +1,91 @@
+//! Every planted bug is caught: with it switched on, some check must fail within its budget.
+//!
+//! `cargo test -p vlsm-sim --features planted --test planted`. `PLANTED=NAME` plants only that one;
+//! `SIM_SEEDS`, `CRASH_STRIDE`, `FAULT_STRIDE` change the budget.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+use vlsm_core::planted::{Bug, plant};
+use vlsm_sim::clients::{Story, play};
+use vlsm_sim::crash::{Thoroughness, crash_every, fail_every};
+use vlsm_sim::disk::{Damage, Disk};
+use vlsm_sim::model;
+use vlsm_sim::script::{Player, Script};
+
+/// A check, and how often at most it is tried with other seeds.
+type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
+
+const CHECKS: [Check; 5] = [
+    ("stories of concurrent clients, crashes and faults", 400, |seed| {
+        play(&Story::new(seed)).map(drop)
+    }),
+    ("random operations against the oracle", 40, |seed| model::run(seed, 1_500).map(drop)),
+    ("scripts", 10, |seed| {
+        SCRIPTS.iter().try_for_each(|(name, text)| {
+            let script = Script::parse(name, text)?;
+            Player::new(&script).play(&Disk::new(), seed)
+        })
+    }),
+    ("a crash at every file operation", 2, |seed| {
+        let damages = vec![Damage::LoseAll, Damage::KeepEntries, Damage::KeepData];
+        let how = Thoroughness { stride: 2, again: 0, damages };
+        crash_every(&short()?, seed, &how).map(drop)
+    }),
+    ("every file operation fails", 1, |seed| fail_every(&short()?, seed, 3).map(drop)),
+];
+
+const SCRIPTS: [(&str, &str); 4] = [
+    ("tombstones", include_str!("../scripts/tombstone_over_deep_version.txt")),
+    ("versions", include_str!("../scripts/one_key_many_versions.txt")),
+    ("overwrites", include_str!("../scripts/overwrites.txt")),
+    ("recycled", include_str!("../scripts/wal_recycled.txt")),
+];
+
+fn short() -> Result<Script, String> {
+    Script::parse("short", include_str!("../scripts/short.txt"))
+}
+
+/// The check that catches the bug, with the seed and the first line of what it says.
+fn hunt(bug: Bug) -> Option<String> {
+    plant(Some(bug));
+    let mut caught = None;
+    for (name, seeds, check) in CHECKS {
+        let (_, failures) = common::in_parallel(0..seeds, |seed, _: &mut ()| {
+            // What hangs for real or breaks an assertion is caught, too.
+            let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
+            checked.unwrap_or_else(|_| Err("panicked".into())).map_err(|why| {
+                let line = why.lines().next().unwrap_or_default();
+                format!("{name}, seed {seed}: {}", line.chars().take(160).collect::<String>())
+            })
+        });
+        caught = failures.into_iter().next();
+        if caught.is_some() {
+            break;
+        }
+    }
+    plant(None);
+    caught
+}
+
+// The clock is of the report only.
+#[allow(clippy::disallowed_methods)]
+#[test]
+fn every_planted_bug_is_caught() {
+    let only = std::env::var("PLANTED").ok();
+    let mut survivors = Vec::new();
+    for bug in Bug::ALL {
+        if only.as_ref().is_some_and(|only| *only != format!("{bug:?}")) {
+            continue;
+        }
+        let begun = Instant::now();
+        let caught = hunt(bug);
+        let took = begun.elapsed().as_secs_f32();
+        println!("{bug:?}: {} ({took:.1} s)", caught.as_deref().unwrap_or("NOT CAUGHT"));
+        if caught.is_none() {
+            survivors.push(bug);
+        }
+    }
+    assert!(survivors.is_empty(), "not caught: {survivors:?}");
+}
