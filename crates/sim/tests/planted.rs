@@ -17,8 +17,11 @@ use vlsm_sim::script::{Player, Script};
 /// A check, and how often at most it is tried with other seeds.
 type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
 
-const CHECKS: [Check; 5] = [
-    ("stories of concurrent clients, crashes and faults", 400, |seed| {
+const CHECKS: [Check; 6] = [
+    ("every file operation of a small store fails", 2, |seed| {
+        fail_every(&Script::parse("few", FEW)?, seed, 1).map(drop)
+    }),
+    ("stories of concurrent clients, crashes and faults", 300, |seed| {
         play(&Story::new(seed)).map(drop)
     }),
     ("random operations against the oracle", 40, |seed| model::run(seed, 1_500).map(drop)),
@@ -35,6 +38,8 @@ const CHECKS: [Check; 5] = [
     }),
     ("every file operation fails", 1, |seed| fail_every(&short()?, seed, 3).map(drop)),
 ];
+
+const FEW: &str = include_str!("../scripts/few.txt");
 
 const SCRIPTS: [(&str, &str); 4] = [
     ("tombstones", include_str!("../scripts/tombstone_over_deep_version.txt")),

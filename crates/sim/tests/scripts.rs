@@ -36,6 +36,7 @@ scripts!(
     durability,
     every_memtable_covers_everything,
     expiry,
+    few,
     first,
     large_batch_over_many_wals,
     merges,
@@ -76,8 +77,9 @@ fn every_script_is_played() {
 #[test]
 fn every_call_fails() {
     let stride = common::number("FAULT_STRIDE", 5);
-    let (faults, failures) = common::in_parallel(0..2, |index, faults: &mut Faults| {
-        let name = ["short", "short_tiered"][index as usize];
+    let (faults, failures) = common::in_parallel(0..3, |index, faults: &mut Faults| {
+        let (name, stride) =
+            [("few", 1), ("short", stride), ("short_tiered", stride)][index as usize];
         faults.add(&fail_every(&script(name), 7, stride)?);
         Ok(())
     });
