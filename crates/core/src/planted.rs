@@ -59,7 +59,7 @@ pub enum Bug {
     ReadErrorHidden,
     /// An iterator goes on after an error.
     IteratorPastError,
-    /// Those who wait for another's write of the WAL are not woken.
+    /// Those who wait for a free memtable, or for the lead of the installs, are not woken.
     WakeUpLost,
 }
 

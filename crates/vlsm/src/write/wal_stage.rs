@@ -284,9 +284,7 @@ impl WalStage {
             if let Some(mut writer) = self.writer.try_lock() {
                 let result = self.write_buffer(engine, &mut writer);
                 drop(writer);
-                if !planted::is(Bug::WakeUpLost) {
-                    self.write_done.notify();
-                }
+                self.write_done.notify();
                 self.look_ahead(engine);
                 result?;
                 continue;
@@ -444,11 +442,7 @@ impl WalStage {
             (extent.file.clone(), extent.unsynced.clone(), extent.written)
         };
         for file in unsynced.iter().chain([&file]) {
-            let mut synced = file.sync();
-            if planted::is(Bug::FailedSyncRetried) {
-                synced = synced.or_else(|_| file.sync());
-            }
-            synced.map_err(|error| engine.latch(error))?;
+            file.sync().map_err(|error| engine.latch(error))?;
             engine.counters.wal_syncs.add(1);
         }
         let mut extent = self.extent.lock();
