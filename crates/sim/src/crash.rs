@@ -153,11 +153,18 @@ impl Faults {
 /// The first wrong answer, with the call.
 pub fn fail_every(script: &Script, seed: u64, stride: u64) -> Result<Faults, String> {
     let mut faults = Faults::default();
-    for kind in [Kind::Eio, Kind::NoSpace, Kind::Short] {
+    let kinds = [
+        (Kind::Eio, ""),
+        (Kind::NoSpace, ""),
+        (Kind::Short, ""),
+        (Kind::Flip, ".sst"),
+        (Kind::Misdirected, ".sst"),
+    ];
+    for (kind, suffix) in kinds {
         for nth in (0..).step_by(stride.max(1) as usize) {
             let fired = faults.fired.values().sum::<u64>();
             for times in [1, u64::MAX] {
-                let fault = Fault { kind, name: None, suffix: "", nth, times };
+                let fault = Fault { kind, name: None, suffix, nth, times };
                 let told = |why: String| format!("{}, seed {seed}, {fault:?}: {why}", script.name);
                 faults.add(&fail(script, seed, fault).map_err(told)?);
             }

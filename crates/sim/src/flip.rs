@@ -136,7 +136,6 @@ fn options(shape: &str) -> Options {
     let mut options = tiny_options(shape, &mut Rng::new(3));
     options.workers = 1;
     options.io_threads = 1;
-    options.block_cache = Bytes::kib(64);
     options.block_bytes = Bytes(1024);
     options.bits_per_key = 10;
     options.wal_file_bytes = Bytes::kib(16);
@@ -147,6 +146,7 @@ fn options(shape: &str) -> Options {
     options.policy.sst_max = Bytes::kib(4);
     options.policy.sst_min = Bytes::kib(1);
     options.policy.l1_bytes = Bytes::kib(8);
+    options.memory_limit = options.least_memory() * 8;
     options
 }
 

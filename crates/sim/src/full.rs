@@ -13,7 +13,7 @@
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::{History, Loss, Promise};
-use crate::oracle::Write;
+use crate::oracle::{Op, Write};
 use crate::rng::Rng;
 use crate::world::{Mechanisms, SPACES, World};
 use parking_lot::Mutex;
@@ -258,7 +258,11 @@ fn write(shared: &Shared, world: &World, client: usize, rng: &mut Rng) -> Result
     let put = |_| {
         let key = format!("c{client:02}/k{:02}", rng.below(40));
         let value = (!rng.one_in(5)).then(|| vec![b'v'; len]);
-        Write { space: rng.index(SPACES.len()), key: key.into_bytes(), value }
+        Write {
+            space: rng.index(SPACES.len()),
+            key: key.into_bytes(),
+            op: value.map_or(Op::Delete, Op::Put),
+        }
     };
     let writes = (0..3).map(put).collect();
     let promise = *rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);

@@ -102,3 +102,10 @@ fn writers_never_wait_for_ever() {
     println!("{batches} batches, the longest took {longest:?}");
     assert!(longest < WAIT_MAX, "a write took {longest:?}");
 }
+
+#[test]
+fn a_keyspace_of_several_regions_is_read_at_one_moment() {
+    let (_, failures) =
+        common::in_parallel(0..40, |seed, _: &mut ()| common::regions_show_one_moment(seed));
+    common::none(&failures);
+}

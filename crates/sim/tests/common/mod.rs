@@ -4,6 +4,12 @@
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use vlsm_core::Bytes;
+use vlsm_sim::disk::Disk;
+use vlsm_sim::history::Promise;
+use vlsm_sim::oracle::{ALL, Write};
+use vlsm_sim::world::{World, pairs, tiny_options};
+use vlsm_sim::{Rng, SimConfig, SimEnv};
 
 /// The seeds to run: `A..B` or `A` in this environment variable.
 pub fn seeds(variable: &str, default: Range<u64>) -> Range<u64> {
@@ -58,4 +64,31 @@ pub fn all_fired(fired: &[(&str, u64)]) {
     for (what, count) in fired {
         assert!(*count > 0, "{what}: not once");
     }
+}
+
+/// Batches over two regions of one keyspace, and a reader without a snapshot: it must see each
+/// batch whole, though memtables are switched all the time.
+pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
+    let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), |env| {
+        let mut options = tiny_options("vlsm", &mut Rng::new(5));
+        options.policy.memtable_bytes = Bytes::kib(4);
+        let world = World::open(&env, &options).map_err(|error| error.to_string())?;
+        let writer = world.clone();
+        let task = env.task("writer", move || {
+            (0..40_u64).try_for_each(|n| {
+                let value = format!("{n}:{}", "v".repeat(1500));
+                let writes = [Write::put(1, "a", value.clone()), Write::put(1, "z", value)];
+                writer.write(&writes, Promise::Process)
+            })
+        });
+        for _ in 0..80 {
+            let found = pairs(world.iter(1, &ALL)).map_err(|error| error.to_string())?;
+            if !found.windows(2).all(|pair| pair[0].1 == pair[1].1) || found.len() == 1 {
+                return Err("a batch is torn".to_owned());
+            }
+        }
+        let written = task.join().ok_or("the writer vanished")?;
+        written.and_then(|()| world.close()).map_err(|error| error.to_string())
+    });
+    outcome.expect("ends").map_err(|why| format!("seed {seed}: {why}"))
 }
