@@ -1,7 +1,8 @@
 //! The `vlsm` program: look into a store, change it, load it, measure it.
 //!
 //! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect`
-//! (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `dump`, `bench`. Shared:
+//! (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`, `dump`, `bench`.
+//! Shared:
 //! `store` (the engine's calls), `record`, `escape` and
 //! `lines` (text to bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not
 //! found, 2 wrong usage).
@@ -24,6 +25,7 @@ mod inspect;
 mod lines;
 mod progress;
 mod record;
+mod size;
 mod store;
 mod verify;
 
@@ -84,6 +86,8 @@ enum Command {
     Checkpoint(copy::CheckpointArgs),
     /// Check a checkpoint and copy it into a new folder
     Restore(copy::RestoreArgs),
+    /// Print how much a range of keys takes, about
+    Size(size::Args),
     /// Merge a range of keys down to the last level
     Compact(compact::Args),
     /// Print a file of a store in readable form
@@ -113,6 +117,7 @@ fn run(command: Command) -> Result {
         Command::Verify(args) => verify::run(&args),
         Command::Checkpoint(args) => copy::checkpoint(&args),
         Command::Restore(args) => copy::restore(&args),
+        Command::Size(args) => size::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Dump(command) => dump::run(&command),
     }

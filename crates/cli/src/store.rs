@@ -93,6 +93,11 @@ impl Store {
         self.keyspace.prefix(prefix)
     }
 
+    /// What a range takes, about.
+    pub fn size(&self, range: Range) -> Result<vlsm::ApproximateSize> {
+        Ok(self.keyspace.approximate_size(range)?)
+    }
+
     /// Merges a range down to the last level.
     pub fn compact(&self, range: Range) -> Result {
         Ok(self.keyspace.compact_range(range)?)

@@ -141,6 +141,12 @@ fn compacting_a_range_keeps_what_is_there() {
     world.run(&["compact", "s"]).ok();
     assert_eq!(world.run(&["scan", "s", "--count"]).ok(), "19998\n");
     assert!(world.run(&["levels", "s"]).ok().contains("19,998"), "tombstones are gone");
+    let size = world.run(&["size", "s", "--json"]).ok();
+    let size: serde_json::Value = serde_json::from_str(&size).unwrap();
+    assert_eq!(size["entries"], 19_998);
+    assert!(world.run(&["size", "s", "--from", "x"]).ok().contains("0 entries"));
+    world.run(&["size", "gone"]).fails(1, &["gone", "no store"]);
+    world.run(&["size", "s", "--to", "\\q"]).fails(2, &["--to", "escape"]);
     world.run(&["compact", "gone"]).fails(1, &["gone", "no store"]);
     world.run(&["compact", "s", "--from", "\\q"]).fails(2, &["--from", "escape"]);
     world.run(&["compact", "s", "--keyspace", "none"]).fails(1, &["keyspace", "none"]);

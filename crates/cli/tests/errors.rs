@@ -88,6 +88,7 @@ fn help_has_examples_for_every_command() {
         "verify",
         "checkpoint",
         "compact",
+        "size",
     ];
     for command in commands {
         let help = world.run(&[command, "--help"]).ok();

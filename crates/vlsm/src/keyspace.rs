@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::iter::Iter;
 use crate::options::WriteOptions;
 use crate::rules::{Extensions, Rules};
+use crate::size::ApproximateSize;
 use crate::snapshot::Held;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -342,6 +343,19 @@ impl Keyspace {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         Iter::new(self, Arc::new(Held::now(&self.db)), &range)
+    }
+
+    /// What a range of keys takes on disk and in memory, about: old versions and tombstones that
+    /// are still there count, too.
+    ///
+    /// # Errors
+    /// What reading an SST's index failed with; [`Error::Closed`].
+    pub fn approximate_size<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<ApproximateSize> {
+        let (lo, hi) = half_open(&range);
+        self.db.engine.approximate_size(&self.info, &lo, hi.as_ref())
     }
 
     /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees

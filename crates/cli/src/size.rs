@@ -1,0 +1,54 @@
+//! `size`: how much a range of keys takes, about.
+//!
+//! The store is opened to read only, so what is in the WAL counts.
+
+use crate::data::range;
+use crate::failure::Result;
+use crate::progress::grouped;
+use crate::store::{Access, Store, StoreArgs};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+const EXAMPLES: &str = "\
+Examples:
+  vlsm size my-store
+  vlsm size my-store --from a --to q            a included, q not
+  vlsm size my-store --json | jq .bytes
+
+Old versions and tombstones count until they are compacted away. Exact numbers: vlsm scan --count.";
+
+/// Options of the command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Key to stop before
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+    /// Keys are hexadecimal
+    #[arg(long)]
+    hex: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the estimate.
+pub fn run(args: &Args) -> Result {
+    let range = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let store = Store::open(&args.store, Access::Read)?;
+    let size = store.size(range)?;
+    store.close()?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        writeln!(out, "{:#}", json!({ "bytes": size.bytes.0, "entries": size.entries }))?;
+    } else {
+        writeln!(out, "about {} in {} entries", size.bytes, grouped(size.entries))?;
+    }
+    Ok(out.flush()?)
+}
