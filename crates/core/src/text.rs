@@ -50,6 +50,9 @@ pub fn parse(text: &str) -> Result<Version> {
     Ok(version)
 }
 
+/// No file is longer, so the bytes of all tables that a text can name can be added up.
+const FILE_MAX: Bytes = Bytes(1024 * GIB);
+
 type Files = BTreeMap<u64, Arc<FileMeta>>;
 
 fn parse_line(line: &str, version: &mut Version, files: &mut Files) -> Parsed<()> {
@@ -161,6 +164,9 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
             "{word:?} ends before a key, but only a file with range tombstones does: write the \
              file's own range as 4:4M[g,k)/8M[g,p], or their number as 4:8M[g,k)~2"
         ));
+    }
+    if bytes.max(file_bytes) > FILE_MAX {
+        return Err(format!("{word:?}: no file is longer than {FILE_MAX}"));
     }
     let meta = FileMeta {
         number: FileNumber(number),

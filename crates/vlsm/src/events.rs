@@ -3,7 +3,7 @@
 //! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
 //! LOG.old and a new one begins. It is never synced and no operation fails because of it.
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ fn stamp(millis: u128) -> String {
     text
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     #[test]
     fn stamps_are_utc_dates() {

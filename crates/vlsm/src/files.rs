@@ -11,7 +11,7 @@
 
 use crate::counters::Counter;
 use crate::memory::Memory;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::any::Any;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -262,7 +262,7 @@ impl Files {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests {
     use super::*;
 

@@ -18,10 +18,10 @@
 //! Reads go on in both. A store that was opened read-only refuses writes from the start.
 
 use crate::events::Events;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, Ordering};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use vlsm_core::event::Event;
 use vlsm_core::{Error, Result};
 

@@ -52,6 +52,9 @@ mod size;
 mod snapshot;
 mod space;
 mod stats;
+mod sync;
+#[cfg(all(test, feature = "shuttle"))]
+mod tests;
 mod verify;
 mod write;
 

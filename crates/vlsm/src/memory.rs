@@ -19,7 +19,7 @@
 //! Threads and locks: gauges are atomics; `balance` takes a lock that is only ever tried.
 
 use crate::memtable::ArenaGauges;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -28,18 +28,18 @@ use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
-use crate::recovery::{Replay, replay};
+use crate::recovery::{Replay, SEQ_MAX, replay};
 use crate::rules::{Extensions, Rules};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::{WalStage, WalTail};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, Seq, TreeId, Version};
@@ -102,6 +102,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
     let Replay { memtables, last_seq, .. } = replayed;
     let last_seq = last_seq.max(last_seq_of(&state, &recovered));
+    check_seq(dir, last_seq)?;
     let next_file = next_file_number(&state, &recovered, &ssts);
     let begin = || begin_wal(&*env, dir, &options, next_file, &recovered, last_seq);
     let wal = if read_only { WalFile::none() } else { begin()? };
@@ -250,13 +251,26 @@ fn ssts_in(env: &dyn Env, dir: &Path) -> Result<Vec<FileNumber>> {
     Ok(ssts)
 }
 
-/// Every tree is sound and every file it names is there. Returns the SSTs of the folder.
+/// Leaves room for the sequence numbers of the writes to come.
+fn check_seq(dir: &Path, last_seq: Seq) -> Result<()> {
+    if last_seq <= SEQ_MAX {
+        return Ok(());
+    }
+    Err(Error::corruption(dir, 0, format!("sequence number {last_seq} is impossible")))
+}
+
+/// There is the keyspace that every store has, every tree is sound and every file it names is
+/// there. Returns the SSTs of the folder.
 fn check_trees(
     env: &dyn Env,
     dir: &Path,
     state: &State,
     shape: &dyn vlsm_policy::Shape,
 ) -> Result<Vec<FileNumber>> {
+    if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
+        let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
+        return Err(Error::corruption(dir, 0, what));
+    }
     let ssts = ssts_in(env, dir)?;
     for (id, version) in &state.trees {
         let sound = version.check().and_then(|()| shape.check(version));

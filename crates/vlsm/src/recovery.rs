@@ -21,6 +21,9 @@ use vlsm_disk::wal::{Entries, Entry, wal_path};
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
 
+/// No store counts up to here: it leaves as many numbers again for the writes to come.
+pub(crate) const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
+
 /// What the WAL held.
 pub(crate) struct Replay<'a> {
     pub memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
@@ -63,6 +66,10 @@ impl Replay<'_> {
                 let what = format!("a batch does not decode: {what:?}");
                 Error::corruption(&wal_path(dir, batch.wal), 0, what)
             })?;
+            if seq > SEQ_MAX {
+                let what = format!("sequence number {seq} is impossible");
+                return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
+            }
             self.last_seq = self.last_seq.max(seq);
             let tree = self.trees.get(&entry.tree);
             if tree.is_some_and(|version| seq > version.flushed_seq) {

@@ -6,12 +6,12 @@ use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
 use crate::read::view::{Moment, StoreView};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Result, Seq};
 

@@ -18,10 +18,10 @@
 //! Threads and locks: `shortage` is held for short looks only; one look at a time.
 
 use crate::engine::Engine;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Error, Micros};

@@ -1,7 +1,7 @@
 //! Many regions: idle ones must cost nothing.
 #![allow(clippy::unwrap_used)]
 
-use vlsm::{ByteCount, Db, KeyspaceOptions, Stats};
+use vlsm::{ByteCount, Db, Error, KeyspaceOptions, Stats};
 
 /// Writes the same pairs into the first region of a keyspace that has `regions` of them.
 fn fill_first_of(regions: u16) -> Stats {
@@ -45,4 +45,18 @@ fn idle_regions_are_never_asked_about() {
     assert!(many.shape_asks < 8 * steps, "{} asks in {steps} steps", many.shape_asks);
     // An idle region has a memtable without memory.
     assert!(many.memory.active < ByteCount::kib(1), "{}", many.memory.active);
+}
+
+#[test]
+fn more_regions_than_the_manifest_can_hold_are_refused_before_it_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let db = Db::open(&path).unwrap();
+    let splits = (1..=1_u32 << 20).map(|n| n.to_be_bytes().to_vec());
+    let refused = db.create_keyspace("many", KeyspaceOptions::splits(splits));
+    assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{refused:?}");
+    db.create_keyspace("few", KeyspaceOptions::splits(["m"])).unwrap();
+    db.put("a", "b").unwrap();
+    db.close().unwrap();
+    assert_eq!(Db::open(&path).unwrap().keyspaces(), ["default", "few"]);
 }

@@ -18,6 +18,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/sim", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm"]),
     ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm"]),
     ("crates/cli", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm", "vlsm-sim", "vlsm-lab"]),
+    ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm"]),
     ("xtask", &[]),
 ];
 

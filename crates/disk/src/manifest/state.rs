@@ -9,6 +9,8 @@ use vlsm_core::{Seq, TreeId, Version, VersionEdit, Violation};
 
 /// The most keyspaces of a store.
 pub const KEYSPACES_MAX: usize = 16_384;
+/// Numbers of trees are below this, over a store's life: they are places in a vector.
+const TREES_MAX: u64 = 1 << 20;
 
 /// One part of a keyspace's key range, with a tree of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +138,9 @@ impl State {
         }
         if self.keyspaces.len() >= KEYSPACES_MAX {
             return fail("there are too many");
+        }
+        if keyspace.regions.iter().any(|region| region.tree.0 >= TREES_MAX) {
+            return fail("no further tree can be made");
         }
         let trees: BTreeSet<TreeId> = keyspace.regions.iter().map(|region| region.tree).collect();
         let taken = trees.iter().any(|tree| self.trees.contains_key(tree));

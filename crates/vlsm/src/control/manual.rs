@@ -9,8 +9,8 @@
 use crate::engine::Engine;
 use crate::keyspace::KeyspaceInfo;
 use crate::read::view::TreeView;
+use crate::sync::Mutex;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use vlsm_core::{Result, TreeId};
 use vlsm_policy::shape::manual::{Manual, Next};

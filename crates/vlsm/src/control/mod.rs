@@ -11,12 +11,12 @@ pub(crate) mod tick;
 pub(crate) mod workers;
 
 use crate::job::Job;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use chain::Chains;
 use manual::Manuals;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};

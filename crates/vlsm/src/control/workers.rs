@@ -240,7 +240,9 @@ impl Engine {
         if self.arenas.wants_more() {
             self.fill_arenas();
         }
-        if self.files.any_dead() {
+        // A store that is latched or closing removes nothing: asked again and again, it would be
+        // submitted, do nothing, and wake the worker that asks.
+        if self.health.is_running() && self.files.any_dead() {
             self.in_background(|engine| engine.remove_dead());
         }
     }

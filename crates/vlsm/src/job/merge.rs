@@ -430,5 +430,5 @@ fn out_of_order(source: &Source) -> Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(feature = "shuttle")))]
 mod tests;

@@ -16,7 +16,7 @@
 //! Threads and locks: any thread; the shelf's lock is held for a push or a pop only.
 
 use super::skiplist::Block;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::sync::{Arc, Weak};
 use vlsm_disk::{Charge, Gauge};
 

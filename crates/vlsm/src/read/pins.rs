@@ -20,7 +20,7 @@
 use crate::engine::Engine;
 use crate::read::user_cursor::UserCursor;
 use crate::read::view::TreeView;
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};

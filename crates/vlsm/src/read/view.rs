@@ -14,8 +14,8 @@
 
 use crate::memtable::Memtable;
 use crate::rules::Rules;
+use crate::sync::Mutex;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Micros, Seq, TreeId, Version};

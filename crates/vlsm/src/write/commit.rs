@@ -23,13 +23,13 @@
 use crate::batch::{Batch, Entry};
 use crate::engine::Engine;
 use crate::options::{Durability, WriteOptions};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, Slip, slips};
 use crate::write::large::Prepared;
 use crate::write::wal_stage::WalTail;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::planted::{self, Bug};
@@ -542,6 +542,9 @@ impl Publisher {
 
     fn finish(&self, ticket: u64, last_seq: Seq) {
         self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
+        if slips(Slip::PublishAtOnce) {
+            self.visible.fetch_max(last_seq.0, Ordering::SeqCst);
+        }
         // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored
         // before, if not in its pass then in the look at the head after it.
         while self.slot(self.head.load(Ordering::SeqCst)).load(Ordering::SeqCst) != 0 {
@@ -560,6 +563,9 @@ impl Publisher {
             }
             self.advancing.store(false, Ordering::SeqCst);
             self.advanced.notify();
+            if slips(Slip::PublishNoSecondLook) {
+                return;
+            }
         }
     }
 }

@@ -31,11 +31,11 @@ mod ahead;
 
 use crate::engine::Engine;
 use crate::options::Options;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, Slip, slips};
 use crate::write::commit::{Sequence, WAIT_EVENT};
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::planted::{self, Bug};
@@ -273,7 +273,7 @@ impl WalStage {
         let mut since = None;
         loop {
             let epoch = self.write_done.epoch();
-            if self.written.load(Ordering::Acquire) >= position {
+            if self.written.load(Ordering::Acquire) >= position || slips(Slip::WriteNoWait) {
                 if let Some(since) = since {
                     engine.note_wait(WaitCause::WalQueue, since);
                 }

@@ -1,0 +1,258 @@
+//! What is explored: commit, rotation, install, back-pressure and closing.
+//!
+//! Each scenario is a few writes of two or three threads on a store with one worker; what must hold
+//! is asserted in the scenario. Below it are the mistakes that it is known to find.
+
+use super::{ShuttleEnv, finds, holds, store_path};
+use crate::counters::Counters;
+use crate::events::Events;
+use crate::health::Health;
+use crate::memtable::{Arena, Memtable};
+use crate::sync::Slip;
+use crate::write::gate::Gate;
+use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
+use shuttle::thread;
+use std::sync::Arc;
+use vlsm_core::event::WaitCause;
+use vlsm_core::{MemtableId, Seq, Trailer};
+use vlsm_disk::Env;
+use vlsm_disk::fs::sim::SimFs;
+use vlsm_disk::wal::{Entries, RecoverOptions, recover};
+use vlsm_policy::Admit;
+
+fn open(disk: &SimFs) -> Db {
+    let env: Arc<dyn Env> = ShuttleEnv::new(disk.clone());
+    let builder = Db::builder(store_path()).env(env).configure(|options| {
+        options.workers = 1;
+        options.io_threads = 2;
+        options.log = false;
+        options.direct_io = false;
+        options.manifest_bytes = ByteCount::ZERO;
+        options.policy.memtable_bytes = ByteCount::kib(4);
+        options.policy.sst_max = ByteCount::kib(4);
+        options.policy.sst_min = ByteCount::kib(4);
+        options.policy.l1_bytes = ByteCount::kib(64);
+        options.wal_file_bytes = ByteCount::kib(16);
+    });
+    builder.open().unwrap()
+}
+
+/// The keys in the WAL as the system has it now.
+fn keys_in_wal(disk: &SimFs) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    let disk = disk.fork();
+    recover(&disk, &store_path(), RecoverOptions::default(), &mut |batch| {
+        for entry in Entries::new(&batch.payload) {
+            keys.push(entry.expect("well formed").key.to_vec());
+        }
+        Ok(())
+    })
+    .unwrap();
+    keys
+}
+
+/// Writers see their own writes; what is acknowledged is in the file; a snapshot does not change.
+fn commit() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    let write = |key: &'static str, durability: Durability| {
+        let (db, disk) = (db.clone(), disk.clone());
+        thread::spawn(move || {
+            let mut batch = Batch::new();
+            batch.put(&db.default_keyspace(), key, "1");
+            batch.put(&db.default_keyspace(), [key, key].concat(), "1");
+            db.write(&batch, WriteOptions::durability(durability)).unwrap();
+            assert!(db.get(key).unwrap().is_some(), "its own write");
+            if durability != Durability::Lazy {
+                assert!(keys_in_wal(&disk).contains(&key.into()), "acknowledged, not written");
+            }
+        })
+    };
+    let writers = [
+        write("a", Durability::Buffered),
+        write("b", Durability::Lazy),
+        write("c", Durability::Sync),
+    ];
+    let snapshot = db.snapshot();
+    let keyspace = db.default_keyspace();
+    let look =
+        || ["a", "aa", "b", "bb", "c", "cc"].map(|key| snapshot.get(&keyspace, key).unwrap());
+    let first = look();
+    assert!(first.chunks(2).all(|pair| pair[0] == pair[1]), "all of a batch or nothing");
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    assert_eq!(look(), first, "a snapshot changed");
+    drop(snapshot);
+    db.close().unwrap();
+}
+
+#[test]
+fn shuttle_commit() {
+    holds(commit);
+}
+
+#[test]
+fn shuttle_commit_finds() {
+    for bug in [Slip::PublishAtOnce, Slip::PublishNoSecondLook, Slip::WriteNoWait] {
+        finds(bug, commit);
+    }
+}
+
+/// Of the last writer and the one that seals, one at least learns that the memtable is drained, and
+/// none before all entries are in it.
+fn seal() {
+    let memtable = Arc::new(Memtable::new(MemtableId(1), Arena::new(1 << 12)));
+    let writers = [1_u64, 2].map(|n| {
+        // In the sequencing step, which is one thread's at a time.
+        let mut space = memtable.reserve(1, 200, Seq(n)..=Seq(n)).expect("there is room");
+        let memtable = memtable.clone();
+        thread::spawn(move || {
+            let trailer = Trailer::new(Seq(n), vlsm_core::Kind::Put);
+            memtable.insert(&mut space, &n.to_be_bytes(), trailer, b"value");
+            // A hint that may come too early, but then another one follows.
+            memtable.end_write() && memtable.drained()
+        })
+    });
+    let drained = memtable.seal();
+    if memtable.drained() {
+        for n in [1_u64, 2] {
+            assert!(memtable.get(&n.to_be_bytes(), Seq::MAX).is_some(), "drained, and not all in");
+        }
+    }
+    let last = writers.map(|writer| writer.join().unwrap());
+    assert!(drained || last.contains(&true), "nobody learnt that it is drained");
+    assert!(memtable.drained());
+}
+
+#[test]
+fn shuttle_seal() {
+    holds(seal);
+}
+
+#[test]
+fn shuttle_seal_finds() {
+    finds(Slip::EndWriteLooksFirst, seal);
+}
+
+/// A writer fills a memtable, which is rotated and flushed while it is at work; nothing is lost.
+fn rotation() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    let value = vec![7; 1500];
+    db.put("0", &value).unwrap();
+    let writer = {
+        let db = db.clone();
+        thread::spawn(move || {
+            for key in ["1", "2"] {
+                let lazy = WriteOptions::durability(Durability::Lazy);
+                db.default_keyspace().put_with(key, &value, lazy).unwrap();
+            }
+        })
+    };
+    db.flush().unwrap();
+    writer.join().unwrap();
+    db.flush().unwrap();
+    for key in ["0", "1", "2"] {
+        assert!(db.get(key).unwrap().is_some(), "a write is gone after its flush");
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn shuttle_rotation() {
+    holds(rotation);
+}
+
+/// Flushes, a new keyspace and new manifests all want the leadership of installs.
+fn install() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
+    let makes = {
+        let db = db.clone();
+        thread::spawn(move || {
+            db.create_keyspace("third", KeyspaceOptions::new()).unwrap();
+        })
+    };
+    let flushes = {
+        let db = db.clone();
+        thread::spawn(move || {
+            db.put("a", "1").unwrap();
+            db.flush().unwrap();
+        })
+    };
+    other.put("b", "2").unwrap();
+    db.flush().unwrap();
+    makes.join().unwrap();
+    flushes.join().unwrap();
+    assert_eq!(db.keyspaces().len(), 3);
+    assert!(db.get("a").unwrap().is_some() && other.get("b").unwrap().is_some());
+    db.close().unwrap();
+}
+
+#[test]
+fn shuttle_install() {
+    holds(install);
+}
+
+#[test]
+fn shuttle_install_finds() {
+    for bug in [Slip::InstallNoSecondLook, Slip::LeadNoNotify] {
+        finds(bug, install);
+    }
+}
+
+/// A stopped gate lets everybody in once it is open again.
+fn gate() {
+    let env: Arc<dyn Env> = ShuttleEnv::new(SimFs::new());
+    let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
+    let all = Arc::new((Gate::new(&*env), health, Counters::default(), env));
+    all.0.set(Admit::stop(WaitCause::L0Bound));
+    let writers = [1, 2].map(|_| {
+        let all = all.clone();
+        thread::spawn(move || all.0.admit(&*all.3, &all.1, &all.2, 100, None).unwrap())
+    });
+    all.0.set(Admit::OPEN);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+}
+
+#[test]
+fn shuttle_gate() {
+    holds(gate);
+}
+
+#[test]
+fn shuttle_gate_finds() {
+    finds(Slip::GateNoNotify, gate);
+}
+
+/// Closing ends every writer, one that is held back at the gate too; what they were told stays.
+fn close() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    let write = |key: &'static str| {
+        let db = db.clone();
+        thread::spawn(move || match db.put(key, "1") {
+            Ok(()) => true,
+            Err(Error::Closed) => false,
+            Err(error) => panic!("{error}"),
+        })
+    };
+    let first = write("first");
+    db.engine.gate.set(Admit::stop(WaitCause::L0Bound));
+    let second = write("second");
+    db.close().unwrap();
+    for (key, writer) in [("first", first), ("second", second)] {
+        let told = writer.join().unwrap();
+        assert!(!told || keys_in_wal(&disk).contains(&key.into()), "acknowledged and gone");
+    }
+}
+
+#[test]
+fn shuttle_close() {
+    holds(close);
+}
+
+#[test]
+fn shuttle_close_finds() {
+    finds(Slip::CloseNoNotify, close);
+}
