@@ -2,7 +2,7 @@
 //!
 //! Each is a mistake that some store has made. The place where it would be made asks
 //! [`is`](fn@is)`(Bug::…)` in one line; a build without the feature `planted` answers false at
-//! compile time, so nothing of it is left. With the feature, [`plant`] switches one on for the
+//! compile time, so nothing of it is left. With the feature, `plant` switches one on for the
 //! whole process, and a test of the simulator asserts that its checks catch every one.
 //!
 //! Threads and locks: one atomic.

@@ -3,7 +3,7 @@
 //! and reads all of it gets an error or the same answers as before: never another answer, a panic,
 //! or an end that does not come.
 //!
-//! The undamaged store must read as written. A run may take [`PATIENCE`] times the steps of an
+//! The undamaged store must read as written. A run may take `PATIENCE` times the steps of an
 //! undamaged one.
 
 use crate::disk::Disk;
