@@ -114,7 +114,11 @@ fn all_damage_is_told_at_once() {
         vlsm::verify(&path).is_ok_and(|report| !report.damaged)
     });
     assert!(sound, "{:#?}", vlsm::verify(&path));
-    let ssts = files(&path, ".sst");
+    // Dead files may be there still.
+    let left = vlsm::verify(&path).unwrap().findings;
+    let is_left = |path: &PathBuf| left.iter().any(|finding| finding.path == *path);
+    let mut ssts = files(&path, ".sst");
+    ssts.retain(|sst| !is_left(sst));
     assert!(ssts.len() > 5);
     // Two blocks of one SST, the footer of another, one that is gone, one that is another's.
     flip(&ssts[0], 3);
