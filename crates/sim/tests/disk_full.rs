@@ -1,7 +1,7 @@
 //! The disk is full at every n-th byte of free space: reads are served, writes refused without a
 //! trace, and the store resumes by itself.
 //!
-//! `DISK_FULL_STRIDE=1` tries every number of free bytes; `SIM_SEEDS=A..B` other stories.
+//! `DISK_FULL_STRIDE=1` tries every number of free bytes; `FULL_SEEDS=A..B` other stories.
 
 mod common;
 
@@ -13,7 +13,7 @@ const WINDOWS: [(u64, u64); 2] = [(0, 16 << 10), (16 << 10, 512 << 10)];
 
 #[test]
 fn a_full_disk_refuses_writes_and_the_store_resumes_by_itself() {
-    let seeds = common::seeds("SIM_SEEDS", 0..1);
+    let seeds = common::seeds("FULL_SEEDS", 0..1);
     let stride = common::number("DISK_FULL_STRIDE", 61);
     let points: Vec<u64> = WINDOWS
         .iter()

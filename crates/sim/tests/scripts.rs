@@ -56,7 +56,7 @@ scripts!(
 fn play(name: &str) {
     let script = script(name);
     let (_, failures) =
-        common::in_parallel(common::seeds("SIM_SEEDS", 0..10), |seed, _: &mut ()| {
+        common::in_parallel(common::seeds("SCRIPT_SEEDS", 0..10), |seed, _: &mut ()| {
             let player: Arc<Player> = Player::new(&script);
             player.play(&Disk::new(), seed).map_err(|why| format!("{name}, seed {seed}: {why}"))
         });

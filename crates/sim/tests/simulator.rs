@@ -91,7 +91,7 @@ fn narrow(options: &mut Options) {
 
 #[test]
 fn writers_never_wait_for_ever() {
-    let seeds = common::seeds("SIM_SEEDS", 0..30);
+    let seeds = common::seeds("NARROW_SEEDS", 0..30);
     let (tally, failures) = common::in_parallel(seeds, |seed, tally: &mut Tally| {
         let story = Story { lives: 1, ops: 200, faults: false, tweak: narrow, ..Story::new(seed) };
         play(&story).map(|more| tally.add(&more))
