@@ -9,8 +9,10 @@ use vlsm::Options;
 use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_sim::clients::{CLASSES, Story, Tally, play};
 
-/// No write takes longer, in virtual time, on a disk that is never slower than 30 ms.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+/// No write takes longer, in virtual time, on a disk that is never slower than 30 ms: the largest
+/// batch, 600 kB, at the slowest rate of `slowdown_stop`, 16 kB/s, takes 37 s; all else less than
+/// 20 s.
+const WAIT_MAX: Duration = Duration::from_secs(57);
 
 #[test]
 fn every_answer_is_right_whatever_crashes() {
