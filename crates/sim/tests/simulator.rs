@@ -9,9 +9,9 @@ use vlsm::Options;
 use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_sim::clients::{CLASSES, Story, Tally, play};
 
-/// No write takes longer, in virtual time, on a disk that is never slower than 30 ms: the largest
-/// batch, 600 kB, at the slowest rate of `slowdown_stop`, 16 kB/s, takes 37 s; all else less than
-/// 20 s.
+/// No write takes longer, in virtual time, on a disk that is never slower than 30 ms. The largest
+/// batch, 600 kB, takes 37 s at the slowest rate of `slowdown_stop`, 16 kB/s; and with the least
+/// memory that a store can have, one such batch waits for hundreds of small flushes.
 const WAIT_MAX: Duration = Duration::from_secs(57);
 
 #[test]
