@@ -144,6 +144,8 @@ pub struct Device {
     report: Mutex<DeviceReport>,
     /// Calls that each fault could have hit so far.
     seen: Mutex<Vec<u64>>,
+    /// Where files went whose handles know them by an older name.
+    renamed: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
 /// One call, for the trace.
@@ -178,7 +180,8 @@ impl<'a> Call<'a> {
 impl Device {
     pub(crate) fn new(machine: Arc<Machine>, config: DeviceConfig, disk: &Disk) -> Self {
         let seen = Mutex::new(vec![0; config.faults.len()]);
-        Self { machine, config, disk: disk.clone(), report: Mutex::default(), seen }
+        let (report, renamed) = (Mutex::default(), Mutex::default());
+        Self { machine, config, disk: disk.clone(), report, seen, renamed }
     }
 
     pub(crate) fn mount(self: Arc<Self>) -> Arc<dyn Fs> {
@@ -273,6 +276,16 @@ impl Device {
         hit
     }
 
+    /// A sync of a file failed; the file may have been renamed since it was opened.
+    fn fail_sync(&self, path: &Path) {
+        let renamed = self.renamed.lock();
+        let mut path = path;
+        while let Some(later) = renamed.get(path) {
+            path = later;
+        }
+        self.disk.fail_sync(path);
+    }
+
     fn pass_time(&self, (least, most): (u64, u64)) -> io::Result<()> {
         if std::thread::panicking() || !self.machine.one_in(self.machine.pace.io) {
             return self.powered();
@@ -326,7 +339,12 @@ impl Fs for SimulatedFs {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.device.call(Call::mutates("rename", to), || self.disk.rename(from, to))
+        self.device.call(Call::mutates("rename", to), || self.disk.rename(from, to))?;
+        let mut renamed = self.device.renamed.lock();
+        // The name may have been of another file before.
+        renamed.remove(to);
+        renamed.insert(from.to_owned(), to.to_owned());
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -424,7 +442,7 @@ impl File for SimulatedFile {
             None | Some(Kind::Slow) => self.file.sync(),
             Some(kind) => {
                 // The system takes the pages for clean now: no later sync writes them.
-                self.device.disk.fail_sync(&self.path);
+                self.device.fail_sync(&self.path);
                 Err(match kind {
                     Kind::NoSpace => io::ErrorKind::StorageFull.into(),
                     _ => io::Error::other("EIO"),
