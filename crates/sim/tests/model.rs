@@ -25,3 +25,12 @@ fn equals_the_oracle() {
         assert!(sum.len() == 16 && sum.values().all(|count| *count > 0), "{sum:?}");
     }
 }
+
+/// In both, an hour passes while the readers of SSTs hold more than their share of the memory and
+/// none can be let go of.
+#[test]
+fn an_idle_store_is_idle() {
+    for seed in [297, 308] {
+        run(seed, 2_500).expect("right");
+    }
+}

@@ -331,18 +331,22 @@ impl Engine {
         let Some(mut leader) = self.lead() else { return };
         let target = self.memory.readers_target();
         let mut excess = self.memory.readers.get().saturating_sub(target);
+        let mut found = false;
         // What was used keeps its reader in the first pass, and loses its mark.
         for _ in 0..2 {
             for (id, version) in &mut leader.state.trees {
                 if excess > 0
                     && let Some(next) = colder(version, &mut excess, &self.memory.let_go)
                 {
+                    found = true;
                     let next = Arc::new(next);
                     *version = Version::clone(&next);
                     self.views.update(*id, |tree| TreeView { version: next, ..tree.clone() });
                 }
             }
         }
+        let held = if found { u64::MAX } else { self.memory.readers.get() };
+        self.memory.uncoolable.store(held, Ordering::Relaxed);
         drop(leader);
         self.install_all();
     }

@@ -122,6 +122,8 @@ pub(crate) struct Memory {
     /// Readers that were let go and that somebody still sees. Not to be let go again, so no reason
     /// to let go of others.
     pub let_go: Gauge,
+    /// What readers held after a look for cold ones that found none to let go of.
+    pub uncoolable: AtomicU64,
     pub jobs: Gauge,
     pub cache: Arc<BlockCache>,
     /// What readers may take, as of the last balance.
@@ -146,6 +148,7 @@ impl Memory {
             arenas: ArenaGauges::default(),
             readers: Gauge::default(),
             let_go: Gauge::default(),
+            uncoolable: AtomicU64::new(u64::MAX),
             jobs: Gauge::default(),
             cache: Arc::new(BlockCache::new(limit)),
             reader_share: AtomicU64::new(0),
@@ -238,7 +241,8 @@ impl Memory {
         }
     }
 
-    /// Gives readers and cache what the others leave. True when readers hold more than that.
+    /// Gives readers and cache what the others leave. True when readers hold more than that, and
+    /// something changed since none could be let go of: the look for them wakes those who ask here.
     pub fn balance(&self) -> bool {
         self.asked.store(false, Relaxed);
         let now = self.stats();
@@ -256,6 +260,7 @@ impl Memory {
             self.cache.set_capacity(wanted);
             *capacity = wanted;
         }
-        self.readers.get() > readers
+        let held = self.readers.get();
+        held > readers && held != self.uncoolable.load(Relaxed)
     }
 }
