@@ -4,7 +4,7 @@
 //! is decided in this order, because of the prices of doing without:
 //! 1. *Memtables* have five eighths of the limit. When active ones fill half of that, the largest
 //!    is rotated although it is not full (`write/rotate`); at all of it writers wait for a flush.
-//!    What they do not use is free for the others.
+//!    What they do not use is free for the others; blocks made ready for the next ones go first.
 //! 2. What *readers pin* (flushed memtables, blocks that left the cache) and buffers of *jobs*
 //!    cannot be refused. Pins are taken back: iterators go over to a fresh view (`iter`).
 //! 3. *Indexes and filters* of open SSTs have what is left but for an eighth of the limit. Beyond
@@ -117,6 +117,8 @@ pub(crate) struct Peak {
 /// The ledger of one store.
 pub(crate) struct Memory {
     limit: u64,
+    /// What a block made ready for a memtable takes.
+    spare: u64,
     pub arenas: ArenaGauges,
     pub readers: Gauge,
     /// Readers that were let go and that somebody still sees. Not to be let go again, so no reason
@@ -141,10 +143,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn new(limit: Bytes, wake: Arc<dyn Condition>) -> Self {
+    pub fn new(limit: Bytes, spare: u64, wake: Arc<dyn Condition>) -> Self {
         let limit = limit.0;
         let this = Self {
             limit,
+            spare,
             arenas: ArenaGauges::default(),
             readers: Gauge::default(),
             let_go: Gauge::default(),
@@ -254,6 +257,12 @@ impl Memory {
         let floor = self.limit / 8;
         let readers = left.saturating_sub(floor).max(self.limit / 16);
         self.reader_share.store(readers, Relaxed);
+        let scarce = &self.arenas.scarce;
+        if now.readers.0 > readers {
+            scarce.store(true, Relaxed);
+        } else if now.readers.0 + self.spare <= readers {
+            scarce.store(false, Relaxed);
+        }
         let wanted = left.saturating_sub(now.readers.0).max(floor);
         // Not for every little, because it looks at every shard of the cache.
         if wanted.abs_diff(*capacity) >= self.limit / 64 {

@@ -146,6 +146,38 @@ fn cold_readers_are_let_go_and_come_back() {
     db.close().unwrap();
 }
 
+#[test]
+fn memory_kept_for_the_next_memtable_goes_before_readers_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |options| {
+        options.policy.memtable_bytes = ByteCount::mib(2);
+        options.policy.sst_max = ByteCount::kib(256);
+        options.policy.sst_min = ByteCount::kib(64);
+        options.policy.l1_bytes = ByteCount::mib(4);
+        options.bits_per_key = 64;
+        options.memory_limit = options.least_memory();
+    });
+    let count = 400_000_u64;
+    for n in 0..count {
+        db.put(key(0, n), n.to_string()).unwrap();
+    }
+    db.wait_idle().unwrap();
+    let read_all = || {
+        for n in (0..count).step_by(7) {
+            assert!(db.get(key(0, n)).unwrap().is_some());
+        }
+        db.stats()
+    };
+    // The first round finds out what is needed and may open a file twice.
+    let first = read_all();
+    let stats = read_all();
+    println!("{}: {:?}", stats.memory_limit, stats.memory);
+    let beside_a_spare = stats.memory.readers + stats.memory.active + ByteCount::mib(2);
+    assert!(beside_a_spare.as_f64() > stats.memory_limit.as_f64() * 0.9, "there is room for all");
+    assert_eq!(stats.open_bytes, first.open_bytes, "files are opened again and again");
+    db.close().unwrap();
+}
+
 /// How many SSTs there are in the store's folder.
 fn ssts(folder: &tempfile::TempDir) -> u64 {
     let files = std::fs::read_dir(folder.path().join("store")).unwrap();

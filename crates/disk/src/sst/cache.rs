@@ -125,6 +125,11 @@ impl BlockCache {
         Bytes::from_owner(Held { bytes, _charge: self.held.charge(weight as u64) })
     }
 
+    /// Counts memory that a reader holds for blocks to come.
+    pub(crate) fn pinned(&self, bytes: u64) -> Charge {
+        self.held.charge(bytes)
+    }
+
     /// Bytes of blocks that only readers still hold.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {

@@ -13,7 +13,8 @@
 //! | [`filter`] | the Bloom filter |
 //! | `ranges` | the section of range tombstones |
 //! | [`writer`] | entries to bytes; does no I/O |
-//! | [`reader`] | gets and cursors through the block cache |
+//! | [`reader`] | gets through the block cache |
+//! | `cursor` | walks through the block cache, reading ahead |
 //! | [`cache`] | the block cache |
 //! | [`mod@check`] | whether every byte of a file is as it should be |
 //! | [`scan`] | sequential reading for compactions, past the block cache |
@@ -25,6 +26,7 @@ pub mod block;
 mod block_builder;
 pub mod cache;
 pub mod check;
+mod cursor;
 pub mod filter;
 pub mod format;
 mod index;
@@ -34,8 +36,9 @@ pub mod scan;
 pub mod writer;
 
 pub use cache::BlockCache;
+pub use cursor::SstCursor;
 pub use format::{Compression, Properties};
-pub use reader::{ReadStats, SstCursor, SstReader};
+pub use reader::{ReadStats, SstReader};
 pub use scan::{ReadRequest, Scan, Scanner};
 pub use writer::{SstOptions, SstSummary, SstWriter};
 

@@ -1,4 +1,4 @@
-//! Reads an SST: gets and cursors through the block cache.
+//! Reads an SST: gets through the block cache; `cursor.rs` walks over one.
 //!
 //! Open: the last 64 KiB, then the rest of index, filter, range tombstones and properties if they
 //! are longer. They stay in memory; blocks do not. Get: 1. filter; 2. index; 3. one block, or
@@ -14,8 +14,9 @@
 //! Threads and locks: a reader is immutable and shared, a cursor belongs to one thread; no lock is
 //! held while the file is read.
 
-use super::block::{Block, BlockCursor, Lookup};
+use super::block::{Block, Lookup};
 use super::cache::BlockCache;
+use super::cursor::SstCursor;
 use super::filter::{self, Filter};
 use super::format::{
     Compression, Damage, Footer, Properties, Section, VERSION, checksum, decompress, open_block,
@@ -31,7 +32,7 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
+use vlsm_core::{Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
 
 /// What is read at first when a file is opened.
 const OPEN_LEN: u64 = 64 << 10;
@@ -240,6 +241,16 @@ impl SstReader {
         self.index.find(key)
     }
 
+    /// Whether versions of `key` may go on in the block behind this one.
+    pub(super) fn ends_with(&self, block: usize, key: &[u8]) -> bool {
+        self.index.ends_with(block, key)
+    }
+
+    /// Where the last data block ends.
+    pub(super) fn blocks_end(&self) -> u64 {
+        self.index.len().checked_sub(1).map_or(0, |last| self.index.extent(last).end)
+    }
+
     pub(super) fn uid(&self) -> FileUid {
         self.summary.uid
     }
@@ -249,7 +260,7 @@ impl SstReader {
     }
 
     /// A block from the cache or the file.
-    fn block(
+    pub(super) fn block(
         &self,
         number: usize,
         cache: &BlockCache,
@@ -263,8 +274,7 @@ impl SstReader {
         }
         let around = align_down(extent.start)..align_up(extent.end);
         let buf = read(&*self.file, &self.path, around.clone())?;
-        let block = self.decode(&buf, extent.start - around.start, &extent, cache);
-        let block = block.map_err(|what| self.damaged(number, what))?;
+        let block = self.decode(number, &buf, extent.start - around.start, cache)?;
         let bytes = around.end - around.start;
         stats.block_misses += 1;
         stats.bytes_read += bytes;
@@ -272,25 +282,29 @@ impl SstReader {
         Ok(block)
     }
 
-    /// Makes a block of the bytes around its extent. They are copied: aligned memory that comes and
-    /// goes in the order of a cache leaves holes that take several times what it holds.
-    fn decode(
+    /// Makes a block of bytes of the file that begin `skip` before it. It is copied: aligned memory
+    /// that comes and goes in the order of a cache leaves holes that take several times what it
+    /// holds.
+    pub(super) fn decode(
         &self,
+        number: usize,
         buf: &[u8],
         skip: u64,
-        extent: &Range<u64>,
         cache: &BlockCache,
-    ) -> Result<Block, Damage> {
-        let skip = skip as usize;
+    ) -> Result<Block> {
+        let (extent, skip) = (self.index.extent(number), skip as usize);
         let stored = &buf[skip..skip + (extent.end - extent.start) as usize];
-        let (payload, compression) = open_block(stored, self.uid(), extent.start)?;
-        let mut raw = Vec::new();
-        match compression {
-            Compression::None => raw.extend_from_slice(payload),
-            _ => decompress(compression, payload, &mut raw)?,
-        }
-        let weight = raw.capacity();
-        Block::new(cache.hold(raw, weight), weight)
+        let decode = || {
+            let (payload, compression) = open_block(stored, self.uid(), extent.start)?;
+            let mut raw = Vec::new();
+            match compression {
+                Compression::None => raw.extend_from_slice(payload),
+                _ => decompress(compression, payload, &mut raw)?,
+            }
+            let weight = raw.capacity();
+            Block::new(cache.hold(raw, weight), weight)
+        };
+        decode().map_err(|what| self.damaged(number, what))
     }
 
     /// Whether the file may hold entries of `key`: what its filter says.
@@ -364,15 +378,7 @@ impl SstReader {
     /// A cursor over all entries, which fills the cache as it reads if `fill`.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
-        SstCursor {
-            reader: self.clone(),
-            cache: cache.clone(),
-            fill,
-            stats: ReadStats::default(),
-            block: None,
-            number: 0,
-            error: None,
-        }
+        SstCursor::new(self.clone(), cache.clone(), fill)
     }
 }
 
@@ -427,172 +433,4 @@ fn section_of<'a>(
         ));
     }
     Ok(bytes)
-}
-
-/// A position among the entries of an SST.
-pub struct SstCursor {
-    reader: Arc<SstReader>,
-    cache: Arc<BlockCache>,
-    fill: bool,
-    stats: ReadStats,
-    block: Option<BlockCursor>,
-    number: usize,
-    error: Option<Error>,
-}
-
-impl SstCursor {
-    /// What it counted.
-    #[must_use]
-    pub fn stats(&self) -> &ReadStats {
-        &self.stats
-    }
-
-    fn here(&self) -> &BlockCursor {
-        self.block.as_ref().expect("the cursor stands on an entry")
-    }
-
-    /// Goes to a block and there to a position; not valid when there is no such block.
-    fn enter(
-        &mut self,
-        number: usize,
-        position: impl FnOnce(&mut BlockCursor) -> Result<(), Damage>,
-    ) -> Result<()> {
-        if number >= self.reader.index.len() {
-            self.block = None;
-            return Ok(());
-        }
-        if self.block.is_none() || self.number != number {
-            let block = self.reader.block(number, &self.cache, self.fill, &mut self.stats)?;
-            match &mut self.block {
-                Some(cursor) => cursor.set_block(block),
-                None => self.block = Some(BlockCursor::new(block)),
-            }
-            self.number = number;
-        }
-        match &mut self.block {
-            Some(cursor) => position(cursor).map_err(|what| self.reader.damaged(number, what)),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether it is beyond an end of a block, not of the file.
-    fn is_past_block(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| !block.valid())
-    }
-
-    fn forward(&mut self) -> Result<()> {
-        while self.is_past_block() {
-            self.enter(self.number + 1, BlockCursor::seek_first)?;
-        }
-        Ok(())
-    }
-
-    fn backward(&mut self) -> Result<()> {
-        while self.is_past_block() {
-            match self.number.checked_sub(1) {
-                Some(before) => self.enter(before, BlockCursor::seek_last)?,
-                None => self.block = None,
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs a move. After an error the cursor is not valid and repeats the error.
-    fn sticky(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
-        if let Some(error) = &self.error {
-            return Err(error.clone());
-        }
-        run(self).inspect_err(|error| {
-            self.block = None;
-            self.error = Some(error.clone());
-        })
-    }
-}
-
-impl Cursor for SstCursor {
-    fn valid(&self) -> bool {
-        self.block.as_ref().is_some_and(BlockCursor::valid)
-    }
-
-    fn key(&self) -> &[u8] {
-        self.here().key()
-    }
-
-    fn trailer(&self) -> Trailer {
-        renumbered(self.here().trailer(), self.reader.global_seq)
-    }
-
-    fn value(&self) -> &[u8] {
-        self.here().value()
-    }
-
-    fn value_shared(&self) -> Bytes {
-        self.here().value_shared()
-    }
-
-    fn seek_first(&mut self) -> Result<()> {
-        self.error = None;
-        self.sticky(|cursor| {
-            cursor.enter(0, BlockCursor::seek_first)?;
-            cursor.forward()
-        })
-    }
-
-    fn seek_last(&mut self) -> Result<()> {
-        self.error = None;
-        self.sticky(|cursor| {
-            match cursor.reader.index.len().checked_sub(1) {
-                Some(last) => cursor.enter(last, BlockCursor::seek_last)?,
-                None => cursor.block = None,
-            }
-            cursor.backward()
-        })
-    }
-
-    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.error = None;
-        let global = self.reader.global_seq.is_some();
-        let target = if global { Trailer::FIRST } else { trailer };
-        self.sticky(|cursor| {
-            let number = cursor.reader.index.find(key);
-            cursor.enter(number, |block| block.seek(key, target))?;
-            while cursor.is_past_block() && cursor.reader.index.ends_with(cursor.number, key) {
-                cursor.enter(cursor.number + 1, |block| block.seek(key, target))?;
-            }
-            cursor.forward()
-        })?;
-        let newer = global && self.valid() && self.key() == key && self.trailer() > trailer;
-        if newer { self.next() } else { Ok(()) }
-    }
-
-    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.seek(key, trailer)?;
-        if self.valid() { self.prev() } else { self.seek_last() }
-    }
-
-    fn next(&mut self) -> Result<()> {
-        self.sticky(|cursor| {
-            match &mut cursor.block {
-                Some(block) if block.valid() => {
-                    let number = cursor.number;
-                    block.next().map_err(|what| cursor.reader.damaged(number, what))?;
-                }
-                _ => return Ok(()),
-            }
-            cursor.forward()
-        })
-    }
-
-    fn prev(&mut self) -> Result<()> {
-        self.sticky(|cursor| {
-            match &mut cursor.block {
-                Some(block) if block.valid() => {
-                    let number = cursor.number;
-                    block.prev().map_err(|what| cursor.reader.damaged(number, what))?;
-                }
-                _ => return Ok(()),
-            }
-            cursor.backward()
-        })
-    }
 }

@@ -1,5 +1,6 @@
 //! Round trips, golden bytes and damage of SSTs, on a file in memory.
 
+mod cursor;
 mod ranges;
 
 use super::scan::{Scan, Scanner};

@@ -87,8 +87,10 @@ impl Engine {
 
     /// Sees to it that everybody holds what the ledger grants, and no more.
     fn balance_memory(self: &Arc<Self>) {
-        while self.arenas.trim() {}
-        if self.memory.balance() && !self.memory.cooling.swap(true, Ordering::AcqRel) {
+        let trim = || std::iter::repeat_with(|| self.arenas.trim()).take_while(|&any| any).count();
+        trim();
+        let short = self.memory.balance() && (trim() == 0 || self.memory.balance());
+        if short && !self.memory.cooling.swap(true, Ordering::AcqRel) {
             self.in_background(|engine| {
                 engine.cool_readers();
                 engine.memory.cooling.store(false, Ordering::Release);

@@ -12,11 +12,13 @@
 //! 4. The last drop pushes a pooled block back, unless the shelf is full; others are freed.
 //!
 //! Invariant: the shelf holds at most `spare` blocks, all of the standard size and faulted in, and
-//! nothing when memtables take more than `budget` already.
+//! nothing when memtables take more than `budget` already, or others need the memory
+//! ([`ArenaGauges::scarce`]). Memory is charged for before it is there and until it is gone.
 //! Threads and locks: any thread; the shelf's lock is held for a push or a pop only.
 
 use super::skiplist::Block;
 use crate::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use vlsm_disk::{Charge, Gauge};
 
@@ -32,6 +34,8 @@ pub struct ArenaGauges {
     pub pinned: Gauge,
     /// Blocks on the shelf.
     pub spare: Gauge,
+    /// Whether nothing is to lie on the shelf, because others need the memory.
+    pub scarce: Arc<AtomicBool>,
 }
 
 impl ArenaGauges {
@@ -57,6 +61,8 @@ struct Shelf {
     budget: u64,
     gauges: ArenaGauges,
     blocks: Mutex<Vec<(Block, Charge)>>,
+    /// Held by who makes blocks.
+    filling: Mutex<()>,
 }
 
 impl ArenaPool {
@@ -65,15 +71,17 @@ impl ArenaPool {
     #[must_use]
     pub fn new(bytes: usize, spare: usize, budget: u64, gauges: ArenaGauges) -> Self {
         let blocks = Mutex::new(Vec::with_capacity(spare));
-        Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks }) }
+        let filling = Mutex::default();
+        Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks, filling }) }
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
     pub fn fill(&self) {
+        let Some(_one) = self.shelf.filling.try_lock() else { return };
         while self.wants_more() {
-            let block = Block::new(self.shelf.bytes);
             let charge = self.shelf.gauges.spare.charge(self.shelf.bytes as u64);
-            self.shelf.put(block, charge);
+            let block = Block::new(self.shelf.bytes);
+            self.shelf.blocks.lock().push((block, charge));
         }
     }
 
@@ -142,16 +150,16 @@ impl ArenaPool {
 impl Shelf {
     /// Whether memtables leave room for `bytes` more.
     fn allows(&self, bytes: usize) -> bool {
-        self.gauges.in_use() + bytes as u64 <= self.budget
+        !self.gauges.scarce.load(Relaxed) && self.gauges.in_use() + bytes as u64 <= self.budget
     }
 
     /// Keeps the block, or frees it when the shelf is full.
     fn put(&self, block: Block, mut charge: Charge) {
-        charge.move_to(&self.gauges.spare);
+        let fits = block.len() == self.bytes && block.is_faulted();
         let refused = {
             let mut blocks = self.blocks.lock();
-            let fits = block.len() == self.bytes && block.is_faulted();
-            if fits && blocks.len() < self.spare && self.allows(0) {
+            if fits && blocks.len() < self.spare && self.allows(self.bytes) {
+                charge.move_to(&self.gauges.spare);
                 blocks.push((block, charge));
                 None
             } else {

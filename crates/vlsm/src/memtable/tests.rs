@@ -186,6 +186,10 @@ fn skiplist_blocks_are_pooled_and_charged() {
     fill(&again, &[(b"new".to_vec(), 9, vec![1; 20])]);
     assert_eq!(again.range(), Some(KeyRange::closed("new", "new")));
     drop(again);
+    gauges.scarce.store(true, Relaxed);
+    assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "others need the memory");
+    gauges.scarce.store(false, Relaxed);
+    pool.fill();
     let charge = gauges.sealed.charge(3000);
     assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "none is kept beyond the budget");
     drop((charge, pool));

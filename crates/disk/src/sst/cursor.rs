@@ -1,0 +1,261 @@
+//! Walks over an SST through the block cache, reading ahead.
+//!
+//! Algorithm: a seek reads one block. A cursor that goes on to the block behind reads more than it
+//! asks for, twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]), and takes the next blocks from
+//! there: a short scan waits for the device three times instead of once a block, and a long one
+//! moves as fast as the device. Going back, or elsewhere, begins anew with single blocks. What was
+//! read ahead is not in the cache until the cursor gets there.
+//!
+//! Invariants: a block from the buffer is verified as any other; the buffer is counted with the
+//! pinned blocks.
+//!
+//! Threads and locks: owned by one thread; holds its file open; takes no lock but the cache's.
+
+use super::block::{Block, BlockCursor};
+use super::cache::BlockCache;
+use super::format::Damage;
+use super::reader::{ReadStats, SstReader, read, renumbered};
+use crate::aligned::{AlignedBuf, align_down, align_up};
+use crate::gauge::Charge;
+use bytes::Bytes;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Error, Result, Trailer};
+
+/// What a cursor reads when it goes on for the first time.
+const AHEAD_MIN: u64 = 8 << 10;
+
+/// The most that it reads at once.
+const AHEAD_MAX: u64 = 64 << 10;
+
+/// Part of a file that was read before it was needed.
+struct Ahead {
+    start: u64,
+    bytes: AlignedBuf,
+    _charge: Charge,
+}
+
+impl Ahead {
+    fn holds(&self, extent: &std::ops::Range<u64>) -> bool {
+        self.start <= extent.start && extent.end <= self.start + self.bytes.len() as u64
+    }
+}
+
+/// A position among the entries of an SST.
+pub struct SstCursor {
+    reader: Arc<SstReader>,
+    cache: Arc<BlockCache>,
+    fill: bool,
+    stats: ReadStats,
+    block: Option<BlockCursor>,
+    number: usize,
+    /// What the next read of a block that follows will read, at least.
+    window: u64,
+    ahead: Option<Ahead>,
+    error: Option<Error>,
+}
+
+impl SstCursor {
+    pub(super) fn new(reader: Arc<SstReader>, cache: Arc<BlockCache>, fill: bool) -> Self {
+        Self {
+            reader,
+            cache,
+            fill,
+            stats: ReadStats::default(),
+            block: None,
+            number: 0,
+            window: AHEAD_MIN,
+            ahead: None,
+            error: None,
+        }
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn stats(&self) -> &ReadStats {
+        &self.stats
+    }
+
+    fn here(&self) -> &BlockCursor {
+        self.block.as_ref().expect("the cursor stands on an entry")
+    }
+
+    /// Goes to a block and there to a position; not valid when there is no such block.
+    fn enter(
+        &mut self,
+        number: usize,
+        position: impl FnOnce(&mut BlockCursor) -> Result<(), Damage>,
+    ) -> Result<()> {
+        if number >= self.reader.block_count() {
+            self.block = None;
+            return Ok(());
+        }
+        if self.block.is_none() || self.number != number {
+            let follows = self.block.is_some() && number == self.number + 1;
+            let block = if follows { self.following(number)? } else { self.elsewhere(number)? };
+            match &mut self.block {
+                Some(cursor) => cursor.set_block(block),
+                None => self.block = Some(BlockCursor::new(block)),
+            }
+            self.number = number;
+        }
+        match &mut self.block {
+            Some(cursor) => position(cursor).map_err(|what| self.reader.damaged(number, what)),
+            None => Ok(()),
+        }
+    }
+
+    fn elsewhere(&mut self, number: usize) -> Result<Block> {
+        (self.ahead, self.window) = (None, AHEAD_MIN);
+        self.reader.block(number, &self.cache, self.fill, &mut self.stats)
+    }
+
+    /// The block behind the one that it is in.
+    fn following(&mut self, number: usize) -> Result<Block> {
+        let Self { reader, cache, stats, .. } = self;
+        let extent = reader.extent(number);
+        if let Some(block) = cache.get(reader.uid(), extent.start) {
+            stats.block_hits += 1;
+            return Ok(block);
+        }
+        let mut bytes_read = 0;
+        let ahead = match self.ahead.take() {
+            Some(ahead) if ahead.holds(&extent) => ahead,
+            old => {
+                drop(old);
+                let start = align_down(extent.start);
+                let end = (start + self.window).min(reader.blocks_end()).max(extent.end);
+                let bytes = read(&**reader.file(), reader.path(), start..align_up(end))?;
+                bytes_read = bytes.len() as u64;
+                self.window = (self.window * 2).min(AHEAD_MAX);
+                Ahead { start, _charge: cache.pinned(bytes.capacity() as u64), bytes }
+            }
+        };
+        let block = reader.decode(number, &ahead.bytes, extent.start - ahead.start, cache)?;
+        self.ahead = Some(ahead);
+        stats.block_misses += 1;
+        stats.bytes_read += bytes_read;
+        cache.missed(reader.uid(), extent.start, bytes_read, &block, self.fill);
+        Ok(block)
+    }
+
+    /// Whether it is beyond an end of a block, not of the file.
+    fn is_past_block(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| !block.valid())
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        while self.is_past_block() {
+            self.enter(self.number + 1, BlockCursor::seek_first)?;
+        }
+        Ok(())
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        while self.is_past_block() {
+            match self.number.checked_sub(1) {
+                Some(before) => self.enter(before, BlockCursor::seek_last)?,
+                None => self.block = None,
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a move. After an error the cursor is not valid and repeats the error.
+    fn sticky(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        run(self).inspect_err(|error| {
+            self.block = None;
+            self.error = Some(error.clone());
+        })
+    }
+}
+
+impl Cursor for SstCursor {
+    fn valid(&self) -> bool {
+        self.block.as_ref().is_some_and(BlockCursor::valid)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.here().key()
+    }
+
+    fn trailer(&self) -> Trailer {
+        renumbered(self.here().trailer(), self.reader.global_seq())
+    }
+
+    fn value(&self) -> &[u8] {
+        self.here().value()
+    }
+
+    fn value_shared(&self) -> Bytes {
+        self.here().value_shared()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        self.error = None;
+        self.sticky(|cursor| {
+            cursor.enter(0, BlockCursor::seek_first)?;
+            cursor.forward()
+        })
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        self.error = None;
+        self.sticky(|cursor| {
+            match cursor.reader.block_count().checked_sub(1) {
+                Some(last) => cursor.enter(last, BlockCursor::seek_last)?,
+                None => cursor.block = None,
+            }
+            cursor.backward()
+        })
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.error = None;
+        let global = self.reader.global_seq().is_some();
+        let target = if global { Trailer::FIRST } else { trailer };
+        self.sticky(|cursor| {
+            let number = cursor.reader.find(key);
+            cursor.enter(number, |block| block.seek(key, target))?;
+            while cursor.is_past_block() && cursor.reader.ends_with(cursor.number, key) {
+                cursor.enter(cursor.number + 1, |block| block.seek(key, target))?;
+            }
+            cursor.forward()
+        })?;
+        let newer = global && self.valid() && self.key() == key && self.trailer() > trailer;
+        if newer { self.next() } else { Ok(()) }
+    }
+
+    fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        self.seek(key, trailer)?;
+        if self.valid() { self.prev() } else { self.seek_last() }
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.sticky(|cursor| {
+            match &mut cursor.block {
+                Some(block) if block.valid() => {
+                    let number = cursor.number;
+                    block.next().map_err(|what| cursor.reader.damaged(number, what))?;
+                }
+                _ => return Ok(()),
+            }
+            cursor.forward()
+        })
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.sticky(|cursor| {
+            match &mut cursor.block {
+                Some(block) if block.valid() => {
+                    let number = cursor.number;
+                    block.prev().map_err(|what| cursor.reader.damaged(number, what))?;
+                }
+                _ => return Ok(()),
+            }
+            cursor.backward()
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! What cursors read, and when.
+
+use super::*;
+use parking_lot::Mutex;
+
+/// A file that notes what is read of it: offset and length.
+struct Noting(MemFile, Arc<Mutex<Vec<(u64, usize)>>>);
+
+impl File for Noting {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.1.lock().push((offset, buf.len()));
+        self.0.read_at(buf, offset)
+    }
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+    fn truncate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn a_cursor_that_goes_on_reads_ahead() {
+    let key = |n: usize| format!("key{n:05}").into_bytes();
+    let entries: Vec<_> =
+        (0..4000).map(|n| (key(n), Trailer::new(Seq(7), Kind::Put), vec![n as u8; 180])).collect();
+    let (file, meta) = write(&entries, SstOptions::default());
+    let reads = Arc::new(Mutex::new(Vec::new()));
+    let noting = Arc::new(Noting(MemFile(file), reads.clone()));
+    let reader = Arc::new(SstReader::open(noting, Path::new("1.sst"), &meta).unwrap());
+    let lengths = || -> Vec<usize> { reads.lock().drain(..).map(|read| read.1 >> 10).collect() };
+    lengths();
+    let cache = Arc::new(BlockCache::new(0));
+    let mut cursor = reader.cursor(&cache, true);
+    // A seek reads a block, going on reads more and more, but nothing twice.
+    cursor.seek_first().unwrap();
+    assert_eq!(lengths(), [4]);
+    let mut found = 0;
+    while cursor.valid() {
+        assert_eq!(cursor.key(), key(found));
+        found += 1;
+        cursor.next().unwrap();
+    }
+    assert_eq!(found, entries.len());
+    let all = lengths();
+    assert_eq!(all[..5], [8, 16, 32, 64, 64], "{all:?}");
+    assert_eq!(all.iter().sum::<usize>() + 4, reader.block_count() * 4, "{all:?}");
+    assert_eq!(cursor.stats().bytes_read, reader.block_count() as u64 * 4096);
+    assert_eq!(cursor.stats().block_misses, reader.block_count() as u64);
+    // Back, and elsewhere: block by block; and forwards it begins anew.
+    cursor.seek_last().unwrap();
+    for _ in 0..50 {
+        cursor.prev().unwrap();
+    }
+    assert_eq!(lengths(), [4, 4, 4]);
+    cursor.seek(&key(2000), Trailer::FIRST).unwrap();
+    assert_eq!(lengths(), [4]);
+    for _ in 0..80 {
+        cursor.next().unwrap();
+    }
+    assert_eq!(lengths(), [8, 16]);
+    // What is read ahead is counted for as long as it is held.
+    assert!(cache.pinned_bytes() >= 16 << 10);
+    drop(cursor);
+    assert_eq!(cache.pinned_bytes(), 0);
+}

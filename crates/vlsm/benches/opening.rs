@@ -1,0 +1,85 @@
+//! How long a store of 4 GB takes to open: after a close, and after its process was killed.
+//!
+//! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, opens
+//! the closed store three times, then three times lets a process of its own write for a while, kills
+//! it and opens what it left. What is timed is the engine's own `Event::Opened`.
+
+#![allow(clippy::disallowed_methods)] // A program of its own: processes and time are the system's.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use vlsm::Db;
+use vlsm_core::event::Event;
+
+const PAIRS: u64 = 20_000_000;
+/// In its environment, the folder of the store that a writing process writes to.
+const WRITER: &str = "VLSM_BENCH_WRITER";
+
+fn main() {
+    if let Some(dir) = std::env::var_os(WRITER) {
+        let (db, _) = open(Path::new(&dir));
+        load(&db, 0..u64::MAX);
+    }
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let dir = folder.path().join("store");
+    let begun = Instant::now();
+    let (db, _) = open(&dir);
+    std::thread::scope(|scope| {
+        for part in 0..4 {
+            let db = &db;
+            scope.spawn(move || load(db, PAIRS * part / 4..PAIRS * (part + 1) / 4));
+        }
+    });
+    db.wait_idle().expect("no failure");
+    db.close().expect("closes");
+    println!("loaded {PAIRS} pairs in {:?}, {} bytes on disk", begun.elapsed(), size(&dir));
+    for _ in 0..3 {
+        let (db, opened) = open(&dir);
+        println!("after a close: {opened}");
+        db.close().expect("closes");
+    }
+    let limit = vlsm::Options::default().wal_limit;
+    for seconds in [2, 5, 20] {
+        let exe = std::env::current_exe().expect("this program");
+        let mut writer = Command::new(exe);
+        writer.env(WRITER, &dir).stdout(Stdio::null());
+        let mut writer = writer.spawn().expect("starts");
+        std::thread::sleep(Duration::from_secs(seconds));
+        writer.kill().expect("kills");
+        writer.wait().expect("is dead");
+        let (db, opened) = open(&dir);
+        println!("killed after {seconds} s of writing (wal_limit {limit}): {opened}");
+        db.close().expect("closes");
+    }
+}
+
+fn open(dir: &Path) -> (Db, String) {
+    let seen = Arc::new(Mutex::new(String::new()));
+    let told = seen.clone();
+    let builder = Db::builder(dir).listener(move |event: &Event| {
+        if matches!(event, Event::Opened { .. }) {
+            *told.lock().expect("no listener panics") = event.to_string();
+        }
+    });
+    let db = builder.open().expect("opens");
+    let opened = seen.lock().expect("no listener panics").clone();
+    (db, opened)
+}
+
+fn load(db: &Db, numbers: std::ops::Range<u64>) {
+    let mut value = [0; 176];
+    for n in numbers {
+        let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut key = [b'k'; 24];
+        key[..8].copy_from_slice(&hash.to_be_bytes());
+        value[..8].copy_from_slice(&n.to_le_bytes());
+        db.put(key, value).expect("takes writes");
+    }
+}
+
+fn size(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).expect("a folder").flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+}
