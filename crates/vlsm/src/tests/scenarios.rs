@@ -4,7 +4,6 @@
 //! is asserted in the scenario. Below it are the mistakes that it is known to find.
 
 use super::{ShuttleEnv, finds, holds, store_path};
-use crate::counters::Counters;
 use crate::events::Events;
 use crate::health::Health;
 use crate::memtable::{Arena, Memtable};
@@ -205,11 +204,11 @@ fn shuttle_install_finds() {
 fn gate() {
     let env: Arc<dyn Env> = ShuttleEnv::new(SimFs::new());
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
-    let all = Arc::new((Gate::new(&*env), health, Counters::default(), env));
+    let all = Arc::new((Gate::new(&*env), health, env));
     all.0.set(Admit::stop(WaitCause::L0Bound));
     let writers = [1, 2].map(|_| {
         let all = all.clone();
-        thread::spawn(move || all.0.admit(&*all.3, &all.1, &all.2, 100, None).unwrap())
+        thread::spawn(move || all.0.admit(&*all.2, &all.1, 100, None).unwrap())
     });
     all.0.set(Admit::OPEN);
     writers.into_iter().for_each(|writer| writer.join().unwrap());

@@ -45,6 +45,8 @@ use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size}
 const IN_FLIGHT_MAX: u64 = 4096;
 /// A waiter for its turn to publish spins this long before it sleeps.
 const PUBLISH_SPIN: Duration = Duration::from_micros(5);
+/// Who passes a gate with a rate within this time was let in at once.
+const TURN: Duration = Duration::from_micros(1);
 /// A wait at least this long is an event of its own.
 pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
 
@@ -186,7 +188,9 @@ impl Engine {
         let (env, _watch) = (&*self.env, self.watch());
         let bytes = batch.encoded_len() as u64;
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
-        self.gate.admit(env, &self.health, &self.counters, bytes, give_up)?;
+        if !self.gate.is_open() {
+            self.wait_at_gate(bytes, give_up)?;
+        }
         let load = self.load(batch, durability)?;
         let placed = self.place(batch, &load, durability, give_up);
         let mut placed = match placed {
@@ -222,6 +226,19 @@ impl Engine {
             self.note_wait(WaitCause::WalSync, since);
         }
         Ok(())
+    }
+
+    /// Waits until the admission lets a write in.
+    #[cold]
+    fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
+        let since = self.env.now();
+        self.counters.waiting_writers.add(1);
+        let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
+        self.counters.waiting_writers.sub(1);
+        if self.env.now().saturating_sub(since) > TURN {
+            self.note_wait(self.gate.cause(), since);
+        }
+        result
     }
 
     /// Stage 1.
@@ -275,6 +292,7 @@ impl Engine {
             let now = self.env.now();
             if give_up.is_some_and(|give_up| now >= give_up) {
                 let waited = Micros(now.saturating_sub(since).as_micros() as u64);
+                self.note_wait(cause, since);
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {

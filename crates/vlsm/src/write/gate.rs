@@ -6,7 +6,6 @@
 //!
 //! Threads and locks: `due` is one atomic; the admission's answer is set by the control tick.
 
-use crate::counters::Counters;
 use crate::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Slip, slips};
@@ -63,50 +62,21 @@ impl Gate {
         }
     }
 
-    /// Lets a write of `bytes` in, when its time has come.
+    /// Whether everybody is let in at once.
     #[inline]
+    pub fn is_open(&self) -> bool {
+        self.rate.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Lets a write of `bytes` in, when its time has come.
     pub fn admit(
         &self,
         env: &dyn Env,
         health: &Health,
-        counters: &Counters,
-        bytes: u64,
-        give_up: Option<Duration>,
-    ) -> Result<()> {
-        if self.rate.load(Ordering::Acquire) == OPEN {
-            return Ok(());
-        }
-        self.admit_slowly(env, health, counters, bytes, give_up)
-    }
-
-    #[cold]
-    fn admit_slowly(
-        &self,
-        env: &dyn Env,
-        health: &Health,
-        counters: &Counters,
         bytes: u64,
         give_up: Option<Duration>,
     ) -> Result<()> {
         let start = env.now();
-        counters.waiting_writers.add(1);
-        let result = self.wait_for_turn(env, health, bytes, start, give_up);
-        counters.waiting_writers.sub(1);
-        let took = env.now().saturating_sub(start);
-        if took > Duration::from_micros(1) {
-            counters.waited(self.cause(), took);
-        }
-        result
-    }
-
-    fn wait_for_turn(
-        &self,
-        env: &dyn Env,
-        health: &Health,
-        bytes: u64,
-        start: Duration,
-        give_up: Option<Duration>,
-    ) -> Result<()> {
         let mut turn: Option<(u64, Duration)> = None;
         loop {
             let epoch = self.changed.epoch();
@@ -148,7 +118,8 @@ impl Gate {
         Duration::from_nanos(due)
     }
 
-    fn cause(&self) -> WaitCause {
+    /// Why writers are held back, or were last.
+    pub fn cause(&self) -> WaitCause {
         let number = usize::from(self.cause.load(Ordering::Relaxed));
         WaitCause::ALL.get(number).copied().unwrap_or(WaitCause::Admission)
     }
@@ -165,15 +136,14 @@ mod tests {
     fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
         let env: Arc<dyn Env> = RealEnv::new();
         let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
-        let (gate, counters) = (Gate::new(&*env), Counters::default());
-        let admit = |give_up| gate.admit(&*env, &health, &counters, 100, give_up);
+        let gate = Gate::new(&*env);
+        let admit = |give_up| gate.admit(&*env, &health, 100, give_up);
         admit(None).expect("open");
         gate.set(Admit::stop(WaitCause::L0Bound));
         let start = env.now();
         let refused = admit(Some(start + Duration::from_millis(5)));
         assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
         assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
-        assert_eq!(counters.waits[WaitCause::L0Bound as usize].count.get(), 1);
         // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
         gate.set(Admit { writes: Some(BytesPerSec(1 << 10)), cause: Some(WaitCause::Admission) });
         let soon = || Some(env.now() + Duration::from_millis(1));

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::memtable::{Memtable, body_size, towers_size};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use vlsm_core::event::WaitCause;
 use vlsm_core::{FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::format::record_len;
 use vlsm_disk::wal::writer::{Commit, fragments};
@@ -54,11 +55,16 @@ impl Engine {
         fragment: &[u8],
         pinned: &mut Option<FileNumber>,
     ) -> Result<()> {
+        let mut since = None;
         loop {
             let room = self.control.room_epoch();
             if let Some(position) = self.frame_fragment(fragment, pinned)? {
+                if let Some(since) = since {
+                    self.note_wait(WaitCause::WalQueue, since);
+                }
                 return self.wal.write_through(self, position);
             }
+            since.get_or_insert_with(|| self.env.now());
             self.wal.want(self, record_len(fragment.len()));
             self.control.wait_for_room(room, None);
         }
