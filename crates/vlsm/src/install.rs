@@ -158,7 +158,12 @@ impl Engine {
 
     /// False when there is no space: the requests wait in the queue then.
     fn install_or_put_back(self: &Arc<Self>, leader: &mut Leader, requests: Vec<Request>) -> bool {
+        // What waits for space may be in the manifest already: nobody knows.
+        let begun = self.install.waits();
         let result = self.install_group(leader, &requests);
+        if matches!(result, Err(Error::Closed)) && !begun {
+            requests.iter().for_each(|request| self.remove_outputs(request));
+        }
         let refused = matches!(result, Err(Error::NoSpace { .. }));
         self.install.waiting.store(refused, Ordering::Release);
         if refused {
@@ -172,6 +177,19 @@ impl Engine {
             self.failed(error);
         }
         !refused
+    }
+
+    /// Removes the files that a job wrote for a store that was closed before they were installed.
+    fn remove_outputs(&self, request: &Request) {
+        let inputs = || request.inputs.iter().map(|file| file.number);
+        for change in &request.edit.changes {
+            if let Change::Add { table, .. } = change
+                && !inputs().any(|input| input == table.file.number)
+            {
+                // Not removed is not lost: the next opening finds and removes it.
+                let _ = self.env.fs().remove(&sst_path(&self.dir, table.file.number));
+            }
+        }
     }
 
     /// Takes the leadership, if it is free.

@@ -417,6 +417,7 @@ impl Engine {
         for thread in threads {
             ended_well &= thread.join();
         }
+        self.discard_jobs();
         self.io.shutdown();
         if result.is_ok() {
             // SSTs whose last reader left after the workers last looked.

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vlsm::{ByteCount, Db, Durability, Env, Error, Event, WriteOptions};
+use vlsm::{ByteCount, Db, Durability, Env, Error, Event, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
@@ -133,6 +133,12 @@ fn a_failed_sync_latches_and_is_never_tried_again() {
             let mut bench = Bench::new();
             let db = bench.open();
             bench.put(&db, 0, Durability::Sync).unwrap();
+            // The next WAL is prepared meanwhile, which syncs the folder, too.
+            soon(|| {
+                let before = bench.faults.calls();
+                pause(Duration::from_millis(20));
+                bench.faults.calls() == before
+            });
             let failed = bench.faults.add(Rule::once(op, path, fault));
             let (calls, counting) = counted();
             bench.faults.add(Rule::once(op, path, counting).forever());
@@ -322,4 +328,187 @@ fn after_a_failed_append_nobody_writes_on() {
         assert_eq!(calls.load(Ordering::SeqCst), 0, "round {round}");
         assert!(db.close().is_err());
     }
+}
+
+/// What closing cannot make durable is told: by `close`, and by an event where the last handle is
+/// dropped instead.
+#[test]
+fn a_failed_close_is_told() {
+    let lost = [
+        (Durability::Lazy, Op::Write, WAL),
+        (Durability::Lazy, Op::Sync, WAL),
+        (Durability::Buffered, Op::Sync, WAL),
+        (Durability::NoWal, Op::Create, ".sst"),
+        (Durability::NoWal, Op::Write, ".sst"),
+        (Durability::NoWal, Op::Sync, ".sst"),
+        (Durability::NoWal, Op::Write, "MANIFEST"),
+        (Durability::NoWal, Op::Sync, "MANIFEST"),
+    ];
+    for (durability, op, path) in lost {
+        for dropped in [false, true] {
+            let what = format!("{op:?} of {path:?}, {durability:?}, dropped: {dropped}");
+            let mut bench = Bench::new();
+            let db = bench.open();
+            bench.put(&db, 0, Durability::Sync).unwrap();
+            let failing = bench.faults.add(Rule::once(op, path, Fault::Eio).forever());
+            let options = WriteOptions::durability(durability);
+            db.default_keyspace().put_with("last", "write", options).unwrap();
+            assert_eq!(bench.failures.load(Ordering::SeqCst), 0, "{what}");
+            if dropped {
+                drop(db);
+            } else {
+                assert!(db.close().is_err(), "{what}");
+            }
+            assert!(bench.faults.fired(failing) > 0, "{what}");
+            assert_eq!(bench.failures.load(Ordering::SeqCst), 1, "{what}: one event");
+            bench.reopen(1);
+        }
+    }
+}
+
+/// Longer than anything takes that ends.
+const HANG: Duration = Duration::from_secs(60);
+
+/// The outcome of work on a thread of its own, once it is there.
+#[allow(clippy::disallowed_methods)]
+fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> mpsc::Receiver<R> {
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || send.send(work()));
+    receive
+}
+
+/// Waits until something is so.
+fn soon(is_so: impl Fn() -> bool) {
+    let tries = HANG.as_millis();
+    let mut tried = (0..tries).map(|_| pause(Duration::from_millis(1)));
+    assert!(is_so() || tried.any(|()| is_so()), "it never happens");
+}
+
+/// From now on such calls stand still until the flag is lowered. Also: a wait for the first of them.
+fn stand_still(bench: &Bench, op: Op, path: &str) -> (Arc<AtomicBool>, impl Fn() + use<>) {
+    let still = Arc::new(AtomicBool::new(true));
+    let stands = still.clone();
+    let wait = Fault::Delay(Arc::new(move || {
+        while stands.load(Ordering::SeqCst) {
+            pause(Duration::from_millis(1));
+        }
+    }));
+    let rule = bench.faults.add(Rule::once(op, path, wait).forever());
+    let faults = bench.faults.clone();
+    let until_it_stands = move || soon(|| faults.fired(rule) > 0);
+    (still, until_it_stands)
+}
+
+/// Whatever happens while a flush waits for its device, it ends.
+#[test]
+fn a_flush_never_waits_for_ever() {
+    for meanwhile in ["the store is latched", "it is closed", "it is written on", "two flush"] {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        for n in 0..50 {
+            bench.put(&db, n, Durability::Buffered).unwrap();
+        }
+        let (still, until_it_stands) = stand_still(&bench, Op::Write, ".sst");
+        let flushing = db.clone();
+        let flushed = aside(move || flushing.flush());
+        until_it_stands();
+        let told = || flushed.recv_timeout(HANG).expect(meanwhile);
+        match meanwhile {
+            "the store is latched" => {
+                bench.faults.add(Rule::once(Op::Write, WAL, Fault::Eio));
+                bench.put(&db, 50, Durability::Buffered).unwrap_err();
+                let told = told();
+                assert!(matches!(told, Err(Error::ReadOnly { .. })), "{told:?}");
+                still.store(false, Ordering::SeqCst);
+                assert!(db.close().is_err());
+            }
+            "it is closed" => {
+                let closing = aside(move || db.close());
+                let told = told();
+                assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+                still.store(false, Ordering::SeqCst);
+                closing.recv_timeout(HANG).expect("closing ends").unwrap();
+            }
+            _ => {
+                // Beyond all memtables, so that writers wait, too; they may give up.
+                let give_up = WriteOptions::default().deadline(Duration::from_millis(200));
+                let more =
+                    |n: u64| db.default_keyspace().put_with(n.to_be_bytes(), [0; 99], give_up);
+                let busy = (1_000..20_000).find_map(|n| more(n).err());
+                assert!(matches!(busy, Some(Error::Busy { .. })), "{busy:?}");
+                let second = db.clone();
+                let second = aside(move || second.flush());
+                still.store(false, Ordering::SeqCst);
+                if meanwhile == "two flush" {
+                    second.recv_timeout(HANG).expect("the second one ends").unwrap();
+                    db.flush().unwrap();
+                } else {
+                    (20_000_u64..30_000).for_each(|n| db.put(n.to_be_bytes(), [0; 99]).unwrap());
+                }
+                told().unwrap();
+                db.close().unwrap();
+                bench.look(&bench.open(), 30_000);
+                continue;
+            }
+        }
+        bench.reopen(1);
+    }
+}
+
+/// Closes while file calls stand still, and looks for what is left behind.
+fn close_meanwhile(bench: &Bench, db: Db, still: &AtomicBool, refused: &mpsc::Receiver<Outcome>) {
+    let closing = aside(move || db.close());
+    let told = refused.recv_timeout(HANG).expect("who waits is told");
+    assert!(matches!(told, Err(Error::Closed)), "{told:?}");
+    still.store(false, Ordering::SeqCst);
+    closing.recv_timeout(HANG).expect("closing ends").unwrap();
+    let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(bench.disk.clone()));
+    let report = vlsm::verify_with(&env, Path::new(FOLDER), &mut |_| {}).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    bench.reopen(0);
+}
+
+type Outcome = Result<(), Error>;
+
+/// What a job had written so far is nobody's.
+#[test]
+fn closing_during_a_compaction_leaves_no_file_of_it() {
+    let mut bench = Bench::new();
+    let db = bench.open();
+    for n in 0..2_000 {
+        bench.put(&db, n % 500, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let (still, until_it_stands) = stand_still(&bench, Op::Write, ".sst");
+    let main = db.default_keyspace();
+    let refused = aside(move || main.compact_range::<Vec<u8>>(..).and(main.put("more", "")));
+    for n in 0..100 {
+        bench.put(&db, n * 5, Durability::Buffered).unwrap();
+    }
+    until_it_stands();
+    close_meanwhile(&bench, db, &still, &refused);
+}
+
+/// A job that ended while another one's edit was written: its own was not, and its files go.
+#[test]
+fn closing_before_an_install_leaves_no_file_of_the_job() {
+    let mut bench = Bench::new();
+    let db = bench.open();
+    let flush = |db: &Db| {
+        let db = db.clone();
+        aside(move || db.flush())
+    };
+    let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
+    let (still, until_it_stands) = stand_still(&bench, Op::Sync, "MANIFEST");
+    bench.put(&db, 0, Durability::Buffered).unwrap();
+    let first = flush(&db);
+    until_it_stands();
+    other.put("key", "value").unwrap();
+    let refused = flush(&db);
+    soon(|| db.stats().flush.jobs == 2);
+    assert_eq!(bench.ssts().len(), 2);
+    drop(other);
+    close_meanwhile(&bench, db, &still, &refused);
+    assert!(matches!(first.recv_timeout(HANG), Ok(Err(Error::Closed))));
 }

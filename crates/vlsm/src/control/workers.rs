@@ -212,6 +212,14 @@ impl Engine {
         self.job_ended(id, tree);
     }
 
+    /// Gives up the jobs that no worker goes on with, because the store is being closed.
+    pub fn discard_jobs(self: &Arc<Self>) {
+        let slots = std::mem::take(&mut self.control.state.lock().jobs);
+        for job in slots.into_iter().filter_map(|slot| slot.job) {
+            job.discard(self);
+        }
+    }
+
     fn is_cancelled(&self, id: JobId) -> bool {
         let state = self.control.state.lock();
         !self.health.is_running() || state.slot(id).is_none_or(|slot| slot.cancelled)
