@@ -74,7 +74,9 @@ impl<'a> Context<'a> {
         let moves = self.options.trivial_move
             && below.is_empty()
             && disjoint(&from)
-            && from.iter().all(|(_, table)| movable(table) && self.narrow_below(table, to + 1));
+            && from.iter().all(|(_, table)| {
+                movable(table) && self.narrow_below(table, to + 1) && !self.can_drop(table, to)
+            });
         let sets_cursor = (level > 0).then(|| (level, self.after(level, &own)));
         let mut tables = from;
         tables.extend(below.into_iter().map(|table| (Place::Level(to), table)));
@@ -111,6 +113,13 @@ impl<'a> Context<'a> {
         }
         let limit = self.options.sst_max.0.saturating_mul(self.options.trivial_move_overlap);
         self.overlap(table, level).0 <= limit
+    }
+
+    /// Whether a table has tombstones that a merge into `level` would drop: nothing lies below. Were
+    /// it moved, they would stay until a table is merged with them, and perhaps none ever is.
+    fn can_drop(&self, table: &Table, level: u8) -> bool {
+        (table.file.tombstones > 0 || table.file.range_tombstones > 0)
+            && !self.version.overlaps_below(level, &table.range)
     }
 
     /// Bytes of `level` that share a key with the table's range.
