@@ -2,8 +2,8 @@
 //! the same policy code that the engine runs, on files that hold only keys and ages.
 //!
 //! Asserted all along: every version is sound and legal for its shape; jobs take the oldest of L0
-//! first; L0 and the levels keep to their bounds; whenever nothing runs, something can start as
-//! long as a memtable waits. At the end: levels within their targets, and every key shows its
+//! first; L0 and the levels keep to their bounds, SSTs to their sizes; whenever nothing runs,
+//! something can start as long as a memtable waits. At the end: levels within their targets, and every key shows its
 //! newest entry.
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +33,7 @@ struct Report {
     files: u64,
     /// vSSTs written to L1, and the good ones by either reading.
     l1_files: u64,
+    l1_bytes: Bytes,
     good_by_count: u64,
     good_by_ratio: u64,
     chain_max: usize,
@@ -241,6 +242,11 @@ impl Model {
 
     fn cut(&self, job: &Job, entries: Entries) -> Vec<Entries> {
         let rule = self.policies.0.cuts(&job.version, &job.candidate);
+        let sizes = match rule {
+            CutRule::LookAhead { sst_min, sst_max, .. } => Some((sst_min, sst_max)),
+            CutRule::Size { sst } => Some((sst, sst)),
+            CutRule::Never => None,
+        };
         let next = rule.next_level().map(|level| job.version.level(level).clone());
         let mut cutter = Cutter::new(rule, next.unwrap_or_default());
         let mut files: Vec<Entries> = Vec::new();
@@ -250,6 +256,13 @@ impl Model {
                 files.push(Vec::new());
             }
             files.last_mut().expect("one is open").push((number, age));
+        }
+        if let Some((least, most)) = sizes {
+            let bytes = |file: &Entries| Bytes(file.len() as u64 * ENTRY);
+            // All sizes here are whole entries.
+            assert!(files.iter().all(|file| bytes(file) <= most), "none is larger than S_M");
+            let but_last = &files[..files.len() - 1];
+            assert!(but_last.iter().all(|file| bytes(file) >= least), "smaller than S_m");
         }
         files
     }
@@ -275,6 +288,7 @@ impl Model {
                 grade(&table.range, bytes, job.version.level(2), overlap, max) == Grade::Good
             };
             self.report.l1_files += 1;
+            self.report.l1_bytes += bytes;
             self.report.good_by_count += u64::from(by(Overlap::Count));
             self.report.good_by_ratio += u64::from(by(Overlap::Ratio));
         }
@@ -412,6 +426,43 @@ fn odd_sizes_make_progress_too() {
         options.trivial_move = false;
         options.overlap = Overlap::Ratio;
         run(options, 1, 10_000, |n, _| n.wrapping_mul(0x9e37_79b1));
+    }
+}
+
+/// vSSTs are cut by overlap, but never below S_m, nor beyond S_M; `cut` asserts it.
+#[test]
+fn vssts_are_of_sizes_from_s_min_to_s_max() {
+    for overlap in [Overlap::Count, Overlap::Ratio] {
+        let mut options = small("vlsm");
+        options.overlap = overlap;
+        options.sst_min = Bytes(5 * ENTRY);
+        options.sst_max = Bytes(23 * ENTRY);
+        let report = run(options, 2, 12_000, |_, random| random);
+        // By the ratio most are poor, and closed at S_m.
+        let mean = report.l1_bytes.0 / report.l1_files / ENTRY;
+        assert!((5..23).contains(&mean), "{overlap:?}: {mean} entries a vSST");
+    }
+}
+
+/// Every memtable covers all keys, and a vSST of the least size overlaps more of L2 than a good one
+/// may: L1 is drained through poor ones.
+#[test]
+fn too_few_good_vssts_still_make_progress() {
+    for overlap in [Overlap::Count, Overlap::Ratio] {
+        for workers in [1, 4] {
+            let mut options = small("vlsm");
+            options.overlap = overlap;
+            options.growth = 2;
+            options.phi = 64;
+            options.sst_min = options.sst_max;
+            let report = run(options, workers, 20_000, |n, _| n.wrapping_mul(0x9e37_79b1));
+            let good = match overlap {
+                Overlap::Count => report.good_by_count,
+                Overlap::Ratio => report.good_by_ratio,
+            };
+            assert!(report.l1_files > 500, "{report:?}");
+            assert!(good * 4 < report.l1_files, "{overlap:?}: there are good ones: {report:?}");
+        }
     }
 }
 

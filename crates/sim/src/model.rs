@@ -11,7 +11,7 @@ use crate::history::Promise;
 use crate::oracle::{Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
 use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm::Iter;
@@ -65,11 +65,34 @@ struct Run {
     world: Option<World>,
     contents: Contents,
     snapshots: Vec<(View, Contents)>,
-    /// Iterators under way: what is left of each.
-    walks: Vec<(Iter, VecDeque<Pair>)>,
+    /// Iterators under way.
+    walks: Vec<Walk>,
     keys: u64,
     counts: Counts,
     digest: Xxh3,
+}
+
+/// An iterator, and all that it may show.
+struct Walk {
+    iter: Iter,
+    pairs: Vec<Pair>,
+    /// The next pair from the front, and the one behind the next from the back.
+    front: usize,
+    back: usize,
+}
+
+impl Walk {
+    fn next(&mut self) -> Option<Pair> {
+        let pair = (self.front < self.back).then(|| self.pairs[self.front].clone());
+        self.front += usize::from(pair.is_some());
+        pair
+    }
+
+    fn next_back(&mut self) -> Option<Pair> {
+        let pair = (self.front < self.back).then(|| self.pairs[self.back - 1].clone());
+        self.back -= usize::from(pair.is_some());
+        pair
+    }
 }
 
 impl Run {
@@ -260,12 +283,13 @@ impl Run {
             }
             _ => (self.world().iter(space, &bounds), self.contents.range(space, &bounds)),
         };
-        self.walks.push((iter, left.into()));
+        let back = left.len();
+        self.walks.push(Walk { iter, pairs: left, front: 0, back });
         Ok(())
     }
 
-    /// A few steps of an iterator from either end, which shows the store as it was when it was
-    /// made.
+    /// A few steps of an iterator from either end, and seeks; it shows the store as it was when it
+    /// was made.
     fn walk(&mut self) -> Result<()> {
         if self.walks.is_empty() {
             return Ok(());
@@ -273,11 +297,17 @@ impl Run {
         let index = self.rng.index(self.walks.len());
         let forwards_only = self.rng.one_in(2);
         for _ in 0..self.rng.between(1, 20) {
-            let front = forwards_only || self.rng.one_in(2);
-            let (iter, left) = &mut self.walks[index];
-            let (found, expected) = match front {
-                true => (iter.next(), left.pop_front()),
-                false => (iter.next_back(), left.pop_back()),
+            if self.rng.one_in(12) {
+                let key = self.key();
+                let walk = &mut self.walks[index];
+                walk.iter.seek(&key);
+                walk.front = walk.pairs.partition_point(|pair| pair.0 < key);
+            }
+            let forwards = forwards_only || self.rng.one_in(2);
+            let walk = &mut self.walks[index];
+            let (found, expected) = match forwards {
+                true => (walk.iter.next(), walk.next()),
+                false => (walk.iter.next_back(), walk.next_back()),
             };
             let found = found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
             same("walk", found, expected)?;
