@@ -211,3 +211,37 @@ fn trees_that_contradict_themselves() {
     let report = vlsm::verify(&path).unwrap();
     assert!(report.damaged && report.findings[0].what.contains("region"), "{report:#?}");
 }
+
+/// Range tombstones are judged like entries: whichever of a put and a tombstone over it is newer,
+/// when it goes down alone the answer is wrong.
+#[test]
+fn range_tombstones_that_contradict_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, says) in [("deletes", "what it deletes may be read"), ("hides", "is hidden")] {
+        let path = folder.path().join(name);
+        let db = Db::builder(&path).configure(|o| o.policy.l0_trigger = 4).open().unwrap();
+        let put = || db.put("key", "value").unwrap();
+        let delete = || db.delete_range("a".."z").unwrap();
+        // Over nothing at all a tombstone is dropped by its flush.
+        db.put("b", "below").unwrap();
+        db.flush().unwrap();
+        let steps: [&dyn Fn(); 2] =
+            if name == "deletes" { [&put, &delete] } else { [&delete, &put] };
+        for step in steps {
+            step();
+            db.flush().unwrap();
+        }
+        db.close().unwrap();
+        assert_eq!(vlsm::verify(&path).unwrap().findings, []);
+        rewrite(&path, |version| {
+            let newest = version.l0.last().unwrap();
+            let table = newest.tables.iter().next().unwrap().clone();
+            let mut edit = VersionEdit::default();
+            edit.remove(Place::L0(newest.id), &table);
+            edit.add(1, table);
+            vec![(TreeId(0), edit)]
+        });
+        let report = vlsm::verify(&path).unwrap();
+        assert!(report.damaged && report.findings[0].what.contains(says), "{report:#?}");
+    }
+}

@@ -2,15 +2,19 @@
 //!
 //! All runs of L0 and all levels are walked at once, in tree order: keys ascending, the versions of
 //! a key from the newest to the oldest. The place of an entry, counted from the newest run of L0
-//! down, must never rise from one version of a key to the next.
+//! down, must never rise from one version of a key to the next. And of the range tombstones over the
+//! key, those in a higher place must be newer than it, those in a lower one older.
 //!
-//! Memory: one open SST a run. Read through the page cache, because the runs take turns.
+//! Memory: one open SST a run, and the range tombstones of one. Read through the page cache, because the runs take turns.
 
 use super::{Check, FINDINGS_MAX};
 use crate::files::sst_path;
 use std::cmp::Ordering;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, FileNumber, Place, Result, Table, Tables, Trailer, Version, key};
+use vlsm_core::{
+    Cursor, Error, FileNumber, Place, RangeTombstones, Result, Seq, Table, Tables, Trailer,
+    Version, key,
+};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::manifest::State;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
@@ -21,11 +25,15 @@ struct Walk {
     /// The tables that are still to come, last first.
     rest: Vec<Arc<Table>>,
     at: Option<(Arc<Table>, SstCursor)>,
+    tables: Tables,
+    /// The range tombstones of the file that was asked for last.
+    ranges: Option<(FileNumber, Arc<RangeTombstones>)>,
 }
 
 impl Walk {
     fn new(place: Place, tables: &Tables) -> Self {
-        Self { place, rest: tables.iter().rev().cloned().collect(), at: None }
+        let rest = tables.iter().rev().cloned().collect();
+        Self { place, rest, at: None, tables: tables.clone(), ranges: None }
     }
 
     /// The table that shows the entry.
@@ -51,15 +59,37 @@ impl Walk {
             }
             self.at = None;
             let Some(table) = self.rest.pop() else { return Ok(()) };
-            let path = sst_path(check.dir, table.file.number);
-            let file = check.env.fs().open(&path, OpenOptions::READ);
-            let file = file.map_err(|error| Error::io("cannot open SST", &path, error))?;
-            let reader = Arc::new(SstReader::open(file, &path, &table.file)?);
-            let mut cursor = reader.cursor(cache, false);
+            let mut cursor = open(check, &table)?.cursor(cache, false);
             cursor.seek(&table.range.lo, Trailer::FIRST)?;
             self.at = Some((table, cursor));
         }
     }
+
+    /// The newest and the oldest range tombstone over a key.
+    fn tombstones(&mut self, check: &Check<'_>, key: &[u8]) -> Result<Option<(Seq, Seq)>> {
+        if self.tables.ranged() == 0 {
+            return Ok(None);
+        }
+        let table = self.tables.find(key).filter(|table| table.file.range_tombstones > 0);
+        let Some(table) = table else { return Ok(None) };
+        let number = table.file.number;
+        let ranges = match &self.ranges {
+            Some((last, ranges)) if *last == number => ranges,
+            _ => {
+                let ranges = open(check, table)?.range_tombstones().clone();
+                &self.ranges.insert((number, ranges)).1
+            }
+        };
+        let seqs = ranges.find(key).map(|(_, fragment)| &fragment.seqs);
+        Ok(seqs.and_then(|seqs| Some((*seqs.first()?, *seqs.last()?))))
+    }
+}
+
+fn open(check: &Check<'_>, table: &Table) -> Result<Arc<SstReader>> {
+    let path = sst_path(check.dir, table.file.number);
+    let file = check.env.fs().open(&path, OpenOptions::READ);
+    let file = file.map_err(|error| Error::io("cannot open SST", &path, error))?;
+    Ok(Arc::new(SstReader::open(file, &path, &table.file)?))
 }
 
 impl Check<'_> {
@@ -107,9 +137,40 @@ impl Check<'_> {
             last.0.clear();
             last.0.extend_from_slice(key);
             (last.1, last.2) = (trailer, Some((first, walks[first].file())));
+            if found < FINDINGS_MAX {
+                found += usize::from(self.against_tombstones(&mut walks, first, &last.0, trailer)?);
+            }
             walks[first].advance(self, &cache)?;
         }
         Ok(())
+    }
+
+    /// Judges an entry by the range tombstones over it in other places. Whether any is wrong.
+    fn against_tombstones(
+        &mut self,
+        walks: &mut [Walk],
+        of: usize,
+        key: &[u8],
+        trailer: Trailer,
+    ) -> Result<bool> {
+        for index in (0..walks.len()).filter(|index| *index != of) {
+            let Some((newest, oldest)) = walks[index].tombstones(self, key)? else { continue };
+            let (above, below) = (walks[index.min(of)].place, walks[index.max(of)].place);
+            let what = match index < of {
+                true if oldest <= trailer.seq() => "not newer: what it does not delete is hidden",
+                false if newest >= trailer.seq() => "not older: what it deletes may be read",
+                _ => continue,
+            };
+            let (own, other) = (walks[of].place, walks[index].place);
+            let what = format!(
+                "a range tombstone in {other} over a version of a key in {own} is {what} ({above} \
+                 is read before {below})"
+            );
+            let path = sst_path(self.dir, walks[of].file());
+            self.damage(&path, None, what);
+            return Ok(true);
+        }
+        Ok(false)
     }
 }
 
