@@ -6,7 +6,7 @@
 //! 4. Print the report; remove the store unless it was to be kept.
 //!
 //! Ctrl-C ends the phase under way; the report then covers what was done, and the store is removed
-//! all the same. A second Ctrl-C ends the program at once.
+//! all the same. A second Ctrl-C removes the store and ends the program at once.
 
 mod args;
 mod live;
@@ -16,7 +16,7 @@ pub use args::Args;
 use args::{Place, Plan};
 use live::Live;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 pub fn run(args: Args) -> Result {
     let plan = args.plan()?;
     let place = Place::prepare(&args, &plan)?;
-    let stop = stop_flag()?;
+    let stop = stop_flag(place.temporary().map(Path::to_owned))?;
     let engine = Engine::open(place.path(), plan.options.clone()).map_err(text)?;
     let (report, failure) = measure(&engine, &plan, &place, stop);
     let closed = engine.close().map_err(text);
@@ -58,16 +58,29 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A flag that Ctrl-C raises.
-fn stop_flag() -> Result<&'static AtomicBool> {
+/// A flag that Ctrl-C raises. A second one removes the temporary folder and ends the program.
+fn stop_flag(temporary: Option<PathBuf>) -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(|| {
+    ctrlc::set_handler(move || {
         if STOP.swap(true, Relaxed) {
+            if let Some(folder) = &temporary
+                && !removed(folder)
+            {
+                eprintln!("the store is left in {}: remove it", folder.display());
+            }
             std::process::exit(130);
         }
     })
     .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
     Ok(&STOP)
+}
+
+/// Removes a folder that is still being written to: it may take more than one try.
+fn removed(folder: &Path) -> bool {
+    (0..100).any(|_| {
+        let _ = std::fs::remove_dir_all(folder);
+        !folder.exists()
+    })
 }
 
 /// What phases share.

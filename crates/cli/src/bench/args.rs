@@ -278,6 +278,11 @@ impl Place {
         }
     }
 
+    /// The folder, where it is to be removed afterwards.
+    pub fn temporary(&self) -> Option<&Path> {
+        matches!(self, Self::Temporary(_)).then(|| self.path())
+    }
+
     /// Where the data will be found.
     pub fn describe(&self) -> String {
         match self {
