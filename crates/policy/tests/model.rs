@@ -3,8 +3,8 @@
 //!
 //! Asserted all along: every version is sound and legal for its shape; jobs take the oldest of L0
 //! first; L0 and the levels keep to their bounds, SSTs to their sizes; whenever nothing runs,
-//! something can start as long as a memtable waits. At the end: levels within their targets, and every key shows its
-//! newest entry.
+//! something can start as long as a memtable waits. At the end: levels within their targets, and
+//! every key shows its newest entry.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! How long a store of 4 GB takes to open: after a close, and after its process was killed.
 //!
 //! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, opens
-//! the closed store three times, then three times lets a process of its own write for a while, kills
-//! it and opens what it left. What is timed is the engine's own `Event::Opened`.
+//! the closed store three times, then three times lets a process of its own write for a while,
+//! kills it and opens what it left. What is timed is the engine's own `Event::Opened`.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: processes and time are the system's.
 

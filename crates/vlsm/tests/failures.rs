@@ -384,7 +384,8 @@ fn soon(is_so: impl Fn() -> bool) {
     assert!(is_so() || tried.any(|()| is_so()), "it never happens");
 }
 
-/// From now on such calls stand still until the flag is lowered. Also: a wait for the first of them.
+/// From now on such calls stand still until the flag is lowered. Also: a wait for the first of
+/// them.
 fn stand_still(bench: &Bench, op: Op, path: &str) -> (Arc<AtomicBool>, impl Fn() + use<>) {
     let still = Arc::new(AtomicBool::new(true));
     let stands = still.clone();

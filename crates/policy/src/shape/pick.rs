@@ -115,8 +115,8 @@ impl<'a> Context<'a> {
         self.overlap(table, level).0 <= limit
     }
 
-    /// Whether a table has tombstones that a merge into `level` would drop: nothing lies below. Were
-    /// it moved, they would stay until a table is merged with them, and perhaps none ever is.
+    /// Whether a table has tombstones that a merge into `level` would drop: nothing lies below.
+    /// Were it moved, they would stay until a table is merged with them, and perhaps none ever is.
     fn can_drop(&self, table: &Table, level: u8) -> bool {
         (table.file.tombstones > 0 || table.file.range_tombstones > 0)
             && !self.version.overlaps_below(level, &table.range)

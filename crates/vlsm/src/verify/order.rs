@@ -2,10 +2,11 @@
 //!
 //! All runs of L0 and all levels are walked at once, in tree order: keys ascending, the versions of
 //! a key from the newest to the oldest. The place of an entry, counted from the newest run of L0
-//! down, must never rise from one version of a key to the next. And of the range tombstones over the
-//! key, those in a higher place must be newer than it, those in a lower one older.
+//! down, must never rise from one version of a key to the next. And of the range tombstones over
+//! the key, those in a higher place must be newer than it, those in a lower one older.
 //!
-//! Memory: one open SST a run, and the range tombstones of one. Read through the page cache, because the runs take turns.
+//! Memory: one open SST a run, and the range tombstones of one. Read through the page cache,
+//! because the runs take turns.
 
 use super::{Check, FINDINGS_MAX};
 use crate::files::sst_path;
