@@ -2,8 +2,10 @@
 //!
 //! 1. *fillrandom*: all pairs, in random order, closed loop.
 //! 2. Wait for background work to end; what it costs is counted too.
-//! 3. *readrandom*: point reads of uniformly chosen pairs; then *scan100*.
-//! 4. The report goes to a file as JSON.
+//! 3. Open it again with an L0 trigger of one and wait: a load leaves between no run and three in
+//!    L0, by chance, each of which costs every scan a read. Without that, chance would be compared.
+//! 4. *readrandom*: point reads of uniformly chosen pairs; then *scan100*.
+//! 5. The report goes to a file as JSON; amplification is that of the load until it settled.
 
 use crate::rocks::Rocks;
 use std::path::{Path, PathBuf};
@@ -66,13 +68,17 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
     let memtables = options.policy.memtable_bytes * options.policy.memtable_count as u64;
     options.memory_limit = (memtables + Bytes::mib(load.cache)).max(options.least_memory());
     let described = describe(&options);
-    let opened: Box<dyn Store> = match name {
-        "rocksdb" => {
-            let opened = Rocks::open(folder.path(), &options.policy, load.cache << 20);
-            Box::new(opened.map_err(text)?)
-        }
-        "vlsm" => Box::new(Engine::open(folder.path(), options).map_err(text)?),
-        _ => return Err(format!("there is no store {name:?}: use rocksdb or vlsm:PROFILE")),
+    let open = |l0_trigger: Option<usize>| -> Result<Box<dyn Store>, String> {
+        let mut options = options.clone();
+        options.policy.l0_trigger = l0_trigger.unwrap_or(options.policy.l0_trigger);
+        Ok(match name {
+            "rocksdb" => {
+                let opened = Rocks::open(folder.path(), &options.policy, load.cache << 20);
+                Box::new(opened.map_err(text)?)
+            }
+            "vlsm" => Box::new(Engine::open(folder.path(), options).map_err(text)?),
+            _ => return Err(format!("there is no store {name:?}: use rocksdb or vlsm:PROFILE")),
+        })
     };
     let method = Method {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -88,7 +94,7 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
         seed: load.seed,
         ..Method::default()
     };
-    measure(&*opened, folder.path(), method, load)
+    measure(&open, folder.path(), method, load)
 }
 
 /// Memtables of this size, and the tree scaled with them as the reference runs had it: L1 of 256
@@ -106,13 +112,17 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-fn measure(store: &dyn Store, dir: &Path, method: Method, load: &Load) -> Result<Report, String> {
+/// Opens a store, with this L0 trigger if there is one.
+type Open<'a> = &'a dyn Fn(Option<usize>) -> Result<Box<dyn Store>, String>;
+
+fn measure(open: Open, dir: &Path, method: Method, load: &Load) -> Result<Report, String> {
+    let mut store = open(None)?;
     let data = Data::new(method.key_size, method.value_size, method.seed);
     let records = Arc::new(Records::default());
     let stop = AtomicBool::new(false);
     let start = (Usage::now(), store.stats());
     let mut phases = Vec::new();
-    let mut settled = None;
+    let (mut settled, mut loaded) = (None, None);
     for (name, index) in [("load", 0), ("readrandom", 1), ("scan100", 2)] {
         let loading = index == 0;
         if !loading && load.seconds <= 0.0 {
@@ -127,7 +137,7 @@ fn measure(store: &dyn Store, dir: &Path, method: Method, load: &Load) -> Result
             seed: load.seed + index,
         };
         let before = store.stats();
-        let outcome = driver::run(store, &data, &records, &phase, &stop, &mut |progress| {
+        let outcome = driver::run(&*store, &data, &records, &phase, &stop, &mut |progress| {
             eprint!("\r  {name}: {:.0} %   ", progress.done * 100.0);
         });
         eprintln!();
@@ -140,17 +150,20 @@ fn measure(store: &dyn Store, dir: &Path, method: Method, load: &Load) -> Result
             let clock = std::time::Instant::now();
             let ended = store.settle(SETTLE_MAX, &|| false).map_err(text)?;
             settled = ended.then(|| clock.elapsed().as_secs_f64());
+            loaded = Some((store.stats(), Usage::now().since(&start.0)));
+            drop(store);
+            store = open(Some(1))?;
+            store.settle(SETTLE_MAX, &|| false).map_err(text)?;
         }
     }
-    let end = store.stats();
+    let (loaded, used) = loaded.ok_or("there was a load")?;
     let user_bytes = phases.iter().map(|phase| phase.amplification.user_bytes).sum();
-    let used = Usage::now().since(&start.0);
     Ok(Report {
         method,
-        amplification: Amplification::new(user_bytes, &end.since(&start.1), used.device),
+        amplification: Amplification::new(user_bytes, &loaded.since(&start.1), used.device),
         phases,
         settled,
-        store: end,
+        store: store.stats(),
         records: records.count(),
         peak_memory: peak_memory(),
         data: dir.display().to_string(),

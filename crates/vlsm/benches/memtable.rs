@@ -116,7 +116,7 @@ fn main() {
         for threads in [1, 2, 15] {
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for _ in 0..rounds {
-                pool.fill();
+                pool.fill(|| {});
                 let map = Own(Memtable::new(
                     MemtableId(1),
                     pool.take_spare(u64::MAX).expect("just filled"),

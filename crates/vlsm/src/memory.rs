@@ -117,7 +117,7 @@ pub(crate) struct Peak {
 /// The ledger of one store.
 pub(crate) struct Memory {
     limit: u64,
-    /// What a block made ready for a memtable takes.
+    /// What all blocks made ready for memtables take.
     spare: u64,
     pub arenas: ArenaGauges,
     pub readers: Gauge,

@@ -93,8 +93,9 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let wake = env.condition(Duration::ZERO);
-    let spare = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize) as u64;
-    let memory = Arc::new(Memory::new(options.memory_limit, spare, wake.clone()));
+    let policy = &options.policy;
+    let spare = Memtable::arena_bytes(policy.memtable_bytes.0 as usize) * policy.memtable_count;
+    let memory = Arc::new(Memory::new(options.memory_limit, spare as u64, wake.clone()));
     let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);

@@ -76,10 +76,12 @@ impl ArenaPool {
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
-    pub fn fill(&self) {
+    /// Each is charged for, then `make_room` has others give way, then it is made.
+    pub fn fill(&self, make_room: impl Fn()) {
         let Some(_one) = self.shelf.filling.try_lock() else { return };
         while self.wants_more() {
             let charge = self.shelf.gauges.spare.charge(self.shelf.bytes as u64);
+            make_room();
             let block = Block::new(self.shelf.bytes);
             self.shelf.blocks.lock().push((block, charge));
         }
@@ -148,9 +150,10 @@ impl ArenaPool {
 }
 
 impl Shelf {
-    /// Whether memtables leave room for `bytes` more.
+    /// Whether memtables leave room for `bytes` more. Pinned ones count: most come back at once.
     fn allows(&self, bytes: usize) -> bool {
-        !self.gauges.scarce.load(Relaxed) && self.gauges.in_use() + bytes as u64 <= self.budget
+        let held = self.gauges.in_use() + self.gauges.pinned.get();
+        !self.gauges.scarce.load(Relaxed) && held + bytes as u64 <= self.budget
     }
 
     /// Keeps the block, or frees it when the shelf is full.
@@ -158,7 +161,7 @@ impl Shelf {
         let fits = block.len() == self.bytes && block.is_faulted();
         let refused = {
             let mut blocks = self.blocks.lock();
-            if fits && blocks.len() < self.spare && self.allows(self.bytes) {
+            if fits && blocks.len() < self.spare && self.allows(0) {
                 charge.move_to(&self.gauges.spare);
                 blocks.push((block, charge));
                 None

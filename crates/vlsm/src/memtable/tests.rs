@@ -164,7 +164,7 @@ fn skiplist_blocks_are_pooled_and_charged() {
         let all = [&gauges.active, &gauges.sealed, &gauges.pinned, &gauges.spare];
         all.map(Gauge::get)
     };
-    pool.fill();
+    pool.fill(|| {});
     assert_eq!((pool.spare_blocks(), charged()), (1, [0, 0, 0, 1024]));
     assert!(pool.take_spare(1000).is_none(), "active ones would take more than they may");
     let first = Memtable::new(MemtableId(1), pool.take_spare(1024).expect("one is there"));
@@ -189,7 +189,7 @@ fn skiplist_blocks_are_pooled_and_charged() {
     gauges.scarce.store(true, Relaxed);
     assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "others need the memory");
     gauges.scarce.store(false, Relaxed);
-    pool.fill();
+    pool.fill(|| {});
     let charge = gauges.sealed.charge(3000);
     assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "none is kept beyond the budget");
     drop((charge, pool));
