@@ -152,7 +152,7 @@ impl Engine {
         }
         self.take_back();
         self.remove_dead();
-        self.arenas.fill(|| drop(self.memory.balance()));
+        self.arenas.fill(|| _ = self.memory.balance());
         self.events.write_log();
     }
 

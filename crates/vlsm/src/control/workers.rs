@@ -82,7 +82,7 @@ impl Engine {
 
     /// Has spare arenas made in the background.
     pub fn fill_arenas(self: &Arc<Self>) {
-        self.in_background(|engine| engine.arenas.fill(|| drop(engine.memory.balance())));
+        self.in_background(|engine| engine.arenas.fill(|| _ = engine.memory.balance()));
     }
 
     /// Sees to it that everybody holds what the ledger grants, and no more.
