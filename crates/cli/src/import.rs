@@ -7,7 +7,7 @@
 //!
 //! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and
 //! without their content. With `--strict` the first one ends the import, after what came before it
-//! is written.
+//! is written. `vlsm sst` reads its input in the same way, into a file (`ingest.rs`).
 
 use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};
@@ -48,24 +48,31 @@ stays, also after Ctrl-C. To import again is harmless: a later record replaces a
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    input: InputArgs,
+    /// Stop at the first bad line
+    #[arg(long)]
+    strict: bool,
+}
+
+/// What is read, and how.
+#[derive(Debug, clap::Args)]
+pub struct InputArgs {
     /// File to read; - for stdin
     #[arg(default_value = "-")]
-    file: PathBuf,
+    pub file: PathBuf,
     /// Format of the file: tsv or json [default: by its name or first line]
     #[arg(long, value_enum, hide_possible_values = true)]
     format: Option<Format>,
     /// Keys and values of TSV are hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Stop at the first bad line
-    #[arg(long)]
-    strict: bool,
 }
 
 /// Where records go.
-trait Sink {
-    /// Adds a record to the batch.
-    fn put(&mut self, key: &[u8], value: &[u8]);
+pub trait Sink {
+    /// Adds a record to the batch. What is wrong with it, if it was not taken.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>>;
     /// Writes the batch.
     fn commit(&mut self) -> Result;
     /// Records and bytes in the batch.
@@ -73,8 +80,9 @@ trait Sink {
 }
 
 impl Sink for Store {
-    fn put(&mut self, key: &[u8], value: &[u8]) {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         self.batch_put(key, value);
+        Ok(None)
     }
     fn commit(&mut self) -> Result {
         self.batch_write()
@@ -86,22 +94,9 @@ impl Sink for Store {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result {
-    let (input, total) = open(&args.file)?;
-    let mut input = BufReader::with_capacity(1 << 20, input);
-    let name = args.file.to_string_lossy();
-    let start = input.fill_buf().map_err(|e| Failure::file("cannot read", &args.file, &e))?;
-    let format = args.format.unwrap_or_else(|| detect(&name, start));
-    let layout = Layout { format, hex: args.hex };
+    let strict = args.strict.then_some("stopped there because of --strict");
+    let mut import = Import::open(&args.input, strict)?;
     let mut store = Store::open(&args.store, Access::Create)?;
-    let mut import = Import {
-        lines: Lines::new(input, LINE_MAX),
-        layout,
-        file: &args.file,
-        strict: args.strict,
-        written: 0,
-        bad: 0,
-        progress: Progress::new(total),
-    };
     let outcome = import.run(&mut store);
     if outcome.is_err() {
         import.progress.clear();
@@ -112,7 +107,7 @@ pub fn run(args: &Args) -> Result {
     let synced = store.sync();
     store.close()?;
     outcome.and(synced)?;
-    import.progress.finish("imported", import.lines.bytes());
+    import.finish("imported");
     import.verdict()
 }
 
@@ -132,11 +127,13 @@ fn open(path: &Path) -> Result<(Box<dyn io::Read>, Option<u64>)> {
     Ok((Box::new(file), len))
 }
 
-struct Import<'a, R> {
+/// Records on their way from a file to a sink.
+pub struct Import<'a, R> {
     lines: Lines<R>,
     layout: Layout,
     file: &'a Path,
-    strict: bool,
+    /// What to say when the first bad line ends it; none where bad lines are skipped.
+    strict: Option<&'static str>,
     /// Records in written batches.
     written: u64,
     /// Bad lines.
@@ -144,8 +141,28 @@ struct Import<'a, R> {
     progress: Progress,
 }
 
+impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
+    /// Opens a file, and finds out its format.
+    pub fn open(args: &'a InputArgs, strict: Option<&'static str>) -> Result<Self> {
+        let file = &args.file;
+        let (input, total) = open(file)?;
+        let mut input = BufReader::with_capacity(1 << 20, input);
+        let start = input.fill_buf().map_err(|e| Failure::file("cannot read", file, &e))?;
+        let format = args.format.unwrap_or_else(|| detect(&file.to_string_lossy(), start));
+        let layout = Layout { format, hex: args.hex };
+        let (lines, progress) = (Lines::new(input, LINE_MAX), Progress::new(total));
+        Ok(Self { lines, layout, file, strict, written: 0, bad: 0, progress })
+    }
+}
+
 impl<R: BufRead> Import<'_, R> {
-    fn run(&mut self, sink: &mut impl Sink) -> Result {
+    /// Takes the progress bar away and says what was done.
+    pub fn finish(&self, verb: &str) {
+        self.progress.finish(verb, self.lines.bytes());
+    }
+
+    /// Reads to the end.
+    pub fn run(&mut self, sink: &mut impl Sink) -> Result {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         loop {
             let next = self.lines.next();
@@ -164,11 +181,14 @@ impl<R: BufRead> Import<'_, R> {
             let fault = fault.and_then(|()| {
                 vlsm_core::key::check_lengths(key.len(), value.len()).map_err(|e| e.to_string())
             });
-            if let Err(why) = fault {
+            let fault = match fault {
+                Ok(()) => sink.put(&key, &value)?,
+                Err(why) => Some(why),
+            };
+            if let Some(why) = fault {
                 self.bad(sink, &why)?;
                 continue;
             }
-            sink.put(&key, &value);
             self.progress.record(self.lines.bytes());
             let (records, bytes) = sink.pending();
             if records >= BATCH_RECORDS || bytes >= BATCH_BYTES {
@@ -192,9 +212,9 @@ impl<R: BufRead> Import<'_, R> {
     fn bad(&mut self, sink: &mut impl Sink, why: &str) -> Result {
         self.bad += 1;
         let line = format!("{}:{}: {why}", self.file.display(), self.lines.number());
-        if self.strict {
+        if let Some(stopped) = self.strict {
             self.commit(sink)?;
-            return Err(Failure::new(format!("{line}; stopped there because of --strict")));
+            return Err(Failure::new(format!("{line}; {stopped}")));
         }
         match self.bad {
             ..=SHOWN => self.progress.say(&line),
@@ -227,8 +247,9 @@ mod tests {
     }
 
     impl Sink for Memory {
-        fn put(&mut self, key: &[u8], value: &[u8]) {
+        fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
             self.batch.push((key.to_vec(), value.to_vec()));
+            Ok(None)
         }
         fn commit(&mut self) -> Result {
             self.written.push(self.batch.len());
@@ -245,7 +266,7 @@ mod tests {
             lines: Lines::new(text, LINE_MAX),
             layout: Layout { format: Format::Tsv, hex: false },
             file: Path::new("x.tsv"),
-            strict,
+            strict: strict.then_some("stopped"),
             written: 0,
             bad: 0,
             progress: Progress::new(None),

@@ -1,11 +1,10 @@
 //! The `vlsm` program: look into a store, change it, load it, measure it.
 //!
-//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `inspect`
-//! (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`, `dump`, `bench`.
-//! Shared:
-//! `store` (the engine's calls), `record`, `escape` and
-//! `lines` (text to bytes and back), `progress`, `failure` (exit codes: 0 done, 1 failed or not
-//! found, 2 wrong usage).
+//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `ingest` (sst,
+//! ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`,
+//! `dump`, `bench`.
+//! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
+//! `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -21,6 +20,7 @@ mod dump;
 mod escape;
 mod failure;
 mod import;
+mod ingest;
 mod inspect;
 mod lines;
 mod progress;
@@ -74,6 +74,10 @@ enum Command {
     Scan(data::ScanArgs),
     /// Read records from a file or stdin into a store
     Import(import::Args),
+    /// Write sorted records from a file or stdin into an SST, for ingest
+    Sst(ingest::SstArgs),
+    /// Bring SSTs of sorted records into a store, all of them or none
+    Ingest(ingest::IngestArgs),
     /// Write all records as TSV or JSON lines
     Export(data::ExportArgs),
     /// Print what a store holds, by keyspace and kind of file
@@ -111,6 +115,8 @@ fn run(command: Command) -> Result {
         Command::Delete(args) => data::delete(&args),
         Command::Scan(args) => data::scan(&args),
         Command::Import(args) => import::run(&args),
+        Command::Sst(args) => ingest::sst(&args),
+        Command::Ingest(args) => ingest::ingest(&args),
         Command::Export(args) => data::export(&args),
         Command::Stats(args) => inspect::stats(&args),
         Command::Levels(args) => inspect::levels(&args),

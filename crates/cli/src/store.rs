@@ -8,7 +8,8 @@ use crate::failure::Result;
 use std::ops::Bound;
 use std::path::PathBuf;
 use vlsm::{
-    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Keyspace, KeyspaceOptions, WriteOptions,
+    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, IngestOptions, IngestReport, Keyspace,
+    KeyspaceOptions, WriteOptions,
 };
 
 /// Which store and keyspace a command works on.
@@ -101,6 +102,11 @@ impl Store {
     /// Merges a range down to the last level.
     pub fn compact(&self, range: Range) -> Result {
         Ok(self.keyspace.compact_range(range)?)
+    }
+
+    /// Brings files of sorted records in.
+    pub fn ingest(&self, files: &[PathBuf], options: IngestOptions) -> Result<IngestReport> {
+        Ok(self.keyspace.ingest_with(files, options)?)
     }
 
     /// Adds a write to the batch.

@@ -28,11 +28,13 @@ pub enum WaitCause {
     MemoryBudget,
     /// The admission's rate.
     Admission,
+    /// Files were being brought in, and the write is newer than they are.
+    Ingest,
 }
 
 impl WaitCause {
     /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::WalQueue,
         Self::WalWrite,
         Self::WalSync,
@@ -41,6 +43,7 @@ impl WaitCause {
         Self::LevelDebt,
         Self::MemoryBudget,
         Self::Admission,
+        Self::Ingest,
     ];
 
     /// The name in reports.
@@ -55,6 +58,7 @@ impl WaitCause {
             Self::LevelDebt => "level debt",
             Self::MemoryBudget => "memory budget",
             Self::Admission => "admission",
+            Self::Ingest => "ingest",
         }
     }
 }
@@ -191,6 +195,17 @@ pub enum Event {
         /// Writing and syncing the manifest.
         written: Micros,
     },
+    /// Files were ingested.
+    Ingested {
+        /// How many.
+        files: u64,
+        /// Those of them that came into L0.
+        into_l0: u64,
+        /// Their length.
+        bytes: Bytes,
+        /// How long writes had to wait for it.
+        held: Micros,
+    },
     /// A job was cancelled; what it had written is discarded.
     JobCancelled {
         /// The job.
@@ -256,6 +271,9 @@ impl fmt::Display for Event {
                 f,
                 "installed {jobs} jobs, {tables} tables: applied in {applied}, written in {written}"
             ),
+            Self::Ingested { files, into_l0, bytes, held } => {
+                write!(f, "ingested {files} files ({bytes}), {into_l0} into L0: held for {held}")
+            }
             Self::JobCancelled { job, wasted } => write!(f, "{job} cancelled: {wasted} wasted"),
             Self::ChainEnded { tree, chain } => write!(
                 f,

@@ -61,11 +61,13 @@ pub enum Bug {
     IteratorPastError,
     /// Those who wait for a free memtable, or for the lead of the installs, are not woken.
     WakeUpLost,
+    /// The memtable is not sealed before files are ingested above it.
+    IngestUnsealed,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -91,6 +93,7 @@ impl Bug {
         Self::ReadErrorHidden,
         Self::IteratorPastError,
         Self::WakeUpLost,
+        Self::IngestUnsealed,
     ];
 }
 

@@ -9,7 +9,7 @@
 
 use crate::clients::Shared;
 use crate::env::SimEnv;
-use crate::history::{Promise, shared_value};
+use crate::history::{History, Promise, shared_value};
 use crate::ledger::Cuts;
 use crate::oracle::{ALL, Contents, Op, Write};
 use crate::rng::Rng;
@@ -17,7 +17,7 @@ use crate::world::{MERGES, View, World, durability, pairs};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::{Durability, WriteOptions};
+use vlsm::{Durability, IngestOptions, WriteOptions};
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 
@@ -82,6 +82,7 @@ impl Actor {
                 90..94 => (true, self.check_snapshot()),
                 94 => (false, self.flush()),
                 95 => (false, self.world.wait_idle()),
+                96 | 97 if !self.refused => (false, self.ingest()),
                 _ => {
                     self.env.sleep(Duration::from_micros(self.rng.below(5_000)));
                     (true, Ok(()))
@@ -110,8 +111,13 @@ impl Actor {
         format!("c{:02}/k{:02}", self.client, self.rng.below(30)).into_bytes()
     }
 
+    /// Now and then one beyond all that is there, which others are about to write as well.
     fn shared_key(&mut self) -> Vec<u8> {
-        format!("shared/{}", self.rng.below(6)).into_bytes()
+        let batches = self.shared.tally.lock().batches;
+        match self.rng.below(4) {
+            0 => format!("shared/x{:05}", batches / 4).into_bytes(),
+            _ => format!("shared/{}", self.rng.below(6)).into_bytes(),
+        }
     }
 
     /// The book that the next operation is about: mostly the one of the WAL.
@@ -206,6 +212,44 @@ impl Actor {
                 Err(error)
             }
         }
+    }
+
+    /// A batch on one keyspace that comes in files.
+    fn ingest(&mut self) -> Result<()> {
+        let space = self.rng.index(2);
+        let number = self.shared.ledger.lock().book(0).history.next_number(self.client);
+        let mut writes = Vec::new();
+        for _ in 0..self.rng.between(1, 20) {
+            let shared = self.rng.one_in(4);
+            let key = if shared { self.shared_key() } else { self.own_key() };
+            let padding = self.rng.index(600);
+            let op = match shared {
+                _ if self.rng.one_in(4) => Op::Delete,
+                true => Op::Put(shared_value(self.client, number, padding)),
+                false => Op::Put(format!("{number}{}", "i".repeat(padding)).into_bytes()),
+            };
+            writes.push(Write { space, key, op });
+        }
+        let options = match self.rng.one_in(2) {
+            true => IngestOptions::moving(),
+            false => IngestOptions::default(),
+        };
+        let count = *self.rng.pick(&[1, 1, 2, 10]);
+        let issue = |history: &mut History| history.issue_in(space..space + 1, self.client, writes);
+        let writes = issue(self.shared.ledger.lock().history(0));
+        let result = self.world.ingest(&self.env, &writes, count, options);
+        let mut ledger = self.shared.ledger.lock();
+        let history = ledger.history(0);
+        match &result {
+            Ok(()) => {
+                history.acknowledge(self.client, Promise::Power);
+                self.shared.tally.lock().ingests += 1;
+            }
+            // Nothing of it was kept.
+            Err(Error::NoSpace { .. }) => history.refuse(self.client),
+            Err(_) => self.refused = true,
+        }
+        result
     }
 
     fn flush(&mut self) -> Result<()> {

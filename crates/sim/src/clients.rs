@@ -102,6 +102,8 @@ pub struct Tally {
     pub batches: u64,
     /// Batches outside the WAL among them.
     pub unlogged: u64,
+    /// Batches that came in files.
+    pub ingests: u64,
     /// Batches refused at their deadline.
     pub busy: u64,
     /// The longest that a batch took, in virtual time.
@@ -142,6 +144,7 @@ impl Tally {
         self.cut_while_opening += other.cut_while_opening;
         self.batches += other.batches;
         self.unlogged += other.unlogged;
+        self.ingests += other.ingests;
         self.busy += other.busy;
         self.refused += other.refused;
         for (sum, counts) in [(&mut self.faults, &other.faults), (&mut self.work, &other.work)] {

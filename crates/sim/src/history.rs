@@ -2,8 +2,9 @@
 //!
 //! Each client numbers its batches 1, 2, 3, … and has at most one under way. Every batch puts its
 //! number under the client's marker key in the first two keyspaces, so a look at the store tells
-//! how many batches of each client it shows: the *cut*, one number per client. A client's other
-//! keys are its own, but for a few that all share; a shared key's value names its batch.
+//! how many batches of each client it shows: the *cut*, one number per client. (An ingest is a
+//! batch on one of the two and has its marker there only.) A client's other keys are its own, but
+//! for a few that all share; a shared key's value names its batch.
 //!
 //! With each batch we note how many batches of every client had been acknowledged when it was
 //! issued. The store orders a batch after all of those. So a view of the store is right when
@@ -116,9 +117,19 @@ impl History {
     }
 
     /// Notes a batch that a client is about to write, and adds its markers.
-    pub fn issue(&mut self, client: usize, mut writes: Vec<Write>) -> Vec<Write> {
+    pub fn issue(&mut self, client: usize, writes: Vec<Write>) -> Vec<Write> {
+        self.issue_in(0..self.spaces.min(2), client, writes)
+    }
+
+    /// Notes a batch that touches only these of the first two keyspaces, and adds its markers.
+    pub fn issue_in(
+        &mut self,
+        spaces: Range<usize>,
+        client: usize,
+        mut writes: Vec<Write>,
+    ) -> Vec<Write> {
         let number = self.next_number(client);
-        for space in 0..self.spaces.min(2) {
+        for space in spaces {
             writes.push(Write::put(space, marker(client), number.to_string()));
         }
         let after = self.acknowledged();
@@ -188,6 +199,15 @@ impl History {
         Ok(cut)
     }
 
+    /// The last of a client's batches up to this one that has a marker in a keyspace.
+    fn marked(&self, client: usize, number: u64, space: usize) -> u64 {
+        let issued = &self.clients[client].issued;
+        let batches = issued.iter().zip(1..).take_while(|(_, other)| *other <= number);
+        let own = marker(client);
+        let has = |batch: &Issued| batch.writes.iter().any(|w| w.space == space && w.key == own);
+        batches.filter(|(batch, _)| has(batch)).map(|(_, number)| number).last().unwrap_or(0)
+    }
+
     /// Checks a view of one keyspace only, one that has the markers.
     ///
     /// # Errors
@@ -213,8 +233,13 @@ impl History {
         must: &Cut,
         may: &Cut,
     ) -> Result<(), String> {
+        // What one keyspace cannot show of a number of batches does not count.
+        let counted = |client: usize, number: u64| match spaces.len() < self.spaces {
+            true => self.marked(client, number, spaces.start),
+            false => number,
+        };
         for client in 0..self.clients.len() {
-            let (shown, must, may) = (cut[client], must[client], may[client]);
+            let (shown, must, may) = (cut[client], counted(client, must[client]), may[client]);
             if shown < must {
                 return Err(format!("client {client}: batch {must} is lost, only {shown} there"));
             }
@@ -222,7 +247,7 @@ impl History {
                 return Err(format!("client {client}: batch {shown} appears, {may} were issued"));
             }
         }
-        self.check_closed(cut)?;
+        self.check_closed(cut, counted)?;
         self.check_own(view, spaces.clone(), cut)?;
         for space in spaces {
             for key in self.shared_keys(space) {
@@ -274,22 +299,28 @@ impl History {
 
     fn cut_of(&self, view: &Contents) -> Result<Cut, String> {
         let shown = |client: usize| {
-            let first = shown_in(view, client, 0)?;
-            let second = if self.spaces > 1 { shown_in(view, client, 1)? } else { first };
-            if first != second {
-                return Err(format!(
-                    "client {client}: a torn batch: {first} in keyspace 0, {second} in keyspace 1"
-                ));
+            let spaces = 0..self.spaces.min(2);
+            let shown = spaces.map(|space| shown_in(view, client, space));
+            let shown = shown.collect::<Result<Vec<_>, _>>()?;
+            let cut = shown.iter().copied().max().unwrap_or(0);
+            let torn = |space: &usize| shown[*space] != self.marked(client, cut, *space);
+            match (0..shown.len()).find(torn) {
+                // That it was not issued is told by who asks for the cut.
+                Some(_) if cut > self.clients[client].issued.len() as u64 => Ok(cut),
+                Some(_) => Err(format!(
+                    "client {client}: a torn batch: the markers {shown:?} in the keyspaces"
+                )),
+                None => Ok(cut),
             }
-            Ok(first)
         };
         (0..self.clients.len()).map(shown).collect()
     }
 
-    fn check_closed(&self, cut: &Cut) -> Result<(), String> {
+    fn check_closed(&self, cut: &Cut, counted: impl Fn(usize, u64) -> u64) -> Result<(), String> {
         for (client, shown) in cut.iter().enumerate().filter(|(_, shown)| **shown > 0) {
             let after = &self.clients[client].issued[*shown as usize - 1].after;
-            if let Some(other) = (0..cut.len()).find(|other| cut[*other] < after[*other]) {
+            let missing = |other: &usize| cut[*other] < counted(*other, after[*other]);
+            if let Some(other) = (0..cut.len()).find(missing) {
                 return Err(format!(
                     "a hole: batch {shown} of client {client} is there, {} of client {other}, \
                      acknowledged before it was issued, is not (only {})",
@@ -424,6 +455,7 @@ pub fn is_reserved(key: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oracle::ALL;
 
     /// Two clients, each with two batches; the second of client 1 was issued after the first of
     /// client 0 was acknowledged.
@@ -470,6 +502,30 @@ mod tests {
         let least = view(&[(0, "client/01", "1"), (1, "client/01", "1"), (1, "b", "1")]);
         assert_eq!(reopened(&least, Loss::Power), Ok(vec![0, 1]));
         assert!(reopened(&least, Loss::Process).is_err(), "an acknowledged batch is lost");
+    }
+
+    #[test]
+    fn a_batch_on_one_keyspace_is_marked_there() {
+        let mut history = History::new(1, 2);
+        history.issue(0, vec![Write::put(0, "a", "1")]);
+        history.issue_in(1..2, 0, vec![Write::put(1, "b", "2")]);
+        let markers = [(0, "client/00", "1"), (1, "client/00", "2"), (0, "a", "1")];
+        let half = view(&markers);
+        assert!(history.check(&half, &vec![0], &vec![2]).is_err(), "the ingested key is missing");
+        let mut whole = half;
+        whole.apply(&Write::put(1, "b", "2"));
+        assert_eq!(history.check(&whole, &vec![2], &vec![2]), Ok(vec![2]));
+        for space in [0, 1] {
+            let one = Contents::from_iter([(space, whole.range(space, &ALL))]);
+            assert_eq!(history.check_space(&one, space, &vec![2], &vec![2]), Ok(()));
+        }
+        whole.apply(&Write::put(1, "client/00", "1"));
+        let why = history.check(&whole, &vec![1], &vec![2]).expect_err("half of the second batch");
+        assert!(why.contains("key \"b\""), "{why}");
+        let mut first = view(&markers[..1]);
+        first.apply(&Write::put(0, "a", "1"));
+        let why = history.check(&first, &vec![1], &vec![2]).expect_err("half of the first batch");
+        assert!(why.contains("torn"), "{why}");
     }
 
     #[test]

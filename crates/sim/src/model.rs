@@ -14,7 +14,7 @@ use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
-use vlsm::Iter;
+use vlsm::{IngestOptions, Iter};
 use vlsm_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -130,7 +130,8 @@ impl Run {
             930..940 => ("snapshot", self.snapshot()),
             940..960 => ("snapshot get", self.snapshot_get()),
             960..968 => ("snapshot look", self.snapshot_look()),
-            968..988 => ("release", self.release()),
+            968..982 => ("release", self.release()),
+            982..988 => ("ingest", self.ingest()),
             988..994 => ("flush", self.world().flush()),
             994..996 => ("idle", self.world().wait_idle()),
             996..998 => ("look", self.look()),
@@ -228,6 +229,20 @@ impl Run {
             _ => Promise::Process,
         };
         self.world().write(&writes, promise)?;
+        writes.iter().for_each(|write| self.contents.apply(write));
+        Ok(())
+    }
+
+    fn ingest(&mut self) -> Result<()> {
+        let (space, count) = (self.space(), self.rng.between(1, 60));
+        let mut writes = Vec::new();
+        for _ in 0..count {
+            let key = self.key();
+            let op = if self.rng.one_in(4) { Op::Delete } else { Op::Put(self.value()) };
+            writes.push(Write { space, key, op });
+        }
+        let count = self.rng.between(1, 40) as usize;
+        self.world().ingest(&self.env, &writes, count, IngestOptions::default())?;
         writes.iter().for_each(|write| self.contents.apply(write));
         Ok(())
     }

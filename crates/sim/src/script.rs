@@ -19,6 +19,7 @@
 //! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
 //! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
+//! | `ingest SPACE A..B LEN` | brings keys in by files; `beside …` while somebody writes the same |
 //! | `checkpoint NAME` | makes one, and reads all of it |
 //! | `expire` | lets pass as much time as values live that expire |
 //! | `close`, `kill` | ends this life of the store in order, or with its process |
@@ -26,6 +27,8 @@
 //!
 //! PROMISE is `lazy`, `process` or `power`. The store is opened when a command needs it. A day lies
 //! between two lives.
+
+mod ingest;
 
 use crate::disk::{Damage, Disk};
 use crate::env::{End, Outcome, SimConfig, SimEnv};
@@ -65,6 +68,8 @@ pub enum Command {
     Sleep(Duration),
     /// Compacts a range.
     Compact(usize, Range<Vec<u8>>),
+    /// Brings keys in by files.
+    Ingest(ingest::Brought),
     /// Makes a checkpoint of this name and reads it.
     Checkpoint(String),
     /// Lets so much time pass that values expire.
@@ -168,6 +173,7 @@ fn command(words: &[&str]) -> Result<Command, String> {
             let range = numbers(range)?;
             Command::Compact(space_of(space)?, key(range.start)..key(range.end))
         }
+        [how @ ("ingest" | "beside"), rest @ ..] => ingest::command(rest, *how == "beside")?,
         ["checkpoint", name] => Command::Checkpoint((*name).into()),
         ["expire"] => Command::Expire,
         ["close"] => Command::Close,
@@ -295,7 +301,7 @@ impl Player {
     pub fn new(script: &Script) -> Arc<Self> {
         let state = State {
             at: 0,
-            history: History::new(1, SPACES.len()),
+            history: History::new(2, SPACES.len()),
             contents: Contents::new(SPACES.len()),
             perhaps: None,
             told: Told::default(),
@@ -373,7 +379,7 @@ impl Player {
         act();
     }
 
-    fn commands(&self, env: &Arc<SimEnv>) -> Result<bool, String> {
+    fn commands(self: &Arc<Self>, env: &Arc<SimEnv>) -> Result<bool, String> {
         let mut store = match self.open(env) {
             Err(Trouble::Store(_)) if self.faulty => return Ok(true),
             opened => opened.map_err(|trouble| trouble.to_string())?,
@@ -491,7 +497,12 @@ impl Player {
         Ok(result?)
     }
 
-    fn command(&self, command: &Command, env: &Arc<SimEnv>, store: &mut Store) -> Outcomes<()> {
+    fn command(
+        self: &Arc<Self>,
+        command: &Command,
+        env: &Arc<SimEnv>,
+        store: &mut Store,
+    ) -> Outcomes<()> {
         let world = &store.world;
         let unknown = || Trouble::Wrong("the script has no such snapshot".into());
         match command {
@@ -520,6 +531,7 @@ impl Player {
                     (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
                 Ok(world.compact(*space, &bounds)?)
             }
+            Command::Ingest(what) => self.ingest(env, world, what),
             Command::Checkpoint(name) => {
                 let found = world.checkpoint(env, name)?;
                 same(&self.state.lock().contents, &found)

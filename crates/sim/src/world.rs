@@ -6,11 +6,12 @@ use crate::env::SimEnv;
 use crate::history::Promise;
 use crate::oracle::{ALL, Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm::{
-    Batch, Db, Durability, Env, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteOptions,
+    Batch, Db, Durability, Env, IngestOptions, Iter, Keyspace, KeyspaceOptions, Options, Snapshot,
+    SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
 use vlsm_core::{Bytes, Error, Result, Version};
@@ -253,6 +254,43 @@ impl World {
     /// Waits until there is nothing left to flush or compact.
     pub fn wait_idle(&self) -> Result<()> {
         self.db.wait_idle()
+    }
+
+    /// Brings puts and deletes of one keyspace in, of each key the last one: in files of at most
+    /// `count` of them, which do not span regions.
+    pub fn ingest(
+        &self,
+        env: &Arc<SimEnv>,
+        writes: &[Write],
+        count: usize,
+        options: IngestOptions,
+    ) -> Result<()> {
+        let env: Arc<dyn Env> = env.clone();
+        let Some(first) = writes.first() else { return Ok(()) };
+        let (space, splits) = (&self.spaces[first.space], SPACES[first.space].1);
+        let region = |write: &Write| splits.partition_point(|s| s.as_bytes() <= &write.key[..]);
+        let last: BTreeMap<&[u8], &Write> = writes.iter().map(|w| (&w.key[..], w)).collect();
+        let last: Vec<&Write> = last.into_values().collect();
+        let mut files = Vec::new();
+        for part in last.chunk_by(|a, b| region(a) == region(b)).flat_map(|r| r.chunks(count)) {
+            let path = PathBuf::from(format!("/outside-{:016x}", env.random()));
+            let mut writer = SstFileWriter::create_in(&env, &path, self.db.options())?;
+            for write in part {
+                match &write.op {
+                    Op::Put(value) => writer.put(&write.key, value)?,
+                    _ => writer.delete(&write.key)?,
+                }
+            }
+            files.push(writer.finish()?.path);
+        }
+        let report = space.ingest_with(&files, options)?;
+        if report.entries != last.len() as u64 {
+            let why = format!("{} entries went in, of {}", report.entries, last.len());
+            return Err(Error::Internal(why));
+        }
+        // They may stay; but then disks of long stories fill up.
+        files.iter().for_each(|path| drop(env.fs().remove(path)));
+        Ok(())
     }
 
     /// Makes a checkpoint and reads all of it, as a store of its own.

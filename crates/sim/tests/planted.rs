@@ -42,11 +42,12 @@ const CHECKS: [Check; 7] = [
 
 const FEW: &str = include_str!("../scripts/few.txt");
 
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("tombstones", include_str!("../scripts/tombstone_over_deep_version.txt")),
     ("versions", include_str!("../scripts/one_key_many_versions.txt")),
     ("overwrites", include_str!("../scripts/overwrites.txt")),
     ("recycled", include_str!("../scripts/wal_recycled.txt")),
+    ("ingested", include_str!("../scripts/ingested.txt")),
 ];
 
 fn short() -> Result<Script, String> {

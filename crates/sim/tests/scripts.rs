@@ -38,6 +38,9 @@ scripts!(
     expiry,
     few,
     first,
+    ingested,
+    ingested_beside,
+    ingested_short,
     large_batch_over_many_wals,
     merges,
     one_key_many_versions,
@@ -131,6 +134,11 @@ fn crash_all(name: &str) {
 #[test]
 fn crashed_everywhere() {
     crash_all("short");
+}
+
+#[test]
+fn crashed_everywhere_in_an_ingest() {
+    crash_all("ingested_short");
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn every_answer_is_right_whatever_crashes() {
             ("indeterminate batches", tally.indeterminate),
             ("checks", tally.checks),
             ("batches outside the WAL", tally.unlogged),
+            ("batches in files", tally.ingests),
             ("refusals", tally.refused),
             ("lives that file calls ended", tally.failures),
         ];

@@ -9,6 +9,9 @@
 //!    overwritten when the WAL is used again.
 //! 4. All is durable; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
+//! No files are ingested between 1 and the end of the log in 2: a batch that came after them might
+//! be in the log, while they are not in the state.
+//!
 //! Why it is one moment: the state's tables hold only what was sequenced before it, and the WALs
 //! from the oldest one on hold, in order, all that is not in the tables. Which is what a recovery
 //! needs to find exactly a prefix of the batches.
@@ -59,9 +62,11 @@ impl Engine {
             self.flush_all()?;
         }
         let mut copy = Copy::begin(&self.env, &self.dir, target)?;
+        let alone = self.without_ingests()?;
         let (state, first, position) = self.freeze()?;
         let result = self.wal.write_through(self, position).and_then(|()| {
             let (last, len) = self.wal.written_end();
+            drop(alone);
             let numbers = self.live_wals.lock().clone();
             let wals = numbers.into_iter().filter(|number| (first.0..=last).contains(number));
             let end = |number| (number, if number == last { len } else { u64::MAX });
@@ -215,7 +220,7 @@ impl<'a> Copy<'a> {
 }
 
 /// Makes a second name for a file. False where it had to be copied.
-fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
+pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
     match fs.hard_link(from, to) {
         Ok(()) => Ok(true),
         Err(error) => match error.kind() {
@@ -230,7 +235,7 @@ fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
 
 /// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.
 /// Its length.
-fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
+pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
     let read = |error| Error::io("cannot read", from, error);
     let write = |error| Error::io("cannot write", to, error);
     let source = fs.open(from, OpenOptions::READ).map_err(read)?;

@@ -128,6 +128,7 @@ impl Engine {
             immutables: Vec::new(),
             version: Arc::new(Version::default()),
             rules: keyspace.rules.clone(),
+            mixed: false,
         };
         self.views.add(keyspace.trees.iter().map(tree));
     }

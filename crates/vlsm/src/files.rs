@@ -192,6 +192,18 @@ impl Files {
         Ok(reader)
     }
 
+    /// Opens a file that is to be ingested: the reader for [`Files::keep`].
+    pub fn open_new(&self, file: &FileMeta) -> Result<SstReader> {
+        self.open(file)
+    }
+
+    /// Keeps a reader with the new table of its file, if there is memory for that.
+    pub fn keep(&self, table: &Table, reader: SstReader) {
+        if self.memory.readers_fit() {
+            table.reader.fill(Arc::new(self.charged(reader)));
+        }
+    }
+
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);

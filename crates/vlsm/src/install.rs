@@ -39,8 +39,8 @@ use vlsm_core::edit::Change;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
-    Error, FileMeta, FileNumber, JobId, MemtableId, Micros, Result, TreeId, Version, VersionEdit,
-    Violation,
+    Error, FileMeta, FileNumber, JobId, MemtableId, Micros, Result, Seq, TreeId, Version,
+    VersionEdit, Violation,
 };
 use vlsm_disk::manifest::{self, Manifest, Record, SnapshotWriter, State};
 use vlsm_disk::wal::wal_path;
@@ -103,13 +103,16 @@ pub(crate) struct Installer {
     snapshotting: AtomicBool,
     /// Whether requests wait for space in the manifest.
     waiting: AtomicBool,
+    /// Held by who ingests, and by a checkpoint until its end is fixed. Only ever tried.
+    pub ingests: Mutex<()>,
 }
 
 impl Installer {
     pub fn new(manifest: Manifest, state: State) -> Self {
         let leader = Mutex::new(Leader { manifest, state });
         let (snapshotting, waiting) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { queue: Mutex::default(), leader, snapshotting, waiting }
+        let (queue, ingests) = (Mutex::default(), Mutex::default());
+        Self { queue, leader, snapshotting, waiting, ingests }
     }
 
     /// Whether requests wait for space in the manifest.
@@ -131,7 +134,12 @@ impl Installer {
 impl Engine {
     /// Queues a finished job and has a background thread install it.
     pub fn submit_install(self: &Arc<Self>, request: Request) {
-        self.install.queue.lock().push(request);
+        self.submit_installs([request]);
+    }
+
+    /// Queues what is installed together: all of it is true, or nothing.
+    pub fn submit_installs(self: &Arc<Self>, requests: impl IntoIterator<Item = Request>) {
+        self.install.queue.lock().extend(requests);
         self.in_background(Self::install_all);
     }
 
@@ -213,7 +221,11 @@ impl Engine {
             .iter()
             .map(|request| Record::Edit(request.tree, request.edit.clone()))
             .collect();
-        let numbers = Record::Numbers(self.manifest_numbers(min_wal));
+        let mut numbers = self.manifest_numbers(min_wal);
+        // That of ingested files is published after their install.
+        let added = requests.iter().flat_map(|request| &request.edit.changes).filter_map(seq_of);
+        numbers.last_seq = added.fold(numbers.last_seq, Ord::max);
+        let numbers = Record::Numbers(numbers);
         records.push(numbers.clone());
         if planted::is(Bug::InputsDeletedEarly) {
             let paths = requests.iter().flat_map(gone).map(|f| sst_path(&self.dir, f.number));
@@ -301,7 +313,7 @@ impl Engine {
     }
 
     /// Makes the WAL durable up to everything appended so far.
-    fn sync_wal(self: &Arc<Self>) -> Result<()> {
+    pub fn sync_wal(self: &Arc<Self>) -> Result<()> {
         let position = self.commit.sequence.lock().tail.appended();
         self.wal.sync_through(self, position)
     }
@@ -506,6 +518,14 @@ impl Engine {
 
 fn without(memtables: &[Arc<Memtable>], flushed: &[MemtableId]) -> Vec<Arc<Memtable>> {
     memtables.iter().filter(|memtable| !flushed.contains(&memtable.id())).cloned().collect()
+}
+
+/// The largest sequence number of a table that comes.
+fn seq_of(change: &Change) -> Option<Seq> {
+    match change {
+        Change::Add { table, .. } => Some(table.file.seq_max),
+        Change::Remove { .. } => None,
+    }
 }
 
 /// The files that a request takes away and does not give back.

@@ -6,6 +6,7 @@
 use crate::batch::Batch;
 use crate::db::Db;
 use crate::engine::Engine;
+use crate::ingest::{IngestOptions, IngestReport};
 use crate::iter::Iter;
 use crate::options::WriteOptions;
 use crate::rules::{Extensions, Rules};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Error, Result, TreeId};
@@ -343,6 +345,42 @@ impl Keyspace {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         Iter::new(self, Arc::new(Held::now(&self.db)), &range)
+    }
+
+    /// Brings files of sorted pairs into the keyspace, at one moment: readers see all of them or
+    /// none, and snapshots taken before see none. Their values replace older ones of their keys.
+    /// It is durable when it returns, and so is everything written before.
+    ///
+    /// The files are made by [`SstFileWriter`](crate::SstFileWriter). Together they must hold keys
+    /// apart, and none may span regions. They are checked completely, and copied. Writes go on
+    /// meanwhile, in the files' keys, too; only while the files become part of the store, writes
+    /// wait, for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). Values do not
+    /// expire, whatever the keyspace's `ttl`. Of writes outside the WAL that were not flushed, a
+    /// crash may take those before the ingest although it keeps the files.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`], [`Error::InvalidArgument`], [`Error::FormatVersion`] or [`Error::Io`]
+    /// with the file that cannot be brought in, [`Error::NoSpace`]: nothing has changed then.
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or what writing the WAL or the manifest failed
+    /// with.
+    pub fn ingest(
+        &self,
+        files: impl IntoIterator<Item = impl AsRef<Path>>,
+    ) -> Result<IngestReport> {
+        self.ingest_with(files, IngestOptions::default())
+    }
+
+    /// As [`Keyspace::ingest`], with options: whether the files are copied or moved.
+    ///
+    /// # Errors
+    /// As [`Keyspace::ingest`].
+    pub fn ingest_with(
+        &self,
+        files: impl IntoIterator<Item = impl AsRef<Path>>,
+        options: IngestOptions,
+    ) -> Result<IngestReport> {
+        let files: Vec<_> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
+        self.db.engine.ingest(&self.info, &files, options)
     }
 
     /// What a range of keys takes on disk and in memory, about: old versions and tombstones that

@@ -341,7 +341,8 @@ impl Engine {
             let active = immutables.pop().unwrap_or_else(|| self.idle_memtable());
             immutables.iter().for_each(|sealed| sealed.note_sealed(self.env.now()));
             let version = Arc::new(version.clone());
-            TreeView { id: *id, active, immutables, version, rules: rules[id].clone() }
+            let rules = rules[id].clone();
+            TreeView { id: *id, active, immutables, version, rules, mixed: false }
         };
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
     }

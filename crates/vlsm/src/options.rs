@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
 use vlsm_core::{Bytes, Error, Result};
+use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::PolicyOptions;
 
 /// When a write is acknowledged.
@@ -208,8 +209,23 @@ impl Options {
         Bytes(least_limit(memtable.saturating_mul(self.policy.memtable_count as u64)))
     }
 
+    /// How an SST for a level is written.
+    pub(crate) fn sst(&self, level: u8, created: Duration) -> SstOptions {
+        SstOptions {
+            block_bytes: self.block_bytes.0 as usize,
+            bits_per_key: self.bits_per_key,
+            compression: match self.compression_of(level) {
+                Compression::None => sst::Compression::None,
+                Compression::Lz4 => sst::Compression::Lz4,
+                Compression::Zstd => sst::Compression::Zstd,
+            },
+            created,
+            ..SstOptions::default()
+        }
+    }
+
     /// The compression of SSTs that lie in a level.
-    pub(crate) fn compression_of(&self, level: u8) -> Compression {
+    fn compression_of(&self, level: u8) -> Compression {
         let index = usize::from(level).min(self.compression.len().saturating_sub(1));
         self.compression.get(index).copied().unwrap_or_default()
     }

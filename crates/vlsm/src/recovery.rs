@@ -3,6 +3,9 @@
 //! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables
 //! that are full are sealed; the ordinary flush takes them once the store is open. So recovery
 //! writes nothing but the header of a new WAL, and a crash in it changes nothing.
+//!
+//! A run of L0 that was ingested may be newer than some of the entries and older than others. No
+//! memtable has entries of both kinds, so that readers find everything in the order of its age.
 
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable, range_size};
@@ -55,10 +58,31 @@ pub(crate) fn replay<'a>(
         replay.batch(dir, &batch)
     };
     let recovered = recover(&**env.fs(), dir, options, &mut sink)?;
+    replay.end();
     Ok((replay, recovered))
 }
 
+/// Whether a run of L0 is newer than a memtable's entries and older than `seq`: files that were
+/// ingested in between.
+fn run_between(version: &Version, memtable: &Memtable, seq: Seq) -> bool {
+    let last = memtable.seqs().map(|(_, largest)| largest);
+    last.is_some_and(|last| version.l0.iter().any(|run| last < run.seq_min && run.seq_min < seq))
+}
+
 impl Replay<'_> {
+    /// Ends the memtables that a run of L0 is newer than.
+    fn end(&mut self) {
+        for (tree, memtables) in &mut self.memtables {
+            let Some(version) = self.trees.get(tree) else { continue };
+            let Some(last) = memtables.last() else { continue };
+            if run_between(version, last, Seq::MAX) {
+                last.seal();
+                let arena = self.arenas.take(self.arenas.block_bytes());
+                memtables.push(Arc::new(Memtable::new(MemtableId((self.next_memtable)()), arena)));
+            }
+        }
+    }
+
     fn batch(&mut self, dir: &Path, batch: &Replayed) -> Result<()> {
         let mut seq = batch.first_seq;
         for entry in Entries::new(&batch.payload) {
@@ -92,7 +116,11 @@ impl Replay<'_> {
             Arc::new(Memtable::new(MemtableId(next()), arenas.take(Memtable::arena_bytes(bytes))))
         };
         let memtables = self.memtables.entry(tree).or_insert_with(|| vec![fresh()]);
-        let full = memtables.last().is_none_or(|memtable| memtable.growth_for(bytes).is_none());
+        let version = self.trees.get(&tree);
+        let full = memtables.last().is_none_or(|memtable| {
+            let ends = version.is_some_and(|version| run_between(version, memtable, seq));
+            ends || memtable.growth_for(bytes).is_none()
+        });
         if full {
             if let Some(last) = memtables.last() {
                 last.seal();

@@ -131,7 +131,9 @@ impl Fs for PosixFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        Ok(rustix::fs::link(from, to)?)
+        // Of what a symbolic link leads to, rather than of the link.
+        let (cwd, follow) = (rustix::fs::CWD, rustix::fs::AtFlags::SYMLINK_FOLLOW);
+        Ok(rustix::fs::linkat(cwd, from, cwd, to, follow)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -22,10 +22,21 @@ const READ_LEN: u64 = 1 << 20;
 /// Told of each problem: where in the file, and what is wrong there.
 pub type Tell<'a> = dyn FnMut(u64, &str) + 'a;
 
+/// What a file holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Keys, the versions of one counted once.
+    pub keys: u64,
+    /// Entries that are neither puts nor deletes: operands, values that expire.
+    pub special: u64,
+}
+
 /// Checks all blocks of an open SST. `progress` is told how many bytes are behind us.
-pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMut(u64)) {
+pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMut(u64)) -> Found {
     let found = Properties { seq_min: Seq::MAX, ..Properties::default() };
-    let mut walk = Walk { reader, problem, key: Vec::new(), last: None, gaps: false, found };
+    let counted = Found::default();
+    let mut walk =
+        Walk { reader, problem, key: Vec::new(), last: None, gaps: false, found, counted };
     let blocks = reader.block_count();
     let mut first = 0;
     while first < blocks {
@@ -50,6 +61,7 @@ pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMu
         progress(reader.extent(end - 1).end);
     }
     walk.sums();
+    walk.counted
 }
 
 struct Walk<'a, 'b> {
@@ -63,6 +75,7 @@ struct Walk<'a, 'b> {
     gaps: bool,
     /// What the properties should say.
     found: Properties,
+    counted: Found,
 }
 
 impl Walk<'_, '_> {
@@ -132,6 +145,9 @@ impl Walk<'_, '_> {
             found.smallest.clone_from(key);
         }
         found.entries += 1;
+        let plain = matches!(trailer.kind(), Some(Kind::Put | Kind::Delete));
+        self.counted.keys += u64::from(!same_key);
+        self.counted.special += u64::from(!plain);
         found.tombstones += u64::from(trailer.kind() == Some(Kind::Delete));
         found.key_bytes += key.len() as u64;
         found.value_bytes += value_len as u64;

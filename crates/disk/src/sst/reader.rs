@@ -156,6 +156,14 @@ impl SstReader {
         Self { filter: None, ..self }
     }
 
+    /// The reader of a file that was ingested: all its entries have this sequence number. The file
+    /// has no range tombstones.
+    #[must_use]
+    pub fn with_global_seq(self, seq: Seq) -> Self {
+        debug_assert!(self.ranges.is_empty(), "their sequence numbers would stay");
+        Self { global_seq: Some(seq), ..self }
+    }
+
     /// Counts its memory on a gauge from here on, for as long as it lives.
     pub fn charge_to(&self, gauge: &Gauge) {
         *self.charge.lock() = Some(gauge.charge(self.memory_bytes() as u64));

@@ -7,6 +7,9 @@
 //!    at most [`ROUNDS_MAX`] times.
 //! 4. The admission decides how fast writers are let in.
 //!
+//! Where a run of L0 was ingested above sealed memtables, the shape is asked about the tree without
+//! it and what is newer: the memtables are flushed first, and the tree is as any other again.
+//!
 //! Threads and locks: whoever ends a step or finds something changed ticks, with `try_lock` on the
 //! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is
 //! taken for short looks and never while a policy runs.
@@ -68,7 +71,8 @@ impl Engine {
         self.env.interleave();
         let view = self.views.load_full();
         for (id, busy) in held {
-            let tree = view.tree(id);
+            let older = view.tree(id).older_part();
+            let tree = older.as_ref().unwrap_or(view.tree(id));
             self.counters.shape_asks.add(1);
             let facts = self.facts(tree);
             let shape = &self.control.shape;

@@ -20,7 +20,6 @@ pub(crate) mod output;
 use crate::engine::Engine;
 use crate::install::Request;
 use crate::memtable::Memtable;
-use crate::options::Compression;
 use crate::read::view::TreeView;
 use crate::snapshot::Filtering;
 use combine::Sight;
@@ -35,7 +34,7 @@ use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
     RunId, RunOrigin, Table, Version, VersionEdit,
 };
-use vlsm_disk::sst::{self, Scanner, SstOptions, SstReader};
+use vlsm_disk::sst::{Scanner, SstReader};
 use vlsm_disk::{Charge, Pending};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, CutRule};
@@ -164,17 +163,7 @@ impl Job {
     fn new_outputs(&self, engine: &Arc<Engine>) -> Outputs {
         let level = self.candidate.output_level;
         let options = &engine.options;
-        let sst_options = SstOptions {
-            block_bytes: options.block_bytes.0 as usize,
-            bits_per_key: options.bits_per_key,
-            compression: match options.compression_of(level) {
-                Compression::None => sst::Compression::None,
-                Compression::Lz4 => sst::Compression::Lz4,
-                Compression::Zstd => sst::Compression::Zstd,
-            },
-            created: engine.env.wall_clock(),
-            ..SstOptions::default()
-        };
+        let sst_options = options.sst(level, engine.env.wall_clock());
         let rule = engine.control.shape.cuts(&self.version, &self.candidate);
         let next = match rule {
             CutRule::LookAhead { next_level, .. } => self.version.level(next_level).clone(),

@@ -6,6 +6,8 @@
 //! 3. The runs of L0, newest first.
 //! 4. The levels from L1 down.
 //!
+//! Where ingested files lie in L0 above sealed memtables, 2 and 3 take turns (`view.rs`).
+//!
 //! The first place that has a visible entry decides, because of any key every place holds newer
 //! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides
 //! too: everything in older places is older than it. Only where the entry is an operand for the
@@ -14,7 +16,7 @@
 
 use crate::engine::Engine;
 use crate::memtable::Memtable;
-use crate::read::view::{Moment, Pinned, StoreView, TreeView};
+use crate::read::view::{Moment, Pinned, Place, StoreView, TreeView};
 use crate::resolve::{Resolver, Says, says};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -83,21 +85,49 @@ impl Engine {
     }
 
     fn newest(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
+        if tree.mixed {
+            return self.newest_in_turns(tree, seq, key);
+        }
         for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
-            let cover = match memtable.has_ranges() {
-                true => memtable.cover(key, seq),
-                false => Seq::ZERO,
-            };
-            let found = memtable.newest(key, seq);
-            if found.is_some() || cover > Seq::ZERO {
-                self.counters.memtable_hits.add(1);
-                return Ok((found, cover));
+            if let Some(newest) = self.newest_in(memtable, seq, key) {
+                return Ok(newest);
             }
         }
         for table in tables_over(tree, key) {
             let (found, cover) = self.search(table, seq, key)?;
             if found.is_some() || cover > Seq::ZERO {
                 return Ok((found, cover));
+            }
+        }
+        Ok((None, Seq::ZERO))
+    }
+
+    #[inline]
+    fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
+        let cover = match memtable.has_ranges() {
+            true => memtable.cover(key, seq),
+            false => Seq::ZERO,
+        };
+        let found = memtable.newest(key, seq);
+        let decided = found.is_some() || cover > Seq::ZERO;
+        decided.then(|| {
+            self.counters.memtable_hits.add(1);
+            (found, cover)
+        })
+    }
+
+    #[cold]
+    fn newest_in_turns(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
+        for place in tree.places() {
+            let newest = match place {
+                Place::Memtable(memtable) => self.newest_in(memtable, seq, key).unwrap_or_default(),
+                Place::Run(tables) => match tables.find(key) {
+                    Some(table) => self.search(table, seq, key)?,
+                    None => continue,
+                },
+            };
+            if newest.0.is_some() || newest.1 > Seq::ZERO {
+                return Ok(newest);
             }
         }
         Ok((None, Seq::ZERO))
@@ -126,22 +156,15 @@ impl Engine {
     #[cold]
     fn collect(&self, tree: &TreeView, at: Moment, key: &[u8]) -> Result<Option<Bytes>> {
         let mut resolver = Resolver::default();
-        for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
-            let cover = memtable.cover(key, at.seq);
-            let mut versions = versions_in(memtable, key, at.seq)?;
-            versions.sort_by_key(|(trailer, _)| std::cmp::Reverse(*trailer));
-            for (trailer, value) in versions {
-                let says = says(trailer, &value, cover, || at.now)?;
-                if resolver.add_older(says, value) {
-                    return resolver.finish(&tree.rules, key);
-                }
-            }
-            if cover > Seq::ZERO {
-                return resolver.finish(&tree.rules, key);
-            }
-        }
-        for table in tables_over(tree, key) {
-            if self.collect_from(table, at, key, &mut resolver)? {
+        for place in tree.places() {
+            let decided = match place {
+                Place::Memtable(memtable) => collect_in(memtable, at, key, &mut resolver)?,
+                Place::Run(tables) => match tables.find(key) {
+                    Some(table) => self.collect_from(table, at, key, &mut resolver)?,
+                    None => continue,
+                },
+            };
+            if decided {
                 break;
             }
         }
@@ -180,6 +203,25 @@ impl Engine {
 fn tables_over<'a>(tree: &'a TreeView, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
     let runs = tree.version.l0.iter().rev().map(|run| &run.tables);
     runs.chain(&tree.version.levels).filter_map(move |tables| tables.find(key))
+}
+
+/// Adds the versions of a memtable. True when older ones do not matter.
+fn collect_in(
+    memtable: &Arc<Memtable>,
+    at: Moment,
+    key: &[u8],
+    resolver: &mut Resolver,
+) -> Result<bool> {
+    let cover = memtable.cover(key, at.seq);
+    let mut versions = versions_in(memtable, key, at.seq)?;
+    versions.sort_by_key(|(trailer, _)| std::cmp::Reverse(*trailer));
+    for (trailer, value) in versions {
+        let says = says(trailer, &value, cover, || at.now)?;
+        if resolver.add_older(says, value) {
+            return Ok(true);
+        }
+    }
+    Ok(cover > Seq::ZERO)
 }
 
 /// The visible versions of a key in a memtable and its parts, in no order.

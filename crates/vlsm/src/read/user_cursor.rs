@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::read::covers::Covers;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
-use crate::read::view::{Moment, TreeView};
+use crate::read::view::{Moment, Place, TreeView};
 use crate::resolve::{Resolver, Says, says};
 use crate::rules::Rules;
 use bytes::Bytes;
@@ -53,18 +53,19 @@ impl UserCursor {
         let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
         let mut covers = Covers::new(files.clone(), at.seq);
         let mut older = Vec::new();
-        for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
-            for part in memtable.parts() {
-                covers.add_memtable(older.len(), &part);
-                sources.push(Box::new(part.cursor()));
+        for place in tree.places() {
+            match place {
+                Place::Memtable(memtable) => {
+                    for part in memtable.parts() {
+                        covers.add_memtable(older.len(), &part);
+                        sources.push(Box::new(part.cursor()));
+                    }
+                }
+                Place::Run(tables) => {
+                    covers.add_run(older.len(), tables);
+                    sources.push(Box::new(LevelCursor::new(files.clone(), tables.clone())));
+                }
             }
-            older.push(sources.len());
-        }
-        let runs = tree.version.l0.iter().rev().map(|run| &run.tables);
-        let levels = tree.version.levels.iter().filter(|tables| !tables.is_empty());
-        for tables in runs.chain(levels) {
-            covers.add_run(older.len(), tables);
-            sources.push(Box::new(LevelCursor::new(files.clone(), tables.clone())));
             older.push(sources.len());
         }
         let mut this = Self {

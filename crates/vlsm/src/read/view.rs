@@ -9,6 +9,9 @@
 //! batch may be in memtables that a stale view does not have, and its sequence number is visible
 //! only after they are.
 //!
+//! Age order: mostly all memtables are newer than all of L0. While files that were ingested lie in
+//! L0 above memtables that wait for their flush, they take turns ([`TreeView::places`]).
+//!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.
 
@@ -18,7 +21,7 @@ use crate::sync::Mutex;
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Micros, Seq, TreeId, Version};
+use vlsm_core::{Micros, Seq, Tables, TreeId, Version};
 use vlsm_disk::Env;
 
 /// One tree at one moment.
@@ -32,6 +35,56 @@ pub(crate) struct TreeView {
     pub version: Arc<Version>,
     /// What its entries mean.
     pub rules: Arc<Rules>,
+    /// Whether a run of L0 is newer than a sealed memtable. Kept by [`Views`].
+    pub mixed: bool,
+}
+
+/// Where entries of a tree are.
+pub(crate) enum Place<'a> {
+    Memtable(&'a Arc<Memtable>),
+    Run(&'a Tables),
+}
+
+fn first_seq(memtable: &Memtable) -> Seq {
+    memtable.seqs().map_or(Seq::MAX, |(smallest, _)| smallest)
+}
+
+impl TreeView {
+    /// All places, newest first: of any key each holds newer entries than those after it.
+    pub fn places(&self) -> Vec<Place<'_>> {
+        let mut runs = self.version.l0.iter().rev().peekable();
+        let mut places = vec![Place::Memtable(&self.active)];
+        for sealed in self.immutables.iter().rev() {
+            while self.mixed
+                && let Some(run) = runs.next_if(|run| run.seq_min > first_seq(sealed))
+            {
+                places.push(Place::Run(&run.tables));
+            }
+            places.push(Place::Memtable(sealed));
+        }
+        let levels = self.version.levels.iter().filter(|tables| !tables.is_empty());
+        places.extend(runs.map(|run| &run.tables).chain(levels).map(Place::Run));
+        places
+    }
+
+    /// The tree without what is as new as the first run of L0 that is newer than a sealed memtable,
+    /// or newer: until older memtables are flushed, nothing else may be done with the rest. None
+    /// where there is no such run.
+    pub fn older_part(&self) -> Option<Self> {
+        let oldest = self.immutables.first().filter(|_| self.mixed)?;
+        let first = self.version.l0.iter().find(|run| run.seq_min > first_seq(oldest))?.seq_min;
+        let mut version = Version::clone(&self.version);
+        version.l0.retain(|run| run.seq_max < first);
+        let older = self.immutables.iter().filter(|sealed| first_seq(sealed) < first);
+        let immutables = older.cloned().collect();
+        Some(Self { immutables, version: Arc::new(version), mixed: false, ..self.clone() })
+    }
+
+    fn ordered(mut self) -> Self {
+        let ends = self.immutables.first().zip(self.version.l0.last());
+        self.mixed = ends.is_some_and(|(oldest, newest)| first_seq(oldest) < newest.seq_min);
+        self
+    }
 }
 
 /// All trees at one moment, indexed by [`TreeId`].
@@ -107,7 +160,7 @@ impl Views {
     pub fn update(&self, id: TreeId, change: impl FnOnce(&TreeView) -> TreeView) {
         let _held = self.change.lock();
         let mut next = StoreView::clone(&self.load());
-        let tree = change(next.tree(id));
+        let tree = change(next.tree(id)).ordered();
         next.trees[id.0 as usize] = Some(Arc::new(tree));
         self.current.store(Arc::new(next));
     }
@@ -121,7 +174,7 @@ impl Views {
             if next.trees.len() <= index {
                 next.trees.resize(index + 1, None);
             }
-            next.trees[index] = Some(Arc::new(tree));
+            next.trees[index] = Some(Arc::new(tree.ordered()));
         }
         self.current.store(Arc::new(next));
     }

@@ -303,7 +303,7 @@ impl Check<'_> {
             ..FINDINGS_MAX => problems.push((offset, what.to_owned())),
             _ => more += 1,
         };
-        check(&reader, &mut problem, &mut |done| self.tell(path, done));
+        let _found = check(&reader, &mut problem, &mut |done| self.tell(path, done));
         for (offset, what) in problems {
             self.damage(path, Some(offset), what);
         }

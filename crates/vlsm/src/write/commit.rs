@@ -42,7 +42,7 @@ use vlsm_disk::{Condition, Env};
 use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
 
 /// Batches that may be between sequencing and publishing at once.
-const IN_FLIGHT_MAX: u64 = 4096;
+pub(crate) const IN_FLIGHT_MAX: u64 = 4096;
 /// A waiter for its turn to publish spins this long before it sleeps.
 const PUBLISH_SPIN: Duration = Duration::from_micros(5);
 /// Who passes a gate with a rate within this time was let in at once.
@@ -53,7 +53,7 @@ pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
 /// What the sequencing step changes.
 pub(crate) struct Sequence {
     pub next_seq: u64,
-    next_ticket: u64,
+    pub next_ticket: u64,
     pub tail: WalTail,
     /// WAL files with fragments of batches that are not sequenced yet, with how many.
     pinned: BTreeMap<FileNumber, usize>,
@@ -84,7 +84,9 @@ impl Sequence {
 /// The commit queue.
 pub(crate) struct Commit {
     pub sequence: Mutex<Sequence>,
-    publisher: Publisher,
+    pub publisher: Publisher,
+    /// Turns that were taken and not ended (`turn.rs`).
+    pub turns: AtomicU64,
 }
 
 /// A batch after sequencing.
@@ -158,7 +160,8 @@ impl Commit {
     pub fn new(env: &dyn Env, last_seq: Seq, tail: WalTail) -> Self {
         let pinned = BTreeMap::new();
         let sequence = Sequence { next_seq: last_seq.0 + 1, next_ticket: 0, tail, pinned };
-        Self { sequence: Mutex::new(sequence), publisher: Publisher::new(env, last_seq) }
+        let publisher = Publisher::new(env, last_seq);
+        Self { sequence: Mutex::new(sequence), publisher, turns: AtomicU64::new(0) }
     }
 
     /// All writes up to here are visible.
@@ -230,7 +233,7 @@ impl Engine {
 
     /// Waits until the admission lets a write in.
     #[cold]
-    fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
+    pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
         let since = self.env.now();
         self.counters.waiting_writers.add(1);
         let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
@@ -464,21 +467,18 @@ impl Engine {
 
     /// Stage 5: hands the batch to the publisher and waits until it is visible.
     fn publish(&self, ticket: u64, last_seq: Seq) -> Result<()> {
-        let publisher = &self.commit.publisher;
-        publisher.finish(ticket, last_seq);
-        if publisher.visible.load(Ordering::Acquire) >= last_seq.0 {
+        self.commit.publisher.finish(ticket, last_seq);
+        if self.commit.visible() >= last_seq {
             return Ok(());
         }
         let since = self.env.now();
-        loop {
-            let epoch = publisher.advanced.epoch();
-            if publisher.visible.load(Ordering::Acquire) >= last_seq.0 {
-                self.note_wait(WaitCause::WalQueue, since);
-                return Ok(());
-            }
-            self.health.check_running()?;
-            publisher.advanced.wait(epoch, None);
-        }
+        let cause = match self.commit.turns.load(Ordering::Relaxed) {
+            0 => WaitCause::WalQueue,
+            _ => WaitCause::Ingest,
+        };
+        self.await_published(last_seq)?;
+        self.note_wait(cause, since);
+        Ok(())
     }
 
     /// Counts a wait that is over; a long one is an event.
@@ -535,12 +535,12 @@ fn check_one_keyspace(engine: &Engine, batch: &Batch) -> Result<()> {
 /// slot at the head filled, and nobody else at work, empties it, moves the visible sequence number
 /// on and looks at the next. So a late batch publishes all that waited behind it, and nobody waits
 /// for a lock.
-struct Publisher {
+pub(crate) struct Publisher {
     slots: Box<[AtomicU64]>,
-    head: AtomicU64,
+    pub head: AtomicU64,
     visible: AtomicU64,
     advancing: AtomicBool,
-    advanced: Arc<dyn Condition>,
+    pub advanced: Arc<dyn Condition>,
 }
 
 impl Publisher {
@@ -558,7 +558,7 @@ impl Publisher {
         &self.slots[(ticket % IN_FLIGHT_MAX) as usize]
     }
 
-    fn finish(&self, ticket: u64, last_seq: Seq) {
+    pub fn finish(&self, ticket: u64, last_seq: Seq) {
         self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
         if slips(Slip::PublishAtOnce) {
             self.visible.fetch_max(last_seq.0, Ordering::SeqCst);

@@ -1,0 +1,208 @@
+//! SSTs that are written outside a store, to be brought into one by
+//! [`Keyspace::ingest`](crate::Keyspace::ingest).
+//!
+//! 1. Keys come in strictly ascending order and are cut into blocks as they come; what is full is
+//!    written to a temporary file beside the one that it shall be.
+//! 2. At the end the file is made durable and renamed, and its directory entry is made durable. So
+//!    there is a whole file of this name or none.
+//!
+//! All entries have sequence number zero: the one that counts is given by the ingest.
+
+use crate::options::Options;
+use bytes::Bytes;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::{Bytes as ByteCount, Error, FileUid, Kind, Result, Seq, Trailer, key};
+use vlsm_disk::Env;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::{File, OpenOptions};
+use vlsm_disk::sst::SstWriter;
+
+/// The level whose options are taken: deep enough for the last of them.
+const LEVEL: u8 = u8::MAX;
+
+/// Writes one file of sorted pairs, which [`Keyspace::ingest`](crate::Keyspace::ingest) brings into
+/// a store. A file that is not finished leaves nothing behind.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let (path, file) = (folder.path().join("store"), folder.path().join("sorted.sst"));
+/// let mut writer = vlsm::SstFileWriter::create(&file)?;
+/// writer.put("apple", "green")?;
+/// writer.put("pear", "yellow")?;
+/// assert!(writer.put("banana", "out of order").is_err());
+/// writer.finish()?;
+///
+/// let db = vlsm::Db::open(&path)?;
+/// db.put("apple", "red")?;
+/// db.default_keyspace().ingest([&file])?;
+/// assert_eq!(db.get("apple")?.as_deref(), Some(&b"green"[..]));
+/// # db.close()
+/// # }
+/// ```
+pub struct SstFileWriter {
+    env: Arc<dyn Env>,
+    path: PathBuf,
+    /// The file being written; none once it is renamed.
+    temporary: Option<PathBuf>,
+    file: Arc<dyn File>,
+    writer: SstWriter,
+    last: Option<Vec<u8>>,
+}
+
+/// A finished file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SstFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: ByteCount,
+    /// Number of entries.
+    pub entries: u64,
+    /// Its first key.
+    pub smallest: Bytes,
+    /// Its last key.
+    pub largest: Bytes,
+}
+
+impl SstFileWriter {
+    /// Makes a new file, with the default options of a store.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: for one, that there is a file of this name.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        let env: Arc<dyn Env> = RealEnv::new();
+        Self::create_in(&env, path.as_ref(), &Options::default())
+    }
+
+    /// As [`SstFileWriter::create`], in another environment, with the blocks, filter and last
+    /// compression of a store's options.
+    ///
+    /// # Errors
+    /// As [`SstFileWriter::create`]; [`Error::InvalidOption`].
+    pub fn create_in(env: &Arc<dyn Env>, path: &Path, options: &Options) -> Result<Self> {
+        options.check()?;
+        let fs = env.fs();
+        let failed = |error| Error::io("cannot make SST", path, error);
+        if fs.exists(path).map_err(failed)? {
+            return Err(failed(ErrorKind::AlreadyExists.into()));
+        }
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".tmp");
+        let temporary = PathBuf::from(temporary);
+        // Perhaps what a process left behind that was killed.
+        let _ = fs.remove(&temporary);
+        let file = fs.open(&temporary, OpenOptions::CREATE).map_err(failed)?;
+        let sst = options.sst(LEVEL, env.wall_clock());
+        let writer = SstWriter::new(sst, FileUid(env.random()));
+        let (path, temporary) = (path.to_owned(), Some(temporary));
+        Ok(Self { env: env.clone(), path, temporary, file, writer, last: None })
+    }
+
+    /// Appends a pair, whose key must come after the last one's.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key that does not, or a key or value over the limits: then
+    /// nothing is appended. What writing the file failed with.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), Kind::Put, value.as_ref())
+    }
+
+    /// Appends the removal of a key, which must come after the last one.
+    ///
+    /// # Errors
+    /// As [`SstFileWriter::put`].
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(key.as_ref(), Kind::Delete, &[])
+    }
+
+    fn add(&mut self, key: &[u8], kind: Kind, value: &[u8]) -> Result<()> {
+        key::check_lengths(key.len(), value.len())?;
+        if self.last.as_ref().is_some_and(|last| key <= &last[..]) {
+            return Err(Error::InvalidArgument(format!(
+                "the keys of {} must ascend strictly: this one does not come after the one before; \
+                 sort them, and keep one of those that are equal",
+                self.path.display()
+            )));
+        }
+        self.writer.add(key, Trailer::new(Seq::ZERO, kind), value);
+        let last = self.last.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(key);
+        while let Some((offset, chunk)) = self.writer.take_full() {
+            self.write(offset, &chunk)?;
+            self.writer.recycle(chunk);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the file if it were finished now, about.
+    #[must_use]
+    pub fn bytes(&self) -> ByteCount {
+        ByteCount(self.writer.bytes())
+    }
+
+    /// Ends the file, makes it durable and gives it its name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] when nothing was appended; what the system says.
+    pub fn finish(mut self) -> Result<SstFile> {
+        if self.writer.is_empty() {
+            let path = self.path.display();
+            let why = format!("{path} would hold nothing: put something");
+            return Err(Error::InvalidArgument(why));
+        }
+        let none = SstWriter::new(Options::default().sst(LEVEL, Default::default()), FileUid(0));
+        let (rest, summary) = std::mem::replace(&mut self.writer, none).finish();
+        for (offset, chunk) in rest {
+            self.write(offset, &chunk)?;
+        }
+        let synced = self.file.sync();
+        synced.map_err(|error| Error::io_unknown("cannot sync SST", &self.path, error))?;
+        self.publish()?;
+        Ok(SstFile {
+            path: self.path.clone(),
+            bytes: summary.bytes,
+            entries: summary.properties.entries,
+            smallest: summary.properties.smallest.into(),
+            largest: summary.properties.largest.into(),
+        })
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let fs = self.env.fs();
+        if let Some(temporary) = &self.temporary {
+            let renamed = fs.rename(temporary, &self.path);
+            renamed.map_err(|error| Error::io("cannot rename to", &self.path, error))?;
+        }
+        self.temporary = None;
+        let folder = match self.path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        let synced = fs.sync_dir(folder);
+        synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))
+    }
+
+    fn write(&self, offset: u64, chunk: &[u8]) -> Result<()> {
+        let written = self.file.write_at(chunk, offset);
+        written.map_err(|error| Error::io("cannot write SST", &self.path, error))
+    }
+}
+
+impl Drop for SstFileWriter {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = self.env.fs().remove(temporary);
+        }
+    }
+}
+
+impl std::fmt::Debug for SstFileWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SstFileWriter").field("path", &self.path).finish_non_exhaustive()
+    }
+}

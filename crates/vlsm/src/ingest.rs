@@ -1,0 +1,482 @@
+//! Brings SSTs that were written elsewhere into a keyspace: all of them or none, at one moment.
+//!
+//! 1. Each file is checked completely; together they must hold keys apart. Each is copied (or
+//!    linked) into the store's folder under a new number, durably, and opened. A crash from here to
+//!    step 5 leaves files that nobody names, which the next open removes.
+//! 2. Each file gets a place: the deepest level above which, and in which, nothing shares a key
+//!    with it and into whose keys no job writes; else a run of L0, its newest. It is reserved as by
+//!    a running job, so that no job writes there, nor takes the file before step 6.
+//! 3. The ingest takes a turn in the commit queue (`write/turn`), which gives all entries of the
+//!    files their sequence number. Trees with a new run of L0 have their memtable sealed there: no
+//!    memtable holds entries both older and newer than the run.
+//! 4. What was sequenced before is awaited. If by then somebody has written into the keys of a file
+//!    for a deeper level, the turn is given up, and 2 comes again, for L0.
+//! 5. The WAL is synced, because the ingest must not outlive an earlier batch, and one group of the
+//!    manifest makes the files part of their trees (`install`).
+//! 6. The turn ends, which makes them visible. Readers of earlier sequence numbers pass over them.
+//!
+//! Memtables that are older than the new run are not flushed first: readers take turns between
+//! memtables and L0 (`read/view`), jobs leave the newer part alone until the older memtables are
+//! flushed (`control/tick`), and recovery cuts its memtables at the run (`recovery`).
+//!
+//! Writers that come after step 3 are visible only after 6, so they wait for it: for two syncs and
+//! what installs are under way, whatever the length of the files. On a full device they wait until
+//! there is space. Threads: any. One ingest at a time, and none while a checkpoint fixes its
+//! moment.
+
+use crate::checkpoint::{copy, link};
+use crate::control::Slot;
+use crate::engine::Engine;
+use crate::files::sst_path;
+use crate::install::Request;
+use crate::keyspace::KeyspaceInfo;
+use crate::memtable::Memtable;
+use crate::read::view::TreeView;
+use crate::sync::MutexGuard;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::event::{Event, JobKind};
+use vlsm_core::{
+    Bytes, Cursor, Error, FileNumber, JobId, KeyRange, Micros, Place, Result, RunId, RunOrigin,
+    Seq, Table, Trailer, TreeId, VersionEdit,
+};
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::sst::check::check;
+use vlsm_disk::sst::{SstReader, SstSummary};
+use vlsm_policy::{Busy, Candidate, Class, Inputs, Share};
+
+/// How soon locks that were taken are looked at again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// How files are brought in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IngestOptions {
+    /// Link the files into the store, where the file system can do that, and remove them where they
+    /// were. Else they are copied and stay. Default: false.
+    pub move_files: bool,
+}
+
+impl IngestOptions {
+    /// Files are moved into the store.
+    #[must_use]
+    pub fn moving() -> Self {
+        Self { move_files: true }
+    }
+}
+
+/// What was brought in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct IngestReport {
+    /// Files.
+    pub files: u64,
+    /// Those of them that came into L0, because there was something in their keys.
+    pub into_l0: u64,
+    /// Their entries.
+    pub entries: u64,
+    /// Their length.
+    pub bytes: Bytes,
+}
+
+/// A file that was checked.
+struct Checked {
+    source: PathBuf,
+    tree: TreeId,
+    summary: SstSummary,
+}
+
+/// A file in the store's folder, and where it belongs.
+struct Incoming {
+    tree: TreeId,
+    number: FileNumber,
+    summary: SstSummary,
+    reader: Option<SstReader>,
+    /// 0 for L0.
+    level: u8,
+}
+
+impl Incoming {
+    fn range(&self) -> KeyRange {
+        let properties = &self.summary.properties;
+        KeyRange::closed(properties.smallest.clone(), properties.largest.clone())
+    }
+
+    fn table(&self, seq: Seq) -> Arc<Table> {
+        let meta = self.summary.clone().into_meta(self.number);
+        Arc::new(Table::whole(Arc::new(meta.with_global_seq(seq))))
+    }
+
+    /// What the file's job would hold, if it came by one.
+    fn candidate(&self) -> Candidate {
+        Candidate {
+            tree: self.tree,
+            frees: Class::L0,
+            kind: JobKind::TrivialMove,
+            inputs: Inputs {
+                memtables: Vec::new(),
+                tables: vec![(Place::L0(RunId(0)), self.table(Seq::ZERO))],
+            },
+            output_level: self.level,
+            range: self.range(),
+            bytes_in: Bytes::ZERO,
+            bytes_out: Bytes::ZERO,
+            score: 0.0,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        }
+    }
+}
+
+/// The files of one ingest. Their copies are removed again, unless they were handed over.
+struct Copies<'a> {
+    engine: &'a Engine,
+    files: Vec<Incoming>,
+    handed_over: bool,
+}
+
+impl Drop for Copies<'_> {
+    fn drop(&mut self) {
+        let unused = self.files.iter().filter(|_| !self.handed_over);
+        for file in unused {
+            // Not removed is not lost: the next open finds and removes it.
+            let _ = self.engine.env.fs().remove(&sst_path(&self.engine.dir, file.number));
+        }
+    }
+}
+
+/// The places of one ingest, held as by running jobs.
+struct Places<'a> {
+    engine: &'a Arc<Engine>,
+    jobs: Vec<(JobId, TreeId)>,
+}
+
+impl Drop for Places<'_> {
+    fn drop(&mut self) {
+        self.jobs.iter().for_each(|(job, tree)| self.engine.job_ended(*job, *tree));
+    }
+}
+
+/// See [`Engine::without_ingests`].
+pub(crate) struct Alone<'a> {
+    held: Option<MutexGuard<'a, ()>>,
+    engine: &'a Engine,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.held.take();
+        self.engine.control.made_room();
+    }
+}
+
+impl Engine {
+    /// Brings files into a keyspace.
+    pub fn ingest(
+        self: &Arc<Self>,
+        keyspace: &KeyspaceInfo,
+        files: &[PathBuf],
+        options: IngestOptions,
+    ) -> Result<IngestReport> {
+        self.health.check()?;
+        let mut checked = Vec::with_capacity(files.len());
+        for path in files {
+            checked.push(self.check_file(keyspace, path, options)?);
+        }
+        checked.sort_by(|a, b| a.summary.properties.smallest.cmp(&b.summary.properties.smallest));
+        for pair in checked.windows(2) {
+            if pair[0].summary.properties.largest >= pair[1].summary.properties.smallest {
+                return Err(Error::InvalidArgument(format!(
+                    "{} and {} overlap: files that are brought in together must hold keys apart; \
+                     bring them in one after the other, the newest last",
+                    pair[0].source.display(),
+                    pair[1].source.display()
+                )));
+            }
+        }
+        if checked.is_empty() {
+            return Ok(IngestReport::default());
+        }
+        let mut copies = Copies { engine: self, files: Vec::new(), handed_over: false };
+        for file in checked {
+            self.take_over(file, options, &mut copies.files)?;
+        }
+        let synced = self.env.fs().sync_dir(&self.dir);
+        synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
+        // Where writes are stopped this waits as they do, rather than add to what stops them.
+        if !self.gate.is_open() {
+            self.wait_at_gate(0, None)?;
+        }
+        let held = self.bring_in(&mut copies)?;
+        if options.move_files {
+            // They are in the store already: one that stays does no harm.
+            files.iter().for_each(|path| drop(self.env.fs().remove(path)));
+        }
+        let report = report_of(&copies.files);
+        let IngestReport { files, into_l0, bytes, .. } = report;
+        let held = Micros(held.as_micros() as u64);
+        self.emit(Event::Ingested { files, into_l0, bytes, held });
+        Ok(report)
+    }
+
+    /// Step 1, before anything is changed.
+    fn check_file(
+        &self,
+        keyspace: &KeyspaceInfo,
+        path: &Path,
+        options: IngestOptions,
+    ) -> Result<Checked> {
+        let wrong = |what: &str| {
+            let path = path.display();
+            Err(Error::InvalidArgument(format!("{path} cannot be brought in: {what}")))
+        };
+        let file = self.env.fs().open(path, OpenOptions::READ);
+        let file = file.map_err(|error| Error::io("cannot open", path, error))?;
+        let reader = SstReader::open_unknown(file, path)?;
+        let mut damage = None;
+        let found = check(
+            &reader,
+            &mut |offset, what| {
+                damage.get_or_insert_with(|| Error::corruption(path, offset, what));
+            },
+            &mut |_| {},
+        );
+        if let Some(damage) = damage {
+            return Err(damage);
+        }
+        let summary = reader.summary().clone();
+        let properties = &summary.properties;
+        let foreign = properties.range_tombstones > 0 || found.special > 0;
+        if properties.seq_max > Seq::ZERO || foreign || found.keys != properties.entries {
+            return wrong("it is an SST of a store; write files for this with SstFileWriter");
+        }
+        let view = self.views.load_full();
+        let ours = || view.trees().flat_map(|tree| tree.version.tables());
+        if options.move_files && ours().any(|(_, table)| table.file.uid == summary.uid) {
+            return wrong("the store has it already, and may need it where it is; copy it instead");
+        }
+        let region = keyspace.region_of(&properties.smallest);
+        if region != keyspace.region_of(&properties.largest) {
+            return wrong("it spans regions of the keyspace; write a file for each region");
+        }
+        Ok(Checked { source: path.to_owned(), tree: keyspace.trees[region], summary })
+    }
+
+    /// Step 1, the copy.
+    fn take_over(
+        &self,
+        checked: Checked,
+        options: IngestOptions,
+        files: &mut Vec<Incoming>,
+    ) -> Result<()> {
+        let (fs, Checked { source, tree, summary }) = (&**self.env.fs(), checked);
+        let number = FileNumber(self.numbers.next_file());
+        let to = sst_path(&self.dir, number);
+        files.push(Incoming { tree, number, summary, reader: None, level: 0 });
+        if options.move_files && link(fs, &source, &to)? {
+            let synced = fs.open(&to, OpenOptions::READ).and_then(|file| file.sync());
+            synced.map_err(|error| Error::io_unknown("cannot sync SST", &to, error))?;
+        } else if !options.move_files {
+            copy(fs, &source, &to, u64::MAX)?;
+        }
+        if let Some(file) = files.last_mut() {
+            // Also sees to it that this is the file that was checked.
+            let meta = file.summary.clone().into_meta(number);
+            file.reader = Some(self.files.open_new(&meta)?);
+        }
+        Ok(())
+    }
+
+    /// Waits until no files are being ingested; none will be while this is held.
+    pub fn without_ingests(&self) -> Result<Alone<'_>> {
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check()?;
+            if let Some(held) = self.install.ingests.try_lock() {
+                return Ok(Alone { held: Some(held), engine: self });
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    /// Steps 2 to 6. How long the turn was held.
+    fn bring_in(self: &Arc<Self>, copies: &mut Copies<'_>) -> Result<Duration> {
+        let _alone = self.without_ingests()?;
+        // Most of it before others wait.
+        self.sync_wal()?;
+        let mut deep = true;
+        loop {
+            // Let go of after the turn: what is not visible yet is no job's input.
+            let _places = self.reserve_places(&mut copies.files, deep)?;
+            let in_l0 = copies.files.iter().filter(|file| file.level == 0);
+            let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
+            seal.dedup();
+            self.env.interleave();
+            let turn = self.take_turn(&seal)?;
+            let since = self.env.now();
+            self.await_published(Seq(turn.seq.0 - 1))?;
+            if self.places_are_free(&copies.files)? {
+                self.sync_wal()?;
+                self.install_files(copies, turn.seq)?;
+                let seq = turn.seq;
+                drop(turn);
+                self.await_published(seq)?;
+                return Ok(self.env.now().saturating_sub(since));
+            }
+            deep = false;
+        }
+    }
+
+    /// Step 2.
+    fn reserve_places(self: &Arc<Self>, files: &mut [Incoming], deep: bool) -> Result<Places<'_>> {
+        let mut places = Places { engine: self, jobs: Vec::new() };
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check_running()?;
+            // No tick is under way, so none starts what it found possible before.
+            if let Some(policies) = self.control.policies.try_lock() {
+                let mut state = self.control.state.lock();
+                for file in files {
+                    let busy = state.busy(file.tree);
+                    let view = self.views.load_full();
+                    file.level = match deep {
+                        true => level_for(view.tree(file.tree), &busy, &file.range())?,
+                        false => 0,
+                    };
+                    let id = JobId(self.numbers.next_job());
+                    places.jobs.push((id, file.tree));
+                    state.jobs.push(Slot {
+                        id,
+                        candidate: Arc::new(file.candidate()),
+                        job: None,
+                        share: Share::Unlimited,
+                        done: Bytes::ZERO,
+                        paused_since: None,
+                        cancelled: false,
+                    });
+                    self.control.mark(file.tree);
+                }
+                drop(state);
+                drop(policies);
+                // A tick may have found the policies taken.
+                self.control.wake();
+                return Ok(places);
+            }
+            self.control.wait_for_room(epoch, Some(self.env.now() + RETRY));
+        }
+    }
+
+    /// Step 4: nothing older came into the keys of files for deeper levels. All that is older is in
+    /// this view: in memtables or in tables.
+    fn places_are_free(&self, files: &[Incoming]) -> Result<bool> {
+        let view = self.views.load_full();
+        for file in files.iter().filter(|file| file.level > 0) {
+            let (tree, range) = (view.tree(file.tree), file.range());
+            if file.level > free_down_to(tree, &range) || memtables_hold(tree, &range)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Step 5.
+    fn install_files(self: &Arc<Self>, copies: &mut Copies<'_>, seq: Seq) -> Result<()> {
+        let mut edits: BTreeMap<TreeId, (RunId, VersionEdit)> = BTreeMap::new();
+        for file in &mut copies.files {
+            let table = file.table(seq);
+            if let Some(reader) = file.reader.take() {
+                self.files.keep(&table, reader.with_global_seq(seq));
+            }
+            let fresh = || (RunId(self.numbers.next_run()), VersionEdit::default());
+            let (run, edit) = edits.entry(file.tree).or_insert_with(fresh);
+            match file.level {
+                0 => edit.add_l0(*run, RunOrigin::Merge, table),
+                level => edit.add(level, table),
+            }
+        }
+        let request = |(tree, (_, edit))| {
+            let (flushed, inputs) = (Vec::new(), Vec::new());
+            // The files' places are let go of later.
+            Request { job: JobId(0), tree, edit, flushed, inputs, _filtering: None }
+        };
+        copies.handed_over = true;
+        self.submit_installs(edits.into_iter().map(request));
+        loop {
+            let epoch = self.control.room_epoch();
+            let view = self.views.load_full();
+            if copies.files.iter().all(|file| shows(view.tree(file.tree), file, seq)) {
+                return Ok(());
+            }
+            self.health.check_running()?;
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+}
+
+fn report_of(files: &[Incoming]) -> IngestReport {
+    let mut report = IngestReport::default();
+    for file in files {
+        report.files += 1;
+        report.into_l0 += u64::from(file.level == 0);
+        report.entries += file.summary.properties.entries;
+        report.bytes += file.summary.bytes;
+    }
+    report
+}
+
+/// The deepest level down to which nothing shares a key with the range; 0 for none.
+fn free_down_to(tree: &TreeView, range: &KeyRange) -> u8 {
+    let version = &tree.version;
+    if version.l0.iter().any(|run| run.tables.overlapping(range).next().is_some()) {
+        return 0;
+    }
+    let mut levels = 1..=version.depth().max(1);
+    let taken = levels.find(|level| version.level(*level).overlapping(range).next().is_some());
+    taken.map_or(version.depth().max(1), |level| level - 1)
+}
+
+/// The deepest level where a file fits; 0 for L0.
+fn level_for(tree: &TreeView, busy: &Busy, range: &KeyRange) -> Result<u8> {
+    if memtables_hold(tree, range)? {
+        return Ok(0);
+    }
+    let mut levels = (1..=free_down_to(tree, range)).rev();
+    Ok(levels.find(|level| busy.writes(*level, range).next().is_none()).unwrap_or(0))
+}
+
+/// Whether a memtable holds something of the range.
+fn memtables_hold(tree: &TreeView, range: &KeyRange) -> Result<bool> {
+    let holds = |memtable: &Arc<Memtable>| -> Result<bool> {
+        if memtable.has_ranges() && memtable.range().is_some_and(|all| all.overlaps(range)) {
+            return Ok(true);
+        }
+        for part in memtable.parts() {
+            let mut cursor = part.cursor();
+            cursor.seek(&range.lo, Trailer::FIRST)?;
+            if cursor.valid() && !range.ends_before(cursor.key()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    for memtable in tree.immutables.iter().chain([&tree.active]) {
+        if holds(memtable)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a tree shows the file where it belongs.
+fn shows(tree: &TreeView, file: &Incoming, seq: Seq) -> bool {
+    let version = &tree.version;
+    let tables = match file.level {
+        0 => version.l0.iter().find(|run| run.seq_min == seq).map(|run| &run.tables),
+        level => Some(version.level(level)),
+    };
+    let key = &file.summary.properties.smallest;
+    let table = tables.and_then(|tables| tables.find(key));
+    table.is_some_and(|table| table.file.number == file.number)
+}
