@@ -54,11 +54,13 @@ pub struct SstCursor {
     error: Option<Error>,
 }
 
-impl SstCursor {
-    pub(super) fn new(reader: Arc<SstReader>, cache: Arc<BlockCache>, fill: bool) -> Self {
-        Self {
-            reader,
-            cache,
+impl SstReader {
+    /// A cursor over all entries, which fills the cache as it reads if `fill`.
+    #[must_use]
+    pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
+        SstCursor {
+            reader: self.clone(),
+            cache: cache.clone(),
             fill,
             stats: ReadStats::default(),
             block: None,
@@ -68,7 +70,9 @@ impl SstCursor {
             error: None,
         }
     }
+}
 
+impl SstCursor {
     /// What it counted.
     #[must_use]
     pub fn stats(&self) -> &ReadStats {

@@ -16,7 +16,6 @@
 
 use super::block::{Block, Lookup};
 use super::cache::BlockCache;
-use super::cursor::SstCursor;
 use super::filter::{self, Filter};
 use super::format::{
     Compression, Damage, Footer, Properties, Section, VERSION, checksum, decompress, open_block,
@@ -381,12 +380,6 @@ impl SstReader {
         }
         stats.filter_false_positives += u64::from(self.filter.is_some());
         Ok(None)
-    }
-
-    /// A cursor over all entries, which fills the cache as it reads if `fill`.
-    #[must_use]
-    pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
-        SstCursor::new(self.clone(), cache.clone(), fill)
     }
 }
 

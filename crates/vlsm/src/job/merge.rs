@@ -75,6 +75,17 @@ pub(crate) struct TableSource {
     reads: Vec<(u64, Pending<AlignedBuf>)>,
 }
 
+impl TableSource {
+    /// To the next entry, the first one at first.
+    #[inline]
+    fn advance(&mut self) -> Result<Scan> {
+        match self.scanner.advance() {
+            Err(_) if planted::is(Bug::UnreadableSkipped) => Ok(Scan::Done),
+            scan => scan,
+        }
+    }
+}
+
 impl Source {
     /// All entries of a memtable that gets no more of them.
     pub fn memory(cursor: impl Cursor + Send + 'static) -> Self {
@@ -117,10 +128,7 @@ impl Source {
                 cursor.next()?;
                 Ok(if cursor.valid() { Scan::Entry } else { Scan::Done })
             }
-            Self::Tables(tables) => match tables.scanner.advance() {
-                Err(_) if planted::is(Bug::UnreadableSkipped) => Ok(Scan::Done),
-                scan => scan,
-            },
+            Self::Tables(tables) => tables.advance(),
         }
     }
 
@@ -131,7 +139,7 @@ impl Source {
                 cursor.seek_first()?;
                 Ok(if cursor.valid() { Scan::Entry } else { Scan::Done })
             }
-            Self::Tables(tables) => tables.scanner.advance(),
+            Self::Tables(tables) => tables.advance(),
         }
     }
 
