@@ -18,7 +18,8 @@
 
 use super::skiplist::Block;
 use crate::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Weak};
 use vlsm_disk::{Charge, Gauge};
 
@@ -61,8 +62,8 @@ struct Shelf {
     budget: u64,
     gauges: ArenaGauges,
     blocks: Mutex<Vec<(Block, Charge)>>,
-    /// Held by who makes blocks.
-    filling: Mutex<()>,
+    /// Whether somebody is making blocks.
+    filling: AtomicBool,
 }
 
 impl ArenaPool {
@@ -71,26 +72,29 @@ impl ArenaPool {
     #[must_use]
     pub fn new(bytes: usize, spare: usize, budget: u64, gauges: ArenaGauges) -> Self {
         let blocks = Mutex::new(Vec::with_capacity(spare));
-        let filling = Mutex::default();
+        let filling = AtomicBool::new(false);
         Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks, filling }) }
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
     /// Each is charged for, then `make_room` has others give way, then it is made.
     pub fn fill(&self, make_room: impl Fn()) {
-        let Some(_one) = self.shelf.filling.try_lock() else { return };
-        while self.wants_more() {
+        if self.shelf.filling.swap(true, AcqRel) {
+            return;
+        }
+        while self.shelf.has_room() {
             let charge = self.shelf.gauges.spare.charge(self.shelf.bytes as u64);
             make_room();
             let block = Block::new(self.shelf.bytes);
             self.shelf.blocks.lock().push((block, charge));
         }
+        self.shelf.filling.store(false, Release);
     }
 
-    /// Whether a block more should be kept.
+    /// Whether a block more should be kept, and nobody is making it.
     #[must_use]
     pub fn wants_more(&self) -> bool {
-        self.spare_blocks() < self.shelf.spare && self.shelf.allows(self.shelf.bytes)
+        !self.shelf.filling.load(Acquire) && self.shelf.has_room()
     }
 
     /// Frees a block that should not be kept any more; true when there was one.
@@ -150,6 +154,11 @@ impl ArenaPool {
 }
 
 impl Shelf {
+    /// Whether there is room for a block more.
+    fn has_room(&self) -> bool {
+        self.blocks.lock().len() < self.spare && self.allows(self.bytes)
+    }
+
     /// Whether memtables leave room for `bytes` more. Pinned ones count: most come back at once.
     fn allows(&self, bytes: usize) -> bool {
         let held = self.gauges.in_use() + self.gauges.pinned.get();
