@@ -2,10 +2,9 @@
 //!
 //! The engine does it in jobs of its own; this waits for them.
 
-use crate::data::range;
+use crate::data::RangeArgs;
 use crate::failure::{Result, say};
 use crate::store::{Access, Store, StoreArgs};
-use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,12 +21,8 @@ itself, level by level. After Ctrl-C nothing is lost; call it again to go on.";
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// First key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// Key to stop before
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// Keys are hexadecimal
     #[arg(long)]
     hex: bool,
@@ -35,7 +30,7 @@ pub struct Args {
 
 /// Compacts.
 pub fn run(args: &Args) -> Result {
-    let range = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let range = args.range.bounds(args.hex)?;
     let store = Store::open(&args.store, Access::Write)?;
     store.compact(range)?;
     store.close()?;

@@ -207,12 +207,8 @@ Examples:
 pub struct ScanArgs {
     #[command(flatten)]
     store: StoreArgs,
-    /// First key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// Key to stop before
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// Only keys that begin with this
     #[arg(long, conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
@@ -236,21 +232,36 @@ pub struct ScanArgs {
     hex: bool,
 }
 
-/// The range that `--from` and `--to` give.
-pub fn range(from: Option<&OsString>, to: Option<&OsString>, hex: bool) -> Result<Range> {
-    let read = |name, key: Option<&OsString>| key.map(|key| argument(name, key, hex)).transpose();
-    let from = read("--from", from)?.map_or(Bound::Unbounded, Bound::Included);
-    Ok((from, read("--to", to)?.map_or(Bound::Unbounded, Bound::Excluded)))
+/// A range of keys, as options.
+#[derive(Debug, clap::Args)]
+pub struct RangeArgs {
+    /// First key
+    #[arg(long, value_name = "KEY")]
+    from: Option<OsString>,
+    /// Key to stop before
+    #[arg(long, value_name = "KEY")]
+    to: Option<OsString>,
+}
+
+impl RangeArgs {
+    /// The range that they give; hexadecimal if `hex`.
+    pub fn bounds(&self, hex: bool) -> Result<Range> {
+        let read = |name, key: &Option<OsString>| {
+            key.as_ref().map(|key| argument(name, key, hex)).transpose()
+        };
+        let from = read("--from", &self.from)?.map_or(Bound::Unbounded, Bound::Included);
+        Ok((from, read("--to", &self.to)?.map_or(Bound::Unbounded, Bound::Excluded)))
+    }
 }
 
 /// Prints a range of records.
 pub fn scan(args: &ScanArgs) -> Result {
-    let (from, to) = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let range = args.range.bounds(args.hex)?;
     let prefix = args.prefix.as_ref().map(|key| argument("--prefix", key, args.hex)).transpose()?;
     let store = Store::open(&args.store, Access::Read)?;
     let mut pairs = match prefix {
         Some(prefix) => store.prefix(&prefix),
-        None => store.range((from, to)),
+        None => store.range(range),
     };
     let layout = Layout { format: args.format, hex: args.hex };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());

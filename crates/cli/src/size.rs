@@ -2,12 +2,11 @@
 //!
 //! The store is opened to read only, so what is in the WAL counts.
 
-use crate::data::range;
+use crate::data::RangeArgs;
 use crate::failure::Result;
 use crate::progress::grouped;
 use crate::store::{Access, Store, StoreArgs};
 use serde_json::json;
-use std::ffi::OsString;
 use std::io::{self, Write};
 
 const EXAMPLES: &str = "\
@@ -24,12 +23,8 @@ Old versions and tombstones count until they are compacted away. Exact numbers: 
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// First key
-    #[arg(long, value_name = "KEY")]
-    from: Option<OsString>,
-    /// Key to stop before
-    #[arg(long, value_name = "KEY")]
-    to: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArgs,
     /// Keys are hexadecimal
     #[arg(long)]
     hex: bool,
@@ -40,7 +35,7 @@ pub struct Args {
 
 /// Prints the estimate.
 pub fn run(args: &Args) -> Result {
-    let range = range(args.from.as_ref(), args.to.as_ref(), args.hex)?;
+    let range = args.range.bounds(args.hex)?;
     let store = Store::open(&args.store, Access::Read)?;
     let size = store.size(range)?;
     store.close()?;

@@ -24,11 +24,13 @@ fn a_second_interrupt_leaves_no_temporary_store() {
         assert!(codes.len() < 30, "{codes:?}");
         let mut command = world.command(&["bench", "--pairs", "1m", "--seconds", "1"]);
         let mut bench = command.env("TMPDIR", &temp).spawn().unwrap();
+        let id = bench.id().to_string();
         let interrupt = || {
-            let kill = Command::new("kill").args(["-INT", &bench.id().to_string()]).status();
+            let kill = Command::new("kill").args(["-INT", &id]).status();
             assert!(kill.unwrap().success());
         };
         while !entries(&temp).iter().any(|store| entries(store).len() > 3) {
+            assert_eq!(bench.try_wait().unwrap(), None, "it ended before it made its store");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(50));

@@ -5,34 +5,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 use vlsm_core::{FileNumber, FileUid, Kind, Seq, Trailer};
-use vlsm_disk::fs::File;
+use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::{BlockCache, ReadStats, Scan, Scanner, SstOptions, SstReader, SstWriter};
 
 const PAIRS: u64 = 320_000;
 const PAIR_BYTES: f64 = 200.0;
-
-struct MemFile(Vec<u8>);
-
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> std::io::Result<usize> {
-        let from = self.0.get(offset as usize..).unwrap_or(&[]);
-        let count = from.len().min(buf.len());
-        buf[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn truncate(&self, _: u64) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
-}
 
 fn key(number: u64) -> [u8; 24] {
     let mut key = *b"user0000000000000000abcd";

@@ -5,40 +5,14 @@
 
 use crate::input::Input;
 use crate::records::expect_answer;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use vlsm_core::{Cursor, FileUid, KeyRange, Result, Seq, Trailer};
-use vlsm_disk::File;
+use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::format::{FOOTER_LEN, MAGIC, VERSION, checksum};
 use vlsm_disk::sst::{BlockCache, ReadStats, Scan, Scanner, SstReader};
 
 const UID: FileUid = FileUid(0x0123_4567_89ab_cdef);
-
-/// A file that is a vector.
-struct MemFile(Vec<u8>);
-
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = usize::try_from(offset).ok().and_then(|offset| self.0.get(offset..));
-        let from = from.unwrap_or(&[]);
-        let count = from.len().min(buf.len());
-        buf[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn truncate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
 
 /// The parts of a file.
 pub struct Frame {

@@ -170,6 +170,18 @@ fn rewrite(path: &Path, change: impl FnOnce(&vlsm_core::Version) -> Vec<(TreeId,
     manifest.append(&records).unwrap();
 }
 
+/// Moves the newest run of L0 below the older ones, which must not be.
+fn newest_goes_down(path: &Path) {
+    rewrite(path, |version| {
+        let newest = version.l0.last().unwrap();
+        let table = newest.tables.iter().next().unwrap().clone();
+        let mut edit = VersionEdit::default();
+        edit.remove(Place::L0(newest.id), &table);
+        edit.add(1, table);
+        vec![(TreeId(0), edit)]
+    });
+}
+
 #[test]
 fn trees_that_contradict_themselves() {
     let folder = tempfile::tempdir().unwrap();
@@ -187,14 +199,7 @@ fn trees_that_contradict_themselves() {
     };
     // The newer run goes down, the older one stays: the old value would be read.
     let path = open("below");
-    rewrite(&path, |version| {
-        let newest = version.l0.last().unwrap();
-        let table = newest.tables.iter().next().unwrap().clone();
-        let mut edit = VersionEdit::default();
-        edit.remove(Place::L0(newest.id), &table);
-        edit.add(1, table);
-        vec![(TreeId(0), edit)]
-    });
+    newest_goes_down(&path);
     let report = vlsm::verify(&path).unwrap();
     assert!(report.damaged && report.findings[0].what.contains("old value"), "{report:#?}");
     // A table in a region that it does not belong to.
@@ -233,14 +238,7 @@ fn range_tombstones_that_contradict_their_place() {
         }
         db.close().unwrap();
         assert_eq!(vlsm::verify(&path).unwrap().findings, []);
-        rewrite(&path, |version| {
-            let newest = version.l0.last().unwrap();
-            let table = newest.tables.iter().next().unwrap().clone();
-            let mut edit = VersionEdit::default();
-            edit.remove(Place::L0(newest.id), &table);
-            edit.add(1, table);
-            vec![(TreeId(0), edit)]
-        });
+        newest_goes_down(&path);
         let report = vlsm::verify(&path).unwrap();
         assert!(report.damaged && report.findings[0].what.contains(says), "{report:#?}");
     }

@@ -2,15 +2,19 @@
 //!
 //! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what
 //! was not synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
+//! [`MemFile`] is a lone file of bytes to read.
 //!
 //! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
 //! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
 //! renames and removals in any subset).
 
 pub mod fault;
+mod mem;
 pub mod posix;
 pub mod sim;
 mod sim_file;
+
+pub use mem::MemFile;
 
 use std::io;
 use std::path::{Path, PathBuf};

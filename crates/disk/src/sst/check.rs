@@ -207,8 +207,8 @@ impl Walk<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::MemFile;
     use crate::sst::format::checksum;
-    use crate::sst::tests::MemFile;
     use crate::sst::{SstOptions, SstWriter};
     use std::path::Path;
     use std::sync::Arc;

@@ -6,7 +6,7 @@ mod ranges;
 use super::scan::{Scan, Scanner};
 use super::*;
 use crate::aligned::AlignedBuf;
-use crate::fs::File;
+use crate::fs::{File, MemFile};
 use proptest::prelude::*;
 use std::io;
 use std::path::Path;
@@ -15,30 +15,6 @@ use std::time::Duration;
 use vlsm_core::{
     Cursor, Error, FileMeta, FileNumber, FileUid, KeyRange, Kind, Result, Seq, Trailer,
 };
-
-/// A file that is a vector.
-pub(crate) struct MemFile(pub(crate) Vec<u8>);
-
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = self.0.get(offset as usize..).unwrap_or(&[]);
-        let count = from.len().min(buf.len());
-        buf[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn truncate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
 
 type Entry = (Vec<u8>, Trailer, Vec<u8>);
 

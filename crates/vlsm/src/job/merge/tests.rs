@@ -6,42 +6,18 @@ use super::*;
 use crate::job::output::UNWRITTEN_MAX;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
 use vlsm_disk::RealEnv;
 use vlsm_disk::env::{Env, Priority};
-use vlsm_disk::fs::File;
+use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::{SstOptions, SstReader, SstWriter};
 use vlsm_policy::shape::CutRule;
 use vlsm_policy::shape::cuts::Cutter;
 
 type Entry = (Vec<u8>, Trailer, Vec<u8>);
-
-struct MemFile(Vec<u8>);
-
-impl File for MemFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let from = self.0.get(offset as usize..).unwrap_or(&[]);
-        let count = from.len().min(buf.len());
-        buf[..count].copy_from_slice(&from[..count]);
-        Ok(count)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-    fn truncate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
 
 /// A memtable of a vector.
 struct VecCursor(Vec<Entry>, usize);
