@@ -142,6 +142,7 @@ fn measure(
             load,
             seed: plan.seed,
             floor,
+            ..Method::default()
         },
         amplification: Amplification::new(user_bytes, &end.since(&stats), device),
         phases: bench.phases,

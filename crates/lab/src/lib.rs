@@ -7,6 +7,7 @@
 //! engine    the vLSM engine as such a store
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
+//! spec      a run as plain values
 //! report    all of it with its method, as a table and as JSON
 //! ```
 //!
@@ -20,5 +21,6 @@ pub mod engine;
 pub mod metrics;
 pub mod process;
 pub mod report;
+pub mod spec;
 pub mod store;
 pub mod workload;

@@ -68,6 +68,7 @@ fn method() -> Method {
         load: "inserted in random order".into(),
         seed: 1,
         floor: Floor { rate: None, p99_us: 0.4, p999_us: 1.2, cpu_us_per_op: 0.3 },
+        ..Method::default()
     }
 }
 
@@ -93,6 +94,9 @@ fn report() -> Report {
         amplification,
         store: store.clone(),
         series: Series(vec![Point { seconds: 1.0, ops: 200_000, ..Point::default() }]),
+        samples: Vec::new(),
+        jobs: Vec::new(),
+        chains: Vec::new(),
     };
     let run = PhaseReport {
         name: "Run A".into(),

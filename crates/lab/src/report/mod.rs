@@ -12,6 +12,7 @@ use crate::arrivals::Arrivals;
 use crate::driver::{Outcome, Phase};
 use crate::metrics::{Kind, Percentiles, Series, Stalls};
 use crate::process::{Device, Machine};
+use crate::spec::RunSpec;
 use crate::store::StoreStats;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,18 @@ pub struct Method {
     pub seed: u64,
     /// What the driver costs by itself.
     pub floor: Floor,
+    /// The commit the program was built from, where that is known.
+    #[serde(default)]
+    pub commit: String,
+    /// What to type to do it again.
+    #[serde(default)]
+    pub command: String,
+    /// Limits of device and memory as they were applied, or why they were not.
+    #[serde(default)]
+    pub limits: String,
+    /// The run itself, where it was made from a specification.
+    #[serde(default)]
+    pub spec: Option<RunSpec>,
 }
 
 /// The driver over a store that does nothing: the least that any figure here can be.
@@ -155,6 +168,70 @@ pub struct PhaseReport {
     pub store: StoreStats,
     /// Second by second.
     pub series: Series,
+    /// What the store and the process were like at each of these moments.
+    #[serde(default)]
+    pub samples: Vec<Sample>,
+    /// Background jobs that ran in the phase.
+    #[serde(default)]
+    pub jobs: Vec<JobMark>,
+    /// Compaction chains that stood behind L0 at flushes in the phase, or were waited for.
+    #[serde(default)]
+    pub chains: Vec<ChainMark>,
+}
+
+/// A look at the store and the process during a phase.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds since the phase began.
+    pub at: f64,
+    /// Bytes of each level, L0 first.
+    pub levels: Vec<u64>,
+    /// Runs (or files) in L0.
+    pub l0_runs: u64,
+    /// Resident memory of the process in bytes.
+    pub memory: u64,
+    /// Processor time of the process since the phase began, in nanoseconds.
+    pub cpu_nanos: u64,
+    /// Bytes to and from devices since the phase began.
+    pub device: Option<Device>,
+}
+
+/// A background job.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct JobMark {
+    /// Seconds since the phase began; negative when it began before.
+    pub start: f64,
+    /// Seconds since the phase began.
+    pub end: f64,
+    /// `flush`, `compact`, `merge_within`, `trivial_move`.
+    pub kind: String,
+    /// From which level; 0 for memtables and L0.
+    pub from: u8,
+    /// Into which level.
+    pub to: u8,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// A compaction chain (vlsm.txt §2.3).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChainMark {
+    /// Seconds since the phase began.
+    pub at: f64,
+    /// Bytes of each of its stages, with the level they are read from.
+    pub stages: Vec<(u8, u64)>,
+    /// How long a memtable waited for it, in seconds; none where it only stood behind L0.
+    pub waited: Option<f64>,
+}
+
+impl ChainMark {
+    /// Bytes over all stages.
+    #[must_use]
+    pub fn width(&self) -> u64 {
+        self.stages.iter().map(|(_, bytes)| bytes).sum()
+    }
 }
 
 impl PhaseReport {
@@ -189,6 +266,9 @@ impl PhaseReport {
             amplification: Amplification::new(user_bytes, &store, outcome.usage.device),
             store,
             series: outcome.series.clone(),
+            samples: Vec::new(),
+            jobs: Vec::new(),
+            chains: Vec::new(),
         }
     }
 
