@@ -76,7 +76,7 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
                 let opened = Rocks::open(folder.path(), &options.policy, load.cache << 20);
                 Box::new(opened.map_err(text)?)
             }
-            "vlsm" => Box::new(Engine::open(folder.path(), options).map_err(text)?),
+            "vlsm" => Box::new(Engine::open(folder.path(), options, Vec::new()).map_err(text)?),
             _ => return Err(format!("there is no store {name:?}: use rocksdb or vlsm:PROFILE")),
         })
     };
@@ -163,6 +163,7 @@ fn measure(open: Open, dir: &Path, method: Method, load: &Load) -> Result<Report
         amplification: Amplification::new(user_bytes, &loaded.since(&start.1), used.device),
         phases,
         settled,
+        sustainable: None,
         store: store.stats(),
         records: records.count(),
         peak_memory: peak_memory(),

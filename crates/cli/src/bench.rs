@@ -41,9 +41,9 @@ pub fn run(args: Args) -> Result {
     let plan = args.plan()?;
     let place = Place::prepare(&args, &plan)?;
     let stop = stop_flag(place.temporary().map(Path::to_owned))?;
-    let engine = Engine::open(place.path(), plan.options.clone()).map_err(text)?;
+    let engine = Engine::open(place.path(), plan.options.clone(), Vec::new()).map_err(text)?;
     let (report, failure) = measure(&engine, &plan, &place, stop);
-    let closed = engine.close().map_err(text);
+    let closed = Box::new(engine).close().map_err(text);
     let removed = place.finish();
     publish(&args, &report)?;
     match failure {
@@ -147,6 +147,7 @@ fn measure(
         amplification: Amplification::new(user_bytes, &end.since(&stats), device),
         phases: bench.phases,
         settled,
+        sustainable: None,
         store: end,
         records: bench.records.count(),
         peak_memory: peak_memory(),

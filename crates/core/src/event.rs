@@ -77,6 +77,19 @@ pub enum JobKind {
     TrivialMove,
 }
 
+impl JobKind {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Flush => "flush",
+            Self::Compact => "compact",
+            Self::MergeWithin => "merge within",
+            Self::TrivialMove => "trivial move",
+        }
+    }
+}
+
 /// One stage of a compaction chain: jobs out of one level that a memtable had to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStage {
@@ -220,6 +233,14 @@ pub enum Event {
         /// What it waited for.
         chain: ChainReport,
     },
+    /// A flush begins, and this chain stands behind L0: what would have to be merged before the
+    /// next memtable could be flushed were L0 full.
+    ChainStood {
+        /// Its tree.
+        tree: TreeId,
+        /// Its stages; none when nothing stands in the way.
+        chain: ChainReport,
+    },
     /// A write waited at least a millisecond.
     Waited {
         /// Why.
@@ -282,6 +303,9 @@ impl fmt::Display for Event {
                 chain.width(),
                 chain.waited
             ),
+            Self::ChainStood { tree, chain } => {
+                write!(f, "{tree} behind L0: length {}, width {}", chain.length(), chain.width())
+            }
             Self::Waited { cause, took } => write!(f, "a write waited {took}: {}", cause.name()),
             Self::OutOfSpace { path } => {
                 write!(f, "out of space: {} cannot grow, writes are refused", path.display())

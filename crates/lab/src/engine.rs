@@ -5,23 +5,40 @@
 
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
-use crate::store::{LevelStats, Store, StoreMemory, StoreResult, StoreStats, WaitStats};
+use crate::report::{ChainMark, JobMark};
+use crate::store::{LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats};
+use parking_lot::Mutex;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use vlsm::{Db, Options};
+use vlsm::{Db, KeyspaceOptions, Options, Stats};
+use vlsm_core::event::{ChainReport, Event};
+
+/// Marks that nobody asked for are forgotten beyond this number.
+const MARKS_MAX: usize = 1 << 20;
 
 /// An open engine.
 pub struct Engine {
     db: Db,
+    clock: Clock,
+    marks: Arc<Mutex<Marks>>,
 }
 
 impl Engine {
-    /// Opens a store in a folder.
+    /// Opens a store in a folder, its keys split into regions at `splits`.
     ///
     /// # Errors
     /// What the engine says.
-    pub fn open(path: &Path, options: Options) -> vlsm_core::Result<Self> {
-        Ok(Self { db: Db::builder(path).options(options).open()? })
+    pub fn open(path: &Path, options: Options, splits: Vec<Vec<u8>>) -> vlsm_core::Result<Self> {
+        let clock = Clock::start();
+        let marks = Arc::<Mutex<Marks>>::default();
+        let told = marks.clone();
+        let db = Db::builder(path)
+            .options(options)
+            .default_keyspace(KeyspaceOptions::splits(splits))
+            .listener(move |event| note(event, &clock, &told))
+            .open()?;
+        Ok(Self { db, clock, marks })
     }
 
     /// The engine itself.
@@ -29,13 +46,43 @@ impl Engine {
     pub fn db(&self) -> &Db {
         &self.db
     }
+}
 
-    /// Closes it.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn close(self) -> vlsm_core::Result<()> {
-        self.db.close()
+/// Takes note of jobs that ended and of chains.
+fn note(event: &Event, clock: &Clock, marks: &Mutex<Marks>) {
+    let now = clock.now() as f64 / 1e9;
+    let chain = |chain: &ChainReport, waited| ChainMark {
+        at: now,
+        stages: chain.stages.iter().map(|stage| (stage.level, stage.width.0)).collect(),
+        waited,
+    };
+    let mut marks = match event {
+        Event::JobFinished { .. } | Event::ChainStood { .. } | Event::ChainEnded { .. } => {
+            marks.lock()
+        }
+        _ => return,
+    };
+    if marks.jobs.len() + marks.chains.len() >= MARKS_MAX {
+        return;
+    }
+    match event {
+        Event::JobFinished { kind, from, to, read, written, took, .. } => {
+            marks.jobs.push(JobMark {
+                start: now - took.0 as f64 / 1e6,
+                end: now,
+                kind: kind.name().to_owned(),
+                from: *from,
+                to: *to,
+                read: read.0,
+                written: written.0,
+            });
+        }
+        Event::ChainStood { chain: stood, .. } => marks.chains.push(chain(stood, None)),
+        Event::ChainEnded { chain: ended, .. } => {
+            let waited = ended.waited.0 as f64 / 1e6;
+            marks.chains.push(chain(ended, Some(waited)));
+        }
+        _ => (),
     }
 }
 
@@ -68,6 +115,17 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
+}
+
+fn levels(stats: &Stats) -> Vec<LevelStats> {
+    let level = |level: &vlsm::LevelStats| LevelStats {
+        tables: level.tables,
+        bytes: level.bytes.0,
+        target: level.target.map(|target| target.0),
+        good_by_count: level.good_by_count,
+        good_by_ratio: level.good_by_ratio,
+    };
+    stats.levels.iter().map(level).collect()
 }
 
 impl Store for Engine {
@@ -109,15 +167,21 @@ impl Store for Engine {
         Ok(true)
     }
 
+    fn levels(&self) -> Vec<LevelStats> {
+        levels(&self.db.stats())
+    }
+
+    fn marks(&self, clock: &Clock) -> Marks {
+        let ahead = clock.now() as f64 / 1e9 - self.clock.now() as f64 / 1e9;
+        std::mem::take(&mut *self.marks.lock()).shifted(ahead)
+    }
+
+    fn close(self: Box<Self>) -> StoreResult<()> {
+        Ok(self.db.close()?)
+    }
+
     fn stats(&self) -> StoreStats {
         let stats = self.db.stats();
-        let levels = stats.levels.iter().map(|level| LevelStats {
-            tables: level.tables,
-            bytes: level.bytes.0,
-            target: level.target.map(|target| target.0),
-            good_by_count: level.good_by_count,
-            good_by_ratio: level.good_by_ratio,
-        });
         let waits = stats.waits.iter().map(|wait| WaitStats {
             cause: wait.cause.name().to_owned(),
             count: wait.count,
@@ -149,7 +213,7 @@ impl Store for Engine {
             standing_count: stats.standing_chains.count,
             widest_job: widest.unwrap_or(0),
             waits: waits.collect(),
-            levels: levels.collect(),
+            levels: levels(&stats),
             disk_bytes: folder_bytes(self.db.path()),
             memory,
         }

@@ -7,7 +7,7 @@
 //! engine    the vLSM engine as such a store
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
-//! spec      a run as plain values
+//! spec      a run as plain values      scale  one factor for all its sizes
 //! report    all of it with its method, as a table and as JSON
 //! ```
 //!
@@ -21,6 +21,7 @@ pub mod engine;
 pub mod metrics;
 pub mod process;
 pub mod report;
+pub mod scale;
 pub mod spec;
 pub mod store;
 pub mod workload;

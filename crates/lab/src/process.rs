@@ -75,6 +75,12 @@ pub fn peak_memory() -> Option<u64> {
     field(&read_to_string("/proc/self/status").ok()?, "VmHWM:").map(|kib| kib * 1024)
 }
 
+/// The memory this process has resident, in bytes.
+#[must_use]
+pub fn resident_memory() -> Option<u64> {
+    field(&read_to_string("/proc/self/status").ok()?, "VmRSS:").map(|kib| kib * 1024)
+}
+
 /// The number after a name.
 fn field(text: &str, name: &str) -> Option<u64> {
     let after = &text[text.find(name)? + name.len()..];

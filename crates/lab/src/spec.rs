@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 use vlsm::Options;
+use vlsm_core::Bytes;
 
 /// All of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +54,33 @@ pub struct StoreSpec {
 }
 
 impl StoreSpec {
+    /// With the memory that the others have in effect: memtables, cache, and beside them the
+    /// indexes and filters of so many pairs, which RocksDB keeps outside of its cache (measured:
+    /// 2.7 bytes a pair at 10 bits a key). Our engine has one limit for all of it.
+    #[must_use]
+    pub fn with_memory_for(mut self, pairs: u64) -> Self {
+        let policy = &self.options.policy;
+        let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64;
+        let tables = (pairs as f64 * 2.7) as u64;
+        let limit = Bytes(memtables + self.cache + tables);
+        self.options.memory_limit = limit.max(self.options.least_memory());
+        self
+    }
+
+    /// Keys at which the regions begin, but for the first: the decimal digits that generated keys
+    /// have after `user` divided evenly, or their binary hash where keys are shorter.
+    #[must_use]
+    pub fn splits(&self, key_size: usize) -> Vec<Vec<u8>> {
+        let regions = self.regions.max(1) as u128;
+        let at = |region: u128| (region << 64) / regions;
+        (1..regions)
+            .map(|region| match key_size {
+                24.. => format!("user{:020}", at(region)).into_bytes(),
+                _ => (at(region) as u64).to_be_bytes().to_vec(),
+            })
+            .collect()
+    }
+
     /// `vlsm:silk`, `rocksdb`: as it is named on the command line and in reports.
     #[must_use]
     pub fn name(&self) -> String {

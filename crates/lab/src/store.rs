@@ -2,7 +2,8 @@
 //!
 //! [`NullStore`] answers at once; what a run over it costs is the driver's own floor.
 
-use crate::clock;
+use crate::clock::{self, Clock};
+use crate::report::{ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -34,6 +35,47 @@ pub trait Store: Send + Sync {
 
     /// What the store says of itself.
     fn stats(&self) -> StoreStats;
+
+    /// Its levels, L0 first: asked often, so it must be cheap.
+    fn levels(&self) -> Vec<LevelStats> {
+        self.stats().levels
+    }
+
+    /// Background jobs that ended and chains that were seen since it was last asked, in seconds of
+    /// this clock. Nothing where the store does not tell.
+    fn marks(&self, _clock: &Clock) -> Marks {
+        Marks::default()
+    }
+
+    /// Closes it, so that its folder can be opened again.
+    ///
+    /// # Errors
+    /// Whatever the store fails with.
+    fn close(self: Box<Self>) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+/// What a store tells of its background work.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Marks {
+    /// Jobs that ended.
+    pub jobs: Vec<JobMark>,
+    /// Chains.
+    pub chains: Vec<ChainMark>,
+}
+
+impl Marks {
+    /// Shifts all times by so many seconds.
+    #[must_use]
+    pub fn shifted(mut self, by: f64) -> Self {
+        for job in &mut self.jobs {
+            job.start += by;
+            job.end += by;
+        }
+        self.chains.iter_mut().for_each(|chain| chain.at += by);
+        self
+    }
 }
 
 /// Bytes and files of one level.
@@ -144,6 +186,20 @@ impl StoreStats {
             chains: self.chains.saturating_sub(before.chains),
             chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
             waits: self.waits.iter().map(wait).collect(),
+            ..self.clone()
+        }
+    }
+
+    /// With what another opening of the same store counted before: counters are added.
+    #[must_use]
+    pub fn plus(&self, earlier: &Self) -> Self {
+        Self {
+            wal_bytes: self.wal_bytes + earlier.wal_bytes,
+            flush_bytes: self.flush_bytes + earlier.flush_bytes,
+            compaction_read: self.compaction_read + earlier.compaction_read,
+            compaction_written: self.compaction_written + earlier.compaction_written,
+            read_bytes: self.read_bytes + earlier.read_bytes,
+            other_written: self.other_written + earlier.other_written,
             ..self.clone()
         }
     }

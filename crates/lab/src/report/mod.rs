@@ -168,6 +168,9 @@ pub struct PhaseReport {
     pub store: StoreStats,
     /// Second by second.
     pub series: Series,
+    /// What the driver costs by itself at the arrivals of this phase.
+    #[serde(default)]
+    pub floor: Floor,
     /// What the store and the process were like at each of these moments.
     #[serde(default)]
     pub samples: Vec<Sample>,
@@ -266,6 +269,7 @@ impl PhaseReport {
             amplification: Amplification::new(user_bytes, &store, outcome.usage.device),
             store,
             series: outcome.series.clone(),
+            floor: Floor::default(),
             samples: Vec::new(),
             jobs: Vec::new(),
             chains: Vec::new(),
@@ -293,6 +297,9 @@ pub struct Report {
     /// Seconds that background work took after the last phase; None when it was not waited for
     /// to its end.
     pub settled: Option<f64>,
+    /// The highest rate of an open loop whose queue did not grow, where it was searched.
+    #[serde(default)]
+    pub sustainable: Option<f64>,
     /// Bytes moved from the opening to the end of background work.
     pub amplification: Amplification,
     /// What the store says at the end.

@@ -74,11 +74,17 @@ impl Chains {
     }
 
     /// A flush begins: notes the chain that stands behind L0, and ends the one that was waited for.
-    pub fn flush_begins(&mut self, tree: TreeId, now: Micros, chain: &Chain) -> Option<Event> {
+    pub fn flush_begins(
+        &mut self,
+        tree: TreeId,
+        now: Micros,
+        chain: &Chain,
+    ) -> impl Iterator<Item = Event> + use<> {
         let stage = |&(level, width): &(u8, Bytes)| ChainStage { level, jobs: 0, width };
         let stages = chain.stages.iter().map(stage).collect();
-        self.standing.add(&ChainReport { stages, waited: Micros::ZERO });
-        self.end(tree, now)
+        let chain = ChainReport { stages, waited: Micros::ZERO };
+        self.standing.add(&chain);
+        [Event::ChainStood { tree, chain }].into_iter().chain(self.end(tree, now))
     }
 
     /// Adds what a job merged to the chain of a waiting memtable.

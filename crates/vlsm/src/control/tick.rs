@@ -160,8 +160,7 @@ impl Engine {
         if candidate.frees == Class::Memtable {
             let facts = self.facts(tree);
             let chain = self.control.shape.chain_behind_l0(&tree.version, &facts);
-            let ended = state.chains.flush_begins(candidate.tree, facts.now, &chain);
-            if let Some(event) = ended {
+            for event in state.chains.flush_begins(candidate.tree, facts.now, &chain) {
                 self.events.emit(event);
             }
         }

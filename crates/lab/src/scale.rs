@@ -1,0 +1,161 @@
+//! One factor for a whole experiment: sizes of memory, trees and data, numbers of operations and
+//! lengths of bursts become so many times smaller, and every ratio between them stays.
+//!
+//! Rates stay as they are: they are the machine's. A tenth of the bytes at the same rate takes a
+//! tenth of the time, so a burst of a tenth of its length fills the same share of a memtable. What
+//! cannot shrink with them: the block of an SST (4 KB), a pair, what a file costs. Below 1/256 of
+//! the papers' sizes those dominate, so smaller factors are refused.
+
+use crate::spec::StoreSpec;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use vlsm::Options;
+use vlsm_core::Bytes;
+
+/// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scale(u64);
+
+impl Scale {
+    /// The papers' sizes.
+    pub const FULL: Self = Self(1);
+    /// What a campaign uses unless it is told otherwise: 100 compaction chains take a minute or so.
+    pub const CAMPAIGN: Self = Self(64);
+    /// To see that everything works: not to be measured with.
+    pub const SMOKE: Self = Self(256);
+
+    /// Whether results at this scale are for looking at only.
+    #[must_use]
+    pub fn is_smoke(self) -> bool {
+        self.0 >= Self::SMOKE.0
+    }
+
+    /// A number of the papers at this scale; at least one.
+    #[must_use]
+    pub fn count(self, full: u64) -> u64 {
+        (full / self.0).max(1)
+    }
+
+    /// Bytes of the papers at this scale.
+    #[must_use]
+    pub fn bytes(self, full: Bytes) -> Bytes {
+        Bytes(self.count(full.0))
+    }
+
+    /// Seconds of the papers at this scale.
+    #[must_use]
+    pub fn seconds(self, full: f64) -> f64 {
+        full / self.0 as f64
+    }
+
+    /// The factor.
+    #[must_use]
+    pub fn factor(self) -> u64 {
+        self.0
+    }
+
+    /// Options at this scale: everything that is a size of the tree or of memory.
+    #[must_use]
+    pub fn options(self, mut options: Options) -> Options {
+        let policy = &mut options.policy;
+        for size in [
+            &mut policy.memtable_bytes,
+            &mut policy.sst_max,
+            &mut policy.sst_min,
+            &mut policy.l1_bytes,
+        ] {
+            *size = self.bytes(*size);
+        }
+        for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
+            *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });
+        }
+        options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::kib(256));
+        options.wal_limit = self.bytes(options.wal_limit).max(Bytes::mib(1));
+        options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
+        options
+    }
+
+    /// A store at this scale.
+    #[must_use]
+    pub fn store(self, spec: StoreSpec) -> StoreSpec {
+        let cache = self.count(spec.cache).max(1 << 20);
+        StoreSpec { options: self.options(spec.options), cache, ..spec }
+    }
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("full"),
+            factor => write!(f, "1/{factor}"),
+        }
+    }
+}
+
+impl FromStr for Scale {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let factor = match text {
+            "full" => 1,
+            "campaign" => Self::CAMPAIGN.0,
+            "smoke" => Self::SMOKE.0,
+            _ => text.strip_prefix("1/").unwrap_or(text).parse().map_err(|_| {
+                format!("{text:?} is no scale: use full, campaign, smoke, or a share such as 1/16")
+            })?,
+        };
+        if !(1..=Self::SMOKE.0).contains(&factor) {
+            return Err(format!(
+                "1/{factor} is too small to keep the papers' ratios: blocks of 4 KB and the cost \
+                 of a file do not shrink with it; the smallest is smoke, 1/{}",
+                Self::SMOKE.0
+            ));
+        }
+        Ok(Self(factor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vlsm::PolicyOptions;
+
+    /// What must not change with the scale.
+    fn ratios(policy: &PolicyOptions) -> [f64; 5] {
+        let memtable = policy.memtable_bytes.0 as f64;
+        [
+            policy.sst_max.0 as f64 / memtable,
+            policy.sst_min.0 as f64 / memtable,
+            policy.l1_bytes.0 as f64 / memtable,
+            policy.overflow.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+            policy.debt_soft.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+        ]
+    }
+
+    #[test]
+    fn every_ratio_of_every_profile_stays() {
+        for profile in vlsm::PROFILES {
+            let mut options = Options::default();
+            options.policy = (profile.options)();
+            let small = Scale::CAMPAIGN.options(options.clone());
+            assert_eq!(ratios(&small.policy), ratios(&options.policy), "{}", profile.name);
+            assert_eq!(small.policy.phi, options.policy.phi);
+            small.policy.build().expect(profile.name);
+        }
+    }
+
+    #[test]
+    fn scales_are_read_and_refused() {
+        assert_eq!("1/16".parse(), Ok(Scale(16)));
+        assert_eq!("full".parse(), Ok(Scale::FULL));
+        assert_eq!(Scale(16).to_string().parse(), Ok(Scale(16)));
+        assert_eq!("smoke".parse::<Scale>().map(Scale::is_smoke), Ok(true));
+        for wrong in ["0", "1/0", "1/1000", "half"] {
+            assert!(wrong.parse::<Scale>().is_err(), "{wrong}");
+        }
+        assert_eq!(Scale(16).count(350), 21);
+        assert_eq!(Scale(16).count(3), 1, "never nothing");
+    }
+}
