@@ -6,7 +6,9 @@
 //! clients (WAL included); *I/O amplification* is bytes read and written ÷ the same. If the two
 //! sources differ by more than [`AGREE`], one of them misses something, and the table says so.
 
+pub mod chart;
 pub mod table;
+pub mod theme;
 
 use crate::arrivals::Arrivals;
 use crate::driver::{Outcome, Phase};

@@ -1,0 +1,320 @@
+//! Axes: what is measured along them, in which unit, and where a value falls.
+//!
+//! 1. A domain is chosen: as given, or from the data. A linear axis starts at zero; a logarithmic
+//!    one at 1, 2 or 5 times a power of ten; one of quantiles spreads the tail: quantile q stands
+//!    at log₁₀ 1/(1 − q), as in the plots of HDR histograms.
+//! 2. Ticks are round numbers *of the unit they are written in*: 64 MB, 2 min, 150 k/s.
+//! 3. [`Placed::at`] turns a value into a position. What has none (NaN, zero on a logarithmic axis)
+//!    has no position: it is a gap, never a zero.
+
+/// What a number is of; says how it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unit {
+    /// Just a number.
+    #[default]
+    Plain,
+    /// So many each second.
+    PerSecond,
+    /// Microseconds.
+    Micros,
+    /// Seconds.
+    Seconds,
+    /// Bytes, in powers of 1024 as everywhere in the project.
+    Bytes,
+    /// Per cent.
+    Percent,
+    /// So many times: amplification, ratios.
+    Times,
+}
+
+impl Unit {
+    /// The steps in which numbers are written: from which size on, and the word.
+    fn ladder(self) -> &'static [(f64, &'static str)] {
+        const KIB: f64 = 1024.0;
+        match self {
+            Self::Plain => &[(1.0, ""), (1e3, " k"), (1e6, " M"), (1e9, " G")],
+            Self::PerSecond => &[(1.0, "/s"), (1e3, " k/s"), (1e6, " M/s")],
+            Self::Micros => &[(1e-3, " ns"), (1.0, " µs"), (1e3, " ms"), (1e6, " s")],
+            Self::Seconds => &[(1e-6, " µs"), (1e-3, " ms"), (1.0, " s"), (60.0, " min")],
+            Self::Bytes => &[
+                (1.0, " B"),
+                (KIB, " KB"),
+                (KIB * KIB, " MB"),
+                (KIB * KIB * KIB, " GB"),
+                (KIB * KIB * KIB * KIB, " TB"),
+            ],
+            Self::Percent => &[(1.0, " %")],
+            Self::Times => &[(1.0, "×")],
+        }
+    }
+
+    /// The step for numbers of about this size.
+    fn step(self, value: f64) -> (f64, &'static str) {
+        let enough = |size: f64| match self {
+            // 90 s are read more easily than 1.5 min.
+            Self::Seconds if size == 60.0 => value.abs() >= 180.0,
+            _ => value.abs() >= size,
+        };
+        let ladder = self.ladder();
+        let one = ladder.iter().find(|(size, _)| *size == 1.0).unwrap_or(&ladder[0]);
+        if value == 0.0 {
+            return *one;
+        }
+        *ladder.iter().rev().find(|(size, _)| enough(*size)).unwrap_or(&ladder[0])
+    }
+
+    /// A number with its unit, to three digits.
+    #[must_use]
+    pub fn text(self, value: f64) -> String {
+        if !value.is_finite() {
+            return "–".into();
+        }
+        let (size, word) = self.step(value);
+        format!("{}{word}", digits(value / size))
+    }
+}
+
+/// Three digits that count.
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        v if v >= 0.9995 => format!("{value:.2}"),
+        v if v >= 0.001 => format!("{value:.3}"),
+        _ => format!("{value:.1e}"),
+    }
+}
+
+/// As short as it can be written.
+fn short(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// How values are spread along an axis.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Scale {
+    /// Evenly.
+    #[default]
+    Linear,
+    /// By the logarithm.
+    Log,
+    /// Quantiles from 0 to 1, the tail spread.
+    Quantile,
+    /// One place for each name; values are their numbers, from 0.
+    Names(Vec<String>),
+}
+
+/// An axis of a chart.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Axis {
+    /// What stands beside it.
+    pub label: String,
+    /// The unit of its values.
+    pub unit: Unit,
+    /// How they are spread.
+    pub scale: Scale,
+    /// From where to where; from the data without it.
+    pub range: Option<(f64, f64)>,
+}
+
+impl Axis {
+    /// A linear one.
+    #[must_use]
+    pub fn linear(label: &str, unit: Unit) -> Self {
+        Self { label: label.into(), unit, ..Self::default() }
+    }
+
+    /// A logarithmic one.
+    #[must_use]
+    pub fn log(label: &str, unit: Unit) -> Self {
+        Self { scale: Scale::Log, ..Self::linear(label, unit) }
+    }
+
+    /// One of quantiles.
+    #[must_use]
+    pub fn quantiles(label: &str) -> Self {
+        Self { scale: Scale::Quantile, ..Self::linear(label, Unit::Percent) }
+    }
+
+    /// One of names.
+    #[must_use]
+    pub fn names<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self { scale: Scale::Names(names), ..Self::default() }
+    }
+
+    /// The same from here to there.
+    #[must_use]
+    pub fn range(mut self, from: f64, to: f64) -> Self {
+        self.range = Some((from, to));
+        self
+    }
+
+    /// A value in words.
+    #[must_use]
+    pub fn text(&self, value: f64) -> String {
+        match &self.scale {
+            Scale::Names(names) => {
+                names.get(value.round().max(0.0) as usize).cloned().unwrap_or_default()
+            }
+            Scale::Quantile => quantile(value),
+            _ => self.unit.text(value),
+        }
+    }
+
+    /// Places it between two pixels, for these values.
+    pub(super) fn place(&self, values: impl Iterator<Item = f64>, px: (f64, f64)) -> Placed {
+        let usable = |v: &f64| v.is_finite() && (self.scale != Scale::Log || *v > 0.0);
+        let none = (f64::INFINITY, f64::NEG_INFINITY);
+        let found = values.filter(usable).fold(none, |(lo, hi), v| (lo.min(v), hi.max(v)));
+        let data = if found.0 <= found.1 { found } else { (1.0, 1.0) };
+        // Texts beside each other need more room than those above each other.
+        let each = if px.1 > px.0 { 80.0 } else { 40.0 };
+        let room = ((px.1 - px.0).abs() / each).clamp(2.0, 10.0);
+        let (domain, ticks) = match &self.scale {
+            Scale::Linear => self.linear_domain(data, room),
+            Scale::Log => self.log_domain(data),
+            Scale::Quantile => quantile_domain(data, self.range),
+            Scale::Names(names) => {
+                let ticks = names.iter().cloned().enumerate().map(|(i, n)| (i as f64, n));
+                ((-0.5, names.len() as f64 - 0.5), ticks.collect())
+            }
+        };
+        let mut placed = Placed { scale: self.scale.clone(), lo: 0.0, hi: 1.0, px, ticks };
+        (placed.lo, placed.hi) = (placed.bend(domain.0), placed.bend(domain.1));
+        placed
+    }
+
+    fn linear_domain(&self, data: (f64, f64), room: f64) -> ((f64, f64), Vec<(f64, String)>) {
+        let (lo, hi) = self.range.unwrap_or((data.0.min(0.0), data.1.max(0.0)));
+        let hi = if hi > lo { hi } else { lo + 1.0 };
+        let (size, word) = self.unit.step(lo.abs().max(hi.abs()));
+        let step = size * round_step((hi - lo) / size / room, word);
+        let first = (lo / step).ceil();
+        // A given range ends where it ends, one from data at a tick.
+        let end = if self.range.is_some() { hi } else { (hi / step - 1e-9).ceil() * step };
+        let start = if self.range.is_some() { lo } else { (lo / step + 1e-9).floor() * step };
+        let count = ((end - first * step) / step + 1e-9).floor().max(0.0) as usize;
+        let at = |index: usize| (first + index as f64) * step;
+        let text = |value: f64| match value {
+            v if v.abs() < step / 1e6 => "0".to_owned(),
+            v => format!("{}{word}", short(v / size)),
+        };
+        ((start, end), (0..=count).map(|i| (at(i), text(at(i)))).collect())
+    }
+
+    fn log_domain(&self, data: (f64, f64)) -> ((f64, f64), Vec<(f64, String)>) {
+        let (lo, hi) = self.range.unwrap_or_else(|| {
+            (one_two_five(data.0 * 0.96, false), one_two_five(data.1 * 1.04, true))
+        });
+        let hi = if hi > lo { hi } else { lo * 10.0 };
+        let decades = (hi / lo).log10();
+        let text = |value: f64| {
+            let (size, word) = self.unit.step(value * 1.000_001);
+            (value, format!("{}{word}", short(value / size)))
+        };
+        if decades < 0.9 {
+            let step = round_step((hi - lo) / 6.0, "");
+            let (first, last) = ((lo / step).ceil() as i64, (hi / step + 1e-9).floor() as i64);
+            return ((lo, hi), (first..=last).map(|i| text(i as f64 * step)).collect());
+        }
+        let factors: &[f64] = match decades {
+            d if d <= 2.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
+        let every = if decades > 8.0 { 2 } else { 1 };
+        let first = (lo.log10() - 1e-9).floor() as i32;
+        let last = (hi.log10() + 1e-9).floor() as i32;
+        let all = (first..=last).filter(|power| (power - first) % every == 0);
+        let all = all.flat_map(|power| factors.iter().map(move |f| f * 10_f64.powi(power)));
+        let inside = |v: &f64| *v >= lo * 0.999_999 && *v <= hi * 1.000_001;
+        ((lo, hi), all.filter(inside).map(text).collect())
+    }
+}
+
+/// 1, 2 or 5 times a power of ten: the next below or above.
+fn one_two_five(value: f64, above: bool) -> f64 {
+    let power = 10_f64.powf((value.log10() + 1e-9).floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
+    let found = match above {
+        true => steps.iter().find(|step| **step >= value * 0.999_999),
+        false => steps.iter().rev().find(|step| **step <= value * 1.000_001),
+    };
+    *found.unwrap_or(&power)
+}
+
+/// A round step of at least this size.
+fn round_step(least: f64, word: &str) -> f64 {
+    if word == " min" && least > 0.5 {
+        let minutes = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0];
+        return *minutes.iter().find(|step| **step >= least).unwrap_or(&1440.0);
+    }
+    let power = 10_f64.powf(least.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|factor| factor * power);
+    *steps.iter().find(|step| **step >= least * 0.999_999).unwrap_or(&steps[4])
+}
+
+/// `99.9 %`: with as many nines as it has.
+fn quantile(q: f64) -> String {
+    let tail = (1.0 - q).max(1e-12);
+    let decimals = (-tail.log10() - 2.0 - 0.01).ceil().max(0.0) as usize;
+    format!("{:.decimals$} %", q * 100.0)
+}
+
+fn quantile_domain(
+    data: (f64, f64),
+    range: Option<(f64, f64)>,
+) -> ((f64, f64), Vec<(f64, String)>) {
+    let (lo, hi) = range.unwrap_or((0.0, data.1));
+    // Up to the next nine, and at least to 99 %.
+    let nines = (-(1.0 - hi).max(1e-10).log10()).max(2.0);
+    let end = if range.is_some() { hi } else { 1.0 - 10_f64.powf(-nines - 0.05) };
+    let mut ticks = vec![(0.0, "0".to_owned()), (0.5, quantile(0.5))];
+    for power in 1..=(nines + 0.05).floor() as i32 {
+        let q = 1.0 - 10_f64.powi(-power);
+        ticks.push((q, quantile(q)));
+    }
+    ticks.retain(|(q, _)| *q >= lo);
+    ((lo, end), ticks)
+}
+
+/// An axis between two pixels.
+#[derive(Debug, Clone)]
+pub(super) struct Placed {
+    scale: Scale,
+    lo: f64,
+    hi: f64,
+    /// Of its first and last value.
+    pub px: (f64, f64),
+    /// Values with what is written there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Placed {
+    fn bend(&self, value: f64) -> f64 {
+        match self.scale {
+            Scale::Log => value.log10(),
+            Scale::Quantile => -(1.0 - value).max(1e-12).log10(),
+            Scale::Linear | Scale::Names(_) => value,
+        }
+    }
+
+    /// Where a value falls; none where it has no place.
+    pub fn at(&self, value: f64) -> Option<f64> {
+        let bent = self.bend(value);
+        let share = (bent - self.lo) / (self.hi - self.lo);
+        share.is_finite().then_some(self.px.0 + share * (self.px.1 - self.px.0))
+    }
+
+    /// Where bars and areas begin: at zero, or at the low end of an axis without one.
+    pub fn base(&self) -> f64 {
+        let zero = self.lo <= 0.0 && self.hi >= 0.0 && self.scale == Scale::Linear;
+        zero.then(|| self.at(0.0)).flatten().unwrap_or(self.px.0)
+    }
+
+    /// Pixels for each name, where names are along it.
+    pub fn slot(&self) -> f64 {
+        ((self.px.1 - self.px.0) / (self.hi - self.lo)).abs()
+    }
+}

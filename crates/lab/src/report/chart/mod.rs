@@ -1,0 +1,235 @@
+//! Charts from plain values, as SVG: for the reports, and for the figures of the papers.
+//!
+//! ```
+//! use vlsm_lab::report::chart::{Axis, Chart, Mark, Series, Unit};
+//! let chart = Chart {
+//!     title: "Throughput".into(),
+//!     x: Axis::linear("time", Unit::Seconds),
+//!     y: Axis::linear("operations per second", Unit::PerSecond),
+//!     series: vec![Series::new("vlsm", Mark::Line, [(0.0, 90e3), (1.0, 110e3)])],
+//!     ..Chart::default()
+//! };
+//! assert!(chart.svg(640, 280).starts_with("<svg"));
+//! ```
+//!
+//! 1. From top to bottom: title, subtitle, legend (when there is more than one thing to tell
+//!    apart), label of the y axis, the plot, lanes of spans over the same x axis, the x axis.
+//! 2. Colours are CSS variables of [`theme`](super::theme): one file serves light and dark. Series
+//!    differ by marker too. Dashes mean one thing only: a curve that was not measured here, such as
+//!    one read off a paper.
+//! 3. A value that is not there (NaN) is a gap. A chart without any value says "not measured".
+//! 4. Long series are thinned without losing a peak ([`thin`]).
+//!
+//! [`Chart::svg`] is for a page that has the theme, [`Chart::file`] stands alone.
+
+pub mod axis;
+mod frame;
+mod lanes;
+mod marks;
+pub mod thin;
+
+pub use axis::{Axis, Scale, Unit};
+pub use thin::{cdf, histogram};
+
+/// A chart. All of it but the axes may be left empty.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// Under which conditions, smaller.
+    pub subtitle: String,
+    /// From left to right.
+    pub x: Axis,
+    /// From bottom to top; for an axis of names from top to bottom.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// Stretches of the x axis that are shaded over the whole height: stalls.
+    pub bands: Vec<Band>,
+    /// Lines at a value: a limit, a target, an offered rate.
+    pub rules: Vec<Rule>,
+    /// Strips under the plot with the same x axis: background jobs.
+    pub lanes: Vec<Lane>,
+}
+
+/// A point of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Along the x axis; the number of the name where that has names.
+    pub x: f64,
+    /// Along the y axis; NaN is a gap.
+    pub y: f64,
+    /// The ends of its interval, drawn along the axis without names; NaN for none.
+    pub interval: (f64, f64),
+}
+
+impl From<(f64, f64)> for Point {
+    fn from((x, y): (f64, f64)) -> Self {
+        Self { x, y, interval: (f64::NAN, f64::NAN) }
+    }
+}
+
+impl Point {
+    /// With an interval.
+    #[must_use]
+    pub fn between(self, least: f64, largest: f64) -> Self {
+        Self { interval: (least, largest), ..self }
+    }
+}
+
+/// How a series is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mark {
+    /// A line from point to point.
+    #[default]
+    Line,
+    /// A value holds until the next one.
+    Steps,
+    /// The same, filled down to zero: histograms.
+    Filled,
+    /// Areas on top of each other, in the order of the series; all have the same x.
+    Stacked,
+    /// A bar for each name; several series stand side by side.
+    Bars,
+    /// A marker at each point.
+    Dots,
+}
+
+/// Which colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colour {
+    /// Of things of different kinds: stores. Eight, then they repeat.
+    Slot(usize),
+    /// Of things with an order: levels. Eight, from the faintest.
+    Ramp(usize),
+    /// Beside the point.
+    Muted,
+    /// A stall.
+    Alarm,
+}
+
+impl Colour {
+    /// The CSS variable.
+    #[must_use]
+    pub fn css(self) -> String {
+        match self {
+            Self::Slot(index) => format!("var(--c{})", index % 8),
+            Self::Ramp(index) => format!("var(--q{})", index.min(7)),
+            Self::Muted => "var(--muted)".into(),
+            Self::Alarm => "var(--alarm)".into(),
+        }
+    }
+}
+
+/// Points that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name in the legend; without one it is not there.
+    pub name: String,
+    /// How it is drawn.
+    pub mark: Mark,
+    /// Its colour and marker; its place among the series without one.
+    pub colour: Option<Colour>,
+    /// Not measured here but taken from elsewhere: drawn dashed.
+    pub reference: bool,
+    /// In the order of x.
+    pub points: Vec<Point>,
+}
+
+impl Series {
+    /// A series.
+    #[must_use]
+    pub fn new<P: Into<Point>>(
+        name: &str,
+        mark: Mark,
+        points: impl IntoIterator<Item = P>,
+    ) -> Self {
+        let points = points.into_iter().map(Into::into).collect();
+        Self { name: name.into(), mark, colour: None, reference: false, points }
+    }
+
+    /// The same in this colour.
+    #[must_use]
+    pub fn colour(mut self, colour: Colour) -> Self {
+        self.colour = Some(colour);
+        self
+    }
+
+    /// The same as a curve from elsewhere.
+    #[must_use]
+    pub fn reference(mut self) -> Self {
+        self.reference = true;
+        self
+    }
+}
+
+/// A shaded stretch of the x axis.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Band {
+    /// From here.
+    pub from: f64,
+    /// To there.
+    pub to: f64,
+    /// What it is: once in the legend for all bands of the same label.
+    pub label: String,
+    /// Its colour.
+    pub colour: Colour,
+}
+
+/// A line at a value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// The value.
+    pub at: f64,
+    /// Whether it is one of the x axis: the line is upright.
+    pub upright: bool,
+    /// What it is.
+    pub label: String,
+}
+
+/// A strip of spans under the plot.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Lane {
+    /// What stands left of it.
+    pub label: String,
+    /// Its spans; those that overlap are put under each other.
+    pub spans: Vec<Span>,
+}
+
+/// A span of a lane.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// From here.
+    pub from: f64,
+    /// To there.
+    pub to: f64,
+    /// Its colour.
+    pub colour: Colour,
+    /// What is said when pointed at.
+    pub title: String,
+}
+
+impl Chart {
+    /// The drawing, so many pixels wide. Lanes add to the height.
+    #[must_use]
+    pub fn svg(&self, width: u32, height: u32) -> String {
+        frame::draw(self, f64::from(width), f64::from(height), false)
+    }
+
+    /// The drawing with its own style, for a file of its own.
+    #[must_use]
+    pub fn file(&self, width: u32, height: u32) -> String {
+        frame::draw(self, f64::from(width), f64::from(height), true)
+    }
+
+    /// The colour of a series.
+    fn colour(&self, index: usize) -> Colour {
+        self.series[index].colour.unwrap_or(Colour::Slot(index))
+    }
+
+    /// Whether there is anything to draw.
+    fn measured(&self) -> bool {
+        self.series.iter().flat_map(|series| &series.points).any(|point| point.y.is_finite())
+            || self.lanes.iter().any(|lane| !lane.spans.is_empty())
+    }
+}
