@@ -8,6 +8,7 @@
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
 //! spec      a run as plain values      scale  one factor for all its sizes
+//! limits    device and memory of this process held to a run's limits
 //! report    all of it with its method, as a table and as JSON
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod arrivals;
 pub mod clock;
 pub mod driver;
 pub mod engine;
+pub mod limits;
 pub mod metrics;
 pub mod process;
 pub mod report;
