@@ -5,7 +5,7 @@
 
 use crate::run::Load;
 use std::process::Command;
-use vlsm_lab::metrics::{Kind, Percentiles};
+use vlsm_lab::metrics::{Group, Percentiles};
 use vlsm_lab::report::{PhaseReport, Report};
 
 /// A figure of a run: what it is called, and how it is taken from a report.
@@ -79,7 +79,7 @@ fn in_process(store: &str, load: &Load) -> Result<Report, String> {
 
 fn figures() -> Vec<Figure> {
     let mut all = Vec::new();
-    for (index, kind) in [Kind::Write, Kind::Read, Kind::Scan].into_iter().enumerate() {
+    for (index, group) in [Group::Write, Group::Read, Group::Scan].into_iter().enumerate() {
         let mut add = |name: &str, take: fn(&PhaseReport) -> Option<f64>| {
             let name = format!("{}: {name}", ["fillrandom", "readrandom", "scan100"][index]);
             let take = move |report: &Report| report.phases.get(index).and_then(take);
@@ -87,11 +87,12 @@ fn figures() -> Vec<Figure> {
         };
         add("thousand ops/s", |phase| Some(phase.throughput / 1e3));
         add("CPU µs/op", |phase| Some(phase.cpu_us_per_op));
-        add("stalled seconds", |phase| Some(phase.stalls.seconds as f64));
+        add("stalled seconds", |phase| Some(phase.stalls.seconds));
         add("misses", |phase| Some(phase.misses as f64));
         let mut percentile = |name: &str, take: fn(&Percentiles) -> f64| {
             let name = format!("{}: {name} µs", ["fillrandom", "readrandom", "scan100"][index]);
-            let take = move |report: &Report| report.phases.get(index)?.percentiles(kind).map(take);
+            let take =
+                move |report: &Report| report.phases.get(index)?.percentiles(group).map(take);
             all.push(Figure { name, take: Box::new(take) });
         };
         percentile("P50", |p| p.p50_us);

@@ -129,12 +129,13 @@ fn measure(open: Open, dir: &Path, method: Method, load: &Load) -> Result<Report
             break;
         }
         let phase = Phase {
-            workload: Workload::named(name).ok_or("the workload is known")?,
+            workload: Workload::named(name).map_err(text)?,
             arrivals: Arrivals::Closed,
             threads: load.threads,
             ops: loading.then_some(load.pairs),
             seconds: (!loading).then_some(load.seconds),
             seed: load.seed + index,
+            interval: 1.0,
         };
         let before = store.stats();
         let outcome = driver::run(&*store, &data, &records, &phase, &stop, &mut |progress| {
@@ -142,7 +143,7 @@ fn measure(open: Open, dir: &Path, method: Method, load: &Load) -> Result<Report
         });
         eprintln!();
         let after = (&before, &store.stats());
-        phases.push(PhaseReport::new(&phase, &outcome, false, after, data.pair_bytes()));
+        phases.push(PhaseReport::new(&phase, &outcome, false, after));
         if let Some(error) = outcome.error {
             return Err(format!("{name}: {error}"));
         }

@@ -20,10 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use vlsm_lab::arrivals::Arrivals;
 use vlsm_lab::driver::{self, Phase};
 use vlsm_lab::engine::{Engine, describe};
 use vlsm_lab::process::{Machine, Usage, peak_memory};
-use vlsm_lab::report::{Amplification, Method, PhaseReport, Report, table};
+use vlsm_lab::report::{Amplification, Floor, Method, PhaseReport, Report, table};
 use vlsm_lab::store::{Store, StoreStats};
 use vlsm_lab::workload::Records;
 use vlsm_lab::workload::data::Data;
@@ -39,10 +40,16 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// A text for the user: which option is wrong, what failed.
 pub fn run(args: Args) -> Result {
     let plan = args.plan()?;
+    let data = Data::new(plan.key_size, plan.value_size, plan.seed);
+    if plan.load.arrivals != Arrivals::Closed {
+        driver::floor(&plan.load, &data).map_err(|error| format!("--load-rate: {error}"))?;
+    }
+    let floor = driver::floor(plan.runs.last().unwrap_or(&plan.load), &data)
+        .map_err(|error| format!("--rate: {error}"))?;
     let place = Place::prepare(&args, &plan)?;
     let stop = stop_flag(place.temporary().map(Path::to_owned))?;
     let engine = Engine::open(place.path(), plan.options.clone(), Vec::new()).map_err(text)?;
-    let (report, failure) = measure(&engine, &plan, &place, stop);
+    let (report, failure) = measure(&engine, &plan, &place, stop, (data, floor));
     let closed = Box::new(engine).close().map_err(text);
     let removed = place.finish();
     publish(&args, &report)?;
@@ -98,9 +105,8 @@ fn measure(
     plan: &Plan,
     place: &Place,
     stop: &AtomicBool,
+    (data, floor): (Data, Floor),
 ) -> (Report, Option<String>) {
-    let data = Data::new(plan.key_size, plan.value_size, plan.seed);
-    let floor = driver::floor(plan.runs.last().unwrap_or(&plan.load), &data);
     let (usage, stats) = (Usage::now(), engine.stats());
     let records = Arc::new(Records::default());
     let mut bench = Bench { engine, data, records, stop, phases: Vec::new() };
@@ -172,8 +178,7 @@ impl Bench<'_> {
         live.finish();
         let stats: (&StoreStats, &StoreStats) = (&before, &self.engine.stats());
         let stopped = self.stop.load(Relaxed) || outcome.error.is_some();
-        let pair = self.data.pair_bytes();
-        self.phases.push(PhaseReport::new(phase, &outcome, stopped, stats, pair));
+        self.phases.push(PhaseReport::new(phase, &outcome, stopped, stats));
         outcome.error.map(text)
     }
 

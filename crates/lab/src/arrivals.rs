@@ -3,36 +3,195 @@
 //! Closed loop: each client asks again as soon as it was answered. A slow store slows its own load,
 //! so the latencies of a closed loop say little; its throughput is the store's maximum.
 //!
-//! Open loop: request i is due at start + i/rate, whatever the store does, and its latency counts
-//! from then (no coordinated omission). Clients take due requests from one sequence:
+//! Open loop: request i is due at a time of its own, whatever the store does, and its latency
+//! counts from then (no coordinated omission). Evenly: at start + i/rate. Poisson: the same rate
+//! with exponential gaps. Varying: rates that change by a repeated pattern, for bursts and valleys.
+//! Replay: as a recorded trace says. Clients take due requests from one sequence:
 //! 1. A client takes the next request if it is due, serves it and comes back, without sleeping, as
 //!    long as requests are due.
-//! 2. When none is due it sleeps until the next one is, but at least [`MIN_SLEEP`], so that a
-//!    wake-up, which costs processor time that the store needs, is shared by the requests that
-//!    became due meanwhile.
+//! 2. When none is due it sleeps until the next one is, but at least [`MIN_SLEEP`] after the
+//!    wake-up that was planned last, so that a wake-up, which costs processor time that the store
+//!    needs, is shared by the requests that became due meanwhile.
+//!
+//! Due times are functions of the request's number ([`times`]), so taking one is one atomic step.
 //!
 //! Threads: the sequence is an atomic counter, the plan of wake-ups another.
 
-use serde::{Deserialize, Serialize};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+mod times;
 
-/// The least time between two wake-ups of clients, in nanoseconds.
-pub const MIN_SLEEP: u64 = 50_000;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use times::Times;
+
+/// The least time between two wake-ups of clients, in nanoseconds. A wake-up costs from 8 to 40 µs
+/// of a processor, so this bounds what waking up takes; it also is most of an open loop's floor.
+pub const MIN_SLEEP: u64 = 125_000;
 
 /// When requests are made.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// Each client asks again once it was answered.
     Closed,
     /// Requests per second, due evenly.
     Open(f64),
+    /// Requests per second, due as a Poisson process.
+    Poisson(f64),
+    /// Rates that change.
+    Varying(Pattern),
+    /// The requests of a trace, at its times.
+    Replay(Replay),
+}
+
+/// Rates one after another, from the beginning again after the last one.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Pattern {
+    /// The rates.
+    pub segments: Vec<Segment>,
+    /// Due as a Poisson process of these rates, instead of evenly.
+    #[serde(default)]
+    pub poisson: bool,
+}
+
+/// A rate for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Segment {
+    /// For how long.
+    pub seconds: f64,
+    /// Requests per second.
+    pub rate: f64,
+}
+
+/// A recorded trace as arrivals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Replay {
+    /// Its file.
+    pub path: PathBuf,
+    /// By which factor it goes faster than it was recorded.
+    pub speed: f64,
+}
+
+impl Pattern {
+    /// With evenly due requests.
+    #[must_use]
+    pub fn new(segments: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let segments = segments.into_iter().map(|(seconds, rate)| Segment { seconds, rate });
+        Self { segments: segments.collect(), poisson: false }
+    }
+
+    /// All times by this factor, at the same rates.
+    #[must_use]
+    pub fn scale(mut self, time_factor: f64) -> Self {
+        self.segments.iter_mut().for_each(|segment| segment.seconds *= time_factor);
+        self
+    }
+
+    /// All rates by one factor, so that the highest is this one: for a machine that is not the
+    /// source's.
+    #[must_use]
+    pub fn with_peak(mut self, rate: f64) -> Self {
+        let factor = rate / self.peak();
+        self.segments.iter_mut().for_each(|segment| segment.rate *= factor);
+        self
+    }
+
+    /// The seconds of one round.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.segments.iter().map(|segment| segment.seconds).sum()
+    }
+
+    /// The highest rate.
+    #[must_use]
+    pub fn peak(&self) -> f64 {
+        self.segments.iter().map(|segment| segment.rate).fold(0.0, f64::max)
+    }
+
+    /// The rate of a whole round.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        let requests: f64 = self.segments.iter().map(|each| each.seconds * each.rate).sum();
+        requests / self.seconds()
+    }
+}
+
+impl Arrivals {
+    /// All times by this factor, at the same rates.
+    #[must_use]
+    pub fn scale(self, time_factor: f64) -> Self {
+        match self {
+            Self::Varying(pattern) => Self::Varying(pattern.scale(time_factor)),
+            other => other,
+        }
+    }
+
+    /// The highest rate, where it is known beforehand.
+    #[must_use]
+    pub fn peak(&self) -> Option<f64> {
+        match self {
+            Self::Closed | Self::Replay(_) => None,
+            Self::Open(rate) | Self::Poisson(rate) => Some(*rate),
+            Self::Varying(pattern) => Some(pattern.peak()),
+        }
+    }
+
+    /// The same at nothing but its highest rate.
+    pub(crate) fn at_peak(&self) -> Self {
+        match self {
+            Self::Varying(pattern) if pattern.poisson => Self::Poisson(pattern.peak()),
+            Self::Varying(pattern) => Self::Open(pattern.peak()),
+            Self::Replay(_) => Self::Closed,
+            other => other.clone(),
+        }
+    }
+
+    /// Whether its numbers make sense.
+    ///
+    /// # Errors
+    /// What is wrong, for the user.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = |what: &str, number: f64| match number.is_finite() && number > 0.0 {
+            true => Ok(()),
+            false => Err(format!("arrivals: {what} is {number}, and has to be above zero")),
+        };
+        match self {
+            Self::Closed => Ok(()),
+            Self::Open(rate) | Self::Poisson(rate) => positive("the rate", *rate),
+            Self::Replay(replay) => positive("the speed of a replay", replay.speed),
+            Self::Varying(pattern) => {
+                for segment in &pattern.segments {
+                    positive("the length of a segment", segment.seconds)?;
+                    if !(segment.rate.is_finite() && segment.rate >= 0.0) {
+                        return Err(format!("arrivals: a rate of {} is impossible", segment.rate));
+                    }
+                }
+                positive("the highest rate of the pattern", pattern.peak())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str("closed loop"),
+            Self::Open(rate) => write!(f, "open, {rate:.0}/s"),
+            Self::Poisson(rate) => write!(f, "Poisson, {rate:.0}/s"),
+            Self::Varying(pattern) => {
+                write!(f, "varying, {:.0} to {:.0}/s", pattern.mean(), pattern.peak())
+            }
+            Self::Replay(replay) => write!(f, "trace at {} ×", replay.speed),
+        }
+    }
 }
 
 /// The requests of an open loop, shared by its clients.
 #[derive(Debug)]
 pub struct Sequence {
-    rate: f64,
+    times: Times,
     total: u64,
     next: AtomicU64,
     /// The last wake-up that was planned.
@@ -42,8 +201,8 @@ pub struct Sequence {
 /// What a client shall do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// Serve a request that was due at this nanosecond.
-    Serve(u64),
+    /// Serve the request of this number, which was due at this nanosecond.
+    Serve(u64, u64),
     /// Sleep until this nanosecond.
     Sleep(u64),
     /// Stop: all requests were taken.
@@ -51,17 +210,35 @@ pub enum Turn {
 }
 
 impl Sequence {
-    /// `total` requests, `rate` each second.
+    /// The requests that are due within `seconds`, but at most `total`. None for a closed loop.
+    /// A replay has the given times, in microseconds.
     #[must_use]
-    pub fn new(rate: f64, total: u64) -> Self {
-        Self { rate, total, next: AtomicU64::new(0), planned: AtomicU64::new(0) }
+    pub fn new(
+        arrivals: &Arrivals,
+        total: u64,
+        seconds: Option<f64>,
+        recorded: Option<Arc<[u64]>>,
+        seed: u64,
+    ) -> Option<Self> {
+        let times = match arrivals {
+            Arrivals::Closed => return None,
+            Arrivals::Open(rate) => Times::even(*rate),
+            Arrivals::Poisson(rate) => Times::even(*rate).poisson(seed),
+            Arrivals::Varying(pattern) if pattern.poisson => Times::varying(pattern).poisson(seed),
+            Arrivals::Varying(pattern) => Times::varying(pattern),
+            Arrivals::Replay(replay) => Times::recorded(recorded.unwrap_or_default(), replay.speed),
+        };
+        let within = seconds.map_or(u64::MAX, |seconds| times.before(seconds * 1e9));
+        let total = total.min(within).min(times.limit());
+        let (next, planned) = (AtomicU64::new(0), AtomicU64::new(0));
+        Some(Self { times, total, next, planned })
     }
 
-    /// When request `index` is due.
+    /// When request `index` is due, in nanoseconds.
     #[must_use]
     #[inline]
     pub fn due(&self, index: u64) -> u64 {
-        (index as f64 * 1e9 / self.rate) as u64
+        self.times.due(index)
     }
 
     /// What a client does at this time.
@@ -78,7 +255,7 @@ impl Sequence {
                 return Turn::Sleep(self.plan(due));
             }
             match self.next.compare_exchange_weak(index, index + 1, Relaxed, Relaxed) {
-                Ok(_) => return Turn::Serve(due),
+                Ok(_) => return Turn::Serve(index, due),
                 Err(other) => index = other,
             }
         }
@@ -92,10 +269,16 @@ impl Sequence {
         due.max(planned + MIN_SLEEP)
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// How many requests are due and not taken yet.
     #[must_use]
     pub fn backlog(&self, now: u64) -> u64 {
-        let due = ((now as f64 * self.rate / 1e9) as u64 + 1).min(self.total);
+        let due = self.times.until(now as f64).min(self.total);
         due.saturating_sub(self.next.load(Relaxed))
     }
 
@@ -112,17 +295,57 @@ mod tests {
 
     #[test]
     fn every_request_is_taken_once_and_not_before_it_is_due() {
-        let sequence = Sequence::new(1000.0, 5);
-        assert_eq!(sequence.turn(0), Turn::Serve(0));
-        assert_eq!(sequence.turn(10_000), Turn::Sleep(1_000_000));
-        assert_eq!(sequence.turn(990_000), Turn::Sleep(1_050_000), "another client's wake-up");
-        assert_eq!(sequence.backlog(3_500_000), 3);
-        assert_eq!(sequence.turn(3_500_000), Turn::Serve(1_000_000));
-        assert_eq!(sequence.turn(3_500_000), Turn::Serve(2_000_000));
-        assert_eq!(sequence.turn(3_500_000), Turn::Serve(3_000_000));
-        assert_eq!(sequence.turn(3_500_000), Turn::Sleep(4_000_000));
-        assert_eq!((sequence.untaken(), sequence.backlog(60_000_000)), (1, 1));
-        assert_eq!(sequence.turn(60_000_000), Turn::Serve(4_000_000));
-        assert_eq!(sequence.turn(60_000_000), Turn::End);
+        let sequence = Sequence::new(&Arrivals::Open(1000.0), 5, None, None, 1).expect("open");
+        let at = |millis: f64| (millis * 1e6) as u64;
+        assert_eq!(sequence.turn(0), Turn::Serve(0, 0));
+        assert_eq!(sequence.turn(10_000), Turn::Sleep(at(1.0)));
+        let other = at(1.0) + MIN_SLEEP;
+        assert_eq!(sequence.turn(990_000), Turn::Sleep(other), "another client's wake-up");
+        assert_eq!(sequence.backlog(at(3.5)), 3);
+        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(1, at(1.0)));
+        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(2, at(2.0)));
+        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(3, at(3.0)));
+        assert_eq!(sequence.turn(at(3.5)), Turn::Sleep(at(4.0)));
+        assert_eq!((sequence.untaken(), sequence.backlog(at(60.0))), (1, 1));
+        assert_eq!(sequence.turn(at(60.0)), Turn::Serve(4, at(4.0)));
+        assert_eq!(sequence.turn(at(60.0)), Turn::End);
+    }
+
+    #[test]
+    fn impossible_numbers_are_named() {
+        let refused = |arrivals: Arrivals, expected: &str| {
+            let why = arrivals.check().expect_err("it is refused");
+            assert!(why.contains(expected), "{why}");
+        };
+        refused(Arrivals::Open(0.0), "the rate is 0");
+        refused(Arrivals::Poisson(f64::NAN), "the rate is NaN");
+        refused(Arrivals::Varying(Pattern::default()), "highest rate");
+        refused(Arrivals::Varying(Pattern::new([(0.0, 5.0)])), "length of a segment");
+        refused(Arrivals::Varying(Pattern::new([(1.0, -5.0)])), "-5");
+        assert_eq!(Arrivals::Varying(Pattern::new([(1.0, 0.0), (1.0, 5.0)])).check(), Ok(()));
+    }
+
+    #[test]
+    fn times_scale_and_rates_do_not() {
+        let pattern = Pattern::new([(10.0, 20_000.0), (5.0, 500.0)]).scale(0.1);
+        assert_eq!((pattern.seconds(), pattern.peak()), (1.5, 20_000.0));
+        assert!((pattern.mean() - 13_500.0).abs() < 1e-6);
+        assert_eq!(pattern.with_peak(40_000.0).segments[1].rate, 1000.0);
+    }
+
+    #[test]
+    fn arrivals_survive_json_and_older_ones_can_be_read() {
+        for (arrivals, json) in [
+            (Arrivals::Closed, r#""closed""#),
+            (Arrivals::Open(100_000.0), r#"{"open":100000.0}"#),
+            (
+                Arrivals::Varying(Pattern::new([(1.0, 2.0)])),
+                r#"{"varying":{"segments":[{"seconds":1.0,"rate":2.0}],"poisson":false}}"#,
+            ),
+        ] {
+            assert_eq!(serde_json::to_string(&arrivals).expect("it has an encoding"), json);
+            let read: Arrivals = serde_json::from_str(json).expect("it can be read");
+            assert_eq!(read, arrivals);
+        }
     }
 }

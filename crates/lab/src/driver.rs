@@ -1,7 +1,7 @@
 //! Client threads between a workload, its arrivals and a store.
 //!
-//! 1. [`run`] starts the clients of a [`Phase`] and collects, once a second, what they counted; the
-//!    caller is told (for live progress).
+//! 1. [`run`] starts the clients of a [`Phase`] and collects, once an interval, what they counted;
+//!    the caller is told (for live progress).
 //! 2. A closed-loop client does its share of the operations one after another. An open-loop client
 //!    takes due requests from the shared sequence (see [`crate::arrivals`]); a request's latency is
 //!    its completion − its due time.
@@ -12,20 +12,23 @@
 //!
 //! Threads: clients share atomics and, each with the collector, the lock of its interval.
 
-use crate::arrivals::{Arrivals, Sequence, Turn};
-use crate::clock::{Clock, exact_wakeups};
-use crate::metrics::{Interval, Kind, Latencies, Point, Series};
+mod client;
+mod floor;
+
+pub use floor::{TooFast, floor};
+
+use crate::arrivals::{Arrivals, Sequence};
+use crate::clock::Clock;
+use crate::metrics::{Interval, Latencies, Point, Series};
 use crate::process::Usage;
-use crate::report::Floor;
-use crate::store::{NullStore, Store, StoreError, StoreResult};
+use crate::store::{Store, StoreError};
 use crate::workload::data::Data;
-use crate::workload::{Generator, Op, Records, Workload};
+use crate::workload::{Generator, Records, Workload};
+use client::Client;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-
-const SECOND: u64 = 1_000_000_000;
 
 /// One part of a run.
 pub struct Phase {
@@ -41,6 +44,8 @@ pub struct Phase {
     pub seconds: Option<f64>,
     /// For the choice of operations.
     pub seed: u64,
+    /// Length of the intervals that are counted one by one, in seconds.
+    pub interval: f64,
 }
 
 /// What a phase brought.
@@ -49,10 +54,12 @@ pub struct Outcome {
     pub seconds: f64,
     /// All latencies.
     pub latencies: Latencies,
-    /// Second by second.
+    /// Interval by interval.
     pub series: Series,
     /// Reads that found nothing.
     pub misses: u64,
+    /// Bytes of the keys and values that clients wrote, and of the keys that they deleted.
+    pub user_bytes: u64,
     /// Requests of an open loop that were due and not served.
     pub unserved: u64,
     /// What the process used meanwhile.
@@ -71,7 +78,7 @@ pub struct Progress<'a> {
     pub done: f64,
     /// Latencies so far.
     pub latencies: &'a Latencies,
-    /// Second by second so far.
+    /// Interval by interval so far.
     pub series: &'a Series,
 }
 
@@ -98,10 +105,10 @@ struct Run<'a> {
     active: AtomicUsize,
 }
 
-/// Runs a phase. `stop` ends it early; `tell` hears of it every second.
+/// Runs a phase. `stop` ends it early; `tell` hears of it after every interval.
 ///
 /// # Panics
-/// When a client thread cannot be started, or panics.
+/// When a client thread cannot be started, or panics; when the interval is no positive number.
 pub fn run(
     store: &dyn Store,
     data: &Data,
@@ -110,6 +117,7 @@ pub fn run(
     stop: &AtomicBool,
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Outcome {
+    assert!(phase.interval > 0.0, "intervals have a length");
     let before = Usage::now();
     let run = Run::new(store, data, phase, stop);
     let slots: Vec<_> = (0..phase.threads).map(|_| Mutex::new(Interval::default())).collect();
@@ -117,17 +125,18 @@ pub fn run(
     let caller = std::thread::current();
     std::thread::scope(|scope| {
         for (client, slot) in slots.iter().enumerate() {
-            let generator = Generator::new(&phase.workload, records, phase.seed, client as u64);
+            let number = (client as u64, phase.threads as u64);
+            let generator = Generator::new(&phase.workload, data, records, phase.seed, number);
             let (run, caller) = (&run, caller.clone());
             let body = move || {
                 let _leave = Leave { run, caller };
-                Client { run, generator, slot, key: Vec::new() }.work(run.share(client as u64));
+                Client::new(run, generator, slot).work(run.share(client as u64));
             };
             let name = format!("client-{client}");
             let builder = std::thread::Builder::new().name(name);
             builder.spawn_scoped(scope, body).expect("the system starts a client thread");
         }
-        while collector.second(&run) {
+        while collector.interval(&run, phase.interval) {
             tell(&collector.progress(phase, run.total));
         }
     });
@@ -136,6 +145,7 @@ pub fn run(
         latencies: collector.totals.latencies,
         series: collector.series,
         misses: collector.totals.misses,
+        user_bytes: collector.totals.user_bytes,
         unserved: run.sequence.as_ref().map_or(0, Sequence::untaken),
         usage: Usage::now().since(&before),
         error: run.error.into_inner(),
@@ -144,14 +154,13 @@ pub fn run(
 
 impl<'a> Run<'a> {
     fn new(store: &'a dyn Store, data: &'a Data, phase: &Phase, stop: &'a AtomicBool) -> Self {
-        let total = total_ops(phase);
-        let (sequence, limit) = match phase.arrivals {
-            Arrivals::Closed => (None, phase.seconds),
-            Arrivals::Open(rate) => {
-                let limit = phase.seconds.map(|seconds| seconds + grace(seconds));
-                (Some(Sequence::new(rate, total)), limit)
-            }
+        let ops = phase.ops.unwrap_or(u64::MAX);
+        let sequence = Sequence::new(&phase.arrivals, ops, phase.seconds, None, phase.seed);
+        let limit = match &sequence {
+            None => phase.seconds,
+            Some(_) => phase.seconds.map(|seconds| seconds + grace(seconds)),
         };
+        let total = sequence.as_ref().map_or(ops, Sequence::total);
         Self {
             store,
             data,
@@ -173,19 +182,12 @@ impl<'a> Run<'a> {
     }
 }
 
-/// How many operations a phase has at most.
-fn total_ops(phase: &Phase) -> u64 {
-    let ops = phase.ops.unwrap_or(u64::MAX);
-    match (phase.arrivals, phase.seconds) {
-        (Arrivals::Open(rate), Some(seconds)) => ops.min((rate * seconds) as u64),
-        _ => ops,
-    }
-}
-
 /// Takes from the clients what they counted.
 struct Collector<'a> {
     slots: &'a [Mutex<Interval>],
     fresh: Interval,
+    /// Of the interval under way.
+    latencies: Latencies,
     totals: Interval,
     series: Series,
     /// When it last collected, in nanoseconds.
@@ -194,13 +196,19 @@ struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     fn new(slots: &'a [Mutex<Interval>]) -> Self {
-        let (fresh, totals) = (Interval::default(), Interval::default());
-        Self { slots, fresh, totals, series: Series::default(), last: 0 }
+        Self {
+            slots,
+            fresh: Interval::default(),
+            latencies: Latencies::default(),
+            totals: Interval::default(),
+            series: Series::default(),
+            last: 0,
+        }
     }
 
-    /// Waits for the end of a second, or of the phase, and collects. False when the phase is over.
-    fn second(&mut self, run: &Run<'_>) -> bool {
-        let next = self.last + SECOND;
+    /// Waits for the end of an interval, or of the phase, and collects. False when it is over.
+    fn interval(&mut self, run: &Run<'_>, seconds: f64) -> bool {
+        let next = self.last + ((seconds * 1e9) as u64).max(1);
         while run.clock.now() < next && run.active.load(Acquire) > 0 {
             run.clock.park_until(next);
         }
@@ -225,17 +233,16 @@ impl<'a> Collector<'a> {
 
     fn collect(&mut self, run: &Run<'_>) {
         let now = run.clock.now();
-        let mut second = Latencies::default();
+        self.latencies.clear();
         for slot in self.slots {
             std::mem::swap(&mut *slot.lock(), &mut self.fresh);
-            second.add(&self.fresh.latencies);
-            self.totals.misses += self.fresh.misses;
-            self.fresh.latencies.clear();
-            self.fresh.misses = 0;
+            self.latencies.add(&self.fresh.latencies);
+            self.totals.take(&mut self.fresh);
         }
-        self.totals.latencies.add(&second);
+        self.totals.latencies.add(&self.latencies);
         let backlog = run.sequence.as_ref().map_or(0, |sequence| sequence.backlog(now));
-        self.series.0.push(Point::new((now - self.last) as f64 / 1e9, &second, backlog));
+        let seconds = (now - self.last) as f64 / 1e9;
+        self.series.0.push(Point::new(seconds, &self.latencies, backlog));
         self.last = now;
     }
 }
@@ -250,129 +257,5 @@ impl Drop for Leave<'_> {
     fn drop(&mut self) {
         self.run.active.fetch_sub(1, Release);
         self.caller.unpark();
-    }
-}
-
-/// One client thread.
-struct Client<'a> {
-    run: &'a Run<'a>,
-    generator: Generator,
-    slot: &'a Mutex<Interval>,
-    key: Vec<u8>,
-}
-
-impl Client<'_> {
-    fn work(&mut self, share: u64) {
-        match &self.run.sequence {
-            None => self.closed(share),
-            Some(sequence) => self.open(sequence),
-        }
-    }
-
-    /// Whether the phase is over for this client.
-    fn over(&self, now: u64) -> bool {
-        let run = self.run;
-        now >= run.end || run.stop.load(Relaxed) || run.failed.load(Relaxed)
-    }
-
-    fn closed(&mut self, share: u64) {
-        let clock = self.run.clock;
-        for _ in 0..share {
-            let op = self.generator.next_op();
-            let begun = clock.now();
-            if self.over(begun) || !self.serve(op, begun) {
-                return;
-            }
-        }
-    }
-
-    fn open(&mut self, sequence: &Sequence) {
-        exact_wakeups();
-        let clock = self.run.clock;
-        loop {
-            let now = clock.now();
-            if self.over(now) {
-                return;
-            }
-            match sequence.turn(now) {
-                Turn::End => return,
-                Turn::Sleep(until) => clock.sleep_until(until),
-                Turn::Serve(due) => {
-                    let op = self.generator.next_op();
-                    if !self.serve(op, due) {
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Does an operation and counts its latency from `since`. False after a failure.
-    fn serve(&mut self, op: Op, since: u64) -> bool {
-        match self.execute(op) {
-            Ok((kind, missed)) => {
-                let latency = self.run.clock.now().saturating_sub(since);
-                let mut interval = self.slot.lock();
-                interval.latencies.record(kind, latency);
-                interval.misses += u64::from(missed);
-                true
-            }
-            Err(error) => {
-                self.run.error.lock().get_or_insert(error);
-                self.run.failed.store(true, Relaxed);
-                false
-            }
-        }
-    }
-
-    /// Does an operation: its kind, and whether a read found nothing.
-    fn execute(&mut self, op: Op) -> StoreResult<(Kind, bool)> {
-        let Run { store, data, .. } = self.run;
-        let (Op::Read(record)
-        | Op::Update(record)
-        | Op::Insert(record)
-        | Op::Scan(record, _)
-        | Op::ReadModifyWrite(record)) = op;
-        data.key(record, &mut self.key);
-        match op {
-            Op::Read(_) => Ok((Kind::Read, store.get(&self.key)?.is_none())),
-            Op::Scan(_, limit) => Ok((Kind::Scan, store.scan(&self.key, limit)? == 0)),
-            Op::Update(_) | Op::Insert(_) => {
-                store.put(&self.key, data.value(self.generator.random()))?;
-                Ok((Kind::Write, false))
-            }
-            Op::ReadModifyWrite(_) => {
-                let missed = store.get(&self.key)?.is_none();
-                store.put(&self.key, data.value(self.generator.random()))?;
-                Ok((Kind::Write, missed))
-            }
-        }
-    }
-}
-
-/// What the driver costs by itself: a short run of the same kind over a store that does nothing.
-#[must_use]
-pub fn floor(phase: &Phase, data: &Data) -> Floor {
-    let brief = Phase {
-        workload: phase.workload.clone(),
-        arrivals: phase.arrivals,
-        threads: phase.threads,
-        ops: None,
-        seconds: Some(0.5),
-        seed: phase.seed,
-    };
-    let records = Arc::new(Records::new(1_000_000));
-    let stop = AtomicBool::new(false);
-    let outcome = run(&NullStore::default(), data, &records, &brief, &stop, &mut |_| ());
-    Floor {
-        rate: match phase.arrivals {
-            Arrivals::Closed => None,
-            Arrivals::Open(rate) => Some(rate),
-        },
-        p99_us: outcome.latencies.quantile(0.99) as f64 / 1e3,
-        p999_us: outcome.latencies.quantile(0.999) as f64 / 1e3,
-        cpu_us_per_op: outcome.usage.cpu_nanos as f64
-            / 1e3
-            / outcome.latencies.count().max(1) as f64,
     }
 }

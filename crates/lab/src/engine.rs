@@ -6,12 +6,14 @@
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
 use crate::report::{ChainMark, JobMark};
-use crate::store::{LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats};
+use crate::store::{
+    LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats, Write,
+};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::{Db, KeyspaceOptions, Options, Stats};
+use vlsm::{Batch, Db, KeyspaceOptions, Options, Stats, WriteOptions};
 use vlsm_core::event::{ChainReport, Event};
 
 /// Marks that nobody asked for are forgotten beyond this number.
@@ -148,6 +150,18 @@ impl Store for Engine {
             count += 1;
         }
         Ok(count)
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        let keyspace = self.db.default_keyspace();
+        let mut batch = Batch::new();
+        for write in writes {
+            match write {
+                Write::Put(key, value) => batch.put(&keyspace, key, value),
+                Write::Delete(key) => batch.delete(&keyspace, key),
+            }
+        }
+        Ok(self.db.write(&batch, WriteOptions::default())?)
     }
 
     fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool> {

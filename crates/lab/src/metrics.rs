@@ -1,14 +1,17 @@
-//! What is counted: latencies by kind of operation, every second and in all.
+//! What is counted: latencies by kind of operation, every interval (a second, unless a phase says
+//! otherwise) and in all.
 //!
-//! 1. Each client records into an [`Interval`] of its own, behind a lock that only the
-//!    once-a-second collector contends for.
+//! 1. Each client records into an [`Interval`] of its own, behind a lock that only the collector
+//!    contends for, once an interval.
 //! 2. The collector takes the intervals away, merges them into one point of the [`Series`] and into
 //!    the totals.
 //!
-//! Histograms (HDR) hold nanoseconds with three significant digits up to an hour.
+//! Histograms (HDR) hold nanoseconds with three significant digits up to an hour, one a kind of
+//! operation, each made when the first of its kind occurs.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Kinds of operations whose latencies are kept apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -16,15 +19,75 @@ use serde::{Deserialize, Serialize};
 pub enum Kind {
     /// Point reads.
     Read = 0,
-    /// Inserts, updates, deletes; a read-modify-write as a whole.
-    Write = 1,
+    /// New records.
+    Insert = 1,
+    /// New values for records that are there.
+    Update = 2,
+    /// Deletes.
+    Delete = 3,
     /// Scans.
-    Scan = 2,
+    Scan = 4,
+    /// A point read and an update of the same record, as a whole.
+    ReadModifyWrite = 5,
+    /// Reads, scans and writes together, as a whole.
+    Transaction = 6,
 }
 
 impl Kind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Scan];
+    pub const ALL: [Self; 7] = [
+        Self::Read,
+        Self::Insert,
+        Self::Update,
+        Self::Delete,
+        Self::Scan,
+        Self::ReadModifyWrite,
+        Self::Transaction,
+    ];
+
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Insert => "inserts",
+            Self::Update => "updates",
+            Self::Delete => "deletes",
+            Self::Scan => "scans",
+            Self::ReadModifyWrite => "read-modify-writes",
+            Self::Transaction => "transactions",
+        }
+    }
+
+    /// The group it is counted in.
+    #[must_use]
+    pub fn group(self) -> Group {
+        match self {
+            Self::Read => Group::Read,
+            Self::Insert | Self::Update | Self::Delete | Self::ReadModifyWrite => Group::Write,
+            Self::Scan => Group::Scan,
+            Self::Transaction => Group::Transaction,
+        }
+    }
+}
+
+/// Kinds that are quoted together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Group {
+    /// Point reads.
+    Read,
+    /// Inserts, updates, deletes, and read-modify-writes as a whole.
+    Write,
+    /// Scans.
+    Scan,
+    /// Transactions.
+    Transaction,
+}
+
+impl Group {
+    /// All groups.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Scan, Self::Transaction];
 
     /// The name in reports.
     #[must_use]
@@ -33,6 +96,7 @@ impl Kind {
             Self::Read => "reads",
             Self::Write => "writes",
             Self::Scan => "scans",
+            Self::Transaction => "transactions",
         }
     }
 }
@@ -40,67 +104,76 @@ impl Kind {
 /// The longest latency that is told apart: an hour.
 const HOUR: u64 = 3_600_000_000_000;
 
-/// Latencies in nanoseconds, by kind.
-#[derive(Debug, Clone)]
-pub struct Latencies([Histogram<u64>; 3]);
-
-impl Default for Latencies {
-    fn default() -> Self {
-        let histogram = || Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order");
-        Self([histogram(), histogram(), histogram()])
-    }
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")
 }
+
+/// Latencies in nanoseconds, by kind. A kind that never occurred takes no memory.
+#[derive(Debug, Clone, Default)]
+pub struct Latencies([Option<Histogram<u64>>; Kind::ALL.len()]);
 
 impl Latencies {
     /// Counts one.
     #[inline]
     pub fn record(&mut self, kind: Kind, nanos: u64) {
-        self.0[kind as usize].saturating_record(nanos.max(1));
+        self.0[kind as usize].get_or_insert_with(histogram).saturating_record(nanos.max(1));
     }
 
     /// Adds all of another.
     pub fn add(&mut self, other: &Self) {
         for (into, from) in self.0.iter_mut().zip(&other.0) {
-            if !from.is_empty() {
+            if let Some(from) = from.as_ref().filter(|from| !from.is_empty()) {
+                let into = into.get_or_insert_with(histogram);
                 into.add(from).expect("both have the same bounds");
             }
         }
     }
 
-    /// The histogram of one kind.
+    /// The histogram of one kind, if it occurred.
     #[must_use]
-    pub fn of(&self, kind: Kind) -> &Histogram<u64> {
-        &self.0[kind as usize]
+    pub fn of(&self, kind: Kind) -> Option<&Histogram<u64>> {
+        self.0[kind as usize].as_ref().filter(|histogram| !histogram.is_empty())
+    }
+
+    /// The histogram of a group of kinds, if one of them occurred.
+    #[must_use]
+    pub fn group(&self, group: Group) -> Option<Cow<'_, Histogram<u64>>> {
+        self.together(|kind| kind.group() == group)
+    }
+
+    /// The histogram of the kinds asked for, if one of them occurred.
+    fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u64>>> {
+        let kinds = Kind::ALL.into_iter().filter(|&kind| wanted(kind));
+        let mut used = kinds.filter_map(|kind| self.of(kind));
+        let mut all = Cow::Borrowed(used.next()?);
+        for histogram in used {
+            all.to_mut().add(histogram).expect("both have the same bounds");
+        }
+        Some(all)
     }
 
     /// How many there are of all kinds.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.iter().map(Histogram::len).sum()
+        self.0.iter().flatten().map(Histogram::len).sum()
     }
 
     /// The given quantile of all kinds together, in nanoseconds; zero when there is none.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
-        let mut used = self.0.iter().filter(|histogram| !histogram.is_empty());
-        let Some(first) = used.next() else { return 0 };
-        let Some(second) = used.next() else { return first.value_at_quantile(quantile) };
-        let mut all = first.clone();
-        for histogram in std::iter::once(second).chain(used) {
-            all.add(histogram).expect("both have the same bounds");
-        }
-        all.value_at_quantile(quantile)
+        self.together(|_| true).map_or(0, |all| all.value_at_quantile(quantile))
     }
 
     /// The longest of all kinds, in nanoseconds.
     #[must_use]
     pub fn max(&self) -> u64 {
-        self.0.iter().map(Histogram::max).max().unwrap_or(0)
+        self.0.iter().flatten().map(Histogram::max).max().unwrap_or(0)
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        self.0.iter_mut().filter(|histogram| !histogram.is_empty()).for_each(Histogram::reset);
+        let used = self.0.iter_mut().flatten();
+        used.filter(|histogram| !histogram.is_empty()).for_each(Histogram::reset);
     }
 }
 
@@ -111,9 +184,20 @@ pub struct Interval {
     pub latencies: Latencies,
     /// Reads that found nothing.
     pub misses: u64,
+    /// Bytes of the keys and values that it wrote, and of the keys that it deleted.
+    pub user_bytes: u64,
 }
 
-/// One interval of a run, a second but for the last one.
+impl Interval {
+    /// Adds what another one counted besides latencies, and empties it.
+    pub(crate) fn take(&mut self, other: &mut Self) {
+        self.misses += std::mem::take(&mut other.misses);
+        self.user_bytes += std::mem::take(&mut other.user_bytes);
+        other.latencies.clear();
+    }
+}
+
+/// One interval of a run; the last one may be shorter than the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Point {
     /// Its length in seconds.
@@ -128,20 +212,45 @@ pub struct Point {
     pub max_us: f64,
     /// Requests that were due and not begun at its end (open loop).
     pub backlog: u64,
+    /// Median of reads, in microseconds.
+    #[serde(default)]
+    pub read_p50_us: f64,
+    /// 99.9th percentile of reads, in microseconds.
+    #[serde(default)]
+    pub read_p999_us: f64,
+    /// Median of writes, in microseconds.
+    #[serde(default)]
+    pub write_p50_us: f64,
+    /// 99.9th percentile of writes, in microseconds.
+    #[serde(default)]
+    pub write_p999_us: f64,
 }
 
 impl Point {
     /// From the latencies of an interval.
     #[must_use]
     pub fn new(seconds: f64, latencies: &Latencies, backlog: u64) -> Self {
-        let p99 = |kind| latencies.of(kind).value_at_quantile(0.99) as f64 / 1e3;
+        let of = |group| {
+            let histogram = latencies.group(group);
+            let at = |quantile| match &histogram {
+                Some(histogram) => histogram.value_at_quantile(quantile) as f64 / 1e3,
+                None => 0.0,
+            };
+            [0.5, 0.99, 0.999].map(at)
+        };
+        let [read_p50_us, read_p99_us, read_p999_us] = of(Group::Read);
+        let [write_p50_us, write_p99_us, write_p999_us] = of(Group::Write);
         Self {
             seconds,
             ops: latencies.count(),
-            read_p99_us: p99(Kind::Read),
-            write_p99_us: p99(Kind::Write),
+            read_p99_us,
+            write_p99_us,
             max_us: latencies.max() as f64 / 1e3,
             backlog,
+            read_p50_us,
+            read_p999_us,
+            write_p50_us,
+            write_p999_us,
         }
     }
 
@@ -152,44 +261,54 @@ impl Point {
     }
 }
 
-/// Seconds without any completed operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// Intervals without any completed operation, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stalls {
-    /// How many there were in all.
-    pub seconds: u64,
+    /// How many seconds there were in all.
+    pub seconds: f64,
     /// How often a row of them began.
     pub count: u64,
-    /// The longest row.
-    pub longest: u64,
+    /// The longest row in seconds.
+    pub longest: f64,
 }
 
-/// A run second by second.
+/// A run interval by interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Series(pub Vec<Point>);
 
 impl Series {
-    /// The whole seconds: the last interval may be shorter and says little.
-    fn whole(&self) -> impl Iterator<Item = &Point> {
-        self.0.iter().filter(|point| point.seconds >= 0.5)
+    /// The length of its intervals: their median, to a millisecond.
+    #[must_use]
+    pub fn interval(&self) -> f64 {
+        let mut lengths: Vec<f64> = self.0.iter().map(|point| point.seconds).collect();
+        lengths.sort_by(f64::total_cmp);
+        let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0.0);
+        (median * 1e3).round() / 1e3
     }
 
-    /// Seconds at zero throughput.
+    /// The whole intervals: the last one may be shorter and says little.
+    fn whole(&self) -> impl Iterator<Item = &Point> {
+        let least = self.interval() / 2.0;
+        self.0.iter().filter(move |point| point.seconds >= least)
+    }
+
+    /// Intervals at zero throughput.
     #[must_use]
     pub fn stalls(&self) -> Stalls {
-        let mut stalls = Stalls::default();
-        let mut row = 0;
+        let (mut all, mut count, mut longest, mut row) = (0, 0, 0, 0);
         for point in self.whole() {
             row = if point.ops == 0 { row + 1 } else { 0 };
-            stalls.seconds += u64::from(row > 0);
-            stalls.count += u64::from(row == 1);
-            stalls.longest = stalls.longest.max(row);
+            all += u64::from(row > 0);
+            count += u64::from(row == 1);
+            longest = longest.max(row);
         }
-        stalls
+        let seconds = |intervals: u64| (intervals as f64 * self.interval() * 1e3).round() / 1e3;
+        Stalls { seconds: seconds(all), count, longest: seconds(longest) }
     }
 
-    /// The throughput that 99 % of the seconds reach (cruisedb.txt, definition III.3): of the
-    /// per-second throughputs sorted descending, the one at 99 %. None for a run under a second.
+    /// The throughput that 99 % of the intervals reach (cruisedb.txt, definition III.3, with
+    /// seconds for intervals): of their throughputs sorted descending, the one at 99 %.
     #[must_use]
     pub fn tail_throughput(&self) -> Option<f64> {
         let mut all: Vec<f64> = self.whole().map(Point::throughput).collect();
@@ -250,8 +369,42 @@ mod tests {
     fn stalls_are_rows_of_seconds_at_zero() {
         let mut series = series(&[5, 0, 0, 7, 0, 3]);
         series.0.push(Point { seconds: 0.01, ..Point::default() });
-        assert_eq!(series.stalls(), Stalls { seconds: 3, count: 2, longest: 2 });
+        assert_eq!(series.stalls(), Stalls { seconds: 3.0, count: 2, longest: 2.0 });
         assert_eq!(super::Series::default().stalls(), Stalls::default());
+    }
+
+    #[test]
+    fn stalls_of_short_intervals_are_in_seconds() {
+        let point = |ops| Point { seconds: 0.1001, ops, ..Point::default() };
+        let series = Series([3, 0, 0, 0, 4].map(point).into());
+        assert_eq!(series.stalls(), Stalls { seconds: 0.3, count: 1, longest: 0.3 });
+        assert_eq!(series.tail_throughput(), Some(0.0));
+    }
+
+    #[test]
+    fn a_point_of_an_older_report_can_be_read() {
+        let old = r#"{"seconds":1.0,"ops":5,"read_p99_us":1.0,"write_p99_us":2.0,"max_us":3.0,
+            "backlog":0}"#;
+        let point: Point = serde_json::from_str(old).expect("new figures have defaults");
+        assert_eq!((point.ops, point.write_p999_us), (5, 0.0));
+        let stalls: Stalls = serde_json::from_str(r#"{"seconds":2,"count":1,"longest":2}"#)
+            .expect("whole seconds are numbers, too");
+        assert_eq!(stalls.seconds, 2.0);
+    }
+
+    #[test]
+    fn kinds_are_kept_apart_and_quoted_together() {
+        let mut latencies = Latencies::default();
+        latencies.record(Kind::Insert, 10_000);
+        latencies.record(Kind::Delete, 30_000);
+        latencies.record(Kind::Scan, 50_000);
+        let writes = latencies.group(Group::Write).expect("two of them are writes");
+        assert_eq!((writes.len(), writes.max() / 1000), (2, 30));
+        assert_eq!(latencies.of(Kind::Insert).map(Histogram::len), Some(1));
+        assert!(latencies.of(Kind::Update).is_none() && latencies.group(Group::Read).is_none());
+        let point = Point::new(1.0, &latencies, 0);
+        assert!(point.write_p50_us >= 10.0 && point.write_p50_us < 10.1, "{point:?}");
+        assert_eq!((point.ops, point.read_p50_us), (3, 0.0));
     }
 
     #[test]
@@ -266,15 +419,15 @@ mod tests {
     #[test]
     fn percentiles_of_known_latencies() {
         let mut latencies = Latencies::default();
-        (1..=10_000).for_each(|us| latencies.record(Kind::Write, us * 1000));
-        let found = Percentiles::of(latencies.of(Kind::Write)).expect("not empty");
+        (1..=10_000).for_each(|us| latencies.record(Kind::Update, us * 1000));
+        let updates = latencies.of(Kind::Update).expect("there are some");
+        let found = Percentiles::of(updates).expect("not empty");
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 0.002, "{a} is not {b}");
         near(found.p50_us, 5000.0);
         near(found.p99_us, 9900.0);
         near(found.p999_us, 9990.0);
         near(found.max_us, 10_000.0);
         assert_eq!(found.count, 10_000);
-        assert_eq!(Percentiles::of(latencies.of(Kind::Read)), None);
         near(latencies.quantile(0.99) as f64 / 1e3, 9900.0);
         let mut more = latencies.clone();
         more.record(Kind::Read, 1);

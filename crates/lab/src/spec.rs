@@ -122,6 +122,7 @@ pub struct Limits {
 /// One step of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[allow(clippy::large_enum_variant, reason = "a run has few of them, most of them phases")]
 pub enum Step {
     /// Client operations.
     Phase(PhaseSpec),

@@ -29,6 +29,14 @@ pub trait Store: Send + Sync {
     /// Reads up to `limit` pairs in key order from `start` on: how many there were.
     fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize>;
 
+    /// Does all writes of a transaction: at once where the store can, one after another otherwise.
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        writes.iter().try_for_each(|write| match write {
+            Write::Put(key, value) => self.put(key, value),
+            Write::Delete(key) => self.delete(key),
+        })
+    }
+
     /// Writes what is in memory to the device and waits for background work to end, for at most
     /// `limit`. False when it was not over by then, or when told to give up.
     fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool>;
@@ -76,6 +84,15 @@ impl Marks {
         self.chains.iter_mut().for_each(|chain| chain.at += by);
         self
     }
+}
+
+/// One write of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write<'a> {
+    /// Sets a key to a value.
+    Put(&'a [u8], &'a [u8]),
+    /// Removes a key.
+    Delete(&'a [u8]),
 }
 
 /// Bytes and files of one level.

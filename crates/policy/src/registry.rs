@@ -31,10 +31,10 @@ pub fn make<T: ?Sized>(
 }
 
 /// The error for a name that is not known.
-pub fn unknown(
+pub fn unknown<'a>(
     option: &'static str,
     name: &str,
-    known: impl Iterator<Item = &'static str> + Clone,
+    known: impl Iterator<Item = &'a str> + Clone,
 ) -> Error {
     let list = known.clone().collect::<Vec<_>>().join(", ");
     let nearest = known.map(|entry| (distance(name, entry), entry)).min();

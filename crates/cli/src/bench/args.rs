@@ -31,7 +31,8 @@ pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
     #[arg(long, value_name = "NAME", default_value = "vlsm")]
     pub profile: String,
-    /// Runs after the load, by YCSB's letters a to f, separated by commas; or `load` for none
+    /// Runs after the load, separated by commas: YCSB's letters a to f, names of db_bench, silk,
+    /// dlc; or `load` for none
     #[arg(long, value_name = "LIST", default_value = "a")]
     pub workload: String,
     /// Pairs to load
@@ -179,12 +180,10 @@ impl Args {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.map_or(cores.min(4), usize::from);
         let phase = |name: &str, rate: Option<u64>| {
-            let workload = Workload::named(name).ok_or_else(|| {
-                format!("--workload: {name:?} is not known; use {}", Workload::NAMES.join(", "))
-            })?;
+            let workload = Workload::named(name).map_err(|error| format!("--workload: {error}"))?;
             let arrivals = rate.map_or(Arrivals::Closed, |rate| Arrivals::Open(rate as f64));
-            let (ops, seconds) = (None, None);
-            Ok::<_, String>(Phase { workload, arrivals, threads, ops, seconds, seed: self.seed })
+            let (ops, seconds, seed, interval) = (None, None, self.seed, 1.0);
+            Ok::<_, String>(Phase { workload, arrivals, threads, ops, seconds, seed, interval })
         };
         let load = Phase { ops: Some(self.pairs), ..phase("load", self.load_rate)? };
         let mut runs = Vec::new();
@@ -381,7 +380,7 @@ mod tests {
             let error = plan(args).err().unwrap();
             assert!(error.contains(expected), "{error}");
         };
-        refused(&["--workload=x"], "use load, a, b");
+        refused(&["--workload=x"], "There are: load, a, ");
         refused(&["--profile=rocksbd"], "did you mean \"rocksdb\"");
         refused(&["--key-size=4"], "8 bytes");
         refused(&["--pairs=many"], "suffix");

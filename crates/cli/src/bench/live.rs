@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 use vlsm_core::Micros;
 use vlsm_lab::driver::Progress;
-use vlsm_lab::metrics::{Kind, Point};
+use vlsm_lab::metrics::{Group, Point, Stalls};
 use vlsm_lab::report::table::grouped;
 
 /// Steps of the bar.
@@ -42,16 +42,15 @@ impl Live {
         let now = progress.series.0.last().map_or(0.0, Point::throughput);
         let mean = progress.ops as f64 / progress.seconds.max(1e-9);
         let mut message = format!("{}/s (mean {}/s)", grouped(now as u64), grouped(mean as u64));
-        for kind in Kind::ALL {
-            let histogram = progress.latencies.of(kind);
-            if !histogram.is_empty() {
+        for group in Group::ALL {
+            if let Some(histogram) = progress.latencies.group(group) {
                 let p99 = Micros(histogram.value_at_quantile(0.99) / 1000);
-                message += &format!("  {} P99 {p99}", kind.name());
+                message += &format!("  {} P99 {p99}", group.name());
             }
         }
-        message += match progress.series.stalls().seconds {
-            0 => "  no stall".to_owned(),
-            seconds => format!("  stalled {seconds} s"),
+        message += match progress.series.stalls() {
+            Stalls { count: 0, .. } => "  no stall".to_owned(),
+            Stalls { seconds, .. } => format!("  stalled {seconds} s"),
         }
         .as_str();
         self.bar.set_message(message);

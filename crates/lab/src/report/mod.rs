@@ -12,7 +12,7 @@ pub mod theme;
 
 use crate::arrivals::Arrivals;
 use crate::driver::{Outcome, Phase};
-use crate::metrics::{Kind, Percentiles, Series, Stalls};
+use crate::metrics::{Group, Kind, Percentiles, Series, Stalls};
 use crate::process::{Device, Machine};
 use crate::spec::RunSpec;
 use crate::store::StoreStats;
@@ -148,7 +148,7 @@ pub struct PhaseReport {
     pub ops: u64,
     /// Operations per second.
     pub throughput: f64,
-    /// What 99 % of the seconds reach.
+    /// What 99 % of the intervals reach.
     pub tail_throughput: Option<f64>,
     /// Latencies of point reads.
     pub reads: Option<Percentiles>,
@@ -156,6 +156,9 @@ pub struct PhaseReport {
     pub writes: Option<Percentiles>,
     /// Latencies of scans.
     pub scans: Option<Percentiles>,
+    /// Latencies of each kind of operation that occurred, by its name.
+    #[serde(default)]
+    pub kinds: Vec<(String, Percentiles)>,
     /// Reads that found nothing.
     pub misses: u64,
     /// Requests that were due and not served before the end.
@@ -247,28 +250,31 @@ impl PhaseReport {
         outcome: &Outcome,
         stopped: bool,
         (before, after): (&StoreStats, &StoreStats),
-        pair_bytes: u64,
     ) -> Self {
         let ops = outcome.latencies.count();
-        let percentiles = |kind| Percentiles::of(outcome.latencies.of(kind));
-        let user_bytes = outcome.latencies.of(Kind::Write).len() * pair_bytes;
+        let group = |group| outcome.latencies.group(group).and_then(|all| Percentiles::of(&all));
+        let kind = |kind: Kind| {
+            let percentiles = outcome.latencies.of(kind).and_then(Percentiles::of)?;
+            Some((kind.name().to_owned(), percentiles))
+        };
         let store = after.since(before);
         Self {
             name: phase.workload.name.clone(),
-            arrivals: phase.arrivals,
+            arrivals: phase.arrivals.clone(),
             stopped,
             seconds: outcome.seconds,
             ops,
             throughput: if outcome.seconds > 0.0 { ops as f64 / outcome.seconds } else { 0.0 },
             tail_throughput: outcome.series.tail_throughput(),
-            reads: percentiles(Kind::Read),
-            writes: percentiles(Kind::Write),
-            scans: percentiles(Kind::Scan),
+            reads: group(Group::Read),
+            writes: group(Group::Write),
+            scans: group(Group::Scan),
+            kinds: Kind::ALL.into_iter().filter_map(kind).collect(),
             misses: outcome.misses,
             unserved: outcome.unserved,
             stalls: outcome.series.stalls(),
             cpu_us_per_op: outcome.usage.cpu_nanos as f64 / 1e3 / ops.max(1) as f64,
-            amplification: Amplification::new(user_bytes, &store, outcome.usage.device),
+            amplification: Amplification::new(outcome.user_bytes, &store, outcome.usage.device),
             store,
             series: outcome.series.clone(),
             floor: Floor::default(),
@@ -278,13 +284,17 @@ impl PhaseReport {
         }
     }
 
-    /// Latencies of one kind.
+    /// Latencies of a group of kinds.
     #[must_use]
-    pub fn percentiles(&self, kind: Kind) -> Option<&Percentiles> {
-        match kind {
-            Kind::Read => self.reads.as_ref(),
-            Kind::Write => self.writes.as_ref(),
-            Kind::Scan => self.scans.as_ref(),
+    pub fn percentiles(&self, group: Group) -> Option<&Percentiles> {
+        match group {
+            Group::Read => self.reads.as_ref(),
+            Group::Write => self.writes.as_ref(),
+            Group::Scan => self.scans.as_ref(),
+            Group::Transaction => {
+                let name = Kind::Transaction.name();
+                self.kinds.iter().find(|(kind, _)| kind == name).map(|(_, all)| all)
+            }
         }
     }
 }

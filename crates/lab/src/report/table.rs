@@ -5,7 +5,7 @@
 
 use super::{AGREE, Amplification, PhaseReport, Report};
 use crate::arrivals::Arrivals;
-use crate::metrics::{Kind, Percentiles};
+use crate::metrics::{Group, Percentiles, Stalls};
 use crate::store::LevelStats;
 use std::fmt::Write;
 use vlsm_core::{Bytes, Micros};
@@ -96,9 +96,9 @@ fn phases(report: &Report, out: &mut String) {
     let all = &report.phases[..];
     row(out, all, "", |phase| Some(phase.name.clone()));
     row(out, all, "load", |phase| {
-        Some(match phase.arrivals {
-            Arrivals::Closed => "closed loop".into(),
-            Arrivals::Open(rate) => format!("open, {}/s", number(rate)),
+        Some(match &phase.arrivals {
+            Arrivals::Open(rate) => format!("open, {}/s", number(*rate)),
+            other => other.to_string(),
         })
     });
     row(out, all, "operations", |phase| Some(grouped(phase.ops)));
@@ -111,9 +111,9 @@ fn phases(report: &Report, out: &mut String) {
         phase.tail_throughput.map(|tail| format!("{}/s", number(tail)))
     });
     row(out, all, "stalls (seconds at zero)", |phase| {
-        Some(match phase.stalls.seconds {
-            0 => "none".into(),
-            seconds => format!("{seconds} s, longest {} s", phase.stalls.longest),
+        Some(match phase.stalls {
+            Stalls { count: 0, .. } => "none".into(),
+            Stalls { seconds, longest, .. } => format!("{seconds} s, longest {longest} s"),
         })
     });
     row(out, all, "not served in time", |phase| {
@@ -122,8 +122,8 @@ fn phases(report: &Report, out: &mut String) {
     row(out, all, "reads that found nothing", |phase| {
         (phase.misses > 0).then(|| grouped(phase.misses))
     });
-    for kind in [Kind::Write, Kind::Read, Kind::Scan] {
-        latencies(out, all, kind);
+    for group in [Group::Write, Group::Read, Group::Scan, Group::Transaction] {
+        latencies(out, all, group);
     }
     row(out, all, "CPU per operation", |phase| Some(format!("{:.2} µs", phase.cpu_us_per_op)));
     row(out, all, "write amplification", |phase| {
@@ -149,7 +149,7 @@ fn both(store: Option<f64>, device: Option<f64>) -> Option<String> {
     })
 }
 
-fn latencies(out: &mut String, phases: &[PhaseReport], kind: Kind) {
+fn latencies(out: &mut String, phases: &[PhaseReport], group: Group) {
     type Figure = fn(&Percentiles) -> f64;
     let figures: [(&str, Figure); 6] = [
         ("P50", |p| p.p50_us),
@@ -160,8 +160,8 @@ fn latencies(out: &mut String, phases: &[PhaseReport], kind: Kind) {
         ("max", |p| p.max_us),
     ];
     for (name, figure) in figures {
-        let label = format!("{} {name}", kind.name());
-        row(out, phases, &label, |phase| phase.percentiles(kind).map(|p| micros(figure(p))));
+        let label = format!("{} {name}", group.name());
+        row(out, phases, &label, |phase| phase.percentiles(group).map(|p| micros(figure(p))));
     }
 }
 

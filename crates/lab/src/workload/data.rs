@@ -1,12 +1,17 @@
 //! Keys and values of numbered records.
 //!
-//! A key of 24 bytes is YCSB's: "user" and the hash of the record's number with twenty digits.
-//! Longer keys are padded; shorter ones (8 bytes at least) start with the hash itself. The hash is
-//! a bijection, so no two records share a key. Values are slices of a pool of random bytes: cheap
-//! to make, and not to be compressed.
+//! A key of 24 bytes is YCSB's: "user" and a number with twenty digits. Longer keys are padded;
+//! shorter ones (8 bytes at least) start with the number itself. The number is a hash of the
+//! record's (a bijection, so no two records share a key), which puts records in random order, or
+//! twice the record's, which leaves them in the order of their insertion. Keys that no record has,
+//! for reads that miss, lie between the others in both orders.
+//!
+//! Values are slices of a pool of random bytes: cheap to make, and not to be compressed.
 
+use super::sizes::Sizes;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
+use serde::{Deserialize, Serialize};
 
 /// A bijection of 64-bit numbers that leaves no pattern (the finaliser of splitmix64).
 #[must_use]
@@ -22,62 +27,143 @@ pub fn mix(number: u64) -> u64 {
 pub const MIN_KEY_SIZE: usize = 8;
 /// The size of the pool that values are cut from, beyond one value.
 const POOL: usize = 1 << 20;
+/// Records have smaller numbers; others are of keys that are not there.
+const MISSING: u64 = 1 << 63;
 
-/// Makes keys and values of fixed sizes.
+/// How the order of insertion relates to the order of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyOrder {
+    /// Not at all: keys are hashed.
+    #[default]
+    Hashed,
+    /// It is the same.
+    Sequential,
+}
+
+/// What records look like.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Shape {
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of values.
+    pub values: Sizes,
+    /// The order of keys.
+    #[serde(default)]
+    pub order: KeyOrder,
+}
+
+impl Default for Shape {
+    /// 24 + 176 bytes, hashed.
+    fn default() -> Self {
+        Self { key_size: 24, values: Sizes::Fixed(176), order: KeyOrder::Hashed }
+    }
+}
+
+/// Makes keys and values.
 pub struct Data {
-    key_size: usize,
-    value_size: usize,
+    shape: Shape,
+    mean: u64,
     pool: Vec<u8>,
 }
 
 impl Data {
-    /// Keys of `key_size` and values of `value_size` bytes.
+    /// Hashed keys of `key_size` and values of `value_size` bytes.
     ///
     /// # Panics
     /// When keys are shorter than [`MIN_KEY_SIZE`].
     #[must_use]
     pub fn new(key_size: usize, value_size: usize, seed: u64) -> Self {
-        assert!(key_size >= MIN_KEY_SIZE, "keys of {key_size} bytes cannot all differ");
-        let mut pool = vec![0; POOL + value_size];
-        Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
-        Self { key_size, value_size, pool }
+        let values = Sizes::Fixed(value_size);
+        Self::shaped(Shape { key_size, values, order: KeyOrder::Hashed }, seed)
     }
 
-    /// The bytes of a pair.
+    /// Records of this shape.
+    ///
+    /// # Panics
+    /// When keys are shorter than [`MIN_KEY_SIZE`].
+    #[must_use]
+    pub fn shaped(shape: Shape, seed: u64) -> Self {
+        let key_size = shape.key_size;
+        assert!(key_size >= MIN_KEY_SIZE, "keys of {key_size} bytes cannot all differ");
+        let mut pool = vec![0; POOL + shape.values.max()];
+        Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
+        let mean = (key_size as f64 + shape.values.mean()).round() as u64;
+        Self { shape, mean, pool }
+    }
+
+    /// What the records look like.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The bytes of a pair, in the mean.
     #[must_use]
     pub fn pair_bytes(&self) -> u64 {
-        (self.key_size + self.value_size) as u64
+        self.mean
     }
 
     /// The bytes of a key.
     #[must_use]
     pub fn key_size(&self) -> usize {
-        self.key_size
+        self.shape.key_size
     }
 
     /// Puts the key of a record into `key`.
     #[inline]
     pub fn key(&self, record: u64, key: &mut Vec<u8>) {
+        let number = match self.shape.order {
+            KeyOrder::Hashed => mix(record),
+            KeyOrder::Sequential => record << 1,
+        };
+        self.write(number, key);
+    }
+
+    /// Puts a key that no record has into `key`, near the one of a record.
+    #[inline]
+    pub fn missing_key(&self, record: u64, key: &mut Vec<u8>) {
+        let number = match self.shape.order {
+            KeyOrder::Hashed => mix(record | MISSING),
+            KeyOrder::Sequential => record << 1 | 1,
+        };
+        self.write(number, key);
+    }
+
+    /// Puts the key into `key` below which this share (of 2^64) of `records` records lies.
+    pub fn key_at(&self, share: u64, records: u64, key: &mut Vec<u8>) {
+        let number = match self.shape.order {
+            KeyOrder::Hashed => share,
+            KeyOrder::Sequential => ((u128::from(share) * u128::from(records)) >> 64) as u64 * 2,
+        };
+        self.write(number, key);
+    }
+
+    #[inline]
+    fn write(&self, mut number: u64, key: &mut Vec<u8>) {
         key.clear();
-        key.resize(self.key_size, b'0');
-        let mut hash = mix(record);
-        if self.key_size < 24 {
-            key[..8].copy_from_slice(&hash.to_be_bytes());
+        key.resize(self.shape.key_size, b'0');
+        if self.shape.key_size < 24 {
+            key[..8].copy_from_slice(&number.to_be_bytes());
             return;
         }
         key[..4].copy_from_slice(b"user");
         for digit in key[4..24].iter_mut().rev() {
-            *digit = b'0' + (hash % 10) as u8;
-            hash /= 10;
+            *digit = b'0' + (number % 10) as u8;
+            number /= 10;
         }
     }
 
-    /// A value, chosen by a random number.
+    /// A value, chosen by a random number: its length by the upper half, its bytes by the lower.
     #[must_use]
     #[inline]
     pub fn value(&self, random: u64) -> &[u8] {
-        let start = random as usize % POOL;
-        &self.pool[start..start + self.value_size]
+        let size = match self.shape.values {
+            Sizes::Fixed(size) => size,
+            sizes => sizes.at((random >> 32) as f64 / 4_294_967_296.0),
+        };
+        let start = random as u32 as usize % POOL;
+        &self.pool[start..start + size]
     }
 }
 
@@ -88,17 +174,20 @@ mod tests {
 
     #[test]
     fn keys_have_their_size_and_differ() {
-        for size in [8, 16, 24, 40] {
-            let data = Data::new(size, 10, 1);
-            let mut key = Vec::new();
-            let keys: HashSet<_> = (0..10_000)
-                .map(|record| {
+        for order in [KeyOrder::Hashed, KeyOrder::Sequential] {
+            for key_size in [8, 16, 24, 40] {
+                let data = Data::shaped(Shape { key_size, order, ..Shape::default() }, 1);
+                let mut key = Vec::new();
+                let mut keys = HashSet::new();
+                for record in 0..10_000 {
                     data.key(record, &mut key);
-                    assert_eq!(key.len(), size);
-                    key.clone()
-                })
-                .collect();
-            assert_eq!(keys.len(), 10_000);
+                    assert_eq!(key.len(), key_size);
+                    keys.insert(key.clone());
+                    data.missing_key(record, &mut key);
+                    keys.insert(key.clone());
+                }
+                assert_eq!(keys.len(), 20_000, "also those that are missing");
+            }
         }
         let mut key = Vec::new();
         Data::new(24, 0, 1).key(0, &mut key);
@@ -106,9 +195,46 @@ mod tests {
     }
 
     #[test]
+    fn sequential_keys_ascend_and_hashed_ones_do_not() {
+        let keys = |order, key_size| -> Vec<Vec<u8>> {
+            let data = Data::shaped(Shape { key_size, order, ..Shape::default() }, 1);
+            let key = |record| {
+                let mut key = Vec::new();
+                data.key(record, &mut key);
+                key
+            };
+            (0..1000).map(key).collect()
+        };
+        for key_size in [8, 24] {
+            assert!(keys(KeyOrder::Sequential, key_size).is_sorted());
+            assert!(!keys(KeyOrder::Hashed, key_size).is_sorted());
+        }
+    }
+
+    #[test]
+    fn a_share_of_the_keys_is_found() {
+        for order in [KeyOrder::Hashed, KeyOrder::Sequential] {
+            let data = Data::shaped(Shape { order, ..Shape::default() }, 1);
+            let (mut middle, mut key) = (Vec::new(), Vec::new());
+            data.key_at(1 << 62, 10_000, &mut middle);
+            let below = (0..10_000).filter(|&record| {
+                data.key(record, &mut key);
+                key < middle
+            });
+            let below = below.count();
+            assert!((2300..2700).contains(&below), "{below} of 10,000 are in the first quarter");
+        }
+    }
+
+    #[test]
     fn values_have_their_size_and_vary() {
         let data = Data::new(24, 176, 1);
         assert_eq!((data.value(0).len(), data.value(u64::MAX).len()), (176, 176));
         assert_ne!(data.value(1), data.value(2));
+        let values = Sizes::Uniform(10, 20);
+        let data = Data::shaped(Shape { values, ..Shape::default() }, 1);
+        let lengths: HashSet<_> = (0..1000).map(|i| data.value(mix(i)).len()).collect();
+        assert!(lengths.len() == 11 && lengths.iter().all(|len| (10..=20).contains(len)));
+        assert_eq!(data.pair_bytes(), 24 + 15);
     }
 }

@@ -1,11 +1,13 @@
-//! Which record an operation is about: uniform, zipfian (scrambled), latest.
+//! Which record an operation is about: uniform, zipfian (scrambled), latest, hot ranges.
 //!
 //! The zipfian distribution gives rank r (from 1) the probability r^−θ / H, H being the sum over
 //! all ranks. Sampled by rejection-inversion (`rand_distr`), exact and without a table.
 //! *Scrambled*: which record has which rank is decided by a hash, so popular records lie apart in
-//! key order. *Latest*: rank 1 is the record inserted last.
+//! key order. *Latest*: rank 1 is the record inserted last. *Hot ranges*: some ranges of the order
+//! of keys are asked often, and in each some records; hashed keys are found in a range by trying
+//! records until one is in it.
 
-use super::data::mix;
+use super::data::{KeyOrder, mix};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, Zipf};
@@ -21,6 +23,24 @@ pub enum Choice {
     Zipfian(f64),
     /// Recent records often: zipfian with this constant, from the newest back.
     Latest(f64),
+    /// Some ranges of keys often.
+    HotRanges(HotRanges),
+    /// Scans only: each client begins where its last one ended (on the average, where keys are
+    /// hashed), from a place of its own on.
+    InOrder,
+}
+
+/// Ranges of equal numbers of keys, of which some are hot: the x-th hottest is asked with a
+/// probability in proportion to a·e^(b·x) + c·e^(d·x). Where which lies is random.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct HotRanges {
+    /// How many.
+    pub ranges: u32,
+    /// a, b, c and d.
+    pub heat: [f64; 4],
+    /// Within a range, rank r or a hotter one is asked with probability a·r^b: a and b. Which
+    /// record has a rank is decided by a hash, so one may have several.
+    pub ranks: [f64; 2],
 }
 
 /// Picks records.
@@ -29,28 +49,36 @@ pub struct Picker {
     /// Over the records that were there at the start.
     zipf: Zipf<f64>,
     start: u64,
+    order: KeyOrder,
+    /// The shares of ranges, added up.
+    heat: Vec<f64>,
 }
 
 impl Picker {
-    /// For `records` records at the start of the run.
+    /// For `records` records at the start of the run, whose keys are in this order.
     #[must_use]
-    pub fn new(choice: Choice, records: u64) -> Self {
+    pub fn new(choice: Choice, records: u64, order: KeyOrder) -> Self {
         let start = records.max(1);
         let theta = match choice {
-            Choice::Uniform => 0.0,
             Choice::Zipfian(theta) | Choice::Latest(theta) => theta,
+            _ => 0.0,
         };
         let zipf = Zipf::new(start as f64, theta).expect("at least one record, θ is not negative");
-        Self { choice, zipf, start }
+        let heat = match &choice {
+            Choice::HotRanges(hot) => hot.cumulative(),
+            _ => Vec::new(),
+        };
+        Self { choice, zipf, start, order, heat }
     }
 
     /// One of `count` records.
     #[inline]
     pub fn pick(&self, rng: &mut Xoshiro256PlusPlus, count: u64) -> u64 {
-        match self.choice {
-            Choice::Uniform => rng.random_range(0..count.max(1)),
+        match &self.choice {
+            Choice::Uniform | Choice::InOrder => rng.random_range(0..count.max(1)),
             Choice::Zipfian(_) => scramble(self.rank(rng), self.start),
             Choice::Latest(_) => (count.max(1) - 1).saturating_sub(self.rank(rng)),
+            Choice::HotRanges(hot) => self.in_range(hot, rng),
         }
     }
 
@@ -58,6 +86,60 @@ impl Picker {
     #[inline]
     fn rank(&self, rng: &mut impl Rng) -> u64 {
         (self.zipf.sample(rng) as u64).clamp(1, self.start) - 1
+    }
+
+    /// A record of a hot range.
+    fn in_range(&self, hot: &HotRanges, rng: &mut Xoshiro256PlusPlus) -> u64 {
+        let heat = rng.random::<f64>();
+        let range = self.heat.partition_point(|sum| *sum <= heat).min(self.heat.len() - 1) as u64;
+        let [a, b] = hot.ranks;
+        let rank = (rng.random::<f64>() / a).powf(1.0 / b).ceil() as u64;
+        let hash = mix(rank ^ mix(range));
+        let ranges = self.heat.len() as u64;
+        match self.order {
+            KeyOrder::Sequential => {
+                let size = (self.start / ranges).max(1);
+                (range * size + hash % size).min(self.start - 1)
+            }
+            KeyOrder::Hashed => {
+                let record = |attempt| mix(hash.wrapping_add(attempt)) % self.start;
+                // One of `ranges` records is in the range; with very few records maybe none.
+                let inside = |record: &u64| range_of(mix(*record), ranges) == range;
+                (0..64 * ranges).map(record).find(inside).unwrap_or(hash % self.start)
+            }
+        }
+    }
+}
+
+/// The range of a hashed key's number.
+#[inline]
+fn range_of(number: u64, ranges: u64) -> u64 {
+    ((u128::from(number) * u128::from(ranges)) >> 64) as u64
+}
+
+impl HotRanges {
+    /// The shares of all ranges in the order of keys, each with those before it.
+    fn cumulative(&self) -> Vec<f64> {
+        let mut shares = self.shares();
+        // The same order in every run.
+        for i in (1..shares.len()).rev() {
+            shares.swap(i, (mix(i as u64) % (i as u64 + 1)) as usize);
+        }
+        let mut sum = 0.0;
+        let add = |share| {
+            sum += share;
+            sum
+        };
+        shares.into_iter().map(add).collect()
+    }
+
+    /// The share of each range, the hottest first.
+    #[must_use]
+    pub fn shares(&self) -> Vec<f64> {
+        let [a, b, c, d] = self.heat;
+        let heat = |x: u32| a * (b * f64::from(x)).exp() + c * (d * f64::from(x)).exp();
+        let total: f64 = (1..=self.ranges).map(heat).sum();
+        (1..=self.ranges).map(|x| heat(x) / total).collect()
     }
 }
 
@@ -74,7 +156,7 @@ mod tests {
     use std::collections::HashMap;
 
     fn counts(choice: Choice, records: u64, samples: u64) -> HashMap<u64, u64> {
-        let picker = Picker::new(choice, records);
+        let picker = Picker::new(choice, records, KeyOrder::Hashed);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut counts = HashMap::new();
         for _ in 0..samples {
@@ -123,9 +205,10 @@ mod tests {
 
     #[test]
     fn latest_reaches_records_inserted_during_the_run() {
-        let picker = Picker::new(Choice::Latest(0.99), 10);
+        let picker = Picker::new(Choice::Latest(0.99), 10, KeyOrder::Hashed);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         assert!((0..1000).any(|_| picker.pick(&mut rng, 500) == 499));
-        assert_eq!(Picker::new(Choice::Zipfian(0.99), 0).pick(&mut rng, 0), 0);
+        let none = Picker::new(Choice::Zipfian(0.99), 0, KeyOrder::Hashed);
+        assert_eq!(none.pick(&mut rng, 0), 0);
     }
 }

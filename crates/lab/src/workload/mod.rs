@@ -1,39 +1,32 @@
-//! What is asked: YCSB's workloads and two of db_bench's, as shares of operations over a
-//! distribution of keys.
+//! What is asked: shares of operations over a distribution of keys.
 //!
-//! Records are numbered from 0 in the order of their insertion; [`data`] makes their keys, hashed,
-//! so that the order of insertion is random in the order of keys. A [`Generator`] gives the
-//! operations of one client: the same workload, seed and client give the same operations (inserts
-//! take the next free number, which depends on the other clients).
+//! Records are numbered from 0 in the order of their insertion; [`data`] makes their keys and
+//! values. A [`Generator`] gives the operations of one client: the same workload, seed and client
+//! give the same operations (inserts take the next free number, which depends on other clients).
 //!
-//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB" (2010). Deviation: the
-//! popular records of the zipfian distribution are spread by a hash modulo the number of records,
-//! so that no request falls on a record that is not there.
+//! Each family of named workloads is a file; its top says where they come from. A [`Preset`] is a
+//! workload with what its source says of sizes and arrivals. To add one: an entry in its family.
 
+mod cruise;
 pub mod data;
+mod db_bench;
+mod dlc;
+mod generator;
 pub mod keys;
+mod silk;
+pub mod sizes;
+mod ycsb;
 
-use keys::{Choice, Picker};
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
+pub use generator::{Generator, Op, Records};
+pub use ycsb::THETA;
+
+use crate::arrivals::Arrivals;
+use data::Shape;
+use keys::Choice;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// One operation on numbered records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// A point read.
-    Read(u64),
-    /// A new value for a record that is there.
-    Update(u64),
-    /// A new record.
-    Insert(u64),
-    /// This many records in key order from this one on.
-    Scan(u64, usize),
-    /// A point read, then an update of the same record.
-    ReadModifyWrite(u64),
-}
+use sizes::Sizes;
+use vlsm_core::Result;
+use vlsm_policy::registry::unknown;
 
 /// A named mix of operations. Shares are percentages and sum to 100.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,66 +35,117 @@ pub struct Workload {
     pub name: String,
     /// Point reads.
     pub reads: f64,
+    /// Point reads of keys that are not there.
+    #[serde(default)]
+    pub missing_reads: f64,
     /// Updates.
     pub updates: f64,
     /// Inserts.
     pub inserts: f64,
+    /// Deletes of records that are there, unless they were deleted before.
+    #[serde(default)]
+    pub deletes: f64,
     /// Scans.
     pub scans: f64,
     /// Reads followed by an update of the same record.
     pub read_modify_writes: f64,
+    /// Transactions.
+    #[serde(default)]
+    pub transactions: f64,
+    /// What is in one.
+    #[serde(default)]
+    pub transaction: Transaction,
     /// Which records.
     pub choice: Choice,
-    /// The shortest scan.
-    pub scan_min: usize,
-    /// The longest scan.
-    pub scan_max: usize,
+    /// How many pairs a scan reads.
+    pub scan: Sizes,
+    /// The first client does nothing but what writes, the others nothing but what reads, whatever
+    /// the shares of the two are. A single client does both.
+    #[serde(default)]
+    pub apart: bool,
 }
 
-/// The zipfian constant of YCSB.
-pub const THETA: f64 = 0.99;
+/// Operations that count as one: reads, then scans, then all writes as one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Transaction {
+    /// Point reads.
+    pub reads: u32,
+    /// Scans.
+    pub scans: u32,
+    /// Pairs of each.
+    pub scan_length: u32,
+    /// Updates.
+    pub updates: u32,
+    /// Deletes, each with an insert of the same record.
+    pub replaces: u32,
+}
+
+/// A named workload, with what its source says of data and arrivals.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Preset {
+    /// The name it is asked for by.
+    pub name: String,
+    /// What it is, in one line.
+    pub what: String,
+    /// The workload.
+    pub workload: Workload,
+    /// The records of its source.
+    pub shape: Shape,
+    /// The arrivals of its source, where it has some.
+    pub arrivals: Option<Arrivals>,
+}
 
 impl Workload {
-    /// The names [`Workload::named`] knows.
+    /// The names of YCSB's workloads and two of db_bench's.
     pub const NAMES: [&str; 9] = ["load", "a", "b", "c", "d", "e", "f", "readrandom", "scan100"];
 
-    fn mix(name: &str, shares: [f64; 5], choice: Choice) -> Self {
-        let [reads, updates, inserts, scans, read_modify_writes] = shares;
-        let name = name.to_owned();
-        let (scan_min, scan_max) = (1, 100);
+    /// Nothing of anything; families fill in what they are about.
+    fn none(name: impl Into<String>, choice: Choice) -> Self {
         Self {
-            name,
-            reads,
-            updates,
-            inserts,
-            scans,
-            read_modify_writes,
+            name: name.into(),
+            reads: 0.0,
+            missing_reads: 0.0,
+            updates: 0.0,
+            inserts: 0.0,
+            deletes: 0.0,
+            scans: 0.0,
+            read_modify_writes: 0.0,
+            transactions: 0.0,
+            transaction: Transaction::default(),
             choice,
-            scan_min,
-            scan_max,
+            scan: Sizes::Uniform(1, 100),
+            apart: false,
         }
     }
 
-    /// YCSB's `load` (inserts only) and `a` to `f`; uniform point reads; scans of 100 pairs from
-    /// uniform starts.
+    /// The workload of this name.
+    ///
+    /// # Errors
+    /// [`InvalidOption`](vlsm_core::Error::InvalidOption) that names the nearest known one and all
+    /// there are.
+    pub fn named(name: &str) -> Result<Self> {
+        Ok(Preset::named(name)?.workload)
+    }
+
+    /// All names, each with what it is in one line.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let zipfian = Choice::Zipfian(THETA);
-        Some(match name {
-            "load" => Self::mix("Load A", [0.0, 0.0, 100.0, 0.0, 0.0], Choice::Uniform),
-            "a" => Self::mix("Run A", [50.0, 50.0, 0.0, 0.0, 0.0], zipfian),
-            "b" => Self::mix("Run B", [95.0, 5.0, 0.0, 0.0, 0.0], zipfian),
-            "c" => Self::mix("Run C", [100.0, 0.0, 0.0, 0.0, 0.0], zipfian),
-            "d" => Self::mix("Run D", [95.0, 0.0, 5.0, 0.0, 0.0], Choice::Latest(THETA)),
-            "e" => Self::mix("Run E", [0.0, 0.0, 5.0, 95.0, 0.0], zipfian),
-            "f" => Self::mix("Run F", [50.0, 0.0, 0.0, 0.0, 50.0], zipfian),
-            "readrandom" => Self::mix(name, [100.0, 0.0, 0.0, 0.0, 0.0], Choice::Uniform),
-            "scan100" => Self {
-                scan_min: 100,
-                ..Self::mix(name, [0.0, 0.0, 0.0, 100.0, 0.0], Choice::Uniform)
-            },
-            _ => return None,
-        })
+    pub fn list() -> Vec<(String, String)> {
+        Preset::all().into_iter().map(|preset| (preset.name, preset.what)).collect()
+    }
+
+    /// The shares of what reads, and of what writes: reads, missing reads, scans; the rest.
+    #[must_use]
+    pub fn shares(&self) -> [f64; 8] {
+        [
+            self.reads,
+            self.missing_reads,
+            self.scans,
+            self.updates,
+            self.inserts,
+            self.deletes,
+            self.read_modify_writes,
+            self.transactions,
+        ]
     }
 
     /// The same with `reads` percent point reads, the other shares keeping their proportions.
@@ -112,125 +156,81 @@ impl Workload {
             self.updates = 100.0 - reads;
         }
         let factor = if others > 0.0 { (100.0 - reads) / others } else { 1.0 };
-        self.updates *= factor;
-        self.inserts *= factor;
-        self.scans *= factor;
-        self.read_modify_writes *= factor;
+        for share in [
+            &mut self.missing_reads,
+            &mut self.updates,
+            &mut self.inserts,
+            &mut self.deletes,
+            &mut self.scans,
+            &mut self.read_modify_writes,
+            &mut self.transactions,
+        ] {
+            *share *= factor;
+        }
         self.reads = reads;
         self
     }
 }
 
-/// The records that exist, shared by all clients.
-#[derive(Debug, Default)]
-pub struct Records(AtomicU64);
-
-impl Records {
-    /// `count` records are there.
-    #[must_use]
-    pub fn new(count: u64) -> Self {
-        Self(AtomicU64::new(count))
+impl Preset {
+    fn new(name: impl Into<String>, what: impl Into<String>, workload: Workload) -> Self {
+        let (name, what) = (name.into(), what.into());
+        Self { name, what, workload, shape: Shape::default(), arrivals: None }
     }
 
-    /// How many there are, those being inserted included.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// The operations of one client.
-pub struct Generator {
-    rng: Xoshiro256PlusPlus,
-    /// Cumulative shares: reads, updates, inserts, scans; the rest is read-modify-write.
-    limits: [f64; 4],
-    scans: std::ops::RangeInclusive<usize>,
-    picker: Picker,
-    records: Arc<Records>,
-}
-
-impl Generator {
-    /// The operations of client number `client`.
-    #[must_use]
-    pub fn new(workload: &Workload, records: &Arc<Records>, seed: u64, client: u64) -> Self {
-        let mut sum = 0.0;
-        let shares = [workload.reads, workload.updates, workload.inserts, workload.scans];
-        let limits = shares.map(|share| {
-            sum += share;
-            sum
-        });
-        Self {
-            rng: Xoshiro256PlusPlus::seed_from_u64(data::mix(seed ^ data::mix(client))),
-            limits,
-            scans: workload.scan_min..=workload.scan_max,
-            picker: Picker::new(workload.choice, records.count()),
-            records: records.clone(),
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// As [`Workload::named`].
+    pub fn named(name: &str) -> Result<Self> {
+        let name = name.to_lowercase();
+        if let Some(preset) = cruise::of_any_share(&name) {
+            return Ok(preset);
+        }
+        let all = Self::all();
+        match all.iter().find(|preset| preset.name == name) {
+            Some(preset) => Ok(preset.clone()),
+            None => Err(unknown("workload", &name, all.iter().map(|preset| &*preset.name))),
         }
     }
 
-    /// The next operation.
-    #[inline]
-    pub fn next_op(&mut self) -> Op {
-        let share = self.rng.random::<f64>() * 100.0;
-        let [reads, updates, inserts, scans] = self.limits;
-        if share >= updates && share < inserts {
-            return Op::Insert(self.records.0.fetch_add(1, Relaxed));
-        }
-        let record = self.picker.pick(&mut self.rng, self.records.count());
-        if share < reads {
-            Op::Read(record)
-        } else if share < updates {
-            Op::Update(record)
-        } else if share < scans {
-            Op::Scan(record, self.rng.random_range(self.scans.clone()))
-        } else {
-            Op::ReadModifyWrite(record)
-        }
-    }
-
-    /// A random number, to choose a value with.
-    #[inline]
-    pub fn random(&mut self) -> u64 {
-        self.rng.random()
+    /// All of them; of those that have a number in their names, some.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let families = [ycsb::all(), db_bench::all(), silk::all(), dlc::all(), cruise::all()];
+        families.into_iter().flatten().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
-    fn ops(name: &str, seed: u64, client: u64, count: usize) -> Vec<Op> {
-        let workload = Workload::named(name).expect("known");
-        let records = Arc::new(Records::new(1000));
-        let mut generator = Generator::new(&workload, &records, seed, client);
-        (0..count).map(|_| generator.next_op()).collect()
+    #[test]
+    fn every_workload_is_well_formed_and_found_by_its_name() {
+        let all = Preset::all();
+        let names: HashSet<_> = all.iter().map(|preset| &preset.name).collect();
+        assert_eq!(names.len(), all.len(), "names differ");
+        for preset in &all {
+            let name = &preset.name;
+            let sum: f64 = preset.workload.shares().iter().sum();
+            assert!((sum - 100.0).abs() < 1e-9, "{name}: the shares sum to {sum}");
+            assert_eq!(Preset::named(name).as_ref().ok(), Some(preset));
+            assert!(preset.what.len() <= 90 && preset.what.len() > 10, "{name}: {}", preset.what);
+            assert!(preset.arrivals.as_ref().is_none_or(|arrivals| arrivals.check().is_ok()));
+            let transactions = preset.workload.transactions > 0.0;
+            assert_eq!(transactions, preset.workload.transaction != Transaction::default());
+        }
+        assert!(Workload::NAMES.iter().all(|name| Workload::named(name).is_ok()));
     }
 
     #[test]
-    fn operations_depend_on_seed_and_client_alone() {
-        assert_eq!(ops("a", 1, 0, 100), ops("a", 1, 0, 100));
-        assert_ne!(ops("a", 1, 0, 100), ops("a", 1, 1, 100));
-        assert_ne!(ops("a", 1, 0, 100), ops("a", 2, 0, 100));
-    }
-
-    #[test]
-    fn shares_are_as_named() {
-        let share = |name, matches: fn(&Op) -> bool| {
-            ops(name, 7, 0, 20_000).iter().filter(|op| matches(op)).count() as f64 / 200.0
-        };
-        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1.5, "{found}");
-        near(share("a", |op| matches!(op, Op::Read(_))), 50.0);
-        near(share("a", |op| matches!(op, Op::Update(_))), 50.0);
-        near(share("e", |op| matches!(op, Op::Scan(_, 1..=100))), 95.0);
-        near(share("d", |op| matches!(op, Op::Insert(1000..))), 5.0);
-        near(share("f", |op| matches!(op, Op::ReadModifyWrite(_))), 50.0);
-        assert_eq!(share("load", |op| matches!(op, Op::Insert(_))), 100.0);
-    }
-
-    #[test]
-    fn inserts_take_consecutive_numbers() {
-        let expected: Vec<_> = (1000..1100).map(Op::Insert).collect();
-        assert_eq!(ops("load", 3, 0, 100), expected);
+    fn an_unknown_name_is_answered_with_the_nearest() {
+        let error = Workload::named("filseq").expect_err("there is none").to_string();
+        assert!(error.contains("did you mean \"fillseq\"?"), "{error}");
+        assert!(error.contains("silk, ") && error.contains("dlc-sustained"), "{error}");
+        assert!(Workload::named("cruise-get-101").is_err());
     }
 
     #[test]
@@ -239,5 +239,14 @@ mod tests {
         assert_eq!((workload.reads, workload.updates), (30.0, 70.0));
         let workload = Workload::named("d").expect("known").with_reads(90.0);
         assert!((workload.inserts - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn workloads_survive_json() {
+        for preset in Preset::all() {
+            let json = serde_json::to_string(&preset.workload).expect("it has an encoding");
+            let read: Workload = serde_json::from_str(&json).expect("it can be read");
+            assert_eq!(read, preset.workload);
+        }
     }
 }

@@ -1,0 +1,53 @@
+//! What the open-loop driver costs by itself: two clients over a store that answers at once.
+//!
+//! `cargo bench -p vlsm-lab --bench driver [-- ROUNDS]` alternates between the rates, a few seconds
+//! each, and prints each round: the latency of a null operation and the share of one core. On a
+//! quiet machine; anything else that runs shows in the P99.9.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use vlsm_lab::arrivals::Arrivals;
+use vlsm_lab::driver::{Phase, run};
+use vlsm_lab::store::NullStore;
+use vlsm_lab::workload::data::Data;
+use vlsm_lab::workload::{Records, Workload};
+
+/// Seconds of one round at one rate.
+const SECONDS: f64 = 4.0;
+
+fn main() {
+    let rounds = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(3);
+    println!("rate/s   workload  P50 µs  P99 µs  P99.9 µs  max µs  cores  µs/op");
+    for _ in 0..rounds {
+        for (rate, name) in [(100e3, "load"), (100e3, "a"), (300e3, "load"), (300e3, "a")] {
+            round(rate, name);
+        }
+    }
+}
+
+fn round(rate: f64, name: &str) {
+    let phase = Phase {
+        workload: Workload::named(name).expect("known"),
+        arrivals: Arrivals::Open(rate),
+        threads: 2,
+        ops: None,
+        seconds: Some(SECONDS),
+        seed: 1,
+        interval: 1.0,
+    };
+    let records = Arc::new(Records::new(1_000_000));
+    let stop = AtomicBool::new(false);
+    let data = Data::new(24, 176, 1);
+    let outcome = run(&NullStore::default(), &data, &records, &phase, &stop, &mut |_| ());
+    let at = |quantile| outcome.latencies.quantile(quantile) as f64 / 1e3;
+    let cpu = outcome.usage.cpu_nanos as f64;
+    println!(
+        "{rate:<8} {name:<8} {:>7.1} {:>7.1} {:>9.1} {:>7.0} {:>6.3} {:>6.3}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        outcome.latencies.max() as f64 / 1e3,
+        cpu / 1e9 / outcome.seconds,
+        cpu / 1e3 / outcome.latencies.count() as f64,
+    );
+}

@@ -1,0 +1,190 @@
+//! One client thread: takes its operations, does them, counts them.
+//!
+//! 1. Closed loop: its share of the operations, one after another.
+//! 2. Open loop: what is due, as [`Sequence`] says; asleep when nothing is. One look at the clock
+//!    an operation: the completion of one is when the next one's turn is decided.
+//!
+//! Threads: it shares the sequence with other clients and the lock of its interval with the
+//! collector, which holds it for no longer than an exchange of two pointers takes.
+
+use super::Run;
+use crate::arrivals::{Sequence, Turn};
+use crate::clock::exact_wakeups;
+use crate::metrics::{Interval, Kind};
+use crate::store::{StoreResult, Write};
+use crate::workload::{Generator, Op, Transaction};
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// One client thread.
+pub(super) struct Client<'a> {
+    run: &'a Run<'a>,
+    generator: Generator,
+    slot: &'a Mutex<Interval>,
+    key: Vec<u8>,
+    /// Of a transaction: keys, each with a value or none for a delete.
+    writes: Vec<(Vec<u8>, Option<&'a [u8]>)>,
+}
+
+/// What an operation was.
+struct Done {
+    kind: Kind,
+    /// Reads that found nothing.
+    misses: u64,
+    /// Bytes written by the user.
+    user_bytes: u64,
+}
+
+impl Done {
+    fn new(kind: Kind, misses: bool, user_bytes: usize) -> Self {
+        Self { kind, misses: u64::from(misses), user_bytes: user_bytes as u64 }
+    }
+}
+
+impl<'a> Client<'a> {
+    pub fn new(run: &'a Run<'a>, generator: Generator, slot: &'a Mutex<Interval>) -> Self {
+        Self { run, generator, slot, key: Vec::new(), writes: Vec::new() }
+    }
+
+    /// All of its work; `share` operations in a closed loop.
+    pub fn work(&mut self, share: u64) {
+        let run = self.run;
+        match &run.sequence {
+            None => self.closed(share),
+            Some(sequence) => self.open(sequence),
+        }
+    }
+
+    /// Whether the phase is over for this client.
+    fn over(&self, now: u64) -> bool {
+        let run = self.run;
+        now >= run.end || run.stop.load(Relaxed) || run.failed.load(Relaxed)
+    }
+
+    fn closed(&mut self, share: u64) {
+        for _ in 0..share {
+            let op = self.generator.next_op();
+            let begun = self.run.clock.now();
+            if self.over(begun) || self.serve(op, begun).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn open(&mut self, sequence: &Sequence) {
+        exact_wakeups();
+        let clock = self.run.clock;
+        let mut now = clock.now();
+        while !self.over(now) {
+            match sequence.turn(now) {
+                Turn::End => return,
+                Turn::Sleep(until) => {
+                    clock.sleep_until(until);
+                    now = clock.now();
+                }
+                Turn::Serve(_, due) => {
+                    let op = self.generator.next_op();
+                    let Some(completed) = self.serve(op, due) else { return };
+                    now = completed;
+                }
+            }
+        }
+    }
+
+    /// Does an operation and counts its latency from `since`: when it was completed, or nothing
+    /// after a failure.
+    fn serve(&mut self, op: Op, since: u64) -> Option<u64> {
+        match self.execute(op) {
+            Ok(done) => {
+                let completed = self.run.clock.now();
+                let mut interval = self.slot.lock();
+                interval.latencies.record(done.kind, completed.saturating_sub(since));
+                interval.misses += done.misses;
+                interval.user_bytes += done.user_bytes;
+                Some(completed)
+            }
+            Err(error) => {
+                self.run.error.lock().get_or_insert(error);
+                self.run.failed.store(true, Relaxed);
+                None
+            }
+        }
+    }
+
+    fn execute(&mut self, op: Op) -> StoreResult<Done> {
+        let Run { store, data, .. } = *self.run;
+        match op {
+            Op::Transaction(transaction) => return self.transaction(transaction),
+            Op::ReadMissing(record) => data.missing_key(record, &mut self.key),
+            Op::ScanAt(place, _) => data.key_at(place, self.generator.records(), &mut self.key),
+            Op::Read(record)
+            | Op::Update(record)
+            | Op::Insert(record)
+            | Op::Delete(record)
+            | Op::Scan(record, _)
+            | Op::ReadModifyWrite(record) => data.key(record, &mut self.key),
+        }
+        let key = &self.key;
+        let mut put = || {
+            let value = data.value(self.generator.random());
+            store.put(key, value).map(|()| key.len() + value.len())
+        };
+        Ok(match op {
+            Op::Read(_) | Op::ReadMissing(_) => Done::new(Kind::Read, store.get(key)?.is_none(), 0),
+            Op::Update(_) => Done::new(Kind::Update, false, put()?),
+            Op::Insert(_) => Done::new(Kind::Insert, false, put()?),
+            Op::Delete(_) => {
+                store.delete(key)?;
+                Done::new(Kind::Delete, false, key.len())
+            }
+            Op::Scan(_, limit) | Op::ScanAt(_, limit) => {
+                Done::new(Kind::Scan, store.scan(key, limit)? == 0, 0)
+            }
+            Op::ReadModifyWrite(_) => {
+                let missed = store.get(key)?.is_none();
+                Done::new(Kind::ReadModifyWrite, missed, put()?)
+            }
+            Op::Transaction(_) => unreachable!("it was done above"),
+        })
+    }
+
+    /// Reads, then scans, then all writes as one.
+    fn transaction(&mut self, transaction: Transaction) -> StoreResult<Done> {
+        let Run { store, data, .. } = *self.run;
+        let mut misses = 0;
+        for _ in 0..transaction.reads {
+            data.key(self.generator.pick(), &mut self.key);
+            misses += u64::from(store.get(&self.key)?.is_none());
+        }
+        for _ in 0..transaction.scans {
+            data.key(self.generator.pick(), &mut self.key);
+            misses += u64::from(store.scan(&self.key, transaction.scan_length as usize)? == 0);
+        }
+        let count = transaction.updates + 2 * transaction.replaces;
+        self.writes.resize_with(count as usize, Default::default);
+        let (updates, replaces) = self.writes.split_at_mut(transaction.updates as usize);
+        for (key, value) in updates {
+            data.key(self.generator.pick(), key);
+            *value = Some(data.value(self.generator.random()));
+        }
+        for pair in replaces.chunks_exact_mut(2) {
+            let record = self.generator.pick();
+            pair.iter_mut().for_each(|(key, _)| data.key(record, key));
+            pair[0].1 = None;
+            pair[1].1 = Some(data.value(self.generator.random()));
+        }
+        let mut user_bytes = 0;
+        let mut writes = Vec::with_capacity(self.writes.len());
+        for (key, value) in &self.writes {
+            user_bytes += key.len() + value.map_or(0, <[u8]>::len);
+            writes.push(match value {
+                Some(value) => Write::Put(key, value),
+                None => Write::Delete(key),
+            });
+        }
+        if !writes.is_empty() {
+            store.write(&writes)?;
+        }
+        Ok(Done { misses, ..Done::new(Kind::Transaction, false, user_bytes) })
+    }
+}
