@@ -164,6 +164,12 @@ impl Latencies {
         self.together(|_| true).map_or(0, |all| all.value_at_quantile(quantile))
     }
 
+    /// The given quantile of one kind, in nanoseconds; zero when there is none.
+    #[must_use]
+    pub fn quantile_of(&self, kind: Kind, quantile: f64) -> u64 {
+        self.of(kind).map_or(0, |histogram| histogram.value_at_quantile(quantile))
+    }
+
     /// The longest of all kinds, in nanoseconds.
     #[must_use]
     pub fn max(&self) -> u64 {

@@ -41,6 +41,12 @@ impl fmt::Display for TooFast {
 
 impl std::error::Error for TooFast {}
 
+impl From<TooFast> for String {
+    fn from(error: TooFast) -> Self {
+        error.to_string()
+    }
+}
+
 /// What the driver costs by itself.
 ///
 /// # Errors
