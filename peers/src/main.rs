@@ -4,12 +4,13 @@
 //! turn and prints medians and ratios. Needs `libclang-dev`; the first build takes many minutes.
 
 mod compare;
-mod rocks;
 mod run;
+mod stores;
 
 use clap::Parser;
 use run::Load;
 use std::process::ExitCode;
+use vlsm_lab::workload::data::Data;
 
 /// Measure vLSM beside other stores
 #[derive(Parser)]
@@ -21,6 +22,17 @@ enum Cli {
         store: String,
         #[command(flatten)]
         load: Load,
+    },
+    /// The kinds of stores in this build with versions and configurations, as JSON
+    List,
+    /// The first keys that the laboratory generates, one a line
+    Keys {
+        /// How many
+        #[arg(long, default_value_t = 10)]
+        count: u64,
+        /// Bytes of a key, 24 at least: shorter ones are not text
+        #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(24..))]
+        key_size: u16,
     },
     /// Alternating runs of two stores: medians, and ratios pair by pair
     Compare {
@@ -44,6 +56,17 @@ fn main() -> ExitCode {
             println!("{}", report.to_json().map_err(|error| error.to_string())?);
             Ok(())
         }),
+        Cli::List => serde_json::to_string_pretty(&stores::list())
+            .map(|list| println!("{list}"))
+            .map_err(|error| error.to_string()),
+        Cli::Keys { count, key_size } => {
+            let (data, mut key) = (Data::new(key_size.into(), 0, 0), Vec::new());
+            for record in 0..count {
+                data.key(record, &mut key);
+                println!("{}", String::from_utf8_lossy(&key));
+            }
+            Ok(())
+        }
         Cli::Compare { a, b, rounds, load } => compare::compare(&a, &b, rounds, &load),
     };
     match done {

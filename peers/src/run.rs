@@ -7,7 +7,7 @@
 //! 4. *readrandom*: point reads of uniformly chosen pairs; then *scan100*.
 //! 5. The report goes to a file as JSON; amplification is that of the load until it settled.
 
-use crate::rocks::Rocks;
+use crate::stores;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,6 +18,7 @@ use vlsm_lab::driver::{self, Phase};
 use vlsm_lab::engine::{Engine, describe};
 use vlsm_lab::process::{Machine, Usage, peak_memory};
 use vlsm_lab::report::{Amplification, Method, PhaseReport, Report};
+use vlsm_lab::spec::StoreSpec;
 use vlsm_lab::store::Store;
 use vlsm_lab::workload::data::Data;
 use vlsm_lab::workload::{Records, Workload};
@@ -58,7 +59,8 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
         None => tempfile::tempdir(),
     };
     let folder = folder.map_err(|error| format!("cannot make a folder for the data: {error}"))?;
-    let (name, profile) = store.split_once(':').unwrap_or((store, "rocksdb"));
+    let (name, config) = store.split_once(':').unwrap_or((store, ""));
+    let profile = if name == "vlsm" && !config.is_empty() { config } else { "rocksdb" };
     let mut options = vlsm::Options::default();
     options.policy = vlsm_policy::profile::profile(profile).map_err(text)?;
     if let Some(memtable) = load.memtable {
@@ -72,12 +74,13 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
         let mut options = options.clone();
         options.policy.l0_trigger = l0_trigger.unwrap_or(options.policy.l0_trigger);
         Ok(match name {
-            "rocksdb" => {
-                let opened = Rocks::open(folder.path(), &options.policy, load.cache << 20);
-                Box::new(opened.map_err(text)?)
-            }
             "vlsm" => Box::new(Engine::open(folder.path(), options, Vec::new()).map_err(text)?),
-            _ => return Err(format!("there is no store {name:?}: use rocksdb or vlsm:PROFILE")),
+            kind => {
+                let (kind, config) = (kind.to_owned(), config.to_owned());
+                let cache = load.cache << 20;
+                let spec = StoreSpec { kind, config, options, cache, regions: 1 };
+                stores::open(&spec, folder.path()).map_err(text)?
+            }
         })
     };
     let method = Method {

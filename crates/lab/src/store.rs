@@ -55,6 +55,12 @@ pub trait Store: Send + Sync {
         Marks::default()
     }
 
+    /// How it is set up, by name, for a report; nothing where the options of its specification say
+    /// it all.
+    fn describe(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     /// Closes it, so that its folder can be opened again.
     ///
     /// # Errors

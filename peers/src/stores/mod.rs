@@ -1,0 +1,409 @@
+//! The stores that this program knows, and one [`Store`] made of any of them.
+//!
+//! Equal means for all: memtables and cache of the sizes in the specification, a WAL acknowledged
+//! after `write()` and not synced, no compression, direct I/O where the store has it, background
+//! threads as many as cores. Each file says how its store is told so, and where it cannot be.
+//!
+//! [`Regions`] splits the keys over as many instances as the specification has regions. Instances
+//! of one store share what their store lets them share: a block cache, threads.
+//!
+//! Threads: all calls from any thread, as the stores allow.
+
+mod fjall;
+mod lmdb;
+pub mod pebble;
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use vlsm::{Compression, Durability};
+use vlsm_core::Bytes;
+use vlsm_lab::clock::{self, Clock};
+use vlsm_lab::process::folder_bytes;
+use vlsm_lab::spec::StoreSpec;
+use vlsm_lab::store::{LevelStats, Marks, Store, StoreResult, StoreStats, WaitStats};
+
+/// Pairs that were read.
+pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Keeps a pair that was read, where somebody wants it: a measurement does not.
+fn keep(into: &mut Option<&mut Pairs>, key: &[u8], value: &[u8]) {
+    match into {
+        Some(pairs) => pairs.push((key.to_vec(), value.to_vec())),
+        None => drop(std::hint::black_box((key, value))),
+    }
+}
+
+/// One open database of any kind.
+pub trait Instance: Send + Sync {
+    /// Sets a key.
+    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()>;
+
+    /// The length of the value, and the pair itself where it is wanted.
+    fn get(&self, key: &[u8], into: Option<&mut Pairs>) -> StoreResult<Option<usize>>;
+
+    /// Removes a key.
+    fn delete(&self, key: &[u8]) -> StoreResult<()>;
+
+    /// The number of pairs from `start` on, `limit` at most, and the pairs where they are wanted.
+    fn scan(&self, start: &[u8], limit: usize, into: Option<&mut Pairs>) -> StoreResult<usize>;
+
+    /// Begins to write what is in memory to the device.
+    fn flush(&self) -> StoreResult<()>;
+
+    /// Whether no background work goes on at this moment.
+    fn idle(&self) -> StoreResult<bool>;
+
+    /// Levels, L0 first; nothing where there are none.
+    fn levels(&self) -> Vec<LevelStats> {
+        Vec::new()
+    }
+
+    /// Counters, without levels and file bytes; zero where the store has none.
+    fn stats(&self) -> StoreStats {
+        StoreStats::default()
+    }
+
+    /// Jobs that ended since it was last asked.
+    fn marks(&self, _clock: &Clock) -> Marks {
+        Marks::default()
+    }
+
+    /// Closes it.
+    fn close(self: Box<Self>) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+/// What a store is opened with.
+pub struct Setup<'a> {
+    /// All that was asked for.
+    pub spec: &'a StoreSpec,
+    /// The configuration's name, never empty.
+    pub config: &'a str,
+    /// A folder for each instance.
+    pub folders: &'a [PathBuf],
+    /// Background threads.
+    pub threads: usize,
+}
+
+impl Setup<'_> {
+    /// Bytes of all memtables of one instance.
+    pub fn memtables(&self) -> u64 {
+        let policy = &self.spec.options.policy;
+        policy.memtable_bytes.0 * policy.memtable_count as u64
+    }
+
+    /// Bytes of memtables and cache of all instances.
+    pub fn memory(&self) -> u64 {
+        self.memtables() * self.folders.len() as u64 + self.spec.cache
+    }
+}
+
+/// Options of a report by name.
+pub type Described = Vec<(&'static str, String)>;
+/// Instances of a store, and how they were set up.
+pub type Opened = StoreResult<(Vec<Box<dyn Instance>>, Described)>;
+
+/// A kind of store.
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Configurations and what they are; the first is the default one.
+    pub configs: &'static [(&'static str, &'static str)],
+    /// Its version, or why this build does not have it.
+    pub version: fn() -> Result<String, String>,
+    open: fn(&Setup) -> Opened,
+}
+
+/// All kinds.
+pub static KINDS: &[Kind] = &[
+    #[cfg(feature = "rocksdb")]
+    rocksdb::KIND,
+    #[cfg(not(feature = "rocksdb"))]
+    missing("rocksdb", || {
+        Err("this build is without the feature `rocksdb`: run peers/build".into())
+    }),
+    pebble::KIND,
+    fjall::KIND,
+    redb::KIND,
+    lmdb::KIND,
+    missing("wiredtiger", || {
+        Err("no crate builds it here: `wiredtiger` needs an installed WiredTiger 12, which Debian \
+             does not have (it has 3.2), and `wiredtiger-sys` is a release candidate of bare \
+             bindings to 10.0"
+            .into())
+    }),
+];
+
+const fn missing(name: &'static str, why: fn() -> Result<String, String>) -> Kind {
+    Kind { name, configs: &[], version: why, open: |_| Err("it is not in this build".into()) }
+}
+
+/// The version of a crate that this program is built with.
+pub fn version_of(package: &str) -> Result<String, String> {
+    let lock = include_str!("../../Cargo.lock");
+    let (_, after) = lock
+        .split_once(&format!("name = \"{package}\"\nversion = \""))
+        .ok_or_else(|| format!("{package} is not in Cargo.lock"))?;
+    Ok(after.split('"').next().unwrap_or(after).to_owned())
+}
+
+/// What a build has, for the list.
+#[derive(Serialize)]
+pub struct Listed {
+    kind: &'static str,
+    version: Option<String>,
+    /// Why it cannot be used.
+    missing: Option<String>,
+    configs: Vec<Config>,
+}
+
+#[derive(Serialize)]
+struct Config {
+    name: &'static str,
+    what: &'static str,
+}
+
+/// All kinds with versions and configurations.
+pub fn list() -> Vec<Listed> {
+    let listed = |kind: &Kind| {
+        let version = (kind.version)();
+        Listed {
+            kind: kind.name,
+            missing: version.as_ref().err().cloned(),
+            version: version.ok(),
+            configs: kind.configs.iter().map(|&(name, what)| Config { name, what }).collect(),
+        }
+    };
+    KINDS.iter().map(listed).collect()
+}
+
+/// Opens a store in a folder.
+///
+/// # Errors
+/// When the kind or its configuration is not known or not in this build, or the store fails.
+pub fn open(spec: &StoreSpec, path: &Path) -> StoreResult<Box<dyn Store>> {
+    Ok(Box::new(Regions::open(spec, path)?))
+}
+
+/// Names with commas.
+fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// A store made of one instance a region.
+pub struct Regions {
+    parts: Vec<Box<dyn Instance>>,
+    /// The first keys of all regions but the first: of keys of 24 bytes and more, and shorter ones.
+    splits: [Vec<Vec<u8>>; 2],
+    path: PathBuf,
+    described: Vec<(String, String)>,
+}
+
+impl Regions {
+    /// Opens all instances.
+    pub fn open(spec: &StoreSpec, path: &Path) -> StoreResult<Self> {
+        let kind = KINDS.iter().find(|kind| kind.name == spec.kind).ok_or_else(|| {
+            let known = names(KINDS.iter().map(|kind| kind.name));
+            format!("there is no store {:?}; there are: {known}", spec.kind)
+        })?;
+        let version = (kind.version)().map_err(|why| format!("{}: {why}", kind.name))?;
+        let wanted = kind.configs.iter().map(|(name, _)| *name);
+        let config = match spec.config.as_str() {
+            "" => kind.configs.first().map(|(name, _)| *name),
+            config => wanted.clone().find(|name| *name == config),
+        };
+        let config = config.ok_or_else(|| {
+            format!("{} has no configuration {:?}: {}", kind.name, spec.config, names(wanted))
+        })?;
+        if spec.options.compression.iter().any(|one| *one != Compression::None) {
+            return Err("the other stores are built without compression: compare without it".into());
+        }
+        let count = spec.regions.max(1);
+        let folder = |number: usize| match count {
+            1 => path.join("data"),
+            _ => path.join(format!("region-{number}")),
+        };
+        let folders: Vec<PathBuf> = (0..count).map(folder).collect();
+        for folder in &folders {
+            fs::create_dir_all(folder)?;
+        }
+        let threads = match spec.options.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let setup = Setup { spec, config, folders: &folders, threads };
+        let (parts, described) = (kind.open)(&setup)?;
+        let described = [
+            ("version", version),
+            ("configuration", config.to_owned()),
+            ("memory", format!("{} for memtables and cache", Bytes(setup.memory()))),
+            ("compression", "none".to_owned()),
+            ("background threads", threads.to_string()),
+        ]
+        .into_iter()
+        .chain(described)
+        .chain((count > 1).then(|| ("regions", format!("{count} instances"))));
+        Ok(Self {
+            parts,
+            splits: [spec.splits(24), spec.splits(8)],
+            path: path.to_owned(),
+            described: described.map(|(name, value)| (name.to_owned(), value)).collect(),
+        })
+    }
+
+    fn region(&self, key: &[u8]) -> usize {
+        let splits = &self.splits[usize::from(key.len() < 24)];
+        splits.partition_point(|split| split.as_slice() <= key)
+    }
+
+    /// As [`Instance::get`].
+    pub fn read(&self, key: &[u8], into: Option<&mut Pairs>) -> StoreResult<Option<usize>> {
+        self.parts[self.region(key)].get(key, into)
+    }
+
+    /// As [`Instance::scan`], over all regions.
+    pub fn visit(
+        &self,
+        start: &[u8],
+        limit: usize,
+        mut into: Option<&mut Pairs>,
+    ) -> StoreResult<usize> {
+        let mut count = 0;
+        let first = self.region(start);
+        for (number, part) in self.parts.iter().enumerate().skip(first) {
+            let start = if number == first { start } else { &[] };
+            count += part.scan(start, limit - count, into.as_mut().map(|into| &mut **into))?;
+            if count == limit {
+                break;
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// How long nothing may go on before background work is said to have ended: some stores have
+/// moments without work between one job and the next.
+const QUIET: Duration = Duration::from_millis(100);
+
+impl Store for Regions {
+    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        self.parts[self.region(key)].put(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> StoreResult<Option<usize>> {
+        self.read(key, None)
+    }
+
+    fn delete(&self, key: &[u8]) -> StoreResult<()> {
+        self.parts[self.region(key)].delete(key)
+    }
+
+    fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize> {
+        self.visit(start, limit, None)
+    }
+
+    fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool> {
+        self.parts.iter().try_for_each(|part| part.flush())?;
+        let clock = Clock::start();
+        let mut quiet_since = None;
+        loop {
+            let now = Duration::from_nanos(clock.now());
+            let mut idle = true;
+            for part in &self.parts {
+                idle &= part.idle()?;
+            }
+            quiet_since = if idle { quiet_since.or(Some(now)) } else { None };
+            if quiet_since.is_some_and(|since| now - since >= QUIET) {
+                return Ok(true);
+            }
+            if now > limit || give_up() {
+                return Ok(false);
+            }
+            clock::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn levels(&self) -> Vec<LevelStats> {
+        let mut all: Vec<LevelStats> = Vec::new();
+        for levels in self.parts.iter().map(|part| part.levels()) {
+            all.resize(all.len().max(levels.len()), LevelStats::default());
+            for (sum, level) in all.iter_mut().zip(levels) {
+                sum.tables += level.tables;
+                sum.bytes += level.bytes;
+                sum.target = match (sum.target, level.target) {
+                    (Some(one), Some(other)) => Some(one + other),
+                    (one, other) => one.or(other),
+                };
+            }
+        }
+        all
+    }
+
+    fn stats(&self) -> StoreStats {
+        let mut all = StoreStats::default();
+        for one in self.parts.iter().map(|part| part.stats()) {
+            all = StoreStats {
+                widest_job: all.widest_job.max(one.widest_job),
+                waits: with_waits(std::mem::take(&mut all.waits), one.waits.clone()),
+                ..all.plus(&one)
+            };
+        }
+        let disk_bytes = folder_bytes(&self.path);
+        StoreStats { levels: self.levels(), disk_bytes, ..all }
+    }
+
+    fn marks(&self, clock: &Clock) -> Marks {
+        let mut all = Marks::default();
+        for mut marks in self.parts.iter().map(|part| part.marks(clock)) {
+            all.jobs.append(&mut marks.jobs);
+        }
+        all.jobs.sort_by(|one, other| one.end.total_cmp(&other.end));
+        all
+    }
+
+    fn describe(&self) -> Vec<(String, String)> {
+        self.described.clone()
+    }
+
+    fn close(self: Box<Self>) -> StoreResult<()> {
+        self.parts.into_iter().try_for_each(|part| part.close())
+    }
+}
+
+/// Waits of two instances by cause.
+fn with_waits(mut all: Vec<WaitStats>, more: Vec<WaitStats>) -> Vec<WaitStats> {
+    for wait in more {
+        match all.iter_mut().find(|known| known.cause == wait.cause) {
+            Some(known) => {
+                known.count += wait.count;
+                known.total_us += wait.total_us;
+                known.longest_us = known.longest_us.max(wait.longest_us);
+            }
+            None => all.push(wait),
+        }
+    }
+    all
+}
+
+/// How the WAL is described where the store has all of our modes.
+fn wal(durability: Durability) -> String {
+    match durability {
+        Durability::Sync => "synced before a write is acknowledged",
+        Durability::Buffered => "acknowledged after write(), not synced",
+        Durability::Lazy => "acknowledged when buffered in the process",
+        Durability::NoWal => "none",
+    }
+    .to_owned()
+}
+
+fn io(direct: bool) -> String {
+    if direct { "direct" } else { "buffered" }.to_owned()
+}
