@@ -23,8 +23,12 @@ enum Cli {
         #[command(flatten)]
         load: Load,
     },
-    /// The kinds of stores in this build with versions and configurations, as JSON
-    List,
+    /// The kinds of stores with versions, configurations and what this build lacks, as JSON
+    List {
+        /// Only the names of those that this build has, one a line
+        #[arg(long)]
+        kinds: bool,
+    },
     /// The first keys that the laboratory generates, one a line
     Keys {
         /// How many
@@ -56,7 +60,11 @@ fn main() -> ExitCode {
             println!("{}", report.to_json().map_err(|error| error.to_string())?);
             Ok(())
         }),
-        Cli::List => serde_json::to_string_pretty(&stores::list())
+        Cli::List { kinds: true } => {
+            stores::kinds().for_each(|kind| println!("{kind}"));
+            Ok(())
+        }
+        Cli::List { kinds: false } => serde_json::to_string_pretty(&stores::list())
             .map(|list| println!("{list}"))
             .map_err(|error| error.to_string()),
         Cli::Keys { count, key_size } => {

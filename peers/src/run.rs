@@ -79,7 +79,7 @@ pub fn run(store: &str, load: &Load) -> Result<Report, String> {
                 let (kind, config) = (kind.to_owned(), config.to_owned());
                 let cache = load.cache << 20;
                 let spec = StoreSpec { kind, config, options, cache, regions: 1 };
-                stores::open(&spec, folder.path()).map_err(text)?
+                stores::open(&spec, Vec::new(), folder.path()).map_err(text)?
             }
         })
     };

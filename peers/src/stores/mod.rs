@@ -4,7 +4,7 @@
 //! after `write()` and not synced, no compression, direct I/O where the store has it, background
 //! threads as many as cores. Each file says how its store is told so, and where it cannot be.
 //!
-//! [`Regions`] splits the keys over as many instances as the specification has regions. Instances
+//! [`Regions`] splits the keys over one instance a region. Instances
 //! of one store share what their store lets them share: a block cache, threads.
 //!
 //! Threads: all calls from any thread, as the stores allow.
@@ -171,6 +171,11 @@ struct Config {
     what: &'static str,
 }
 
+/// The kinds that this build has.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().filter(|kind| (kind.version)().is_ok()).map(|kind| kind.name)
+}
+
 /// All kinds with versions and configurations.
 pub fn list() -> Vec<Listed> {
     let listed = |kind: &Kind| {
@@ -185,12 +190,12 @@ pub fn list() -> Vec<Listed> {
     KINDS.iter().map(listed).collect()
 }
 
-/// Opens a store in a folder.
+/// Opens a store in a folder, its keys split into regions at `splits`.
 ///
 /// # Errors
 /// When the kind or its configuration is not known or not in this build, or the store fails.
-pub fn open(spec: &StoreSpec, path: &Path) -> StoreResult<Box<dyn Store>> {
-    Ok(Box::new(Regions::open(spec, path)?))
+pub fn open(spec: &StoreSpec, splits: Vec<Vec<u8>>, path: &Path) -> StoreResult<Box<dyn Store>> {
+    Ok(Box::new(Regions::open(spec, splits, path)?))
 }
 
 /// Names with commas.
@@ -201,15 +206,15 @@ fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
 /// A store made of one instance a region.
 pub struct Regions {
     parts: Vec<Box<dyn Instance>>,
-    /// The first keys of all regions but the first: of keys of 24 bytes and more, and shorter ones.
-    splits: [Vec<Vec<u8>>; 2],
+    /// The first keys of all regions but the first.
+    splits: Vec<Vec<u8>>,
     path: PathBuf,
     described: Vec<(String, String)>,
 }
 
 impl Regions {
     /// Opens all instances.
-    pub fn open(spec: &StoreSpec, path: &Path) -> StoreResult<Self> {
+    pub fn open(spec: &StoreSpec, splits: Vec<Vec<u8>>, path: &Path) -> StoreResult<Self> {
         let kind = KINDS.iter().find(|kind| kind.name == spec.kind).ok_or_else(|| {
             let known = names(KINDS.iter().map(|kind| kind.name));
             format!("there is no store {:?}; there are: {known}", spec.kind)
@@ -226,7 +231,7 @@ impl Regions {
         if spec.options.compression.iter().any(|one| *one != Compression::None) {
             return Err("the other stores are built without compression: compare without it".into());
         }
-        let count = spec.regions.max(1);
+        let count = splits.len() + 1;
         let folder = |number: usize| match count {
             1 => path.join("data"),
             _ => path.join(format!("region-{number}")),
@@ -253,15 +258,14 @@ impl Regions {
         .chain((count > 1).then(|| ("regions", format!("{count} instances"))));
         Ok(Self {
             parts,
-            splits: [spec.splits(24), spec.splits(8)],
+            splits,
             path: path.to_owned(),
             described: described.map(|(name, value)| (name.to_owned(), value)).collect(),
         })
     }
 
     fn region(&self, key: &[u8]) -> usize {
-        let splits = &self.splits[usize::from(key.len() < 24)];
-        splits.partition_point(|split| split.as_slice() <= key)
+        self.splits.partition_point(|split| split.as_slice() <= key)
     }
 
     /// As [`Instance::get`].

@@ -8,6 +8,12 @@ use vlsm_lab::workload::data::Data;
 
 const PAIRS: u64 = 20_000;
 
+/// Generated keys divided evenly.
+fn splits(regions: usize) -> Vec<Vec<u8>> {
+    let split = |region| format!("user{:020}", ((region as u128) << 64) / regions as u128);
+    (1..regions).map(|region| split(region).into_bytes()).collect()
+}
+
 fn spec(kind: &str, config: &str, regions: usize) -> StoreSpec {
     let mut options = vlsm::Options::default();
     options.policy = vlsm_policy::profile::profile("rocksdb").unwrap();
@@ -62,7 +68,7 @@ fn written_is_read(kind: &str, config: &str, regions: usize) {
     let folder = tempfile::tempdir().unwrap();
     let spec = spec(kind, config, regions);
     let data = Data::new(24, 176, 1);
-    let store = Regions::open(&spec, folder.path()).unwrap();
+    let store = Regions::open(&spec, splits(regions), folder.path()).unwrap();
     assert_eq!(store.parts.len(), regions);
     let model = fill(&store, &data);
     check(&store, &data, &model);
@@ -88,7 +94,7 @@ fn written_is_read(kind: &str, config: &str, regions: usize) {
         assert!(stats.levels.iter().map(|level| level.tables).sum::<u64>() > 0, "{stats:?}");
     }
     Box::new(store).close().unwrap();
-    let store = Regions::open(&spec, folder.path()).unwrap();
+    let store = Regions::open(&spec, splits(regions), folder.path()).unwrap();
     check(&store, &data, &model);
     Box::new(store).close().unwrap();
 }
@@ -134,7 +140,7 @@ fn lmdb() {
 #[test]
 fn what_is_not_there_is_refused_with_help() {
     let folder = tempfile::tempdir().unwrap();
-    let error = |spec: &StoreSpec| match open(spec, folder.path()) {
+    let error = |spec: &StoreSpec| match open(spec, Vec::new(), folder.path()) {
         Ok(_) => panic!("it opened"),
         Err(error) => error.to_string(),
     };
