@@ -126,6 +126,32 @@ func pebble_delete(handle C.int32_t, key *C.uint8_t, keyLength C.size_t) *C.char
 	return message(instances[handle].Load().Delete(slice(key, keyLength)))
 }
 
+// pebble_write does many writes as one batch. Each is a byte that is 1 for a put, the lengths of key and
+// value in four bytes (little-endian) and the two.
+//
+//export pebble_write
+func pebble_write(handle C.int32_t, row *C.uint8_t, rowLength C.size_t) *C.char {
+	instance := instances[handle].Load()
+	batch := instance.db.NewBatch()
+	defer batch.Close()
+	for rest := slice(row, rowLength); len(rest) > 0; {
+		keyLength := binary.LittleEndian.Uint32(rest[1:])
+		valueLength := binary.LittleEndian.Uint32(rest[5:])
+		key, value := rest[9:9+keyLength], rest[9+keyLength:9+keyLength+valueLength]
+		var err error
+		if rest[0] == 1 {
+			err = batch.Set(key, value, nil)
+		} else {
+			err = batch.Delete(key, nil)
+		}
+		if err != nil {
+			return message(err)
+		}
+		rest = rest[9+keyLength+valueLength:]
+	}
+	return message(batch.Commit(instance.writes))
+}
+
 // pebble_get puts the length of the value into length, -1 when there is none, and as much of the value
 // into room as fits.
 //

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +49,15 @@ func open(t testing.TB, memtable uint64, l1 int64) *Instance {
 	return instance
 }
 
+// processorTime is that of all threads of this process.
+func processorTime(b *testing.B) time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 func BenchmarkFillRandom(b *testing.B) {
 	for _, size := range []struct{ memtable, l1 int64 }{{64, 256}, {8, 64}} {
 		b.Run(fmt.Sprintf("memtable=%dMB", size.memtable), func(b *testing.B) {
@@ -60,7 +70,7 @@ func BenchmarkFillRandom(b *testing.B) {
 			const clients = 4
 			var group sync.WaitGroup
 			b.ResetTimer()
-			begun := time.Now()
+			begun, used := time.Now(), processorTime(b)
 			for client := range clients {
 				group.Go(func() {
 					key := []byte("user00000000000000000000")
@@ -77,6 +87,8 @@ func BenchmarkFillRandom(b *testing.B) {
 			}
 			group.Wait()
 			b.ReportMetric(float64(b.N)/time.Since(begun).Seconds()/1e3, "kops/s")
+			used = processorTime(b) - used
+			b.ReportMetric(float64(used.Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
 		})
 	}
 }

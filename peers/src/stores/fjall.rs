@@ -17,7 +17,7 @@ use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, FilterPolicy, Filt
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::sync::Arc;
 use vlsm::Durability;
-use vlsm_lab::store::{LevelStats, StoreResult};
+use vlsm_lab::store::{LevelStats, StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "fjall",
@@ -123,6 +123,18 @@ impl Instance for Region {
             count += 1;
         }
         Ok(count)
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        let mut batch = self.db.batch();
+        for write in writes {
+            match *write {
+                Write::Put(key, value) => batch.insert(&self.keyspace, key, value),
+                Write::Delete(key) => batch.remove(&self.keyspace, key),
+            }
+        }
+        batch.commit()?;
+        self.persist()
     }
 
     fn flush(&self) -> StoreResult<()> {

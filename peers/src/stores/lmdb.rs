@@ -15,7 +15,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 use std::ops::Bound;
 use vlsm::Durability;
-use vlsm_lab::store::StoreResult;
+use vlsm_lab::store::{StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "lmdb",
@@ -71,9 +71,7 @@ fn open(setup: &Setup) -> Opened {
 
 impl Instance for Tree {
     fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        let mut transaction = self.env.write_txn()?;
-        self.pairs.put(&mut transaction, key, value)?;
-        Ok(transaction.commit()?)
+        self.write(&[Write::Put(key, value)])
     }
 
     fn get(&self, key: &[u8], mut into: Option<&mut Pairs>) -> StoreResult<Option<usize>> {
@@ -86,8 +84,17 @@ impl Instance for Tree {
     }
 
     fn delete(&self, key: &[u8]) -> StoreResult<()> {
+        self.write(&[Write::Delete(key)])
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
         let mut transaction = self.env.write_txn()?;
-        self.pairs.delete(&mut transaction, key)?;
+        for write in writes {
+            match *write {
+                Write::Put(key, value) => self.pairs.put(&mut transaction, key, value)?,
+                Write::Delete(key) => drop(self.pairs.delete(&mut transaction, key)?),
+            }
+        }
         Ok(transaction.commit()?)
     }
 

@@ -4,14 +4,15 @@
 //! after `write()` and not synced, no compression, direct I/O where the store has it, background
 //! threads as many as cores. Each file says how its store is told so, and where it cannot be.
 //!
-//! [`Regions`] splits the keys over one instance a region. Instances
-//! of one store share what their store lets them share: a block cache, threads.
+//! [`Regions`] splits the keys over one instance a region. Instances of one store share what their
+//! store lets them share: a block cache, threads. A transaction over several regions becomes one
+//! for each.
 //!
 //! Threads: all calls from any thread, as the stores allow.
 
 mod fjall;
 mod lmdb;
-pub mod pebble;
+mod pebble;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
@@ -27,7 +28,7 @@ use vlsm_core::Bytes;
 use vlsm_lab::clock::{self, Clock};
 use vlsm_lab::process::folder_bytes;
 use vlsm_lab::spec::StoreSpec;
-use vlsm_lab::store::{LevelStats, Marks, Store, StoreResult, StoreStats, WaitStats};
+use vlsm_lab::store::{LevelStats, Marks, Store, StoreResult, StoreStats, WaitStats, Write};
 
 /// Pairs that were read.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -53,6 +54,9 @@ pub trait Instance: Send + Sync {
 
     /// The number of pairs from `start` on, `limit` at most, and the pairs where they are wanted.
     fn scan(&self, start: &[u8], limit: usize, into: Option<&mut Pairs>) -> StoreResult<usize>;
+
+    /// Does all of these writes at once.
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()>;
 
     /// Begins to write what is in memory to the device.
     fn flush(&self) -> StoreResult<()>;
@@ -312,6 +316,19 @@ impl Store for Regions {
 
     fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize> {
         self.visit(start, limit, None)
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        if let [part] = self.parts.as_slice() {
+            return part.write(writes);
+        }
+        let mut apart = vec![Vec::new(); self.parts.len()];
+        for write in writes {
+            let (Write::Put(key, _) | Write::Delete(key)) = write;
+            apart[self.region(key)].push(*write);
+        }
+        let parts = self.parts.iter().zip(&apart).filter(|(_, writes)| !writes.is_empty());
+        parts.into_iter().try_for_each(|(part, writes)| part.write(writes))
     }
 
     fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool> {

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use vlsm::Durability;
 use vlsm_core::units::MIB;
 use vlsm_lab::clock::Clock;
-use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats};
+use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
 
 pub const KIND: Kind = Kind {
     name: "pebble",
@@ -72,6 +72,7 @@ struct Api {
     put: Put,
     nothing: Put,
     delete: Delete,
+    write: Delete,
     get: Get,
     scan: Scan,
     flush: OfHandle,
@@ -130,6 +131,7 @@ impl Api {
             put: function!(b"pebble_put"),
             nothing: function!(b"pebble_nothing"),
             delete: function!(b"pebble_delete"),
+            write: function!(b"pebble_write"),
             get: function!(b"pebble_get"),
             scan: function!(b"pebble_scan"),
             flush: function!(b"pebble_flush"),
@@ -168,7 +170,7 @@ impl Api {
 const CALLS: u64 = 100_000;
 
 /// Nanoseconds of one call that does nothing: the least of several rounds.
-pub fn call_cost() -> Result<f64, String> {
+fn call_cost() -> Result<f64, String> {
     let api = api()?;
     let (key, value) = ([0_u8; 24], [0_u8; 176]);
     let round = |_| {
@@ -351,6 +353,23 @@ impl Tree {
     }
 }
 
+/// Writes in a row as the library takes them: whether it is a put, the two lengths, the two.
+fn pack(writes: &[Write<'_>]) -> Vec<u8> {
+    let mut row = Vec::new();
+    for write in writes {
+        let (put, key, value): (u8, _, &[u8]) = match *write {
+            Write::Put(key, value) => (1, key, value),
+            Write::Delete(key) => (0, key, &[]),
+        };
+        row.push(put);
+        row.extend((key.len() as u32).to_le_bytes());
+        row.extend((value.len() as u32).to_le_bytes());
+        row.extend(key);
+        row.extend(value);
+    }
+    row
+}
+
 /// Takes the pairs apart that the library put into a row.
 fn unpack(mut row: &[u8]) -> Pairs {
     let mut pairs = Pairs::new();
@@ -406,6 +425,11 @@ impl Instance for Tree {
         Ok(count)
     }
 
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        let row = pack(writes);
+        self.api.done(unsafe { (self.api.write)(self.handle, start_of(&row), row.len()) })
+    }
+
     fn flush(&self) -> StoreResult<()> {
         self.api.done(unsafe { (self.api.flush)(self.handle) })
     }
@@ -448,5 +472,30 @@ impl Instance for Tree {
     fn close(mut self: Box<Self>) -> StoreResult<()> {
         let handle = std::mem::replace(&mut self.handle, -1);
         self.api.done(unsafe { (self.api.close)(handle) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_costs_less_than_a_write() {
+        if let Err(why) = api() {
+            eprintln!("SKIPPED: {why}");
+            return;
+        }
+        let cost = call_cost().unwrap();
+        eprintln!("an empty call takes {cost:.1} ns");
+        assert!(cost > 0.0 && cost < 2_000.0, "{cost} ns");
+    }
+
+    #[test]
+    fn pairs_in_a_row_are_taken_apart() {
+        let row = pack(&[Write::Put(b"key", b"value"), Write::Delete(b"k2")]);
+        assert_eq!(row, b"\x01\x03\0\0\0\x05\0\0\0keyvalue\0\x02\0\0\0\0\0\0\0k2");
+        // What is read comes without the first byte.
+        let both = [(b"key".to_vec(), b"value".to_vec()), (b"k2".to_vec(), Vec::new())];
+        assert_eq!(unpack(&[&row[1..17], &row[18..]].concat()), both);
     }
 }

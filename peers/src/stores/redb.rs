@@ -14,7 +14,7 @@ use super::{Described, Instance, Kind, Opened, Pairs, Setup, io, keep, version_o
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::Bytes;
-use vlsm_lab::store::StoreResult;
+use vlsm_lab::store::{StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "redb",
@@ -61,10 +61,21 @@ fn open(setup: &Setup) -> Opened {
     Ok((trees, described))
 }
 
-impl Tree {
-    /// One change as a transaction.
-    fn write(&self, key: &[u8], value: Option<&[u8]>) -> StoreResult<()> {
-        let bytes = (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+impl Instance for Tree {
+    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        self.write(&[Write::Put(key, value)])
+    }
+
+    fn delete(&self, key: &[u8]) -> StoreResult<()> {
+        self.write(&[Write::Delete(key)])
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        let length = |write: &Write<'_>| match write {
+            Write::Put(key, value) => key.len() + value.len(),
+            Write::Delete(key) => key.len(),
+        };
+        let bytes = writes.iter().map(length).sum::<usize>() as u64;
         let since = self.since.fetch_add(bytes, Relaxed) + bytes;
         let mut transaction = self.db.begin_write()?;
         if since >= self.every {
@@ -74,18 +85,14 @@ impl Tree {
         }
         {
             let mut table = transaction.open_table(PAIRS)?;
-            match value {
-                Some(value) => drop(table.insert(key, value)?),
-                None => drop(table.remove(key)?),
+            for write in writes {
+                match *write {
+                    Write::Put(key, value) => drop(table.insert(key, value)?),
+                    Write::Delete(key) => drop(table.remove(key)?),
+                }
             }
         }
         Ok(transaction.commit()?)
-    }
-}
-
-impl Instance for Tree {
-    fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        self.write(key, Some(value))
     }
 
     fn get(&self, key: &[u8], mut into: Option<&mut Pairs>) -> StoreResult<Option<usize>> {
@@ -95,10 +102,6 @@ impl Instance for Tree {
             keep(&mut into, key, value);
             value.len()
         }))
-    }
-
-    fn delete(&self, key: &[u8]) -> StoreResult<()> {
-        self.write(key, None)
     }
 
     fn scan(&self, start: &[u8], limit: usize, mut into: Option<&mut Pairs>) -> StoreResult<usize> {

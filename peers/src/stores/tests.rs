@@ -1,6 +1,6 @@
 //! What is written through a store is read back the same, for each kind in this build: 20,000
-//! generated pairs, a fifth overwritten, a fifth removed, in one region and in four; then settled,
-//! closed, opened again.
+//! generated pairs, a fifth overwritten, a fifth removed, some of both by transactions, in one
+//! region and in four; then settled, closed, opened again.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -37,6 +37,16 @@ fn fill(store: &Regions, data: &Data) -> BTreeMap<Vec<u8>, Vec<u8>> {
         data.key(record, &mut key);
         store.delete(&key).unwrap();
         model.remove(&key);
+    }
+    // Transactions: one pair anew, one away, in whatever regions they lie.
+    let mut other = Vec::new();
+    for record in (0..PAIRS / 10).map(|n| n * 10) {
+        data.key(record + 2, &mut key);
+        data.key(record + 3, &mut other);
+        let value = data.value(record + 5);
+        store.write(&[Write::Put(&key, value), Write::Delete(&other)]).unwrap();
+        model.insert(key.clone(), value.to_vec());
+        model.remove(&other);
     }
     model
 }

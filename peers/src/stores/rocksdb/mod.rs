@@ -33,7 +33,7 @@ use events::Events;
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, FlushOptions, Options,
-    WaitForCompactOptions, WriteOptions,
+    WaitForCompactOptions, WriteBatch, WriteOptions,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -41,7 +41,7 @@ use vlsm::Durability;
 use vlsm_core::units::MIB;
 use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_lab::clock::Clock;
-use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats};
+use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
 use vlsm_policy::PolicyOptions;
 
 pub const KIND: Kind = Kind {
@@ -251,6 +251,17 @@ impl Instance for Tree {
         }
         iterator.status()?;
         Ok(count)
+    }
+
+    fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
+        let mut batch = WriteBatch::default();
+        for write in writes {
+            match *write {
+                Write::Put(key, value) => batch.put(key, value),
+                Write::Delete(key) => batch.delete(key),
+            }
+        }
+        Ok(self.db.write_opt(batch, &self.writes)?)
     }
 
     fn flush(&self) -> StoreResult<()> {
