@@ -28,6 +28,7 @@ pub mod seeds;
 mod sst;
 mod store;
 mod text;
+mod trace;
 
 /// A target: its name, which is that of its corpus, and the function, which says whether the bytes
 /// could be decoded.
@@ -49,6 +50,7 @@ pub const TARGETS: &[Target] = &[
     ("sst_properties", sst::properties),
     ("store_wal", store::wal),
     ("store_manifest", store::manifest),
+    ("trace", trace::file),
     ("options", text::options),
     ("version", text::version),
     ("record", text::record),

@@ -13,7 +13,7 @@ pub type Seed = (&'static str, &'static str, Vec<u8>);
 /// All of them.
 #[must_use]
 pub fn seeds() -> Vec<Seed> {
-    [wal(), manifest(), blocks(), sst(), store(), texts()].concat()
+    [wal(), manifest(), blocks(), sst(), store(), trace(), texts()].concat()
 }
 
 const HUGE: [u8; 10] = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
@@ -25,6 +25,35 @@ fn batch(key: &[u8], value: &[u8]) -> Vec<u8> {
 
 fn u64s(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn trace() -> Vec<Seed> {
+    // number of chunks, version, total that the end says; per chunk: count, payload
+    let file = |total: u8, chunks: &[(u8, &[u8])]| {
+        let mut out = vec![chunks.len() as u8, 1, total];
+        for (count, payload) in chunks {
+            out.push(*count);
+            out.extend_from_slice(&(payload.len() as u16).to_le_bytes());
+            out.extend_from_slice(payload);
+        }
+        out
+    };
+    let put = [1, 20, 3, 3, b'k', b'e', b'y', 5];
+    let scan = [4, 7, 3, 1, b'k', 100];
+    let range = [5, 0, 3, 1, b'a', 1, b'b'];
+    let all = [&put[..], &scan, &range].concat();
+    let mut huge = file(1, &[(1, &[&[0, 0, 3][..], &HUGE[..]].concat())]);
+    huge.extend_from_slice(b"key");
+    vec![
+        ("trace", "sound", file(4, &[(3, &all), (1, &put)])),
+        ("trace", "empty", file(0, &[])),
+        ("trace", "count-wrong", file(2, &[(2, &put)])),
+        ("trace", "total-wrong", file(9, &[(1, &put)])),
+        ("trace", "kind-unknown", file(1, &[(1, &[9, 0, 3, 0])])),
+        ("trace", "time-before-the-beginning", file(1, &[(1, &[0, 1, 3, 0])])),
+        ("trace", "key-length-huge", huge),
+        ("trace", "value-length-huge", file(1, &[(1, &[&put[..7], &HUGE[..]].concat())])),
+    ]
 }
 
 fn wal() -> Vec<Seed> {

@@ -5,7 +5,8 @@
 //! 2. A closed-loop client does its share of the operations one after another. An open-loop client
 //!    takes due requests from the shared sequence (see [`crate::arrivals`]); a request's latency is
 //!    its completion − its due time.
-//! 3. The phase ends when its operations are done, its time is over, the caller raised the stop
+//! 3. Operations are those of the workload, or of a recorded trace ([`crate::trace`]).
+//! 4. The phase ends when its operations are done, its time is over, the caller raised the stop
 //!    flag, or an operation failed (its error is in the outcome, with all that was counted before).
 //!    An open loop goes on for up to `grace` to serve what is still due: giving up at once
 //!    would leave out the very requests that waited longest. Those left are counted as unserved.
@@ -22,6 +23,7 @@ use crate::clock::Clock;
 use crate::metrics::{Interval, Latencies, Point, Series};
 use crate::process::Usage;
 use crate::store::{Store, StoreError};
+use crate::trace::Trace;
 use crate::workload::data::Data;
 use crate::workload::{Generator, Records, Workload};
 use client::Client;
@@ -68,6 +70,22 @@ pub struct Outcome {
     pub error: Option<StoreError>,
 }
 
+impl Outcome {
+    /// Of a phase that could not begin.
+    fn failed(error: StoreError) -> Self {
+        Self {
+            seconds: 0.0,
+            latencies: Latencies::default(),
+            series: Series::default(),
+            misses: 0,
+            user_bytes: 0,
+            unserved: 0,
+            usage: Usage::default(),
+            error: Some(error),
+        }
+    }
+}
+
 /// How a phase is going.
 pub struct Progress<'a> {
     /// Seconds since its start.
@@ -91,6 +109,8 @@ fn grace(seconds: f64) -> f64 {
 struct Run<'a> {
     store: &'a dyn Store,
     data: &'a Data,
+    /// Whose operations are done, instead of those of a workload.
+    trace: Option<(Trace, Data)>,
     clock: Clock,
     /// When clients stop, in nanoseconds.
     end: u64,
@@ -118,8 +138,15 @@ pub fn run(
     tell: &mut dyn FnMut(&Progress<'_>),
 ) -> Outcome {
     assert!(phase.interval > 0.0, "intervals have a length");
+    let trace = match &phase.arrivals {
+        Arrivals::Replay(replay) => match Trace::open(&replay.path) {
+            Ok(trace) => Some(trace),
+            Err(error) => return Outcome::failed(error),
+        },
+        _ => None,
+    };
     let before = Usage::now();
-    let run = Run::new(store, data, phase, stop);
+    let run = Run::new(store, data, phase, stop, trace);
     let slots: Vec<_> = (0..phase.threads).map(|_| Mutex::new(Interval::default())).collect();
     let mut collector = Collector::new(&slots);
     let caller = std::thread::current();
@@ -153,9 +180,16 @@ pub fn run(
 }
 
 impl<'a> Run<'a> {
-    fn new(store: &'a dyn Store, data: &'a Data, phase: &Phase, stop: &'a AtomicBool) -> Self {
+    fn new(
+        store: &'a dyn Store,
+        data: &'a Data,
+        phase: &Phase,
+        stop: &'a AtomicBool,
+        trace: Option<Trace>,
+    ) -> Self {
         let ops = phase.ops.unwrap_or(u64::MAX);
-        let sequence = Sequence::new(&phase.arrivals, ops, phase.seconds, None, phase.seed);
+        let times = trace.as_ref().map(Trace::times);
+        let sequence = Sequence::new(&phase.arrivals, ops, phase.seconds, times, phase.seed);
         let limit = match &sequence {
             None => phase.seconds,
             Some(_) => phase.seconds.map(|seconds| seconds + grace(seconds)),
@@ -164,6 +198,10 @@ impl<'a> Run<'a> {
         Self {
             store,
             data,
+            trace: trace.map(|trace| {
+                let values = trace.data(phase.seed);
+                (trace, values)
+            }),
             clock: Clock::start(),
             end: (limit.unwrap_or(f64::INFINITY) * 1e9) as u64,
             total,

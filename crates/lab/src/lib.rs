@@ -4,6 +4,7 @@
 //! workload  what is asked: mixes, key distributions, keys and values
 //! arrivals  when it is asked: closed loop, or open loop with due times
 //! store     who answers: the engine, or nothing at all (the driver's own floor)
+//! trace     a recorded trace as a workload
 //! engine    the vLSM engine as such a store
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
@@ -26,4 +27,5 @@ pub mod report;
 pub mod scale;
 pub mod spec;
 pub mod store;
+pub mod trace;
 pub mod workload;

@@ -6,6 +6,7 @@
 
 use crate::iter::successor;
 use crate::keyspace::{Keyspace, KeyspaceInfo};
+use crate::trace::Asked;
 use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 use vlsm_core::key::{MAX_KEY_LEN, check_lengths};
@@ -253,6 +254,22 @@ impl Batch {
 
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// Its writes, for a trace.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = (TreeId, Asked<'_>, &[u8])> {
+        self.entries.iter().map(|entry| {
+            let value = self.value(entry);
+            let asked = match entry.kind {
+                Kind::Put => Asked::Put(value.len() as u64),
+                // The moment at which it expires is before the value.
+                Kind::PutExpiring => Asked::Put((value.len() - size_of::<u64>()) as u64),
+                Kind::Delete => Asked::Delete,
+                Kind::Merge => Asked::Merge(value.len() as u64),
+                Kind::RangeDelete => Asked::DeleteRange(value),
+            };
+            (entry.tree, asked, self.key(entry))
+        })
     }
 
     pub(crate) fn key(&self, entry: &Entry) -> &[u8] {

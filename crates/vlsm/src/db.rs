@@ -383,6 +383,32 @@ impl Db {
         self.engine.checkpoint(target.as_ref())
     }
 
+    /// Records from now on which operations are asked for, and when, in a new file: keys, lengths
+    /// of values, lengths of scans. [`TraceReader`](crate::trace::TraceReader) reads it. Closing
+    /// the store ends it, too.
+    ///
+    /// It costs each operation a few hundred nanoseconds, and waits for the device when the file
+    /// cannot keep up; a store without a trace pays one look at a flag. Operations under way at
+    /// this moment may be missing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be made, also when there is one;
+    /// [`Error::InvalidArgument`] when a trace is under way; [`Error::Closed`].
+    pub fn start_trace(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.engine.start_trace(path.as_ref())
+    }
+
+    /// Ends the trace, durably: how many operations it has. Iterators that are still there are not
+    /// in it.
+    ///
+    /// # Errors
+    /// What writing the file failed with, also before: the trace has no end then, and a reader says
+    /// so. [`Error::InvalidArgument`] when there is no trace.
+    pub fn end_trace(&self) -> Result<u64> {
+        let ended = self.engine.end_trace()?;
+        ended.ok_or_else(|| Error::InvalidArgument("there is no trace to end".into()))
+    }
+
     /// What the store counted and measured so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -17,6 +17,7 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
+use crate::trace::Tracer;
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::WalStage;
@@ -60,6 +61,7 @@ pub(crate) struct Engine {
     pub install: Installer,
     pub control: Control,
     pub io: IoPool,
+    pub tracer: Tracer,
     /// Whether writes outside the WAL were made.
     pub unlogged: AtomicBool,
     pub closing: AtomicBool,

@@ -11,9 +11,11 @@ use crate::read::merge_cursor::Direction;
 use crate::read::pins::{Holds, Pin, Walk};
 use crate::read::user_cursor::UserCursor;
 use crate::snapshot::Held;
+use crate::trace::Asked;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::Result;
 use vlsm_core::planted::{self, Bug};
 
@@ -29,6 +31,9 @@ pub struct Iter {
     front: End,
     back: End,
     finished: bool,
+    /// When it began, where there is a trace, and how many pairs it returned.
+    begun: Option<Duration>,
+    returned: u64,
 }
 
 /// One end of an iterator: how far it is.
@@ -83,7 +88,9 @@ impl Iter {
         let engine = &keyspace.db.engine;
         engine.counters.scans.add(1);
         let pin = Pin::new(engine);
-        Self { keyspace: keyspace.clone(), held, pin, lo, hi, front, back, finished }
+        let begun = engine.tracing().then(|| engine.env.now());
+        let (keyspace, returned) = (keyspace.clone(), 0);
+        Self { keyspace, held, pin, lo, hi, front, back, finished, begun, returned }
     }
 
     /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's
@@ -176,11 +183,27 @@ impl Iter {
     /// Passes a step's outcome on and remembers when the end or an error was reached.
     fn outcome(&mut self, step: Result<Option<(Bytes, Bytes)>>) -> Option<Result<(Bytes, Bytes)>> {
         let goes_on = step.is_err() && planted::is(Bug::IteratorPastError);
+        self.returned += u64::from(matches!(step, Ok(Some(_))));
         self.finished = !matches!(step, Ok(Some(_))) && !goes_on;
         if self.finished {
             *self.pin.lock() = Holds::default();
         }
         step.transpose()
+    }
+}
+
+impl Drop for Iter {
+    /// Notes the scan, where there is a trace.
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun {
+            let key = match &self.lo {
+                Bound::Included(key) | Bound::Excluded(key) => &key[..],
+                Bound::Unbounded => &[],
+            };
+            let tree = self.keyspace.tree_of(key);
+            let scan = (tree, Asked::Scan(self.returned), key);
+            self.keyspace.db.engine.record(begun, [scan].into_iter());
+        }
     }
 }
 

@@ -57,6 +57,7 @@ mod stats;
 mod sync;
 #[cfg(all(test, feature = "shuttle"))]
 mod tests;
+pub mod trace;
 mod verify;
 mod write;
 

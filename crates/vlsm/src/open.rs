@@ -34,6 +34,7 @@ use crate::snapshot::Snapshots;
 use crate::space::Space;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::trace::Tracer;
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::{WalStage, WalTail};
@@ -93,9 +94,8 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let wake = env.condition(Duration::ZERO);
-    let policy = &options.policy;
-    let spare = Memtable::arena_bytes(policy.memtable_bytes.0 as usize) * policy.memtable_count;
-    let memory = Arc::new(Memory::new(options.memory_limit, spare as u64, wake.clone()));
+    let spare = arena_bytes_of(&options);
+    let memory = Arc::new(Memory::new(options.memory_limit, spare, wake.clone()));
     let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
@@ -133,6 +133,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
         store_uid: state.store_uid,
+        tracer: Tracer::new(),
         closing: AtomicBool::new(false),
         threads: Mutex::default(),
         lock: Mutex::new(lock),
@@ -147,6 +148,12 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     }
     engine.tell_opened(&recovered, start);
     Ok(engine)
+}
+
+/// The memory of all memtables of one tree.
+fn arena_bytes_of(options: &Options) -> u64 {
+    let policy = &options.policy;
+    (Memtable::arena_bytes(policy.memtable_bytes.0 as usize) * policy.memtable_count) as u64
 }
 
 /// The pool of memtables' memory. It keeps as many blocks as one tree uses, and one more, so that
@@ -400,6 +407,7 @@ impl Engine {
                 return Ok(());
             }
         }
+        let traced = self.end_trace();
         let mut result = self.health.check_running();
         let read_only = matches!(result, Err(Error::OpenedReadOnly));
         if result.is_ok() {
@@ -435,7 +443,7 @@ impl Engine {
         if !ended_well && result.is_ok() {
             result = Err(Error::Internal("a worker panicked".into()));
         }
-        result
+        result.and(traced.map(drop))
     }
 
     /// Seals every memtable and waits until all are flushed.

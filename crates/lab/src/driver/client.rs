@@ -12,6 +12,8 @@ use crate::arrivals::{Sequence, Turn};
 use crate::clock::exact_wakeups;
 use crate::metrics::{Interval, Kind};
 use crate::store::{StoreResult, Write};
+use crate::trace::Act;
+use crate::workload::data::Data;
 use crate::workload::{Generator, Op, Transaction};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,7 +67,11 @@ impl<'a> Client<'a> {
         for _ in 0..share {
             let op = self.generator.next_op();
             let begun = self.run.clock.now();
-            if self.over(begun) || self.serve(op, begun).is_none() {
+            if self.over(begun) {
+                return;
+            }
+            let done = self.execute(op);
+            if self.count(done, begun).is_none() {
                 return;
             }
         }
@@ -82,19 +88,26 @@ impl<'a> Client<'a> {
                     clock.sleep_until(until);
                     now = clock.now();
                 }
-                Turn::Serve(_, due) => {
-                    let op = self.generator.next_op();
-                    let Some(completed) = self.serve(op, due) else { return };
+                Turn::Serve(index, due) => {
+                    let done = match &self.run.trace {
+                        Some((trace, values)) => self.replay(trace.op(index as usize), values),
+                        None => {
+                            let op = self.generator.next_op();
+                            self.execute(op)
+                        }
+                    };
+                    let Some(completed) = self.count(done, due) else { return };
                     now = completed;
                 }
             }
         }
     }
 
-    /// Does an operation and counts its latency from `since`: when it was completed, or nothing
-    /// after a failure.
-    fn serve(&mut self, op: Op, since: u64) -> Option<u64> {
-        match self.execute(op) {
+    /// Counts an operation that is done, with its latency from `since`: when it was completed, or
+    /// nothing after a failure.
+    #[inline]
+    fn count(&mut self, done: StoreResult<Done>, since: u64) -> Option<u64> {
+        match done {
             Ok(done) => {
                 let completed = self.run.clock.now();
                 let mut interval = self.slot.lock();
@@ -145,6 +158,25 @@ impl<'a> Client<'a> {
                 Done::new(Kind::ReadModifyWrite, missed, put()?)
             }
             Op::Transaction(_) => unreachable!("it was done above"),
+        })
+    }
+
+    /// Does an operation of a trace.
+    fn replay(&mut self, (act, key): (Act, &[u8]), values: &Data) -> StoreResult<Done> {
+        let store = self.run.store;
+        Ok(match act {
+            Act::Get => Done::new(Kind::Read, store.get(key)?.is_none(), 0),
+            Act::Put(len) => {
+                store.put(key, values.value_of(len, self.generator.random()))?;
+                Done::new(Kind::Update, false, key.len() + len)
+            }
+            Act::Delete => {
+                store.delete(key)?;
+                Done::new(Kind::Delete, false, key.len())
+            }
+            Act::Scan(limit) => {
+                Done::new(Kind::Scan, store.scan(key, limit.max(1))? == 0 && limit > 0, 0)
+            }
         })
     }
 

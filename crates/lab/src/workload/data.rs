@@ -162,6 +162,13 @@ impl Data {
             Sizes::Fixed(size) => size,
             sizes => sizes.at((random >> 32) as f64 / 4_294_967_296.0),
         };
+        self.value_of(size, random)
+    }
+
+    /// A value of a given length, at most the longest, chosen by a random number.
+    #[must_use]
+    #[inline]
+    pub fn value_of(&self, size: usize, random: u64) -> &[u8] {
         let start = random as u32 as usize % POOL;
         &self.pool[start..start + size]
     }

@@ -118,6 +118,13 @@ impl Workload {
         }
     }
 
+    /// What a phase says whose operations are those of a trace
+    /// ([`Arrivals::Replay`]); nothing of it is used but its name.
+    #[must_use]
+    pub fn trace() -> Self {
+        Self { reads: 100.0, ..Self::none("trace", Choice::Uniform) }
+    }
+
     /// The workload of this name.
     ///
     /// # Errors

@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::memtable::Memtable;
 use crate::read::view::{Moment, Pinned, Place, StoreView, TreeView};
 use crate::resolve::{Resolver, Says, says};
+use crate::trace::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
@@ -71,6 +72,7 @@ impl Engine {
         now: impl Fn() -> Micros,
     ) -> Result<Option<Bytes>> {
         self.counters.gets.add(1);
+        self.trace(tree, Asked::Get, key);
         self.health.check_open()?;
         let tree = view.tree(tree);
         let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {

@@ -184,6 +184,9 @@ impl Engine {
         if batch.is_empty() {
             return Ok(());
         }
+        if self.tracing() {
+            self.record(self.env.now(), batch.asked());
+        }
         let durability = options.durability.unwrap_or(self.options.durability);
         if durability == Durability::NoWal {
             check_one_keyspace(self, batch)?;

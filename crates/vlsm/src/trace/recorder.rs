@@ -1,0 +1,232 @@
+//! Recording the operations of an open store.
+//!
+//! 1. An operation looks at one flag, relaxed; without a trace that is all.
+//! 2. With one it is encoded into the chunk under way, under a lock. A full chunk is given its
+//!    place in the file and handed to the threads for file calls, in any order: places are given
+//!    under the lock, so chunks never lie over each other.
+//! 3. At most [`OUTSTANDING_MAX`] chunks are on their way: the operation that fills another one
+//!    waits for the device, with the lock free.
+//! 4. The end takes the trace away, waits for what is on its way, writes the last chunk and the
+//!    count, and syncs. A write that failed ends the recording; the end tells.
+//!
+//! A trace is no part of the store: its failures fail no operation.
+
+use super::format::{Asked, CHUNK_LEN, HEADER_LEN, chunk, encode, header};
+use crate::engine::Engine;
+use crate::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+// They order nothing, so that tests of the order of things need not know them.
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use vlsm_core::{Error, Micros, Result, TreeId};
+use vlsm_disk::env::{Condition, Env};
+use vlsm_disk::fs::{File, OpenOptions};
+
+/// Chunks that may be on their way to the file: 2 MB.
+const OUTSTANDING_MAX: usize = 32;
+
+/// The trace of a store, if there is one.
+pub(crate) struct Tracer {
+    on: AtomicBool,
+    state: Mutex<Option<Recording>>,
+}
+
+/// A trace under way.
+struct Recording {
+    file: Arc<dyn File>,
+    sink: Arc<Sink>,
+    start: Duration,
+    /// Where the next chunk will lie.
+    offset: u64,
+    payload: Vec<u8>,
+    /// Operations in the payload, and the time of the last of them.
+    count: u32,
+    last: u64,
+    total: u64,
+}
+
+/// What is on its way to the file.
+struct Sink {
+    path: PathBuf,
+    outstanding: AtomicUsize,
+    written: Arc<dyn Condition>,
+    error: Mutex<Option<Error>>,
+}
+
+/// A chunk on its way: counted until it was written or given up.
+struct Ticket(Arc<Sink>);
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.0.outstanding.fetch_sub(1, Ordering::AcqRel);
+        self.0.written.notify();
+    }
+}
+
+impl Sink {
+    /// Waits until at most `left` chunks are on their way.
+    fn wait(&self, left: usize) {
+        loop {
+            let epoch = self.written.epoch();
+            if self.outstanding.load(Ordering::Acquire) <= left {
+                return;
+            }
+            self.written.wait(epoch, None);
+        }
+    }
+}
+
+impl Tracer {
+    pub fn new() -> Self {
+        Self { on: AtomicBool::new(false), state: Mutex::new(None) }
+    }
+}
+
+impl Recording {
+    fn begin(env: &dyn Env, path: &Path) -> Result<Self> {
+        let file = env.fs().open(path, OpenOptions::CREATE);
+        let file = file.map_err(|error| Error::io("cannot make", path, error))?;
+        let wall = Micros(u64::try_from(env.wall_clock().as_micros()).unwrap_or(u64::MAX));
+        let written = file.write_at(&header(wall), 0);
+        written.map_err(|error| Error::io("cannot write", path, error))?;
+        let sink = Sink {
+            path: path.to_owned(),
+            outstanding: AtomicUsize::new(0),
+            written: env.condition(Duration::ZERO),
+            error: Mutex::new(None),
+        };
+        Ok(Self {
+            file,
+            sink: Arc::new(sink),
+            start: env.now(),
+            offset: HEADER_LEN as u64,
+            payload: Vec::with_capacity(CHUNK_LEN),
+            count: 0,
+            last: 0,
+            total: 0,
+        })
+    }
+
+    fn add(&mut self, at: Duration, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
+        let at = at.saturating_sub(self.start).as_micros() as u64;
+        encode(&mut self.payload, (at, self.last), tree.0, asked, key);
+        self.last = at;
+        self.count += 1;
+        self.total += 1;
+    }
+
+    /// The chunk under way, with its place.
+    fn take(&mut self) -> (u64, Vec<u8>) {
+        let offset = self.offset;
+        let bytes = chunk(offset, self.count, &self.payload);
+        self.offset += bytes.len() as u64;
+        self.payload.clear();
+        (self.count, self.last) = (0, 0);
+        (offset, bytes)
+    }
+
+    /// Writes what is left, and the end.
+    fn finish(mut self) -> Result<u64> {
+        self.sink.wait(0);
+        if let Some(error) = self.sink.error.lock().take() {
+            return Err(error);
+        }
+        let path = self.sink.path.clone();
+        let failed = |error| Error::io("cannot write", &path, error);
+        if self.count > 0 {
+            let (offset, bytes) = self.take();
+            self.file.write_at(&bytes, offset).map_err(failed)?;
+        }
+        let end = chunk(self.offset, 0, &self.total.to_le_bytes());
+        self.file.write_at(&end, self.offset).map_err(failed)?;
+        self.file.sync().map_err(failed)?;
+        Ok(self.total)
+    }
+}
+
+impl Engine {
+    /// Notes an operation that was asked for now, where there is a trace.
+    #[inline]
+    pub fn trace(&self, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
+        if self.tracing() {
+            self.record(self.env.now(), [(tree, asked, key)].into_iter());
+        }
+    }
+
+    /// Whether there is a trace.
+    #[inline]
+    pub fn tracing(&self) -> bool {
+        self.tracer.on.load(Ordering::Relaxed)
+    }
+
+    /// Notes operations that were asked for at a time.
+    #[cold]
+    pub fn record<'a>(
+        &self,
+        at: Duration,
+        ops: impl Iterator<Item = (TreeId, Asked<'a>, &'a [u8])>,
+    ) {
+        let mut sink = None;
+        {
+            let mut state = self.tracer.state.lock();
+            let Some(recording) = &mut *state else { return };
+            for (tree, asked, key) in ops {
+                recording.add(at, tree, asked, key);
+                if recording.payload.len() >= CHUNK_LEN {
+                    self.hand_over(recording);
+                    sink = Some(recording.sink.clone());
+                }
+            }
+        }
+        if let Some(sink) = sink {
+            sink.wait(OUTSTANDING_MAX);
+            if sink.error.lock().is_some() {
+                self.tracer.on.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Has a chunk written.
+    fn hand_over(&self, recording: &mut Recording) {
+        let (offset, bytes) = recording.take();
+        recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);
+        let (ticket, file) = (Ticket(recording.sink.clone()), recording.file.clone());
+        // What became of it is in the sink.
+        let _ = self.io.submit(move || {
+            if let Err(error) = file.write_at(&bytes, offset) {
+                let error = Error::io("cannot write", &ticket.0.path, error);
+                ticket.0.error.lock().get_or_insert(error);
+            }
+            drop(ticket);
+            Ok(())
+        });
+    }
+
+    /// Begins a trace.
+    pub fn start_trace(&self, path: &Path) -> Result<()> {
+        self.health.check_open()?;
+        let under_way = || Error::InvalidArgument("a trace is under way: end it first".into());
+        if self.tracer.state.lock().is_some() {
+            return Err(under_way());
+        }
+        let recording = Recording::begin(&*self.env, path)?;
+        let mut state = self.tracer.state.lock();
+        if state.is_some() {
+            return Err(under_way());
+        }
+        *state = Some(recording);
+        self.tracer.on.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the trace: how many operations it has. None without a trace.
+    pub fn end_trace(&self) -> Result<Option<u64>> {
+        let recording = {
+            let mut state = self.tracer.state.lock();
+            self.tracer.on.store(false, Ordering::Relaxed);
+            state.take()
+        };
+        recording.map(Recording::finish).transpose()
+    }
+}
