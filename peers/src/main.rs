@@ -1,7 +1,7 @@
 //! Our engine and other stores on the same work: same driver, keys, sizes and machine.
 //!
 //! `peers run` measures one store in this process; `peers compare` has itself run for two stores in
-//! turn and prints medians and ratios. Needs `libclang-dev`; the first build takes many minutes.
+//! turn and prints medians and ratios. README.md says what it takes to build.
 
 mod compare;
 mod run;
@@ -18,7 +18,7 @@ use vlsm_lab::workload::data::Data;
 enum Cli {
     /// One run of one store; the report goes to stdout as JSON
     Run {
-        /// rocksdb, or vlsm:PROFILE; RocksDB takes its sizes from rocksdb:PROFILE
+        /// vlsm:PROFILE, or KIND:CONFIGURATION as `peers list` has them
         store: String,
         #[command(flatten)]
         load: Load,
@@ -44,7 +44,7 @@ enum Cli {
         #[arg(default_value = "vlsm:rocksdb")]
         a: String,
         /// The second store
-        #[arg(default_value = "rocksdb")]
+        #[arg(default_value = "rocksdb:papers")]
         b: String,
         /// Pairs of runs
         #[arg(long, default_value_t = 3)]

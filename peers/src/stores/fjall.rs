@@ -89,9 +89,10 @@ fn open(setup: &Setup) -> Opened {
 
 impl Region {
     fn persist(&self) -> StoreResult<()> {
-        Ok(if self.sync {
-            self.db.persist(PersistMode::SyncData)?
-        })
+        if self.sync {
+            self.db.persist(PersistMode::SyncData)?;
+        }
+        Ok(())
     }
 }
 

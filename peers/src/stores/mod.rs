@@ -20,7 +20,6 @@ mod rocksdb;
 mod tests;
 
 use serde::Serialize;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vlsm::{Compression, Durability};
@@ -202,6 +201,11 @@ pub fn open(spec: &StoreSpec, splits: Vec<Vec<u8>>, path: &Path) -> StoreResult<
     Ok(Box::new(Regions::open(spec, splits, path)?))
 }
 
+#[expect(clippy::disallowed_methods, reason = "it is made for a store that is not ours")]
+fn make_folder(path: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(path)
+}
+
 /// Names with commas.
 fn names<'a>(all: impl Iterator<Item = &'a str>) -> String {
     all.collect::<Vec<_>>().join(", ")
@@ -242,7 +246,7 @@ impl Regions {
         };
         let folders: Vec<PathBuf> = (0..count).map(folder).collect();
         for folder in &folders {
-            fs::create_dir_all(folder)?;
+            make_folder(folder)?;
         }
         let threads = match spec.options.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -288,7 +292,7 @@ impl Regions {
         let first = self.region(start);
         for (number, part) in self.parts.iter().enumerate().skip(first) {
             let start = if number == first { start } else { &[] };
-            count += part.scan(start, limit - count, into.as_mut().map(|into| &mut **into))?;
+            count += part.scan(start, limit - count, into.as_deref_mut())?;
             if count == limit {
                 break;
             }
