@@ -387,9 +387,9 @@ impl Db {
     /// of values, lengths of scans. [`TraceReader`](crate::trace::TraceReader) reads it. Closing
     /// the store ends it, too.
     ///
-    /// It costs each operation a few hundred nanoseconds, and waits for the device when the file
-    /// cannot keep up; a store without a trace pays one look at a flag. Operations under way at
-    /// this moment may be missing.
+    /// It costs each operation its encoding under a lock that all share, and a wait for the device
+    /// when the file cannot keep up; a store without a trace pays one look at a flag. Operations
+    /// under way at this moment may be missing.
     ///
     /// # Errors
     /// [`Error::Io`] when the file cannot be made, also when there is one;
