@@ -7,6 +7,11 @@
 //! sources differ by more than [`AGREE`], one of them misses something, and the table says so.
 
 pub mod chart;
+pub mod compare;
+pub mod csv;
+pub mod figure;
+pub mod html;
+mod phase;
 pub mod table;
 pub mod theme;
 

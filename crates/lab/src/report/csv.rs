@@ -1,0 +1,107 @@
+//! Reports as CSV (RFC 4180), for other programs: [`summary`] has a row for each run and phase,
+//! [`series`] one for each interval of each phase.
+//!
+//! Units are in the names of columns; a figure that was not measured is an empty cell.
+
+use super::chart::Unit;
+use super::figure::{self, Figure};
+use super::{PhaseReport, Report};
+use std::fmt::Write;
+
+/// The figures of all runs: for each run a row for each of its phases and one for the whole of it.
+#[must_use]
+pub fn summary(reports: &[Report]) -> String {
+    let (of_phases, of_runs) = (figure::of_phases(), figure::of_runs());
+    let mut head = ["run", "store", "profile", "commit", "phase", "load", "seconds", "operations"]
+        .map(str::to_owned)
+        .to_vec();
+    head.extend(of_phases.iter().map(column));
+    head.extend(of_runs.iter().map(|figure| format!("run {}", column(figure))));
+    let mut out = row(&head);
+    for (report, name) in reports.iter().zip(figure::names(reports)) {
+        let method = &report.method;
+        let who = [&name, &method.store, &method.profile, &method.commit].map(String::clone);
+        for (label, phase) in figure::phases(report) {
+            let mut cells = who.to_vec();
+            cells.extend([label, figure::arrivals(&phase.arrivals)]);
+            cells.extend([phase.seconds.to_string(), phase.ops.to_string()]);
+            cells.extend(of_phases.iter().map(|figure| cell((figure.take)(phase))));
+            cells.extend(of_runs.iter().map(|_| String::new()));
+            out += &row(&cells);
+        }
+        let mut cells = who.to_vec();
+        cells.extend(["whole run".into(), String::new()]);
+        let (seconds, ops): (Vec<f64>, Vec<u64>) =
+            report.phases.iter().map(|phase: &PhaseReport| (phase.seconds, phase.ops)).unzip();
+        cells
+            .extend([seconds.iter().sum::<f64>().to_string(), ops.iter().sum::<u64>().to_string()]);
+        cells.extend(of_phases.iter().map(|_| String::new()));
+        cells.extend(of_runs.iter().map(|figure| cell((figure.take)(report))));
+        out += &row(&cells);
+    }
+    out
+}
+
+/// All runs interval by interval.
+#[must_use]
+pub fn series(reports: &[Report]) -> String {
+    let head = [
+        "run",
+        "phase",
+        "at s",
+        "seconds",
+        "operations",
+        "reads P99 µs",
+        "writes P99 µs",
+        "max µs",
+        "backlog",
+    ];
+    let mut out = row(&head.map(str::to_owned));
+    for (report, name) in reports.iter().zip(figure::names(reports)) {
+        for (label, phase) in figure::phases(report) {
+            let mut at = 0.0;
+            for point in &phase.series.0 {
+                // An interval without operations has no latency.
+                let known = |us: f64| cell(Some(us).filter(|us| *us > 0.0));
+                let mut cells = vec![name.clone(), label.clone(), cell(Some(at))];
+                cells.extend([cell(Some(point.seconds)), point.ops.to_string()]);
+                cells.extend([point.read_p99_us, point.write_p99_us, point.max_us].map(known));
+                cells.push(point.backlog.to_string());
+                out += &row(&cells);
+                at += point.seconds;
+            }
+        }
+    }
+    out
+}
+
+/// A figure's name with its unit.
+fn column<T>(figure: &Figure<T>) -> String {
+    let unit = match figure.unit {
+        Unit::Plain | Unit::Times => "",
+        Unit::PerSecond => " 1/s",
+        Unit::Micros => " µs",
+        Unit::Seconds => " s",
+        Unit::Bytes => " bytes",
+        Unit::Percent => " %",
+    };
+    format!("{}{unit}", figure.name)
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
+}
+
+/// A line; cells are quoted where they must be.
+fn row(cells: &[String]) -> String {
+    let mut out = String::new();
+    for (index, cell) in cells.iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        let _ = match cell.contains([',', '"', '\n', '\r']) {
+            true => write!(out, "{comma}\"{}\"", cell.replace('"', "\"\"")),
+            false => write!(out, "{comma}{cell}"),
+        };
+    }
+    out.push_str("\r\n");
+    out
+}

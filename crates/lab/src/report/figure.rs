@@ -1,0 +1,214 @@
+//! The figures of a report: their names, their units, which direction is better, and how they are
+//! taken. One list for the page, the CSV and the comparison, so that all of them say the same.
+//!
+//! A figure that was not measured is None and never zero. Counters of a store that has none are
+//! zero in its report; where zero cannot be a count, it is None here.
+
+use super::chart::Unit;
+use super::{ChainMark, PhaseReport, Report};
+use crate::arrivals::Arrivals;
+use crate::store::LevelStats;
+use vlsm_core::Bytes;
+
+/// Which of two values is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The higher one.
+    Higher,
+    /// The lower one.
+    Lower,
+}
+
+/// A figure of a phase or a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Figure<T> {
+    /// Its name, the same everywhere.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: Unit,
+    /// Which direction is better.
+    pub better: Better,
+    /// How it is taken.
+    pub take: fn(&T) -> Option<f64>,
+}
+
+use Better::{Higher, Lower};
+
+const fn figure<T>(
+    name: &'static str,
+    unit: Unit,
+    better: Better,
+    take: fn(&T) -> Option<f64>,
+) -> Figure<T> {
+    Figure { name, unit, better, take }
+}
+
+/// Latencies of one kind of operations.
+macro_rules! latencies {
+    ($kind:ident: $($name:literal $field:ident),*) => {
+        [$(figure(
+            concat!(stringify!($kind), " ", $name),
+            Unit::Micros,
+            Lower,
+            |phase: &PhaseReport| phase.$kind.as_ref().map(|found| found.$field),
+        )),*]
+    };
+    ($kind:ident) => {
+        latencies!($kind: "P50" p50_us, "P90" p90_us, "P99" p99_us, "P99.9" p999_us,
+            "P99.99" p9999_us, "max" max_us)
+    };
+}
+
+/// The figures of a phase.
+#[must_use]
+pub fn of_phases() -> Vec<Figure<PhaseReport>> {
+    let mut all = vec![
+        figure("throughput", Unit::PerSecond, Higher, |phase: &PhaseReport| Some(phase.throughput)),
+        figure("tail throughput (99 %)", Unit::PerSecond, Higher, |phase| phase.tail_throughput),
+    ];
+    all.extend(latencies!(writes));
+    all.extend(latencies!(reads));
+    all.extend(latencies!(scans));
+    all.extend([
+        figure("seconds at zero", Unit::Seconds, Lower, |phase: &PhaseReport| {
+            Some(phase.stalls.seconds as f64)
+        }),
+        figure("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest as f64)),
+        figure("not served in time", Unit::Plain, Lower, |phase| match phase.arrivals {
+            Arrivals::Closed => None,
+            _ => Some(phase.unserved as f64),
+        }),
+        figure("CPU per operation", Unit::Micros, Lower, |phase| Some(phase.cpu_us_per_op)),
+        figure("write amp. (system)", Unit::Times, Lower, |p| p.amplification.device_write()),
+        figure("write amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.write())),
+        figure("I/O amp. (system)", Unit::Times, Lower, |p| p.amplification.device_io()),
+        figure("I/O amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.io())),
+        figure("chains behind L0, mean", Unit::Bytes, Lower, |phase| {
+            let bytes: u64 = phase.chains.iter().map(ChainMark::width).sum();
+            counted(Some(bytes as f64 / phase.chains.len() as f64))
+        }),
+        figure("chains behind L0, widest", Unit::Bytes, Lower, |phase| {
+            phase.chains.iter().map(|chain| chain.width() as f64).reduce(f64::max)
+        }),
+        figure("chains behind L0, longest", Unit::Plain, Lower, |phase| {
+            phase.chains.iter().map(|chain| chain.stages.len() as f64).reduce(f64::max)
+        }),
+    ]);
+    all
+}
+
+/// The figures of a whole run.
+#[must_use]
+pub fn of_runs() -> Vec<Figure<Report>> {
+    vec![
+        figure("sustainable rate", Unit::PerSecond, Higher, |run: &Report| run.sustainable),
+        figure("write amp. (system)", Unit::Times, Lower, |run| run.amplification.device_write()),
+        figure("write amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.write())),
+        figure("I/O amp. (system)", Unit::Times, Lower, |run| run.amplification.device_io()),
+        figure("I/O amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.io())),
+        figure("space amplification", Unit::Times, Lower, Report::space_amplification),
+        figure("peak memory", Unit::Bytes, Lower, |run| run.peak_memory.map(|bytes| bytes as f64)),
+        figure("work left at the end", Unit::Seconds, Lower, |run| run.settled),
+        figure("chain behind L0, mean", Unit::Bytes, Lower, |run| {
+            let store = &run.store;
+            store.standing_bytes.checked_div(store.standing_count).map(|bytes| bytes as f64)
+        }),
+        figure("chain behind L0, widest", Unit::Bytes, Lower, |run| {
+            counted(Some(run.store.standing_width as f64))
+        }),
+        figure("chain behind L0, longest", Unit::Plain, Lower, |run| {
+            counted(Some(run.store.standing_length as f64))
+        }),
+        figure("widest compaction", Unit::Bytes, Lower, |run| {
+            counted(Some(run.store.widest_job as f64))
+        }),
+    ]
+}
+
+/// Zero where a store does not count, and no number, are no figures.
+fn counted(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite() && *value > 0.0)
+}
+
+/// The phases of a report by labels that tell phases of the same name apart.
+#[must_use]
+pub fn phases(report: &Report) -> Vec<(String, &PhaseReport)> {
+    let label = |(index, phase): (usize, &PhaseReport)| {
+        let before = report.phases[..index].iter().filter(|old| old.name == phase.name).count();
+        match before {
+            0 => phase.name.clone(),
+            more => format!("{} ({})", phase.name, more + 1),
+        }
+    };
+    report.phases.iter().enumerate().map(|(i, phase)| (label((i, phase)), phase)).collect()
+}
+
+/// The labels of all phases, in the order in which the reports have them.
+#[must_use]
+pub fn phase_labels(reports: &[Report]) -> Vec<String> {
+    let mut labels: Vec<String> = Vec::new();
+    for (label, _) in reports.iter().flat_map(phases) {
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    labels
+}
+
+/// The phase of this label.
+#[must_use]
+pub fn phase<'a>(report: &'a Report, label: &str) -> Option<&'a PhaseReport> {
+    phases(report).into_iter().find(|(found, _)| found == label).map(|(_, phase)| phase)
+}
+
+/// Names for reports beside each other: store and profile, numbered where they repeat.
+#[must_use]
+pub fn names(reports: &[Report]) -> Vec<String> {
+    let name = |report: &Report| {
+        let method = &report.method;
+        match &method.profile {
+            profile if profile.is_empty() => method.store.clone(),
+            profile if *profile == method.store => method.store.clone(),
+            profile => format!("{}:{profile}", method.store),
+        }
+    };
+    let all: Vec<String> = reports.iter().map(name).collect();
+    let number = |(index, name): (usize, &String)| match all[..index]
+        .iter()
+        .filter(|old| *old == name)
+        .count()
+    {
+        0 => name.clone(),
+        before => format!("{name} #{}", before + 1),
+    };
+    all.iter().enumerate().map(number).collect()
+}
+
+/// How full each level was: `L1 251 MB of 256 MB (98 %)`. `bytes` are those at another moment than
+/// that of the levels' own.
+#[must_use]
+pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
+    let one = |(index, level): (usize, &LevelStats)| {
+        let bytes = match bytes {
+            Some(bytes) => bytes.get(index).copied().unwrap_or(0),
+            None => level.bytes,
+        };
+        match level.target.filter(|target| *target > 0) {
+            Some(target) => {
+                let percent = bytes as f64 / target as f64 * 100.0;
+                Some(format!("L{index} {} of {} ({percent:.0} %)", Bytes(bytes), Bytes(target)))
+            }
+            None => (bytes > 0).then(|| format!("L{index} {}", Bytes(bytes))),
+        }
+    };
+    levels.iter().enumerate().filter_map(one).collect()
+}
+
+/// How requests came.
+#[must_use]
+pub fn arrivals(arrivals: &Arrivals) -> String {
+    match arrivals {
+        Arrivals::Closed => "closed loop".into(),
+        Arrivals::Open(rate) => format!("open loop, {}", Unit::PerSecond.text(*rate)),
+    }
+}

@@ -1,0 +1,376 @@
+//! Reports as one HTML file for people: everything is inside of it, nothing is fetched.
+//!
+//! From top to bottom: how the figures came about; a table of figures, a column for each run, the
+//! best of each row marked; the charts of each phase, all runs overlaid; the exact configurations
+//! and what to type. A figure that was not measured is said to be so.
+//!
+//! The page is well-formed XML too, which is how tests read it.
+
+use super::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series, Unit};
+use super::compare::{Comparison, Row, Runs, Verdict, plain};
+use super::figure::{self, Better, Figure};
+use super::phase::{self, Of};
+use super::theme::{self, escape};
+use super::{AGREE, Report};
+use std::fmt::Write;
+use vlsm_core::Bytes;
+
+/// Pixels of a chart over the whole width, and over half of it.
+const FULL: u32 = 1072;
+const HALF: u32 = 520;
+
+/// The page of one or several runs.
+#[must_use]
+pub fn page(reports: &[Report], title: &str) -> String {
+    let mut body = String::new();
+    sections(reports, &figure::names(reports), &mut body);
+    document(title, &body)
+}
+
+/// The page of stores that were run in turns: what the comparison says, then the run of each store
+/// that is in the middle by throughput.
+///
+/// # Panics
+/// When there is no store at `baseline`.
+#[must_use]
+pub fn comparison(stores: &[Runs], baseline: usize, title: &str) -> String {
+    let mut body = String::new();
+    compared(&Comparison::new(stores, baseline), &mut body);
+    let (names, reports): (Vec<String>, Vec<Report>) = stores
+        .iter()
+        .filter_map(|runs| Some((runs.name.clone(), middle(&runs.reports)?.clone())))
+        .unzip();
+    body.push_str("<h2>One run of each store</h2><p>The one in the middle by throughput.</p>");
+    sections(&reports, &names, &mut body);
+    document(title, &body)
+}
+
+/// The run in the middle by the throughput of the last phase.
+fn middle(reports: &[Report]) -> Option<&Report> {
+    let throughput = |run: &&Report| run.phases.last().map_or(0.0, |phase| phase.throughput);
+    let mut sorted: Vec<&Report> = reports.iter().collect();
+    sorted.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+fn document(title: &str, body: &str) -> String {
+    let (title, chart, page, script) = (escape(title), theme::CHART, theme::PAGE, theme::SCRIPT);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width\"/><title>{title}</title>\
+         <style>{chart}{page}</style></head>\n<body><main><h1>{title}</h1>\n{body}\
+         </main>\n<script>/*<![CDATA[*/{script}/*]]>*/</script></body></html>\n"
+    )
+}
+
+fn sections(reports: &[Report], names: &[String], out: &mut String) {
+    out.push_str("<h2>How it was measured</h2>");
+    method(reports, names, out);
+    out.push_str("<h2>Figures</h2>");
+    if reports.len() > 1 {
+        out.push_str(
+            "<p>The best of each row is marked. One run each: how far such figures vary from run \
+             to run, only several pairs can tell.</p>",
+        );
+    }
+    summary(reports, names, out);
+    for label in figure::phase_labels(reports) {
+        charts(reports, names, &label, out);
+    }
+    configuration(reports, names, out);
+}
+
+/// A cell for a value, and for one that is not there.
+fn cell(value: Option<&str>) -> String {
+    value.map_or("<td class=\"none\">not measured</td>".into(), |text| {
+        format!("<td>{}</td>", escape(text))
+    })
+}
+
+fn head(names: &[String], first: &str, out: &mut String) {
+    let _ = write!(out, "<thead><tr><th>{first}</th>");
+    for (slot, name) in names.iter().enumerate() {
+        let (colour, name) = (Colour::Slot(slot).css(), escape(name));
+        let _ = write!(
+            out,
+            "<th><span class=\"dot-key\" style=\"background:{colour}\"></span>{name}</th>"
+        );
+    }
+    out.push_str("</tr></thead>");
+}
+
+type Said = fn(&Report) -> String;
+
+/// What the method of a report says, by name. Empty where it says nothing.
+const METHOD: [(&str, Said); 13] = [
+    ("store", |run| format!("{} {}", run.method.store, run.method.version)),
+    ("profile", |run| run.method.profile.clone()),
+    ("options", |run| {
+        let one = |(name, value): &(String, String)| format!("{name} {value}");
+        run.method.options.iter().map(one).collect::<Vec<_>>().join(", ")
+    }),
+    ("commit", |run| run.method.commit.clone()),
+    ("machine", |run| {
+        let machine = &run.method.machine;
+        let memory = machine.memory.map_or("unknown memory".into(), |b| Bytes(b).to_string());
+        format!("{} × {}, {memory}, {}", machine.cores, machine.cpu, machine.system)
+    }),
+    ("limits", |run| run.method.limits.clone()),
+    ("data", |run| {
+        let method = &run.method;
+        let pair = (method.key_size + method.value_size) as u64;
+        format!(
+            "{} pairs of {} + {} bytes: {}",
+            super::table::grouped(method.pairs),
+            method.key_size,
+            method.value_size,
+            Bytes(method.pairs * pair)
+        )
+    }),
+    ("load", |run| run.method.load.clone()),
+    ("levels when the last phase began", |run| {
+        let first = run.phases.last().and_then(|phase| phase.samples.first());
+        let levels = run.phases.last().map_or(&run.store.levels, |phase| &phase.store.levels);
+        let bytes = first.map(|sample| figure::fullness(levels, Some(&sample.levels)));
+        bytes.unwrap_or_default().join(", ")
+    }),
+    ("levels at the end", |run| figure::fullness(&run.store.levels, None).join(", ")),
+    ("clients", |run| format!("{} threads, seed {}", run.method.threads, run.method.seed)),
+    ("the driver alone", |run| {
+        let floor = &run.method.floor;
+        let rate = floor.rate.map_or("closed loop".into(), |r| Unit::PerSecond.text(r));
+        let us = |us| Unit::Micros.text(us);
+        format!(
+            "{rate}: P99 {}, P99.9 {}, {} of processor per operation",
+            us(floor.p99_us),
+            us(floor.p999_us),
+            us(floor.cpu_us_per_op)
+        )
+    }),
+    ("bytes, store against system", |run| {
+        let say = |difference: f64| {
+            let verdict = if difference.abs() <= AGREE { "agree" } else { "DISAGREE" };
+            format!("{verdict} ({:+.1} %)", difference * 100.0)
+        };
+        run.amplification.difference().map(say).unwrap_or_default()
+    }),
+];
+
+fn method(reports: &[Report], names: &[String], out: &mut String) {
+    out.push_str("<div class=\"wide\"><table class=\"method\">");
+    if names.len() > 1 {
+        head(names, "", out);
+    }
+    out.push_str("<tbody>");
+    for (name, said) in METHOD {
+        let all: Vec<String> = reports.iter().map(said).collect();
+        let _ = write!(out, "<tr><th>{name}</th>");
+        let value = |text: &String| cell(Some(text.as_str()).filter(|text| !text.is_empty()));
+        match all.first() {
+            Some(first) if all.iter().all(|other| other == first) => {
+                let span = format!("<td colspan=\"{}\"", all.len());
+                out.push_str(&value(first).replacen("<td", &span, 1));
+            }
+            _ => all.iter().for_each(|text| out.push_str(&value(text))),
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
+}
+
+fn summary(reports: &[Report], names: &[String], out: &mut String) {
+    out.push_str("<div class=\"wide\"><table>");
+    head(names, "", out);
+    out.push_str("<tbody>");
+    for label in figure::phase_labels(reports) {
+        let phases: Vec<_> = reports.iter().map(|run| figure::phase(run, &label)).collect();
+        group(&label, names.len(), out);
+        let load = phases.iter().map(|phase| {
+            phase.map(|phase| {
+                let stopped = if phase.stopped { ", stopped" } else { "" };
+                let seconds = Unit::Seconds.text(phase.seconds);
+                format!("{}, {seconds}{stopped}", figure::arrivals(&phase.arrivals))
+            })
+        });
+        out.push_str("<tr><th>load</th>");
+        load.for_each(|text| out.push_str(&cell(text.as_deref())));
+        out.push_str("</tr>");
+        for figure in figure::of_phases() {
+            let take = |phase: &Option<_>| phase.and_then(|phase| (figure.take)(phase));
+            values(&figure, &phases.iter().map(take).collect::<Vec<_>>(), out);
+        }
+    }
+    group("whole run", names.len(), out);
+    for figure in figure::of_runs() {
+        values(&figure, &reports.iter().map(figure.take).collect::<Vec<_>>(), out);
+    }
+    out.push_str("</tbody></table></div>");
+}
+
+fn group(label: &str, columns: usize, out: &mut String) {
+    let (label, span) = (escape(label), columns + 1);
+    let _ = write!(out, "<tr class=\"group\"><th colspan=\"{span}\">{label}</th></tr>");
+}
+
+/// A row of figures; none where no run has it.
+fn values<T>(figure: &Figure<T>, values: &[Option<f64>], out: &mut String) {
+    let known = || values.iter().flatten().copied();
+    if known().next().is_none() {
+        return;
+    }
+    let best = match figure.better {
+        Better::Higher => known().fold(f64::NEG_INFINITY, f64::max),
+        Better::Lower => known().fold(f64::INFINITY, f64::min),
+    };
+    // One alone is not best, nor are those that all read the same.
+    let best_text = figure.unit.text(best);
+    let equal = known().all(|value| figure.unit.text(value) == best_text);
+    let _ = write!(out, "<tr><th>{}</th>", escape(figure.name));
+    for value in values {
+        let text = value.map(|value| figure.unit.text(value));
+        let cell = cell(text.as_deref());
+        match text {
+            Some(text) if text == best_text && !equal => {
+                out.push_str(&cell.replacen("<td", "<td class=\"best\"", 1));
+            }
+            _ => out.push_str(&cell),
+        }
+    }
+    out.push_str("</tr>");
+}
+
+fn charts(reports: &[Report], names: &[String], label: &str, out: &mut String) {
+    let of = |(slot, report): (usize, _)| {
+        let phase = figure::phase(report, label)?;
+        Some(Of { name: &names[slot], slot, phase })
+    };
+    let all: Vec<Of> = reports.iter().enumerate().filter_map(of).collect();
+    let (charts, missing) = phase::charts(&all);
+    let _ = write!(out, "<h2>{}</h2><div class=\"charts\">", escape(label));
+    for placed in charts {
+        let (class, width) = if placed.full { (" class=\"full\"", FULL) } else { ("", HALF) };
+        let svg = placed.chart.svg(width, placed.height);
+        let _ = write!(out, "<figure{class}>{svg}</figure>");
+    }
+    out.push_str("</div>");
+    if !missing.is_empty() {
+        let _ = write!(out, "<p class=\"none\">Not measured: {}.</p>", missing.join(", "));
+    }
+}
+
+fn configuration(reports: &[Report], names: &[String], out: &mut String) {
+    out.push_str("<h2>Exact configuration</h2>");
+    for (report, name) in reports.iter().zip(names) {
+        let _ = write!(out, "<details><summary>{}</summary>", escape(name));
+        let method = &report.method;
+        match method.command.as_str() {
+            "" => out.push_str("<p class=\"none\">The command was not recorded.</p>"),
+            command => {
+                let _ = write!(out, "<pre>{}</pre>", escape(command));
+            }
+        }
+        let json = match &method.spec {
+            Some(spec) => serde_json::to_string_pretty(spec),
+            None => serde_json::to_string_pretty(method),
+        };
+        // Plain values always have an encoding.
+        let _ = write!(out, "<pre>{}</pre></details>", escape(&json.unwrap_or_default()));
+    }
+}
+
+/// What a comparison says: a chart of ratios and a table for each store beside the baseline.
+fn compared(found: &Comparison, out: &mut String) {
+    let baseline = escape(&found.names[found.baseline]);
+    out.push_str("<h2>Comparison</h2>");
+    let _ = write!(out, "<p>{}</p>", escape(&found.method()));
+    for other in found.others() {
+        let name = escape(&found.names[other]);
+        let _ = write!(out, "<h3>{name} beside {baseline}</h3>");
+        if let Some(chart) = ratios(found, other) {
+            let rows = chart.series.iter().map(|series| series.points.len()).sum::<usize>();
+            let svg = chart.svg(FULL, 110 + 22 * rows as u32);
+            let _ = write!(out, "<figure>{svg}</figure>");
+        }
+        let _ = write!(
+            out,
+            "<div class=\"wide\"><table><thead><tr><th></th><th>{baseline}</th><th>{name}</th>\
+             <th>ratio</th><th>interval</th><th>pair by pair</th><th>verdict</th></tr></thead>\
+             <tbody>"
+        );
+        let mut phase = None;
+        for row in &found.rows {
+            if phase != Some(&row.phase) {
+                group(row.phase.as_deref().unwrap_or("whole run"), 6, out);
+                phase = Some(&row.phase);
+            }
+            compared_row(row, found.baseline, other, out);
+        }
+        out.push_str("</tbody></table></div>");
+    }
+}
+
+fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
+    let median = |index: usize| cell(row.medians[index].map(|v| row.unit.text(v)).as_deref());
+    let _ = write!(out, "<tr><th>{}</th>{}{}", escape(row.figure), median(baseline), median(other));
+    let Some(ratio) = &row.ratios[other] else {
+        out.push_str("<td colspan=\"4\" class=\"none\">no pair has both</td></tr>");
+        return;
+    };
+    let class = match ratio.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown | Verdict::TooFew(_) => "none",
+    };
+    let (low, high) = ratio.interval;
+    let pairs: Vec<String> = ratio.pairs.iter().map(|ratio| plain(*ratio)).collect();
+    let _ = write!(
+        out,
+        "<td>{}</td><td>{} – {}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
+        plain(ratio.median),
+        plain(low),
+        plain(high),
+        pairs.join(" "),
+        ratio.verdict,
+    );
+}
+
+/// The ratios with their intervals, on a logarithmic axis around 1.
+fn ratios(found: &Comparison, other: usize) -> Option<Chart> {
+    let finite = |v: f64| v.is_finite() && v > 0.0;
+    let usable = |row: &&Row| {
+        let ratio = row.ratios[other].as_ref();
+        ratio.is_some_and(|r| finite(r.median) && finite(r.interval.0) && finite(r.interval.1))
+    };
+    let rows: Vec<&Row> = found.rows.iter().filter(usable).collect();
+    let kinds = [
+        ("better", Colour::Slot(2)),
+        ("worse", Colour::Slot(1)),
+        ("no difference shown", Colour::Muted),
+    ];
+    let kind = |verdict: Verdict| match verdict {
+        Verdict::Better => 0,
+        Verdict::Worse => 1,
+        Verdict::NoDifferenceShown | Verdict::TooFew(_) => 2,
+    };
+    let mut points: [Vec<Point>; 3] = Default::default();
+    for (index, row) in rows.iter().enumerate() {
+        let Some(ratio) = &row.ratios[other] else { continue };
+        let point = Point { x: ratio.median, y: index as f64, interval: ratio.interval };
+        points[kind(ratio.verdict)].push(point);
+    }
+    let series = points.into_iter().zip(kinds).filter(|(points, _)| !points.is_empty());
+    let name = |row: &&Row| match &row.phase {
+        Some(phase) => format!("{phase}: {}", row.figure),
+        None => row.figure.to_owned(),
+    };
+    (!rows.is_empty()).then(|| Chart {
+        title: format!("{} ÷ {}", found.names[other], found.names[found.baseline]),
+        x: Axis::log("median of the ratios pair by pair, and its interval", Unit::Times),
+        y: Axis::names(rows.iter().map(name)),
+        series: series
+            .map(|(points, (name, colour))| Series::new(name, Mark::Dots, points).colour(colour))
+            .collect(),
+        rules: vec![Rule { at: 1.0, upright: true, label: "equal".into() }],
+        ..Chart::default()
+    })
+}
