@@ -24,7 +24,7 @@ use vlsm_lab::arrivals::Arrivals;
 use vlsm_lab::driver::{self, Phase};
 use vlsm_lab::engine::{Engine, describe};
 use vlsm_lab::process::{Machine, Usage, peak_memory};
-use vlsm_lab::report::{Amplification, Floor, Method, PhaseReport, Report, table};
+use vlsm_lab::report::{Amplification, Floor, Method, PhaseReport, Report, html, table};
 use vlsm_lab::store::{Store, StoreStats};
 use vlsm_lab::workload::Records;
 use vlsm_lab::workload::data::Data;
@@ -195,7 +195,7 @@ impl Bench<'_> {
     }
 }
 
-/// Prints the report, and writes it as JSON where asked to.
+/// Prints the report, and writes it as JSON and as a page where asked to.
 fn publish(args: &Args, report: &Report) -> Result {
     let mut stdout = std::io::stdout().lock();
     let json = report.to_json().map_err(text)?;
@@ -203,9 +203,15 @@ fn publish(args: &Args, report: &Report) -> Result {
     let shown = if to_stdout { format!("{json}\n") } else { table::render(report) };
     // A closed pipe is no failure of the benchmark.
     let _ = stdout.write_all(shown.as_bytes());
-    match &args.json {
-        Some(path) if !to_stdout => std::fs::write(path, json)
-            .map_err(|error| format!("cannot write the report to {}: {error}", path.display())),
-        _ => Ok(()),
+    let write = |path: &Path, text: &str| {
+        std::fs::write(path, text)
+            .map_err(|error| format!("cannot write the report to {}: {error}", path.display()))
+    };
+    if let Some(path) = args.json.as_deref().filter(|_| !to_stdout) {
+        write(path, &json)?;
     }
+    if let Some(path) = &args.html {
+        write(path, &html::page(std::slice::from_ref(report), "vlsm bench"))?;
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `vlsm bench`, interrupted.
+//! `vlsm bench`: its page, and what is left when it is interrupted.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
@@ -39,4 +39,20 @@ fn a_second_interrupt_leaves_no_temporary_store() {
         codes.push(bench.wait().unwrap().code());
         assert_eq!(entries(&temp), Vec::<std::path::PathBuf>::new(), "{codes:?}");
     }
+}
+
+/// The report as a page, beside the table.
+#[test]
+fn the_page_of_a_bench_has_its_charts() {
+    let world = World::new();
+    let page = world.path("report.html");
+    let page = page.to_str().unwrap();
+    let bench = ["bench", "--pairs", "20k", "--seconds", "1", "--html", page];
+    let output = world.command(&bench).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(page).unwrap();
+    for expected in ["<h2>Load A</h2>", "Latency of writes", "Throughput", "<svg"] {
+        assert!(text.contains(expected), "{expected:?}");
+    }
+    assert!(!text.contains("http"), "nothing is fetched");
 }

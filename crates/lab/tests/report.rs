@@ -3,7 +3,7 @@
 use vlsm_lab::arrivals::Arrivals;
 use vlsm_lab::metrics::{Percentiles, Point, Series, Stalls};
 use vlsm_lab::process::{Device, Machine};
-use vlsm_lab::report::{Amplification, Floor, Method, PhaseReport, Report, table};
+use vlsm_lab::report::{Amplification, ChainMark, Floor, Method, PhaseReport, Report, table};
 use vlsm_lab::store::{LevelStats, StoreStats, WaitStats};
 
 fn percentiles(factor: f64) -> Percentiles {
@@ -41,7 +41,12 @@ fn store() -> StoreStats {
         levels: vec![
             LevelStats { tables: 2, bytes: 16 << 20, ..LevelStats::default() },
             LevelStats { tables: 10, bytes: 64 << 20, good_by_count: 9, ..LevelStats::default() },
-            LevelStats { tables: 40, bytes: 320 << 20, ..LevelStats::default() },
+            LevelStats {
+                tables: 40,
+                bytes: 320 << 20,
+                target: Some(400 << 20),
+                ..LevelStats::default()
+            },
         ],
         disk_bytes: 1_100_000,
         ..StoreStats::default()
@@ -107,6 +112,10 @@ fn report() -> Report {
         reads: Some(percentiles(0.5)),
         misses: 7,
         stalls: Stalls::default(),
+        chains: vec![
+            ChainMark { at: 0.5, stages: vec![(0, 1 << 20), (1, 2 << 20)], waited: None },
+            ChainMark { at: 1.5, stages: vec![(0, 1 << 20)], waited: Some(0.1) },
+        ],
         store: StoreStats::default(),
         amplification: Amplification::default(),
         ..phase.clone()
@@ -140,6 +149,9 @@ fn the_table_says_what_was_measured_and_how() {
         "12 × 1.5 ms",
         "widest 96.0 MB, longest 2 stages, 250.0 ms",
         "L0 16.0 MB in 2 · L1 64.0 MB in 10 · L2 320.0 MB in 40",
+        "of their targets    L2 80 %",
+        "chains behind L0, widest                       –               3.00 MB",
+        "chains behind L0, longest                      –                     2",
         "good SSTs of L1     90 % by count, 0 % by ratio",
         "widest compaction   72.0 MB",
         "space amplification 1.10",

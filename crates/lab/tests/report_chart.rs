@@ -192,7 +192,7 @@ fn bars_stand_on_zero_with_their_intervals() {
     let ends: Vec<f64> =
         whisker.split(['M', 'L']).filter_map(|at| at.split_once(' ')?.1.parse().ok()).collect();
     near(ends[0] - top, top - ends[1]);
-    assert!(svg.contains("a: 10.0 (8.00 to 12.0)"), "{svg}");
+    assert!(svg.contains("a: 10 (8 to 12)"), "{svg}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ Examples:
   vlsm bench --rate 100000                     open loop: latency from each request's due time
   vlsm bench --pairs 20M --workload load       the load only
   vlsm bench --workload a,b,e --seconds 60     several runs on one store
-  vlsm bench --path /mnt/disk/bench --json report.json
+  vlsm bench --path /mnt/disk/bench --json report.json --html report.html
 
 The store is made in the default folder for temporary files ($TMPDIR) and removed afterwards, unless
 --path or --keep says otherwise. Ctrl-C prints the report of what was done so far.";
@@ -92,6 +92,9 @@ pub struct Args {
     /// Write the report as JSON as well; `-` writes it to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Write the report as a page with charts as well
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
     /// Seed of keys, values and choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

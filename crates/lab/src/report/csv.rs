@@ -51,8 +51,12 @@ pub fn series(reports: &[Report]) -> String {
         "at s",
         "seconds",
         "operations",
+        "reads P50 µs",
         "reads P99 µs",
+        "reads P99.9 µs",
+        "writes P50 µs",
         "writes P99 µs",
+        "writes P99.9 µs",
         "max µs",
         "backlog",
     ];
@@ -65,7 +69,11 @@ pub fn series(reports: &[Report]) -> String {
                 let known = |us: f64| cell(Some(us).filter(|us| *us > 0.0));
                 let mut cells = vec![name.clone(), label.clone(), cell(Some(at))];
                 cells.extend([cell(Some(point.seconds)), point.ops.to_string()]);
-                cells.extend([point.read_p99_us, point.write_p99_us, point.max_us].map(known));
+                let latencies = [
+                    [point.read_p50_us, point.read_p99_us, point.read_p999_us],
+                    [point.write_p50_us, point.write_p99_us, point.write_p999_us],
+                ];
+                cells.extend(latencies.into_iter().flatten().chain([point.max_us]).map(known));
                 cells.push(point.backlog.to_string());
                 out += &row(&cells);
                 at += point.seconds;

@@ -7,6 +7,7 @@
 use super::chart::Unit;
 use super::{ChainMark, PhaseReport, Report};
 use crate::arrivals::Arrivals;
+use crate::metrics::Group;
 use crate::store::LevelStats;
 use vlsm_core::Bytes;
 
@@ -43,18 +44,18 @@ const fn figure<T>(
     Figure { name, unit, better, take }
 }
 
-/// Latencies of one kind of operations.
+/// Latencies of one group of operations.
 macro_rules! latencies {
-    ($kind:ident: $($name:literal $field:ident),*) => {
+    ($name:literal $group:ident: $($at:literal $field:ident),*) => {
         [$(figure(
-            concat!(stringify!($kind), " ", $name),
+            concat!($name, " ", $at),
             Unit::Micros,
             Lower,
-            |phase: &PhaseReport| phase.$kind.as_ref().map(|found| found.$field),
+            |phase: &PhaseReport| phase.percentiles(Group::$group).map(|found| found.$field),
         )),*]
     };
-    ($kind:ident) => {
-        latencies!($kind: "P50" p50_us, "P90" p90_us, "P99" p99_us, "P99.9" p999_us,
+    ($name:literal $group:ident) => {
+        latencies!($name $group: "P50" p50_us, "P90" p90_us, "P99" p99_us, "P99.9" p999_us,
             "P99.99" p9999_us, "max" max_us)
     };
 }
@@ -66,14 +67,15 @@ pub fn of_phases() -> Vec<Figure<PhaseReport>> {
         figure("throughput", Unit::PerSecond, Higher, |phase: &PhaseReport| Some(phase.throughput)),
         figure("tail throughput (99 %)", Unit::PerSecond, Higher, |phase| phase.tail_throughput),
     ];
-    all.extend(latencies!(writes));
-    all.extend(latencies!(reads));
-    all.extend(latencies!(scans));
+    all.extend(latencies!("writes" Write));
+    all.extend(latencies!("reads" Read));
+    all.extend(latencies!("scans" Scan));
+    all.extend(latencies!("transactions" Transaction));
     all.extend([
         figure("seconds at zero", Unit::Seconds, Lower, |phase: &PhaseReport| {
-            Some(phase.stalls.seconds as f64)
+            Some(phase.stalls.seconds)
         }),
-        figure("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest as f64)),
+        figure("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest)),
         figure("not served in time", Unit::Plain, Lower, |phase| match phase.arrivals {
             Arrivals::Closed => None,
             _ => Some(phase.unserved as f64),
@@ -208,7 +210,7 @@ pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
 #[must_use]
 pub fn arrivals(arrivals: &Arrivals) -> String {
     match arrivals {
-        Arrivals::Closed => "closed loop".into(),
         Arrivals::Open(rate) => format!("open loop, {}", Unit::PerSecond.text(*rate)),
+        other => other.to_string(),
     }
 }

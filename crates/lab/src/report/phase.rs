@@ -9,8 +9,8 @@
 
 use super::chart::{Axis, Band, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit, cdf};
 use super::{ChainMark, JobMark, PhaseReport};
-use crate::arrivals::Arrivals;
-use crate::metrics::{self, Kind, Percentiles};
+use crate::arrivals::{Arrivals, Pattern};
+use crate::metrics::{self, Group, Percentiles};
 use vlsm_core::Bytes;
 
 /// A chart with its place on the page.
@@ -38,17 +38,17 @@ pub(super) fn charts(all: &[Of]) -> (Vec<Placed>, Vec<&'static str>) {
         Some(chart) => charts.push(Placed { chart, full, height }),
         None => missing.push(name),
     };
-    for kind in [Kind::Write, Kind::Read, Kind::Scan] {
-        if let Some(chart) = percentiles(all, kind) {
+    for group in [Group::Write, Group::Read, Group::Scan, Group::Transaction] {
+        if let Some(chart) = percentiles(all, group) {
             add(false, 320, "", Some(chart));
         }
     }
     add(true, 270, "throughput over time", throughput(all));
-    for (kind, name) in
-        [(Kind::Write, "latency of writes over time"), (Kind::Read, "latency of reads over time")]
+    for (group, name) in
+        [(Group::Write, "latency of writes over time"), (Group::Read, "latency of reads over time")]
     {
-        if all.iter().any(|of| of.phase.percentiles(kind).is_some()) {
-            add(true, 250, name, latency(all, kind));
+        if all.iter().any(|of| of.phase.percentiles(group).is_some()) {
+            add(true, 250, name, latency(all, group));
         }
     }
     add(true, 250, "longest operation over time", longest(all));
@@ -102,17 +102,18 @@ fn over_time(phase: &PhaseReport, value: impl Fn(&metrics::Point) -> f64) -> Vec
         begin += point.seconds;
         (at, value(point))
     };
-    // A short last interval says little.
-    phase.series.0.iter().map(place).filter(|(at, _)| at.is_finite()).collect()
+    phase.series.0.iter().map(place).collect()
 }
 
-/// Stretches of seconds without a completed operation.
+/// Stretches of intervals without a completed operation.
 fn stalls(phase: &PhaseReport) -> Vec<(f64, f64)> {
     let mut found: Vec<(f64, f64)> = Vec::new();
     let mut begin = 0.0;
+    // A short last interval says little.
+    let least = phase.series.interval() / 2.0;
     for point in &phase.series.0 {
         let end = begin + point.seconds;
-        if point.ops == 0 && point.seconds >= 0.5 {
+        if point.ops == 0 && point.seconds >= least {
             match found.last_mut().filter(|last| last.1 == begin) {
                 Some(last) => last.1 = end,
                 None => found.push((begin, end)),
@@ -149,7 +150,7 @@ fn with_stalls(mut chart: Chart, all: &[Of]) -> Chart {
         let spans: Vec<Span> = stalls(of.phase).into_iter().map(span).collect();
         Lane { label: format!("{} stalls", short(of.name)), spans }
     };
-    if all.iter().any(|of| of.phase.stalls.seconds > 0) {
+    if all.iter().any(|of| of.phase.stalls.count > 0) {
         chart.lanes = all.iter().map(lane).collect();
     }
     chart
@@ -164,22 +165,45 @@ fn short(name: &str) -> String {
 }
 
 fn throughput(all: &[Of]) -> Option<Chart> {
-    let rates = all.iter().map(|of| match of.phase.arrivals {
-        Arrivals::Open(rate) => Some(rate),
-        _ => None,
-    });
-    let mut rates: Vec<f64> = rates.flatten().collect();
-    rates.dedup();
+    let mut series = lines(all, |phase| over_time(phase, metrics::Point::throughput));
+    let mut rates: Vec<f64> = Vec::new();
+    for of in all {
+        match &of.phase.arrivals {
+            Arrivals::Open(rate) | Arrivals::Poisson(rate) if !rates.contains(rate) => {
+                rates.push(*rate);
+            }
+            Arrivals::Varying(pattern) if series.iter().all(|series| !series.reference) => {
+                let line = Series::new("offered", Mark::Steps, offered(pattern, of.phase.seconds));
+                series.push(line.colour(Colour::Muted).reference());
+            }
+            _ => {}
+        }
+    }
     let rule = |at| Rule { at, upright: false, label: "offered".into() };
     let chart = Chart {
         title: "Throughput".into(),
         x: seconds(all),
         y: Axis::linear("operations per second", Unit::PerSecond),
-        series: lines(all, |phase| over_time(phase, metrics::Point::throughput)),
+        series,
         rules: rates.into_iter().map(rule).collect(),
         ..Chart::default()
     };
     drawn(with_stalls(chart, all))
+}
+
+/// The rates of a pattern from its begin to the end of a phase; at most so many as can be seen.
+fn offered(pattern: &Pattern, end: f64) -> Vec<(f64, f64)> {
+    let mut points = Vec::new();
+    let mut at = 0.0;
+    for segment in pattern.segments.iter().cycle().take(10_000) {
+        if at >= end {
+            break;
+        }
+        points.push((at, segment.rate));
+        at += segment.seconds;
+    }
+    points.extend(points.last().map(|(_, rate)| (end, *rate)));
+    points
 }
 
 /// A latency of an interval; an interval without operations has none.
@@ -187,12 +211,12 @@ fn known(us: f64) -> f64 {
     if us > 0.0 { us } else { f64::NAN }
 }
 
-fn latency(all: &[Of], kind: Kind) -> Option<Chart> {
+fn latency(all: &[Of], group: Group) -> Option<Chart> {
     let p99 = |point: &metrics::Point| {
-        known(if kind == Kind::Read { point.read_p99_us } else { point.write_p99_us })
+        known(if group == Group::Read { point.read_p99_us } else { point.write_p99_us })
     };
     let chart = Chart {
-        title: format!("P99 of {} in each interval", kind.name()),
+        title: format!("P99 of {} in each interval", group.name()),
         x: seconds(all),
         y: Axis::log("latency", Unit::Micros),
         series: lines(all, |phase| over_time(phase, p99)),
@@ -239,9 +263,9 @@ fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
     points
 }
 
-fn percentiles(all: &[Of], kind: Kind) -> Option<Chart> {
-    let of_kind = |phase: &PhaseReport| phase.percentiles(kind).map_or(Vec::new(), quantiles);
-    let mut series = lines(all, of_kind);
+fn percentiles(all: &[Of], group: Group) -> Option<Chart> {
+    let of_group = |phase: &PhaseReport| phase.percentiles(group).map_or(Vec::new(), quantiles);
+    let mut series = lines(all, of_group);
     if series.is_empty() {
         return None;
     }
@@ -252,7 +276,7 @@ fn percentiles(all: &[Of], kind: Kind) -> Option<Chart> {
         series.push(line.colour(Colour::Muted).reference());
     }
     Some(Chart {
-        title: format!("Latency of {}", kind.name()),
+        title: format!("Latency of {}", group.name()),
         subtitle: "the last point of each line is the longest".into(),
         x: Axis::quantiles("percentile"),
         y: Axis::log("latency", Unit::Micros),

@@ -3,7 +3,7 @@
 //! Rows that no phase has a figure for are left out. The method comes first, because a figure
 //! without it is none.
 
-use super::{AGREE, Amplification, PhaseReport, Report};
+use super::{AGREE, Amplification, PhaseReport, Report, figure};
 use crate::arrivals::Arrivals;
 use crate::metrics::{Group, Percentiles, Stalls};
 use crate::store::LevelStats;
@@ -137,6 +137,9 @@ fn phases(report: &Report, out: &mut String) {
         let width = phase.store.chain_bytes.checked_div(phase.store.chains)?;
         Some(Bytes(width).to_string())
     });
+    for figure in figure::of_phases().iter().filter(|f| f.name.starts_with("chains behind")) {
+        row(out, all, figure.name, |phase| Some(figure.unit.text((figure.take)(phase)?)));
+    }
     waits(out, all);
     out.push('\n');
 }
@@ -254,6 +257,14 @@ fn levels(levels: &[LevelStats], out: &mut String) {
         .collect();
     if !used.is_empty() {
         line(out, format_args!("  levels (SSTs)       {}", used.join(" · ")));
+    }
+    let full = |(index, level): (usize, &LevelStats)| {
+        let target = level.target.filter(|target| *target > 0)?;
+        Some(format!("L{index} {:.0} %", level.bytes as f64 / target as f64 * 100.0))
+    };
+    let full: Vec<_> = levels.iter().enumerate().filter_map(full).collect();
+    if !full.is_empty() {
+        line(out, format_args!("  of their targets    {}", full.join(" · ")));
     }
     let Some(first) = levels.get(1).filter(|level| level.tables > 0) else { return };
     let percent = |good: u64| (good as f64 / first.tables as f64 * 100.0).round();

@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::path::PathBuf;
-use vlsm_lab::arrivals::Arrivals;
+use vlsm_lab::arrivals::{Arrivals, Pattern};
 use vlsm_lab::metrics::{Percentiles, Point, Series};
 use vlsm_lab::process::{Device, Machine};
 use vlsm_lab::report::{
@@ -69,6 +69,7 @@ fn series(shape: &Shape, dice: &mut Dice) -> Series {
             write_p99_us: known(p99),
             max_us: known(p99 * (2.0 + 10.0 * dice.roll())),
             backlog: backlog as u64,
+            ..Point::default()
         }
     };
     Series((0..SECONDS).map(point).collect())
@@ -199,7 +200,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
     let device = Some(Device { read: 57_300 * MB, written: 64_700 * MB });
     PhaseReport {
         name: name.into(),
-        arrivals: Arrivals::Open(100e3),
+        arrivals: Arrivals::Varying(Pattern::new([(15.0, 100e3), (10.0, 20e3)])),
         stopped: false,
         floor: Floor { rate: Some(100e3), p99_us: 60.0, p999_us: 110.0, cpu_us_per_op: 0.9 },
         seconds: SECONDS as f64,
@@ -209,6 +210,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
         reads: Some(percentiles(shape.slower * noise, tail)),
         writes: Some(percentiles(0.8 * shape.slower * noise, tail)),
         scans: None,
+        kinds: Vec::new(),
         misses: 0,
         unserved: 0,
         stalls: series.stalls(),

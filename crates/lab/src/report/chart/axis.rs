@@ -70,7 +70,10 @@ impl Unit {
             return "–".into();
         }
         let (size, word) = self.step(value);
-        format!("{}{word}", digits(value / size))
+        // A count has no decimals.
+        let whole = self == Self::Plain && size == 1.0 && value.fract() == 0.0;
+        let number = if whole { format!("{value:.0}") } else { digits(value / size) };
+        format!("{number}{word}")
     }
 }
 
@@ -270,7 +273,7 @@ fn quantile_domain(
     // Up to the next nine, and at least to 99 %.
     let nines = (-(1.0 - hi).max(1e-10).log10()).max(2.0);
     let end = if range.is_some() { hi } else { 1.0 - 10_f64.powf(-nines - 0.05) };
-    let mut ticks = vec![(0.0, "0".to_owned()), (0.5, quantile(0.5))];
+    let mut ticks = vec![(0.5, quantile(0.5))];
     for power in 1..=(nines + 0.05).floor() as i32 {
         let q = 1.0 - 10_f64.powi(-power);
         ticks.push((q, quantile(q)));

@@ -107,7 +107,11 @@ pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> Strin
     let mut svg = Drawing::default();
     open(chart, (width, total), &frame, alone, &mut svg);
     svg.0.push_str(&out.0);
-    bands(chart, &frame, bottom + lanes_height, &mut svg);
+    // Areas would cover the shading; markers must be within the pointer's reach.
+    let over = chart.series.iter().any(|series| series.mark == Mark::Stacked);
+    if !over {
+        bands(chart, &frame, bottom + lanes_height, &mut svg);
+    }
     grid(chart, &frame, bottom + lanes_height, &mut svg);
     if chart.measured() {
         let (x, y) = (frame.left() - OVER, top - OVER);
@@ -121,6 +125,9 @@ pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> Strin
     } else {
         let middle = ((frame.left() + frame.right()) / 2.0, (top + bottom) / 2.0);
         svg.text(middle, "label", "middle", "not measured");
+    }
+    if over {
+        bands(chart, &frame, bottom + lanes_height, &mut svg);
     }
     rules(chart, &frame, &mut svg);
     lanes::draw(chart, &frame, bottom, &mut svg);
