@@ -33,7 +33,7 @@ fn two_stores_are_beside_each_other() {
     assert_eq!(row(&document, "seconds at zero")[1], "0 s");
     assert_eq!(row(&document, "space amplification")[1..], ["1.12×", "1.12×"]);
     assert!(row(&document, "levels at the end")[1].contains("L1 251.0 MB of 256.0 MB (98 %)"));
-    assert!(row(&document, "limits")[1].contains("not measured"));
+    assert!(row(&document, "limits")[1].contains("not recorded"));
     assert_eq!(row(&document, "write amp. (system)")[1], "8.09×");
     let best = document.descendants().filter(|node| node.attribute("class") == Some("best"));
     let best: Vec<_> = best.filter_map(|node| node.text()).collect();

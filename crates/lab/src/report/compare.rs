@@ -12,8 +12,8 @@
 //!    interval is the whole range, least to largest, which holds the median with 1 − 2¹⁻ⁿ: 75 % of
 //!    three pairs, 87.5 % of four, 93.75 % of five. A bootstrap would promise more than so few
 //!    values can say.
-//! 3. `better` or `worse` is said only if the interval excludes 1, else `no difference shown`.
-//!    Under [`PAIRS_MIN`] pairs nothing is concluded.
+//! 3. `better` or `worse` is said only if the interval excludes 1 (by [`LEAST`]), else
+//!    `no difference shown`. Under [`PAIRS_MIN`] pairs nothing is concluded.
 //!
 //! Many figures are looked at together: of twenty without any difference, one will look like one at
 //! 95 %, and five at 75 %. The tables say so.
@@ -27,6 +27,10 @@ use std::fmt::Write;
 pub const PAIRS_MIN: usize = 3;
 /// How sure an interval shall be, where there are pairs enough.
 pub const CONFIDENCE: f64 = 0.95;
+
+/// A difference smaller than this is none, however sure: stores that keep up with an open loop
+/// differ by a request or two.
+pub const LEAST: f64 = 0.001;
 
 /// The runs of one store, one a round.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -152,10 +156,11 @@ impl Ratio {
         let (interval, confidence) = interval(&pairs)?;
         let verdict = match (interval, better) {
             _ if pairs.len() < PAIRS_MIN => Verdict::TooFew(pairs.len()),
-            ((low, high), _) if low <= 1.0 && high >= 1.0 => Verdict::NoDifferenceShown,
-            ((low, _), Better::Higher) if low > 1.0 => Verdict::Better,
-            ((_, high), Better::Lower) if high < 1.0 => Verdict::Better,
-            _ => Verdict::Worse,
+            ((low, _), Better::Higher) if low >= 1.0 + LEAST => Verdict::Better,
+            ((low, _), Better::Lower) if low >= 1.0 + LEAST => Verdict::Worse,
+            ((_, high), Better::Lower) if high <= 1.0 - LEAST => Verdict::Better,
+            ((_, high), Better::Higher) if high <= 1.0 - LEAST => Verdict::Worse,
+            _ => Verdict::NoDifferenceShown,
         };
         Some(Self { median: median(&pairs)?, pairs, interval, confidence, verdict })
     }
@@ -210,8 +215,8 @@ impl Comparison {
         };
         format!(
             "{} pairs of runs that alternated; medians, and the median of the ratios pair by pair \
-             with its interval ({how}: holds the true median with {sure} %). Each figure is judged by itself: of many, some look \
-             different by chance.",
+             with its interval ({how}: holds the true median with {sure} %). Each figure is judged \
+             by itself: of many, some look different by chance.",
             self.pairs
         )
     }
@@ -289,7 +294,7 @@ fn row<T>(
     })
 }
 
-/// A ratio with three decimals at most.
+/// A ratio, as short as it says something.
 #[must_use]
 pub fn plain(ratio: f64) -> String {
     match ratio {
@@ -297,6 +302,8 @@ pub fn plain(ratio: f64) -> String {
         r if r >= 1000.0 => table::grouped(r.round() as u64),
         r if r >= 100.0 => format!("{r:.0}"),
         r if r >= 10.0 => format!("{r:.1}"),
+        0.0 => "0".into(),
+        r if r < 0.1 => format!("{r:.4}"),
         r => format!("{r:.3}"),
     }
 }

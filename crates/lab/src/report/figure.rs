@@ -211,6 +211,11 @@ pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
 pub fn arrivals(arrivals: &Arrivals) -> String {
     match arrivals {
         Arrivals::Open(rate) => format!("open loop, {}", Unit::PerSecond.text(*rate)),
+        Arrivals::Varying(pattern) => {
+            let (mean, peak) = (pattern.mean(), pattern.peak());
+            let text = |rate| Unit::PerSecond.text(rate);
+            format!("varying, mean {}, peak {}", text(mean), text(peak))
+        }
         other => other.to_string(),
     }
 }

@@ -102,13 +102,14 @@ fn head(names: &[String], first: &str, out: &mut String) {
 type Said = fn(&Report) -> String;
 
 /// What the method of a report says, by name. Empty where it says nothing.
-const METHOD: [(&str, Said); 13] = [
-    ("store", |run| format!("{} {}", run.method.store, run.method.version)),
+const METHOD: [(&str, Said); 14] = [
+    ("store", |run| run.method.store.clone()),
     ("profile", |run| run.method.profile.clone()),
     ("options", |run| {
         let one = |(name, value): &(String, String)| format!("{name} {value}");
         run.method.options.iter().map(one).collect::<Vec<_>>().join(", ")
     }),
+    ("program", |run| format!("version {}", run.method.version)),
     ("commit", |run| run.method.commit.clone()),
     ("machine", |run| {
         let machine = &run.method.machine;
@@ -165,7 +166,10 @@ fn method(reports: &[Report], names: &[String], out: &mut String) {
     for (name, said) in METHOD {
         let all: Vec<String> = reports.iter().map(said).collect();
         let _ = write!(out, "<tr><th>{name}</th>");
-        let value = |text: &String| cell(Some(text.as_str()).filter(|text| !text.is_empty()));
+        let value = |text: &String| match text.as_str() {
+            "" => "<td class=\"none\">not recorded</td>".to_owned(),
+            text => cell(Some(text)),
+        };
         match all.first() {
             Some(first) if all.iter().all(|other| other == first) => {
                 let span = format!("<td colspan=\"{}\"", all.len());

@@ -148,19 +148,20 @@ fn with_stalls(mut chart: Chart, all: &[Of]) -> Chart {
             title: format!("{}: nothing completed for {}", of.name, Unit::Seconds.text(to - from)),
         };
         let spans: Vec<Span> = stalls(of.phase).into_iter().map(span).collect();
-        Lane { label: format!("{} stalls", short(of.name)), spans }
+        Lane { label: short(of.name), spans }
     };
     if all.iter().any(|of| of.phase.stalls.count > 0) {
+        chart.subtitle = "under it, for each store, when no operation completed".into();
         chart.lanes = all.iter().map(lane).collect();
     }
     chart
 }
 
-/// Enough of a name to stand left of a lane.
+/// Enough of a name to stand left of a lane, within the margin that all charts have.
 fn short(name: &str) -> String {
     match name.chars().count() {
-        0..=14 => name.to_owned(),
-        _ => name.chars().take(13).chain(['…']).collect(),
+        0..=8 => name.to_owned(),
+        _ => name.chars().take(7).chain(['…']).collect(),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::report::theme::{self, escape};
 use std::fmt::Write;
 
 /// The left margin, where labels fit into it.
-const LEFT: f64 = 64.0;
+const LEFT: f64 = 72.0;
 const RIGHT: f64 = 26.0;
 /// How far marks may stick out of the plot: half a marker.
 const OVER: f64 = 6.0;
