@@ -5,6 +5,7 @@ document.body.append(tip);
 for (const chart of document.querySelectorAll("svg.chart")) {
   const lines = [...chart.querySelectorAll("[data-x]")].map((g) => ({
     name: g.dataset.name,
+    steps: "steps" in g.dataset, // a value holds until the next one
     colour: g.style.getPropertyValue("--s"),
     x: g.dataset.x.split(" ").map(Number),
     head: g.dataset.h.split("|"),
@@ -37,8 +38,8 @@ for (const chart of document.querySelectorAll("svg.chart")) {
     const near = lines.map((line) => {
       let best = 0;
       line.x.forEach((x, i) => {
-        if (Math.abs(x - at.x) - Math.abs(line.x[best] - at.x) >= 0) return;
-        best = i;
+        const nearer = Math.abs(x - at.x) < Math.abs(line.x[best] - at.x);
+        if (line.steps ? x <= at.x : nearer) best = i;
       });
       return { line, best };
     });

@@ -290,7 +290,9 @@ fn percentiles(all: &[Of], group: Group) -> Option<Chart> {
 fn levels(of: &Of, several: bool) -> Chart {
     let samples = &of.phase.samples;
     let count = samples.iter().map(|sample| sample.levels.len()).max().unwrap_or(0);
-    let colours = |level: usize| Colour::Ramp(1 + level);
+    // Few levels have the whole ramp between them.
+    let step = if count <= 4 { 2 } else { 1 };
+    let colours = |level: usize| Colour::Ramp(level * step);
     let area = |level: usize| {
         let bytes = |sample: &super::Sample| sample.levels.get(level).copied().unwrap_or(0);
         let points = samples.iter().map(|sample| (sample.at, bytes(sample) as f64));

@@ -99,7 +99,7 @@ impl Frame {
 pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> String {
     let mut out = Drawing::default();
     let top = head(chart, width, &mut out);
-    let lanes_height = lanes::height(chart, width - LEFT - RIGHT);
+    let lanes_height = lanes::height(chart);
     let below = if chart.x.label.is_empty() { 22.0 } else { 38.0 };
     let bottom = (height - below).max(top + 40.0);
     let frame = place(chart, (top, bottom), width);

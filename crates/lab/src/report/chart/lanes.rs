@@ -12,16 +12,18 @@ use super::{Chart, Lane, Span};
 const ROWS: usize = 4;
 /// The height of a row, its gap included.
 const ROW: f64 = 9.0;
-/// Between lanes, and between plot and lanes.
+/// Between lanes.
 const GAP: f64 = 7.0;
+/// Between plot and lanes: the label of the y axis' lowest tick reaches below the plot.
+const TOP: f64 = 12.0;
 /// Up to so many spans of a lane are drawn one by one.
 const MANY: usize = 1500;
 
-/// How high all lanes are together. Rows do not depend on the width.
-pub(super) fn height(chart: &Chart, _width: f64) -> f64 {
+/// How high all lanes are together.
+pub(super) fn height(chart: &Chart) -> f64 {
     let rows = |lane: &Lane| rows(lane).len() as f64 * ROW + GAP;
     let all: f64 = chart.lanes.iter().map(rows).sum();
-    if all > 0.0 { all + GAP } else { 0.0 }
+    if all > 0.0 { all + TOP } else { 0.0 }
 }
 
 /// The spans of a lane by rows; an empty lane has one.
@@ -42,7 +44,7 @@ fn rows(lane: &Lane) -> Vec<Vec<&Span>> {
 
 /// All lanes under the plot's `bottom`.
 pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing) {
-    let mut y = bottom + GAP;
+    let mut y = bottom + TOP;
     for lane in &chart.lanes {
         let rows = rows(lane);
         let height = rows.len() as f64 * ROW;

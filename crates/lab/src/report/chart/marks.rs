@@ -90,8 +90,9 @@ fn crosshair(chart: &Chart, series: &Series, frame: &Frame) -> String {
         let _ = write!(heads, "{}|", chart.x.text(point.x));
         let _ = write!(values, "{}|", chart.y.text(point.y));
     }
+    let steps = if series.mark == Mark::Steps { " data-steps=\"\"" } else { "" };
     format!(
-        "data-name=\"{}\" data-x=\"{}\" data-h=\"{}\" data-v=\"{}\"",
+        "data-name=\"{}\" data-x=\"{}\" data-h=\"{}\" data-v=\"{}\"{steps}",
         escape(&series.name),
         xs.trim_end(),
         escape(heads.trim_end_matches('|')),
