@@ -63,6 +63,7 @@ type Stats struct {
 	FlushBytes        uint64  `json:"flush_bytes"`
 	CompactionRead    uint64  `json:"compaction_read"`
 	CompactionWritten uint64  `json:"compaction_written"`
+	L0Compactions     uint64  `json:"l0_compactions"`
 	WidestJob         uint64  `json:"widest_job"`
 	Levels            []Level `json:"levels"`
 	Waits             []Wait  `json:"waits"`
@@ -90,6 +91,7 @@ type Instance struct {
 	stalled  time.Time
 	stalling int
 	widest   uint64
+	fromL0   uint64
 }
 
 // quiet drops Pebble's log; what is fatal ends the process with a message.
@@ -146,6 +148,9 @@ func (i *Instance) note(job Job, took time.Duration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.widest = max(i.widest, job.Read)
+	if job.Kind == "compact" && job.From == 0 {
+		i.fromL0++
+	}
 	if len(i.jobs) < marksMax {
 		job.End = time.Since(i.opened).Seconds()
 		job.Start = job.End - took.Seconds()
@@ -266,7 +271,7 @@ func (i *Instance) Stats() Stats {
 		metrics.MemTable.Count <= 1
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	stats.WidestJob = i.widest
+	stats.WidestJob, stats.L0Compactions = i.widest, i.fromL0
 	stats.Waits = append([]Wait{}, i.waits...)
 	return stats
 }

@@ -1,28 +1,22 @@
-//! Our engine and other stores on the same work: same driver, keys, sizes and machine.
+//! Other stores under the laboratory's driver: the same keys, sizes and machine as ours.
 //!
-//! `peers run` measures one store in this process; `peers compare` has itself run for two stores in
-//! turn and prints medians and ratios. README.md says what it takes to build.
+//! `vlsm lab` starts `peers child` for each run of one of them and tells it by standard input what
+//! to do. README.md says what it takes to build.
 
-mod compare;
-mod run;
 mod stores;
 
 use clap::Parser;
-use run::Load;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use vlsm_lab::child::serve;
 use vlsm_lab::workload::data::Data;
 
 /// Measure vLSM beside other stores
 #[derive(Parser)]
 #[command(version)]
 enum Cli {
-    /// One run of one store; the report goes to stdout as JSON
-    Run {
-        /// vlsm:PROFILE, or KIND:CONFIGURATION as `peers list` has them
-        store: String,
-        #[command(flatten)]
-        load: Load,
-    },
+    /// One run: its specification as JSON on standard input, the answer as JSON on standard output
+    Child,
     /// The kinds of stores with versions, configurations and what this build lacks, as JSON
     List {
         /// Only the names of those that this build has, one a line
@@ -38,28 +32,11 @@ enum Cli {
         #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u16).range(24..))]
         key_size: u16,
     },
-    /// Alternating runs of two stores: medians, and ratios pair by pair
-    Compare {
-        /// The first store
-        #[arg(default_value = "vlsm:rocksdb")]
-        a: String,
-        /// The second store
-        #[arg(default_value = "rocksdb:papers")]
-        b: String,
-        /// Pairs of runs
-        #[arg(long, default_value_t = 3)]
-        rounds: usize,
-        #[command(flatten)]
-        load: Load,
-    },
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse() {
-        Cli::Run { store, load } => run::run(&store, &load).and_then(|report| {
-            println!("{}", report.to_json().map_err(|error| error.to_string())?);
-            Ok(())
-        }),
+        Cli::Child => child(),
         Cli::List { kinds: true } => {
             stores::kinds().for_each(|kind| println!("{kind}"));
             Ok(())
@@ -75,7 +52,6 @@ fn main() -> ExitCode {
             }
             Ok(())
         }
-        Cli::Compare { a, b, rounds, load } => compare::compare(&a, &b, rounds, &load),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,4 +60,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does the run that the parent asks for, until it is over or interrupted.
+fn child() -> Result<(), String> {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    ctrlc::set_handler(|| STOP.store(true, Relaxed))
+        .map_err(|error| format!("interrupts cannot be noticed: {error}"))?;
+    serve(&|run, spec, folder| stores::open(spec, run.splits(), folder), &STOP)
 }

@@ -8,7 +8,7 @@
 //! Ctrl-C ends the phase under way; the report then covers what was done, and the store is removed
 //! all the same. A second Ctrl-C removes the store and ends the program at once.
 
-mod args;
+pub mod args;
 mod live;
 
 pub use args::Args;

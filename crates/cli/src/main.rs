@@ -22,6 +22,7 @@ mod failure;
 mod import;
 mod ingest;
 mod inspect;
+mod lab;
 mod lines;
 mod progress;
 mod record;
@@ -62,6 +63,9 @@ struct Cli {
 enum Command {
     /// Load and read a store and report throughput, latencies, stalls and compaction chains
     Bench(bench::Args),
+    /// Measure stores beside each other; do the papers' figures again
+    #[command(subcommand)]
+    Lab(lab::Command),
     /// Set a key to a value
     Put(data::PutArgs),
     /// Print the value of a key
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result {
     match command {
         Command::Bench(args) => bench::run(args).map_err(Failure::new),
+        Command::Lab(command) => lab::run(command).map_err(Failure::new),
         Command::Put(args) => data::put(&args),
         Command::Get(args) => data::get(&args),
         Command::Merge(args) => data::merge(&args),

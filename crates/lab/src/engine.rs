@@ -216,6 +216,7 @@ impl Store for Engine {
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
             other_written: (stats.manifest_bytes + stats.wal_filled_bytes).0,
+            l0_compactions: stats.compactions.first().map_or(0, |work| work.jobs),
             chains: stats.chains.count,
             chain_length: stats.chains.length_max,
             chain_width: stats.chains.width_max.0,

@@ -17,13 +17,17 @@
 //! data got there and what the driver itself costs.
 
 pub mod arrivals;
+pub mod campaign;
+pub mod child;
 pub mod clock;
 pub mod driver;
 pub mod engine;
+pub mod figures;
 pub mod limits;
 pub mod metrics;
 pub mod process;
 pub mod report;
+pub mod runner;
 pub mod scale;
 pub mod spec;
 pub mod store;

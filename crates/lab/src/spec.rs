@@ -6,11 +6,12 @@
 //! of one store only. That process is this program for our engine and the program of `peers/` for
 //! the others.
 
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Pattern};
 use crate::workload::Workload;
+use crate::workload::data::{Data, Shape};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vlsm::Options;
 use vlsm_core::Bytes;
 
@@ -21,6 +22,9 @@ pub struct RunSpec {
     pub store: StoreSpec,
     /// Its data.
     pub data: DataSpec,
+    /// How the data gets there before the first step; the steps do it where there is nothing.
+    #[serde(default)]
+    pub load: Option<LoadSpec>,
     /// What is done, in this order.
     pub steps: Vec<Step>,
     /// Client threads.
@@ -33,6 +37,111 @@ pub struct RunSpec {
     /// Folder to make the store's own folder in; the system's for temporary files without it.
     #[serde(default)]
     pub dir: Option<PathBuf>,
+}
+
+impl RunSpec {
+    /// The folder that the store's own folder is made in.
+    #[must_use]
+    pub fn dir(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Bytes that the run may need on the device: what is loaded and may be written, twice over,
+    /// for compactions have their inputs and outputs at once.
+    #[must_use]
+    pub fn disk_needed(&self) -> u64 {
+        let written: u64 = self.steps.iter().map(Step::writes_at_most).sum();
+        let bytes = (written as f64 * self.data.pair_bytes()) as u64;
+        bytes.saturating_mul(2).saturating_add(1 << 29)
+    }
+
+    /// Refuses a device with too little room.
+    ///
+    /// # Errors
+    /// How much there is, and how much may be needed.
+    pub fn check_space(&self, folder: &Path) -> Result<(), String> {
+        let needed = self.disk_needed();
+        match free_bytes(folder) {
+            Some(free) if free < needed => Err(format!(
+                "{} has {} free, and this run may need {}: choose another folder or a smaller \
+                 scale",
+                folder.display(),
+                Bytes(free),
+                Bytes(needed),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keys at which the store's regions begin, but for the first: they divide the keys evenly.
+    #[must_use]
+    pub fn splits(&self) -> Vec<Vec<u8>> {
+        let data = Data::shaped(self.data.shape, self.seed);
+        let regions = self.store.regions.max(1) as u128;
+        let split = |region: u128| {
+            let mut key = Vec::new();
+            data.key_at(((region << 64) / regions) as u64, self.data.pairs, &mut key);
+            key
+        };
+        (1..regions).map(split).collect()
+    }
+
+    /// The folder that keeps the loaded data for other runs with the same; removed by whoever asked
+    /// for the runs.
+    #[must_use]
+    pub fn prepared(&self) -> Option<PathBuf> {
+        let what = (&self.store.kind, self.store.regions, &self.load, self.data);
+        let text = serde_json::to_string(&what).expect("plain values have an encoding");
+        let name = format!("vlsm-lab-data-{:08x}", crc32c::crc32c(text.as_bytes()));
+        self.load.as_ref().map(|_| self.dir().join(name))
+    }
+
+    /// About how many seconds it takes: what it loads at a moderate rate, and its phases.
+    #[must_use]
+    pub fn seconds(&self) -> f64 {
+        self.steps.iter().map(Step::seconds).sum::<f64>() + 2.0
+    }
+}
+
+impl Step {
+    /// Records that may be written.
+    fn writes_at_most(&self) -> u64 {
+        let Self::Phase(phase) = self else { return 0 };
+        let [reads, missing, scans, ..] = phase.workload.shares();
+        let share = 1.0 - (reads + missing + scans) / 100.0;
+        let rate = match &phase.offered {
+            Offered::As(arrivals) => arrivals.peak().unwrap_or(FASTEST).min(FASTEST),
+            _ => FASTEST,
+        };
+        let by_time = phase.seconds.map_or(u64::MAX, |seconds| (seconds * rate) as u64);
+        (phase.ops.unwrap_or(u64::MAX).min(by_time) as f64 * share) as u64
+    }
+
+    /// About how long it takes.
+    fn seconds(&self) -> f64 {
+        match self {
+            Self::Settle(_) => 4.0,
+            Self::Reopen(..) => 3.0,
+            Self::Phase(phase) => {
+                let by_ops = phase.ops.map_or(f64::INFINITY, |ops| ops as f64 / 90_000.0);
+                let once = phase.seconds.unwrap_or(f64::INFINITY).min(by_ops);
+                match phase.offered {
+                    Offered::Sustainable(..) => once * 5.0,
+                    _ => once + 1.0,
+                }
+            }
+        }
+    }
+}
+
+/// Writes per second of a closed loop at most, to guess how much is written.
+const FASTEST: f64 = 400_000.0;
+
+/// Bytes free on the device of a folder, where the system tells.
+#[must_use]
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let device = rustix::fs::statvfs(folder).ok()?;
+    Some(device.f_bavail.saturating_mul(device.f_frsize))
 }
 
 /// A store and how it is set up.
@@ -67,20 +176,6 @@ impl StoreSpec {
         self
     }
 
-    /// Keys at which the regions begin, but for the first: the decimal digits that generated keys
-    /// have after `user` divided evenly, or their binary hash where keys are shorter.
-    #[must_use]
-    pub fn splits(&self, key_size: usize) -> Vec<Vec<u8>> {
-        let regions = self.regions.max(1) as u128;
-        let at = |region: u128| (region << 64) / regions;
-        (1..regions)
-            .map(|region| match key_size {
-                24.. => format!("user{:020}", at(region)).into_bytes(),
-                _ => (at(region) as u64).to_be_bytes().to_vec(),
-            })
-            .collect()
-    }
-
     /// `vlsm:silk`, `rocksdb`: as it is named on the command line and in reports.
     #[must_use]
     pub fn name(&self) -> String {
@@ -98,14 +193,30 @@ impl fmt::Display for StoreSpec {
 }
 
 /// How much of what is loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DataSpec {
     /// Records.
     pub pairs: u64,
-    /// Bytes of a key.
-    pub key_size: usize,
-    /// Bytes of a value.
-    pub value_size: usize,
+    /// What they look like.
+    pub shape: Shape,
+}
+
+impl DataSpec {
+    /// Bytes of a pair, in the mean.
+    #[must_use]
+    pub fn pair_bytes(&self) -> f64 {
+        self.shape.pair_bytes()
+    }
+}
+
+/// Data that is loaded before the store is opened as it is measured, and kept for other runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadSpec {
+    /// The options it is loaded with: those of the run, or others that load faster. When the store
+    /// is opened as it is measured, its own compactions bring the tree into shape.
+    pub options: Options,
+    /// How long background work may take, in seconds.
+    pub settle: f64,
 }
 
 /// What the process of a run may use.
@@ -128,8 +239,42 @@ pub enum Step {
     Phase(PhaseSpec),
     /// Wait for background work to end, for at most so many seconds.
     Settle(f64),
-    /// Open the store again with an L0 trigger of one, and settle: no run is left in L0 by chance.
-    EmptyL0(f64),
+    /// Open the store again with something changed, and wait as long as that for background work.
+    Reopen(Change, f64),
+}
+
+/// What changes when a store is opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Change {
+    /// Runs in L0 from which they are compacted: with one, no run is left in L0 by chance.
+    #[serde(default)]
+    pub l0_trigger: Option<usize>,
+    /// Size of a memtable; with one that never fills there is no background work.
+    #[serde(default)]
+    pub memtable: Option<Bytes>,
+}
+
+impl Change {
+    /// Another size of memtables.
+    #[must_use]
+    pub fn memtable(bytes: Bytes) -> Self {
+        Self { memtable: Some(bytes), ..Self::default() }
+    }
+
+    /// The store as it is opened then.
+    #[must_use]
+    pub fn apply(&self, mut store: StoreSpec, pairs: u64) -> StoreSpec {
+        store.options.error_if_exists = false;
+        let policy = &mut store.options.policy;
+        policy.l0_trigger = self.l0_trigger.unwrap_or(policy.l0_trigger);
+        match self.memtable {
+            Some(bytes) => {
+                policy.memtable_bytes = bytes;
+                store.with_memory_for(pairs)
+            }
+            None => store,
+        }
+    }
 }
 
 /// Client operations.
@@ -160,6 +305,9 @@ pub enum Offered {
     /// Open loop at this share of the throughput of the latest closed-loop phase: the second of two
     /// phases (Luo & Carey).
     OfMaximum(f64),
+    /// Rates that change, such that the highest is this share of the throughput of the latest
+    /// closed-loop phase.
+    PatternOfMaximum(f64, Pattern),
     /// Open loop at the highest rate whose queue does not grow, searched by halving between the two
     /// shares of the latest closed-loop phase's throughput; `seconds` are those of one trial.
     Sustainable(f64, f64),

@@ -155,6 +155,9 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Other bytes written: manifests, zeros of new logs.
     pub other_written: u64,
+    /// Compactions out of L0.
+    #[serde(default)]
+    pub l0_compactions: u64,
     /// Memtables that had to wait for a compaction chain.
     pub chains: u64,
     /// Stages of the longest chain since the opening.
@@ -206,6 +209,7 @@ impl StoreStats {
             compaction_written: self.compaction_written.saturating_sub(before.compaction_written),
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             other_written: self.other_written.saturating_sub(before.other_written),
+            l0_compactions: self.l0_compactions.saturating_sub(before.l0_compactions),
             chains: self.chains.saturating_sub(before.chains),
             chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
             waits: self.waits.iter().map(wait).collect(),

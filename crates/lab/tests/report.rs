@@ -101,6 +101,7 @@ fn report() -> Report {
         store: store.clone(),
         series: Series(vec![Point { seconds: 1.0, ops: 200_000, ..Point::default() }]),
         floor: Floor::default(),
+        settled: None,
         samples: Vec::new(),
         jobs: Vec::new(),
         chains: Vec::new(),

@@ -262,6 +262,7 @@ struct Stats {
     flush_bytes: u64,
     compaction_read: u64,
     compaction_written: u64,
+    l0_compactions: u64,
     widest_job: u64,
     levels: Vec<Level>,
     waits: Vec<WaitStats>,
@@ -456,6 +457,7 @@ impl Instance for Tree {
             flush_bytes: told.flush_bytes,
             compaction_read: told.compaction_read,
             compaction_written: told.compaction_written,
+            l0_compactions: told.l0_compactions,
             widest_job: told.widest_job,
             waits: told.waits,
             ..StoreStats::default()

@@ -101,7 +101,7 @@ pub struct Args {
 }
 
 /// A number with an optional suffix k, M or G (thousands).
-fn count(text: &str) -> Result<u64, String> {
+pub fn count(text: &str) -> Result<u64, String> {
     match suffixed(text, 1000)? {
         0 => Err("must be at least 1".into()),
         number => Ok(number),
@@ -109,7 +109,7 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes with an optional suffix K, M or G (binary).
-fn size(text: &str) -> Result<Bytes, String> {
+pub fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
 }
 
@@ -127,21 +127,21 @@ fn suffixed(text: &str, base: u64) -> Result<u64, String> {
     number.checked_mul(base.pow(power)).ok_or_else(|| format!("{text} is too large"))
 }
 
-fn positive(text: &str) -> Result<f64, String> {
+pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && number < 1e9 => Ok(number),
         _ => Err(format!("{text:?} is not a positive number")),
     }
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
         _ => Err(format!("{text:?} is not within 0 and 100")),
     }
 }
 
-fn durability(text: &str) -> Result<Durability, String> {
+pub fn durability(text: &str) -> Result<Durability, String> {
     Ok(match text {
         "sync" => Durability::Sync,
         "buffered" => Durability::Buffered,
@@ -151,7 +151,7 @@ fn durability(text: &str) -> Result<Durability, String> {
     })
 }
 
-fn compression(text: &str) -> Result<Compression, String> {
+pub fn compression(text: &str) -> Result<Compression, String> {
     Ok(match text {
         "none" => Compression::None,
         "lz4" => Compression::Lz4,

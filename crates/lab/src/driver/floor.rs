@@ -13,6 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Seconds of a try.
 const SECONDS: f64 = 0.5;
+/// Tries at most, until one is as good as it shall be.
+const TRIES: usize = 4;
+/// What P99.9 of the driver alone shall be at most, in nanoseconds.
+const AIM: u64 = 200_000;
 /// The share of the rate that has to be reached; a machine that stands still for a moment is no
 /// reason to refuse.
 const REACHED: f64 = 0.9;
@@ -54,10 +58,19 @@ impl From<TooFast> for String {
 /// would measure then is itself.
 pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, TooFast> {
     let asked = phase.arrivals.peak();
+    let p999 = |outcome: &Outcome| outcome.latencies.quantile(0.999);
     let mut outcome = brief(phase, data);
-    if let Some(asked) = asked.filter(|asked| reached(&outcome) < REACHED * asked) {
-        // Once more: something else may have had the machine.
-        outcome = brief(phase, data);
+    if let Some(asked) = asked {
+        // Something else may have had the machine: the best of a few tries is the driver's own.
+        for _ in 1..TRIES {
+            if reached(&outcome) >= REACHED * asked && p999(&outcome) <= AIM {
+                break;
+            }
+            let again = brief(phase, data);
+            let better = (reached(&again) >= REACHED * asked, u64::MAX - p999(&again))
+                > (reached(&outcome) >= REACHED * asked, u64::MAX - p999(&outcome));
+            outcome = if better { again } else { outcome };
+        }
         let reached = reached(&outcome);
         if reached < REACHED * asked {
             return Err(TooFast { asked, reached, threads: phase.threads });

@@ -181,6 +181,9 @@ pub struct PhaseReport {
     /// What the driver costs by itself at the arrivals of this phase.
     #[serde(default)]
     pub floor: Floor,
+    /// Bytes moved until the background work that the phase left was done, where it was waited for.
+    #[serde(default)]
+    pub settled: Option<Amplification>,
     /// What the store and the process were like at each of these moments.
     #[serde(default)]
     pub samples: Vec<Sample>,
@@ -283,10 +286,51 @@ impl PhaseReport {
             store,
             series: outcome.series.clone(),
             floor: Floor::default(),
+            settled: None,
             samples: Vec::new(),
             jobs: Vec::new(),
             chains: Vec::new(),
         }
+    }
+
+    /// Bytes moved by the phase: with what it left to do, where that was waited for.
+    #[must_use]
+    pub fn moved(&self) -> &Amplification {
+        self.settled.as_ref().unwrap_or(&self.amplification)
+    }
+
+    /// Compaction chains: one for each flush with one behind L0 (vlsm.txt §2.3). Of a store that
+    /// tells none, its flushes: with full levels each has one behind it.
+    #[must_use]
+    pub fn chain_count(&self) -> u64 {
+        let stood = self.chains.iter().filter(|chain| chain.waited.is_none());
+        match stood.filter(|chain| !chain.stages.is_empty()).count() {
+            0 if self.chains.is_empty() => {
+                self.jobs.iter().filter(|job| job.kind == "flush").count() as u64
+            }
+            count => count as u64,
+        }
+    }
+
+    /// How full each level with a target gets that is not the last one, in the first and in the
+    /// last tenth of the phase: its number, and the two shares of its target. The fullest moment
+    /// counts, because a level breathes by an SST, which is a quarter of an L1 of four.
+    #[must_use]
+    pub fn fullness(&self) -> Vec<(u8, f64, f64)> {
+        let end = self.samples.last().map_or(0.0, |sample| sample.at);
+        let most = |level: usize, from: f64, to: f64| {
+            let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+            let bytes = within.filter_map(|sample| sample.levels.get(level));
+            bytes.max().copied().unwrap_or(0) as f64
+        };
+        let levels = &self.store.levels;
+        let last = levels.iter().rposition(|level| level.bytes > 0).unwrap_or(0);
+        let full = |level: usize| {
+            let target = levels[level].target.filter(|target| *target > 0)? as f64;
+            let (start, end) = (most(level, 0.0, end * 0.2), most(level, end * 0.8, end));
+            Some((level as u8, start / target, end / target))
+        };
+        (1..last).filter_map(full).collect()
     }
 
     /// Latencies of a group of kinds.

@@ -53,6 +53,14 @@ pub struct Shape {
     pub order: KeyOrder,
 }
 
+impl Shape {
+    /// Bytes of a pair, in the mean.
+    #[must_use]
+    pub fn pair_bytes(&self) -> f64 {
+        self.key_size as f64 + self.values.mean()
+    }
+}
+
 impl Default for Shape {
     /// 24 + 176 bytes, hashed.
     fn default() -> Self {
@@ -88,7 +96,7 @@ impl Data {
         assert!(key_size >= MIN_KEY_SIZE, "keys of {key_size} bytes cannot all differ");
         let mut pool = vec![0; POOL + shape.values.max()];
         Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
-        let mean = (key_size as f64 + shape.values.mean()).round() as u64;
+        let mean = shape.pair_bytes().round() as u64;
         Self { shape, mean, pool }
     }
 

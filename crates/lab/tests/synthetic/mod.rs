@@ -217,6 +217,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
         cpu_us_per_op: 8.4 * shape.slower.sqrt() * noise,
         amplification: Amplification::new(8_000 * MB, &store, device),
         store,
+        settled: None,
         samples: samples(shape, &mut dice),
         jobs: jobs(shape, &mut dice),
         chains: chains(shape, &mut dice),

@@ -30,6 +30,7 @@ struct Seen {
     running: HashMap<u64, JobMark>,
     marks: Marks,
     widest: u64,
+    from_l0: u64,
 }
 
 impl Default for Events {
@@ -56,6 +57,11 @@ impl Events {
     pub fn take(&self, clock: &Clock) -> Marks {
         let ahead = clock.now() as f64 / 1e9 - self.clock.now() as f64 / 1e9;
         std::mem::take(&mut self.seen.lock().marks).shifted(ahead)
+    }
+
+    /// Compactions out of L0.
+    pub fn from_l0(&self) -> u64 {
+        self.seen.lock().from_l0
     }
 
     /// Bytes into the widest compaction.
@@ -99,6 +105,8 @@ fn note(event: &Value, now: f64, seen: &mut Seen) {
         }
         _ => return,
     };
+    let from_l0 = |mark: &JobMark| mark.kind == "compact" && mark.from == 0;
+    seen.from_l0 += u64::from(ended.as_ref().is_some_and(from_l0));
     if let Some(mark) = ended
         && seen.marks.jobs.len() < MARKS_MAX
     {
@@ -140,6 +148,6 @@ mod tests {
                 ("trivial_move", (6.0, 6.0), (2, 3), (0, 0)),
             ]
         );
-        assert_eq!((seen.widest, seen.running.len()), (500, 0));
+        assert_eq!((seen.widest, seen.from_l0, seen.running.len()), (500, 1, 0));
     }
 }

@@ -308,6 +308,7 @@ impl Instance for Tree {
             compaction_read: count(Ticker::CompactReadBytes),
             compaction_written: count(Ticker::CompactWriteBytes),
             read_bytes: missed,
+            l0_compactions: self.events.from_l0(),
             widest_job: self.events.widest(),
             waits: self.waits(),
             ..StoreStats::default()

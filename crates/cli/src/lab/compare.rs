@@ -1,0 +1,288 @@
+//! `vlsm lab compare`: the same work on several stores in turn, A B A B …, and a report with the
+//! stores beside each other. With one store it is a plain run.
+
+use super::{Result, commit, duration, stop_flag};
+use crate::bench::args::{compression, count, durability, percent, positive, size};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use vlsm::{ByteCount, Compression, Durability, Options, PolicyOptions};
+use vlsm_lab::arrivals::{Arrivals, Replay};
+use vlsm_lab::campaign::Going;
+use vlsm_lab::child::{self, Line, Programs};
+use vlsm_lab::report::compare::{Comparison, PAIRS_MIN, Runs};
+use vlsm_lab::report::{Report, csv, html, table};
+use vlsm_lab::scale::Scale;
+use vlsm_lab::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
+use vlsm_lab::workload::Preset;
+
+const EXAMPLES: &str = "\
+Examples:
+  vlsm lab compare vlsm rocksdb                       a load, then YCSB A as fast as each can
+  vlsm lab compare vlsm rocksdb pebble --load max,50%,90%,95%
+                                                      the maximum, then shares of each store's own
+  vlsm lab compare vlsm:rocksdb vlsm --load 100000    open loop at the same rate
+  vlsm lab compare vlsm --workload silk --load own    the workload's own bursts
+  vlsm lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
+  vlsm lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
+  vlsm lab compare vlsm --trace recorded.trace        a recorded trace at its own times";
+
+/// Options of `lab compare`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Stores, as KIND or KIND:CONFIG; the first one is what the others are compared to
+    #[arg(required = true, value_name = "STORE")]
+    stores: Vec<String>,
+    /// What is asked (`lab workloads` lists them)
+    #[arg(long, value_name = "NAME", default_value = "a")]
+    workload: String,
+    /// A recorded trace to replay instead
+    #[arg(long, value_name = "FILE", conflicts_with = "load")]
+    trace: Option<PathBuf>,
+    /// How it is offered, phase by phase: max (closed loop), N (requests per second), pN (Poisson
+    /// arrivals), N% (of the maximum before), own (as the workload has it), sustainable
+    #[arg(long, value_name = "LIST", default_value = "max", value_delimiter = ',')]
+    load: Vec<String>,
+    /// Pairs to load before
+    #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
+    pairs: u64,
+    /// Seconds of each phase
+    #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = positive)]
+    seconds: f64,
+    /// Rounds [default: 3, and 1 for one store]
+    #[arg(long, value_name = "N")]
+    rounds: Option<usize>,
+    /// Client threads
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within(1..=1024))]
+    threads: u16,
+    /// Bytes of a key [default: the workload's]
+    #[arg(long, value_name = "BYTES")]
+    key_size: Option<usize>,
+    /// Bytes of a value [default: the workload's]
+    #[arg(long, value_name = "BYTES")]
+    value_size: Option<usize>,
+    /// Size of a memtable [default: the profile's; others take RocksDB's 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memtable: Option<ByteCount>,
+    /// Block cache
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    cache: ByteCount,
+    /// Regions the keys are split into
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=4096))]
+    regions: u16,
+    /// When a write is acknowledged: sync, buffered, lazy or no-wal
+    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability)]
+    durability: Durability,
+    /// Compression of SSTs: none, lz4 or zstd
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = compression)]
+    compression: Compression,
+    /// Through the page cache
+    #[arg(long)]
+    buffered_io: bool,
+    /// Bytes per second to and from the device, by cgroups (as root)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    device: Option<ByteCount>,
+    /// Memory of the process, page cache included, by cgroups (as root)
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<ByteCount>,
+    /// Everything smaller by this factor: full, or a share such as 1/16
+    #[arg(long, default_value_t = Scale::FULL)]
+    scale: Scale,
+    /// Seed of keys, values and choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Folder for the stores' data [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Folder for the report: index.html, reports as JSON, figures as CSV
+    #[arg(long, value_name = "DIR", default_value = "lab-results/compare")]
+    out: PathBuf,
+}
+
+fn within(range: std::ops::RangeInclusive<i64>) -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(range)
+}
+
+/// Runs and reports.
+pub fn run(args: &Args) -> Result {
+    let programs = Programs::find()?;
+    let specs: Vec<RunSpec> =
+        args.stores.iter().map(|store| args.spec(store)).collect::<Result<_>>()?;
+    for spec in &specs {
+        programs.child(&spec.store.kind)?;
+        spec.check_space(&spec.dir())?;
+    }
+    let rounds = args.rounds.unwrap_or(if specs.len() == 1 { 1 } else { PAIRS_MIN });
+    let seconds = specs.iter().map(RunSpec::seconds).sum::<f64>() * rounds as f64;
+    eprintln!("{} runs, about {}", specs.len() * rounds, duration(seconds));
+    let stop = stop_flag()?;
+    let mut all: Vec<Runs> =
+        args.stores.iter().map(|name| Runs { name: name.clone(), ..Runs::default() }).collect();
+    let mut failures = Vec::new();
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    for round in 0..rounds {
+        for (spec, runs) in specs.iter().zip(&mut all) {
+            if stop.load(Relaxed) {
+                break;
+            }
+            eprintln!("round {} of {rounds}: {}", round + 1, runs.name);
+            let spec = RunSpec { seed: spec.seed + round as u64, ..spec.clone() };
+            let mut bar = super::progress::Shown::new();
+            let told = &mut |line: Line| bar.show(&Going::Line(line));
+            let answer = child::run(&programs, &spec, stop, told)?;
+            bar.finish();
+            if let Some(why) = answer.failure {
+                failures.push(format!("{}: {why}", runs.name));
+            }
+            let mut report = answer.report;
+            report.method.commit = commit();
+            report.method.command.clone_from(&command);
+            runs.reports.push(report);
+        }
+    }
+    publish(&args.out, &all)?;
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}
+
+impl Args {
+    /// The run of one store.
+    fn spec(&self, name: &str) -> Result<RunSpec> {
+        let preset = Preset::named(&self.workload).map_err(|error| error.to_string())?;
+        let mut shape = preset.shape;
+        if let Some(bytes) = self.key_size {
+            shape.key_size = bytes;
+        }
+        if let Some(bytes) = self.value_size {
+            shape.values = vlsm_lab::workload::sizes::Sizes::Fixed(bytes);
+        }
+        let (kind, config) = name.split_once(':').unwrap_or((name, ""));
+        let profile = match (kind, config) {
+            ("vlsm", "") => "vlsm",
+            ("vlsm", config) => config,
+            _ => "rocksdb",
+        };
+        let mut options = Options::default();
+        options.policy = vlsm_policy::profile::profile(profile).map_err(|e| e.to_string())?;
+        if let Some(bytes) = self.memtable {
+            sized(&mut options.policy, bytes);
+        }
+        options.durability = self.durability;
+        options.compression = vec![self.compression];
+        options.direct_io = !self.buffered_io;
+        options.direct_reads = !self.buffered_io;
+        options.error_if_exists = true;
+        let store = StoreSpec {
+            kind: kind.to_owned(),
+            config: if kind == "vlsm" { profile.to_owned() } else { config.to_owned() },
+            options,
+            cache: self.cache.0,
+            regions: usize::from(self.regions),
+        };
+        let pairs = self.scale.count(self.pairs);
+        Ok(RunSpec {
+            store: self.scale.store(store).with_memory_for(pairs),
+            data: DataSpec { pairs, shape },
+            load: None,
+            steps: self.steps(pairs, &preset)?,
+            threads: usize::from(self.threads),
+            limits: Limits {
+                device: self.device.map(|bytes| bytes.0),
+                memory: self.memory.map(|bytes| bytes.0),
+            },
+            seed: self.seed,
+            dir: self.dir.clone(),
+        })
+    }
+
+    fn steps(&self, pairs: u64, preset: &Preset) -> Result<Vec<Step>> {
+        let phase = |name: &str, workload, offered, ops, seconds| {
+            let name = name.to_owned();
+            Step::Phase(PhaseSpec { name, workload, offered, ops, seconds, interval: 1.0 })
+        };
+        let closed = || Offered::As(Arrivals::Closed);
+        let load = Preset::named("load").expect("it is known").workload;
+        let mut steps = vec![phase("load", load, closed(), Some(pairs), None), Step::Settle(600.0)];
+        let workload = || preset.workload.clone();
+        if let Some(path) = &self.trace {
+            let replay = Arrivals::Replay(Replay { path: path.clone(), speed: 1.0 });
+            steps.push(phase("trace", workload(), Offered::As(replay), None, None));
+            return Ok(steps);
+        }
+        for word in &self.load {
+            let offered = offered(word, preset, self.scale)?;
+            steps.push(phase(word, workload(), offered, None, Some(self.seconds)));
+            steps.push(Step::Settle(600.0));
+        }
+        Ok(steps)
+    }
+}
+
+/// What a word of `--load` asks for.
+fn offered(word: &str, preset: &Preset, scale: Scale) -> Result<Offered> {
+    let word = word.trim();
+    Ok(match word {
+        "max" => Offered::As(Arrivals::Closed),
+        "sustainable" => Offered::Sustainable(0.3, 1.0),
+        "own" => match &preset.arrivals {
+            Some(arrivals) => Offered::As(arrivals.clone().scale(scale.seconds(1.0))),
+            None => {
+                return Err(format!(
+                    "--load own: the workload {} has no arrivals of its own; give a rate",
+                    preset.name
+                ));
+            }
+        },
+        _ if word.ends_with('%') => Offered::OfMaximum(percent(word)? / 100.0),
+        _ => match word.strip_prefix('p') {
+            Some(rate) => Offered::As(Arrivals::Poisson(count(rate)? as f64)),
+            None => Offered::As(Arrivals::Open(count(word).map_err(|_| {
+                format!("--load {word:?}: use max, a rate, pRATE, N%, own or sustainable")
+            })? as f64)),
+        },
+    })
+}
+
+/// Memtables of this size, and the tree scaled with them as the reference runs had it: L1 of 256 MB
+/// with 64 MB memtables, of 64 MB with 8 MB ones.
+fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
+    if memtable < policy.memtable_bytes {
+        policy.l1_bytes = policy.l1_bytes.min(ByteCount::mib(64));
+        policy.sst_max = policy.sst_max.min(memtable);
+        policy.sst_min = policy.sst_min.min(memtable);
+    }
+    policy.memtable_bytes = memtable;
+}
+
+/// Prints the report, and writes it as a page, as JSON and as CSV.
+fn publish(out: &Path, all: &[Runs]) -> Result {
+    let reports: Vec<Report> = all.iter().flat_map(|runs| runs.reports.clone()).collect();
+    if reports.is_empty() {
+        return Err("interrupted before anything was measured".into());
+    }
+    let compared = (all.len() > 1).then(|| Comparison::new(all, 0));
+    match &compared {
+        Some(comparison) => print!("{}", comparison.text()),
+        None => print!("{}", table::render(&reports[0])),
+    }
+    std::fs::create_dir_all(out)
+        .map_err(|error| format!("cannot make the folder {}: {error}", out.display()))?;
+    let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");
+    let page = match &compared {
+        Some(_) => html::comparison(all, 0, &title),
+        None => html::page(&reports, &title),
+    };
+    let json = serde_json::to_string_pretty(&reports).map_err(|error| error.to_string())?;
+    let files = [
+        ("index.html", page),
+        ("reports.json", json),
+        ("summary.csv", csv::summary(&reports)),
+        ("series.csv", csv::series(&reports)),
+    ];
+    for (name, content) in files {
+        let file = out.join(name);
+        std::fs::write(&file, content)
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    println!("report: {}", out.join("index.html").display());
+    Ok(())
+}

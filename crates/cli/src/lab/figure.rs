@@ -1,0 +1,152 @@
+//! `vlsm lab figure`: figures of the papers as one campaign, then their verdicts and pages. The
+//! runs that are done are kept in the folder of the reports, so the same command goes on after a
+//! stop.
+
+use super::progress::Shown;
+use super::{Result, commit, duration, stop_flag};
+use crate::bench::args::positive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use vlsm_lab::campaign::Campaign;
+use vlsm_lab::child::Programs;
+use vlsm_lab::figures::result::FigureResult;
+use vlsm_lab::figures::{self, Entry, Setting, page, text};
+use vlsm_lab::scale::Scale;
+
+/// What the experiment is like.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Shared {
+    /// By how much everything is smaller than in the papers: full, campaign (1/64), smoke (1/256),
+    /// or a share such as 1/16
+    #[arg(long, default_value_t = Scale::CAMPAIGN)]
+    pub scale: Scale,
+    /// Rounds: how often each run is done
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = rounds)]
+    pub rounds: usize,
+    /// Seconds of phases whose length the paper leaves open
+    #[arg(long, value_name = "S", default_value_t = 25.0, value_parser = positive)]
+    pub seconds: f64,
+    /// Folder for the stores' data [default: the system's for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Leave other stores out
+    #[arg(long)]
+    pub no_peers: bool,
+}
+
+impl Shared {
+    /// As the figures want it.
+    pub fn setting(&self) -> Setting {
+        Setting {
+            scale: self.scale,
+            dir: self.dir.clone(),
+            peers: !self.no_peers,
+            seconds: if self.scale.is_smoke() { self.seconds.min(2.0) } else { self.seconds },
+        }
+    }
+}
+
+fn rounds(text: &str) -> Result<usize> {
+    match text.parse() {
+        Ok(number @ 1..=1000) => Ok(number),
+        _ => Err(format!("{text:?} is not a number from 1 to 1000")),
+    }
+}
+
+/// Options of `lab figure`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Figures, as `lab list` names them (a number alone is vLSM's), or `all`
+    #[arg(required = true, value_name = "FIGURE")]
+    figures: Vec<String>,
+    #[command(flatten)]
+    shared: Shared,
+    /// Folder for reports and pages; what is there already is not done again
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+    /// Say what would be done, and how long it would take, and do nothing
+    #[arg(long)]
+    plan: bool,
+    /// Judge and draw what is there, without doing runs
+    #[arg(long)]
+    judge: bool,
+}
+
+/// Does the figures asked for.
+pub fn run(args: &Args) -> Result {
+    let shared = &args.shared;
+    let all = args.figures.iter().any(|name| name == "all");
+    let mut entries: Vec<&'static Entry> = Vec::new();
+    for name in &args.figures {
+        if all {
+            entries = figures::all().collect();
+            break;
+        }
+        entries.push(figures::named(name)?);
+    }
+    // A smoke run is to be seen, not to be measured with: once is enough.
+    let rounds = if shared.scale.is_smoke() { 1 } else { shared.rounds };
+    let mut setting = shared.setting();
+    let programs = Programs::find()?;
+    if setting.peers && programs.peers().is_empty() {
+        eprintln!(
+            "other stores are not built and left out; {} builds them",
+            vlsm_lab::child::BUILD_PEERS
+        );
+        setting.peers = false;
+    }
+    if setting.scale.is_smoke() {
+        eprintln!("scale smoke: to see that it works. This is not a measurement.");
+    }
+    let campaign = Campaign::new(setting, &entries, rounds, &args.out, commit());
+    let tasks = campaign.todo();
+    eprintln!(
+        "{} runs to do, about {} in all; reports in {}",
+        tasks.len(),
+        duration(Campaign::seconds(&tasks)),
+        args.out.display(),
+    );
+    if args.plan {
+        for task in &tasks {
+            println!(
+                "round {}  {:>7}  {}",
+                task.round,
+                duration(task.run.seconds()),
+                super::describe(&task.run)
+            );
+        }
+        return Ok(());
+    }
+    let mut stopped = false;
+    if !args.judge {
+        campaign.check(&programs, &tasks)?;
+        let stop = stop_flag()?;
+        let mut shown = Shown::new();
+        let done = campaign.go(&programs, stop, &mut |going| shown.show(&going));
+        shown.finish();
+        campaign.clean()?;
+        done?;
+        stopped = stop.load(Relaxed);
+    }
+    let results = campaign.results();
+    for result in &results {
+        print!("{}", text::render(result));
+        publish(&args.out, result)?;
+    }
+    if stopped {
+        eprintln!("interrupted: the same command goes on where it stopped");
+    }
+    Ok(())
+}
+
+/// Writes a figure's JSON and page.
+fn publish(out: &Path, result: &FigureResult) -> Result {
+    let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
+    for (extension, content) in [("json", json), ("html", page::render(result))] {
+        let file = out.join(&result.id).with_extension(extension);
+        std::fs::write(&file, content)
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
+    println!("  page: {}\n", out.join(&result.id).with_extension("html").display());
+    Ok(())
+}

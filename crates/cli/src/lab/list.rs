@@ -1,0 +1,56 @@
+//! `vlsm lab list`, `vlsm lab workloads`: what there is to be done again, and to be asked.
+//! Times are guesses from the lengths of phases and a moderate rate of loading.
+
+use super::{Result, duration};
+use vlsm_lab::campaign::Campaign;
+use vlsm_lab::figures::{self, Setting};
+use vlsm_lab::workload::Preset;
+
+/// Options of `lab list`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    shared: super::figure::Shared,
+}
+
+/// Prints all figures with what they cost.
+pub fn figures(args: &Args) -> Result {
+    let setting: Setting = args.shared.setting();
+    println!("{:<12} {:>5} {:>8}  what it shows", "figure", "runs", "time");
+    for entry in figures::all() {
+        let figure = (entry.build)(&setting);
+        let runs = figure.runs();
+        let seconds: f64 = runs.iter().map(|run| run.seconds()).sum();
+        let time = duration(seconds * args.shared.rounds as f64);
+        println!(
+            "{:<12} {:>5} {time:>8}  {}",
+            entry.id,
+            runs.len() * args.shared.rounds,
+            entry.title
+        );
+        for missing in figure.not_built() {
+            println!("{:28}  not there: {missing}", "");
+        }
+    }
+    let all: Vec<_> = figures::all().collect();
+    let folder = std::env::temp_dir();
+    let campaign =
+        Campaign::new(setting, &all, args.shared.rounds, &folder.join("none"), String::new());
+    let todo = campaign.todo();
+    println!(
+        "\nAll together: {} runs, about {}, because figures share runs. At scale {} in {} rounds.",
+        todo.len(),
+        duration(Campaign::seconds(&todo)),
+        args.shared.scale,
+        args.shared.rounds,
+    );
+    Ok(())
+}
+
+/// Prints all workloads.
+pub fn workloads() -> Result {
+    for preset in Preset::all() {
+        println!("{:<22} {}", preset.name, preset.what);
+    }
+    Ok(())
+}

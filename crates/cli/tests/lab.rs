@@ -1,0 +1,133 @@
+//! `vlsm lab`: runs in processes of their own, their reports, and what it refuses.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
+
+mod common;
+
+use common::World;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+/// Runs `vlsm lab` with data in a folder of its own, where no other stores are built.
+fn lab(world: &World, arguments: &[&str]) -> Command {
+    let data = world.path("data");
+    std::fs::create_dir_all(&data).unwrap();
+    let mut command = world.command(&[&["lab"], arguments].concat());
+    command.current_dir(world.path("")).env("TMPDIR", data).env_remove("VLSM_PEERS");
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn entries(path: &Path) -> Vec<std::path::PathBuf> {
+    std::fs::read_dir(path).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn two_stores_are_compared_and_nothing_is_left_behind() {
+    let world = World::new();
+    let arguments = ["compare", "vlsm", "vlsm:rocksdb", "--pairs", "20k", "--seconds", "0.5"];
+    let more = ["--load", "max,50%", "--rounds", "1", "--regions", "4", "--out", "out"];
+    let output = lab(&world, &[&arguments[..], &more[..]].concat()).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 pair") && text.contains("no conclusion"), "{text}");
+    let out = world.path("out");
+    let json = std::fs::read_to_string(out.join("reports.json")).unwrap();
+    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    assert_eq!(reports.len(), 2);
+    for report in &reports {
+        let names: Vec<_> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(names, ["load", "max", "50%"]);
+        let [load, max, half] = &report.phases[..] else { panic!("three phases") };
+        assert_eq!(load.ops, 20_000);
+        let offered = half.arrivals.peak().unwrap();
+        assert!((offered / max.throughput - 0.5).abs() < 0.01, "{offered}");
+        assert!(half.floor.p999_us > 0.0 && !max.samples.is_empty());
+        assert_eq!(report.method.spec.as_ref().unwrap().store.regions, 4);
+        assert!(report.method.command.contains("lab compare"), "{}", report.method.command);
+    }
+    for file in ["index.html", "summary.csv", "series.csv"] {
+        assert!(std::fs::metadata(out.join(file)).unwrap().len() > 100, "{file}");
+    }
+    assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has_and_removes_its_data() {
+    let world = World::new();
+    let arguments =
+        ["compare", "vlsm", "--pairs", "20k", "--seconds", "60", "--out", "out", "--rounds", "3"];
+    let mut child = lab(&world, &arguments).spawn().unwrap();
+    let data = world.path("data");
+    while !entries(&data).iter().any(|run| entries(&run.join("store")).len() > 3) {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended before it made its store");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(1500));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    assert!(child.wait().unwrap().success());
+    let json = std::fs::read_to_string(world.path("out").join("reports.json")).unwrap();
+    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    assert_eq!(reports.len(), 1, "the first round only");
+    let last = reports[0].phases.last().unwrap();
+    assert!(last.stopped && last.ops > 0 && last.seconds < 30.0);
+    assert_eq!(entries(&data), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_help() {
+    let world = World::new();
+    let refused = |arguments: &[&str], expected: &[&str]| {
+        let output = lab(&world, arguments).output().unwrap();
+        let text = said(&output);
+        assert!(!output.status.success(), "{text}");
+        assert!(expected.iter().all(|part| text.contains(part)), "{expected:?} is not in {text}");
+        assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
+    };
+    refused(&["figure", "slik-8"], &["did you mean \"silk-8\""]);
+    refused(&["figure", "8", "--scale", "1/5000"], &["too small"]);
+    refused(&["compare", "vlsm", "--workload", "fillseg"], &["did you mean \"fillseq\""]);
+    refused(&["compare", "vlsm:rocksbd"], &["did you mean \"rocksdb\""]);
+    refused(&["compare", "rocksdb"], &["not built", "peers/build"]);
+    refused(&["compare", "vlsm", "--pairs", "900G"], &["free", "may need"]);
+    refused(&["compare", "vlsm", "--load", "fast"], &["sustainable"]);
+    refused(&["compare", "vlsm", "--load", "own"], &["no arrivals of its own"]);
+    let fast = ["compare", "vlsm", "--pairs", "1k", "--load", "900000000", "--seconds", "1"];
+    refused(&fast, &["more than the driver can offer"]);
+}
+
+#[test]
+fn all_figures_are_listed_with_what_is_missing() {
+    let world = World::new();
+    let output = lab(&world, &["list"]).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    for part in ["vlsm-table1", "silk-13", "dlc-12", "cruise-18", "profile silk is not built"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let output = lab(&world, &["workloads"]).output().unwrap();
+    assert!(said(&output).contains("mixgraph"));
+}
+
+/// A campaign of two small runs, in the same folder twice: the second time nothing is done again.
+#[test]
+fn a_campaign_resumes_and_says_why_nothing_is_measured() {
+    let world = World::new();
+    let arguments =
+        ["figure", "silk-2", "--scale", "smoke", "--seconds", "1", "--no-peers", "--out", "out"];
+    let output = lab(&world, &arguments).output().unwrap();
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 runs to do") && text.contains("not a measurement"), "{text}");
+    assert!(text.contains("not measured: three rounds or more: 1"), "{text}");
+    let page = std::fs::read_to_string(world.path("out").join("silk-2.html")).unwrap();
+    assert!(page.contains("not measured") && !page.contains("<svg"), "no curve");
+    assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
+    let text = said(&lab(&world, &arguments).output().unwrap());
+    assert!(text.contains("0 runs to do"), "{text}");
+}

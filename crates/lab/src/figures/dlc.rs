@@ -1,0 +1,219 @@
+//! The figures of DLC (dlc.txt). MyRocks there is RocksDB under MySQL, here RocksDB's shape under
+//! the same transactions; SILK* is SILK with DLC's load model.
+//!
+//! The high rate is nine tenths of what the store does at most, measured before, as in §6.1.
+
+use super::arms::{Arm, limited};
+use super::measure::Measure;
+use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
+use crate::arrivals::Arrivals;
+use crate::spec::{Limits, Offered};
+use crate::workload::Preset;
+
+/// In the order of the paper.
+pub static FIGURES: &[Entry] = &[
+    Entry { id: "dlc-3", title: "load models against device traffic", build: figure_3 },
+    Entry { id: "dlc-4", title: "DLC under sustained high load", build: figure_4 },
+    Entry { id: "dlc-6", title: "OLTP with periodic load", build: figure_6 },
+    Entry { id: "dlc-7", title: "read:write 5:5 and 1:9", build: figure_7 },
+    Entry { id: "dlc-8", title: "high load of 550 and 1,100 s", build: figure_8 },
+    Entry {
+        id: "dlc-9",
+        title: "sustained high load: resume full and resume part",
+        build: figure_9,
+    },
+    Entry { id: "dlc-10", title: "90 % reads", build: figure_10 },
+    Entry { id: "dlc-11", title: "runs in L0 and gets", build: figure_11 },
+    Entry { id: "dlc-12", title: "runs in L0 and scans", build: figure_12 },
+];
+
+const BYTES: u64 = 17_500_000_000;
+/// All of the paper's device.
+const DEVICE: u64 = 350 << 20;
+/// The share of the maximum that high load is (§6.1).
+const HIGH: f64 = 0.9;
+const SYSTEMS: [(&str, &str); 3] =
+    [("RocksDB's shape", "rocksdb"), ("SILK*", "silk"), ("DLC", "dlc")];
+
+/// Transactions of a preset with its own arrivals at this scale: phase `load`.
+fn oltp(setting: &Setting, arm: &Arm, name: &str, seconds: f64) -> Wanted {
+    let preset = Preset::named(name).expect("figures name workloads that exist");
+    let closed = setting.phase("max", name, Offered::As(Arrivals::Closed), setting.seconds);
+    let offered = match preset.arrivals {
+        Some(Arrivals::Varying(pattern)) => {
+            Offered::PatternOfMaximum(HIGH, pattern.scale(setting.scale.seconds(1.0)))
+        }
+        _ => Offered::OfMaximum(HIGH),
+    };
+    let seconds = setting.scale.seconds(seconds).max(setting.seconds);
+    let phases = vec![closed, setting.phase("oltp", name, offered, seconds)];
+    let pairs = (BYTES as f64 / preset.shape.pair_bytes()) as u64;
+    let limits = Limits { device: Some(DEVICE), memory: None };
+    limited(setting.run_shaped(arm, pairs, preset.shape, phases), limits)
+}
+
+/// Throughput and P99 over time, and the tail throughput, of these systems under a preset.
+fn compared(setting: &Setting, name: &str, seconds: f64, systems: &[(&str, &str)]) -> [Panel; 3] {
+    let panel = |form, measure| Panel::new(name, form, measure);
+    let mut throughput = panel(Form::Time, Measure::Throughput);
+    let mut latency = panel(Form::Time, Measure::P99);
+    let mut worst = panel(Form::Bars, Measure::WorstP99);
+    for (series, profile) in systems {
+        let run = oltp(setting, &setting.profile(profile), name, seconds);
+        throughput = throughput.point(series, X::number(0.0), &run, "oltp");
+        latency = latency.point(series, X::number(0.0), &run, "oltp");
+        worst = worst.point(series, X::name(0, "P99"), &run, "oltp");
+    }
+    [throughput, latency, worst]
+}
+
+fn steadier(panel: usize) -> Claim {
+    Claim::at_least(
+        "DLC's worst second is better than SILK's",
+        Measure::WorstP99,
+        Named::point(panel, "SILK*", "P99"),
+        Named::point(panel, "DLC", "P99"),
+        1.0,
+    )
+}
+
+fn figure_3(_: &Setting) -> Figure {
+    let run: Wanted = Err("the load models of the schedule dlc are not built yet".into());
+    let panel = Panel::new("load, by model and measured", Form::Time, Measure::DeviceRate);
+    Figure {
+        says: "The bytes that the block cache had to read tell the device's traffic with a small \
+               error; SILK's model does not; with weights it does."
+            .into(),
+        here: "Needs the load models of the schedule dlc.".into(),
+        panels: vec![panel.point("DLC", X::number(0.0), &run, "oltp")],
+        claims: vec![Claim::value_at_least(
+            "traffic is measured",
+            Measure::DeviceRate,
+            Named::series(0, "DLC"),
+            1.0,
+        )],
+    }
+}
+
+fn figure_4(setting: &Setting) -> Figure {
+    let panels = compared(setting, "dlc-sustained", 3000.0, &SYSTEMS[2..]);
+    Figure {
+        says: "Sustained load fills L0 until it has to be compacted.".into(),
+        here: String::new(),
+        panels: panels.into(),
+        claims: vec![Claim::value_at_most(
+            "no stall until L0 is full",
+            Measure::StallTime,
+            Named::series(0, "DLC"),
+            0.0,
+        )],
+    }
+}
+
+fn figure_6(setting: &Setting) -> Figure {
+    Figure {
+        says:
+            "With 500 s of high and 100 s of low load DLC holds the rate offered; SILK* drops when \
+               L0 must be compacted during a peak, RocksDB more."
+                .into(),
+        here: "Pairs instead of SQL rows.".into(),
+        panels: compared(setting, "dlc", 1000.0, &SYSTEMS).into(),
+        claims: vec![
+            Claim::at_least(
+                "DLC's worst second is better than RocksDB's",
+                Measure::WorstP99,
+                Named::point(2, "RocksDB's shape", "P99"),
+                Named::point(2, "DLC", "P99"),
+                1.0,
+            ),
+            steadier(2),
+        ],
+    }
+}
+
+fn figure_7(setting: &Setting) -> Figure {
+    let panels = ["dlc-5-5", "dlc-1-9"].map(|name| compared(setting, name, 1000.0, &SYSTEMS));
+    Figure {
+        says: "DLC is steadiest at both ratios, most of all with 90 % writes.".into(),
+        here: String::new(),
+        panels: panels.into_iter().flatten().collect(),
+        claims: vec![steadier(2), steadier(5)],
+    }
+}
+
+fn figure_8(setting: &Setting) -> Figure {
+    let panels = ["dlc-550", "dlc-1100"].map(|name| compared(setting, name, 2300.0, &SYSTEMS[2..]));
+    Figure {
+        says: "Throughput stays stable; with 1,100 s of high load latency rises periodically."
+            .into(),
+        here: String::new(),
+        panels: panels.into_iter().flatten().collect(),
+        claims: vec![Claim::value_at_most(
+            "no stall with 1,100 s of high load",
+            Measure::StallTime,
+            Named::series(3, "DLC"),
+            0.0,
+        )],
+    }
+}
+
+fn figure_9(setting: &Setting) -> Figure {
+    let systems = [("resume full", "dlc"), ("resume part", "dlc-part")];
+    Figure {
+        says:
+            "Stable for 2,550 s, then about 60 s of lower throughput with resume full, 40 s with \
+               resume part."
+                .into(),
+        here: String::new(),
+        panels: compared(setting, "dlc-sustained", 6000.0, &systems).into(),
+        claims: vec![Claim::at_least(
+            "resume part has the better worst second",
+            Measure::WorstP99,
+            Named::point(2, "resume full", "P99"),
+            Named::point(2, "resume part", "P99"),
+            1.0,
+        )],
+    }
+}
+
+fn figure_10(setting: &Setting) -> Figure {
+    Figure {
+        says: "With 90 % reads DLC is as stable as SILK* and its latency lower.".into(),
+        here: String::new(),
+        panels: compared(setting, "dlc-9-1", 1000.0, &SYSTEMS).into(),
+        claims: vec![steadier(2)],
+    }
+}
+
+/// db_bench with one client that writes: L0 grows, reads get slower.
+fn l0_growth(setting: &Setting, workload: &str) -> Figure {
+    let closed = Offered::As(Arrivals::Closed);
+    let phases = vec![setting.phase("reads", workload, closed, 3.0 * setting.seconds)];
+    let preset = Preset::named(workload).expect("figures name workloads that exist");
+    let pairs = (BYTES as f64 / preset.shape.pair_bytes()) as u64;
+    let run = setting.run_shaped(&setting.profile("dlc"), pairs, preset.shape, phases);
+    let panel = |measure| Panel::new(workload, Form::Time, measure);
+    Figure {
+        says: "Runs pile up in L0 in steps, one a flush, and reads get slower by a little.".into(),
+        here: "As many clients as the machine has cores, half of them write.".into(),
+        panels: vec![
+            panel(Measure::L0Runs).point("DLC", X::number(0.0), &run, "reads"),
+            panel(Measure::Throughput).point("DLC", X::number(0.0), &run, "reads"),
+            panel(Measure::P99).point("DLC", X::number(0.0), &run, "reads"),
+        ],
+        claims: vec![Claim::value_at_least(
+            "runs pile up in L0",
+            Measure::L0Runs,
+            Named::series(0, "DLC"),
+            4.0,
+        )],
+    }
+}
+
+fn figure_11(setting: &Setting) -> Figure {
+    l0_growth(setting, "readwhilewriting")
+}
+
+fn figure_12(setting: &Setting) -> Figure {
+    l0_growth(setting, "e-uniform")
+}

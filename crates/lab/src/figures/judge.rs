@@ -1,0 +1,421 @@
+//! From the reports of a figure's runs to its result: the points, the conditions, the verdicts.
+//!
+//! Conditions (all of every phase that a point is taken from; the worst is quoted):
+//! 1. at least three rounds, and no run failed or was stopped;
+//! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
+//! 3. every level with a target but the last gets nine tenths full within the first and within the
+//!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four);
+//! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
+//!    core here, see docs/performance.md);
+//! 5. the scale is not the one for smoke.
+//!
+//! A claim is judged round by round: the ratio of two points of the same round, so that what
+//! changes from round to round is in both. It *holds* when the median of the ratios is what the
+//! paper says, *in part* when every round agrees in the direction (the ratio is above one) but the
+//! median is less, else it *does not hold here*. For a series without a label: the place where the
+//! ratio is largest (at least) or, for "at most", where it is smallest is not chosen: every place
+//! has to hold.
+
+use super::measure::{Measure, Unit};
+use super::result::{
+    ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
+};
+use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
+use crate::process::Machine;
+use crate::report::{JobMark, PhaseReport, Report};
+use crate::spec::RunSpec;
+use std::rc::Rc;
+
+/// Rounds at least.
+pub const ROUNDS: usize = 3;
+/// Seconds of a phase at least, unless it has [`CHAINS`].
+const SECONDS: f64 = 300.0;
+/// Compaction chains of a phase at least, unless it is [`SECONDS`] long.
+const CHAINS: u64 = 100;
+/// How full levels have to be.
+const FULL: f64 = 0.9;
+/// P99.9 of the driver alone at most, in microseconds.
+const FLOOR: f64 = 300.0;
+/// Points of a line over time at most.
+const TIME_POINTS: usize = 600;
+/// Jobs of a panel at most: those that read most.
+const JOBS: usize = 1500;
+
+/// What a run brought in each round; `Err` says what failed.
+pub type Rounds = Rc<[Result<Report, String>]>;
+
+/// The result of a figure. `rounds` gives what a run brought.
+pub fn judge(
+    entry: &Entry,
+    figure: &Figure,
+    setting: &Setting,
+    command: String,
+    rounds: &dyn Fn(&RunSpec) -> Rounds,
+) -> FigureResult {
+    let mut proofs = Vec::new();
+    let mut failures = Vec::new();
+    let panels = figure
+        .panels
+        .iter()
+        .map(|panel| panel_result(panel, setting, rounds, &mut proofs, &mut failures))
+        .collect();
+    let count = proofs.iter().map(|proof: &Proof| proof.round).max().unwrap_or(0);
+    let mut result = FigureResult {
+        id: entry.id.into(),
+        title: entry.title.into(),
+        says: figure.says.clone(),
+        here: figure.here.clone(),
+        scale: setting.scale,
+        commit: proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default(),
+        machine: Machine::this(),
+        command,
+        rounds: count,
+        not_built: figure.not_built().into_iter().map(str::to_owned).collect(),
+        conditions: conditions(&proofs, &failures, setting),
+        panels,
+        claims: Vec::new(),
+        proofs,
+    };
+    let measured = result.measured();
+    let judged = figure.claims.iter().map(|claim| judged(claim, figure, setting, measured, rounds));
+    result.claims = judged.collect();
+    result
+}
+
+fn phase_of<'a>(report: &'a Report, name: &str) -> Option<&'a PhaseReport> {
+    report.phases.iter().find(|phase| phase.name == name)
+}
+
+/// The number at the size of the scale: sizes and times of the papers are divided by its factor.
+fn scaled(value: f64, unit: Unit, setting: &Setting) -> f64 {
+    match unit {
+        Unit::Bytes | Unit::Micros => value / setting.scale.factor() as f64,
+        Unit::Rate | Unit::ByteRate | Unit::Share | Unit::Number => value,
+    }
+}
+
+fn panel_result(
+    panel: &Panel,
+    setting: &Setting,
+    rounds: &dyn Fn(&RunSpec) -> Rounds,
+    proofs: &mut Vec<Proof>,
+    failures: &mut Vec<String>,
+) -> PanelResult {
+    let unit = panel.measure.unit();
+    let points = panel.points.iter().map(|point| {
+        let (run, phase) = match &point.source {
+            Source::NotBuilt(why) => return missing(point, why),
+            Source::Run(run, phase) => (run, phase),
+        };
+        let reports = rounds(run);
+        for (round, report) in reports.iter().enumerate() {
+            match report {
+                Ok(report) => prove(report, phase, round + 1, proofs, failures),
+                Err(why) => note(failures, format!("{}: {why}", run.store)),
+            }
+        }
+        point_result(point, phase, &panel.form, &reports)
+    });
+    let paper = panel.paper.iter().map(|paper| {
+        let scaled = |&(x, y): &(f64, f64)| (x, scaled(y, unit, setting));
+        (paper.series.clone(), paper.points.iter().map(scaled).collect())
+    });
+    PanelResult {
+        title: panel.title.clone(),
+        form: panel.form.clone(),
+        measure: panel.measure.name(),
+        unit,
+        points: points.collect(),
+        paper: paper.collect(),
+    }
+}
+
+fn missing(point: &Point, why: &str) -> PointResult {
+    PointResult {
+        series: point.series.clone(),
+        x: point.x.clone(),
+        values: Vec::new(),
+        over_time: Vec::new(),
+        jobs: Vec::new(),
+        missing: Some(why.to_owned()),
+    }
+}
+
+fn point_result(point: &Point, phase: &str, form: &Form, reports: &Rounds) -> PointResult {
+    let value = |report: &Result<Report, String>| {
+        let report = report.as_ref().ok()?;
+        point.measure.of(report, phase_of(report, phase)?)
+    };
+    let first = reports.first().and_then(|report| phase_of(report.as_ref().ok()?, phase));
+    let values: Vec<_> = reports.iter().map(value).collect();
+    let none = values.iter().all(Option::is_none) && matches!(form, Form::Bars | Form::Lines(_));
+    PointResult {
+        over_time: match (form, first) {
+            (Form::Time, Some(phase)) => thinned(point.measure.over_time(phase)),
+            _ => Vec::new(),
+        },
+        jobs: match (form, first) {
+            (Form::Jobs, Some(phase)) => widest(&phase.jobs),
+            _ => Vec::new(),
+        },
+        missing: none.then(|| "this store does not tell it".to_owned()),
+        values,
+        ..missing(point, "")
+    }
+}
+
+/// At most [`TIME_POINTS`] points: of each stretch its largest and its smallest value.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    if points.len() <= TIME_POINTS {
+        return points;
+    }
+    let stretch = points.len().div_ceil(TIME_POINTS / 2);
+    let extremes = |part: &[(f64, f64)]| {
+        let by = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
+        let ends = [part.iter().min_by(by), part.iter().max_by(by)];
+        let mut ends: Vec<_> = ends.into_iter().flatten().copied().collect();
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        ends.dedup();
+        ends
+    };
+    points.chunks(stretch).flat_map(extremes).collect()
+}
+
+fn widest(jobs: &[JobMark]) -> Vec<JobMark> {
+    let mut jobs = jobs.to_vec();
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.read.max(job.written)));
+    jobs.truncate(JOBS);
+    jobs.sort_by(|a, b| a.start.total_cmp(&b.start));
+    jobs
+}
+
+fn note(all: &mut Vec<String>, one: String) {
+    if !all.contains(&one) {
+        all.push(one);
+    }
+}
+
+/// What tells the run of a report from others, but for its round.
+fn run_of(report: &Report) -> u32 {
+    let spec = report.method.spec.clone().map(|spec| RunSpec { seed: 0, ..spec });
+    crc32c::crc32c(&serde_json::to_vec(&spec).expect("plain values have an encoding"))
+}
+
+/// Takes down what the phase proves, once.
+fn prove(
+    report: &Report,
+    name: &str,
+    round: usize,
+    proofs: &mut Vec<Proof>,
+    failures: &mut Vec<String>,
+) {
+    let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
+    let Some(phase) = phase_of(report, name) else {
+        return note(failures, format!("{store}: the phase {name:?} was not reached"));
+    };
+    if phase.stopped {
+        return note(failures, format!("{store}: the phase {name:?} was stopped"));
+    }
+    let proof = Proof {
+        store,
+        run: run_of(report),
+        phase: name.to_owned(),
+        round,
+        commit: report.method.commit.clone(),
+        seconds: phase.seconds,
+        ops: phase.ops,
+        chains: phase.chain_count(),
+        fullness: phase.fullness(),
+        floor_p999_us: phase.floor.p999_us,
+        open_loop: phase.arrivals.peak().is_some(),
+        limits: report.method.limits.clone(),
+    };
+    if !proofs.contains(&proof) {
+        proofs.push(proof);
+    }
+}
+
+/// The proof that is worst by a number, and the number.
+fn worst<'a>(
+    proofs: impl Iterator<Item = &'a Proof>,
+    number: impl Fn(&Proof) -> f64,
+) -> Option<(f64, String)> {
+    let named =
+        |proof: &Proof| format!("{}, {:?}, round {}", proof.store, proof.phase, proof.round);
+    proofs.map(|proof| (number(proof), named(proof))).min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<Condition> {
+    let mut all = Vec::new();
+    let mut add = |what: &str, value: String, holds: bool| {
+        all.push(Condition { what: what.to_owned(), value, holds });
+    };
+    let rounds = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
+    add("three rounds or more", format!("{rounds}"), rounds >= ROUNDS);
+    let failed = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
+    add("no run failed", failed, failures.is_empty());
+    add("a scale to measure with", setting.scale.to_string(), !setting.scale.is_smoke());
+    // A phase and its repetitions together.
+    let enough = |proof: &Proof| {
+        let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
+        let (chains, seconds) =
+            same.fold((0, 0.0), |(c, s), other| (c + other.chains, s + other.seconds));
+        (chains as f64 / CHAINS as f64).max(seconds / SECONDS)
+    };
+    if let Some((least, at)) = worst(proofs.iter(), enough) {
+        let share = format!("{:.0} % of that ({at})", least * 100.0);
+        add("five minutes or 100 compaction chains", share, least >= 1.0);
+    }
+    let fullest = |proof: &Proof| {
+        let both = proof.fullness.iter().map(|&(_, start, end)| start.min(end));
+        // A store that does not tell its levels proves nothing.
+        both.fold(None, |least: Option<f64>, one| Some(least.map_or(one, |l| l.min(one))))
+            .unwrap_or(0.0)
+    };
+    if let Some((least, at)) = worst(proofs.iter(), fullest) {
+        let value = format!("{:.0} % ({at})", least * 100.0);
+        add("every level but the last 90 % full", value, least >= FULL);
+    }
+    let open = proofs.iter().filter(|proof| proof.open_loop);
+    if let Some((negative, at)) = worst(open, |proof| -proof.floor_p999_us) {
+        let value = format!("{:.0} µs ({at})", -negative);
+        add("the driver's own P99.9 at most 300 µs", value, -negative <= FLOOR);
+    }
+    all
+}
+
+/// The value of a point in each round.
+fn values(
+    named: &Named,
+    measure: Measure,
+    figure: &Figure,
+    rounds: &dyn Fn(&RunSpec) -> Rounds,
+) -> Result<Vec<(String, Vec<f64>)>, String> {
+    let points = figure.panels[named.panel].points.iter().filter(|point| {
+        point.series == named.series && named.x.as_ref().is_none_or(|x| *x == point.x.label)
+    });
+    let mut all = Vec::new();
+    for point in points {
+        let (run, phase) = match &point.source {
+            Source::NotBuilt(why) => return Err(why.clone()),
+            Source::Run(run, phase) => (run, phase),
+        };
+        let value = |report: &Result<Report, String>| {
+            let report = report.as_ref().ok()?;
+            measure.of(report, phase_of(report, phase)?)
+        };
+        let found: Option<Vec<f64>> = rounds(run).iter().map(value).collect();
+        let found = found.filter(|found| !found.is_empty());
+        let why = || format!("{}: {} is not known", run.store, measure.name());
+        all.push((point.x.label.clone(), found.ok_or_else(why)?));
+    }
+    Ok(all)
+}
+
+fn judged(
+    claim: &Claim,
+    figure: &Figure,
+    setting: &Setting,
+    measured: bool,
+    rounds: &dyn Fn(&RunSpec) -> Rounds,
+) -> ClaimResult {
+    let unit = claim.measure.unit();
+    let of = |named: &Named| values(named, claim.measure, figure, rounds);
+    let ratios = |a: &Named, b: &Named| -> Result<Vec<Vec<f64>>, String> {
+        let (top, bottom) = (of(a)?, of(b)?);
+        let with = |(x, top): &(String, Vec<f64>)| {
+            let (_, bottom) = match b.x {
+                Some(_) => bottom.first(),
+                None => bottom.iter().find(|(label, _)| label == x),
+            }?;
+            Some(top.iter().zip(bottom).map(|(a, b)| ratio(*a, *b)).collect())
+        };
+        Ok(top.iter().filter_map(with).collect())
+    };
+    let median = |all: &Vec<f64>| Summary::of(all.iter().copied()).map_or(0.0, |s| s.median);
+    let largest = |mut all: Vec<Vec<f64>>| {
+        all.sort_by(|a, b| median(a).total_cmp(&median(b)));
+        all.pop().unwrap_or_default()
+    };
+    let first = |all: Vec<(String, Vec<f64>)>| all.into_iter().next().map_or(vec![], |one| one.1);
+    let (paper, at_least, found) = match &claim.test {
+        Test::AtLeast(a, b, factor) => (*factor, true, ratios(a, b).map(largest)),
+        Test::AtMost(a, b, factor) => (*factor, false, ratios(a, b).map(largest)),
+        Test::ValueAtLeast(a, least) => (scaled(*least, unit, setting), true, of(a).map(first)),
+        Test::ValueAtMost(a, most) => (scaled(*most, unit, setting), false, of(a).map(first)),
+    };
+    let is_ratio = matches!(claim.test, Test::AtLeast(..) | Test::AtMost(..));
+    let (found, missing) = match found {
+        Ok(found) => (found, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let summary = Summary::of(found.iter().copied());
+    let verdict = match summary {
+        Some(summary) if measured => verdict(summary, paper, at_least, is_ratio),
+        _ => Verdict::NotMeasured,
+    };
+    ClaimResult {
+        text: claim.text.clone(),
+        measure: claim.measure.name(),
+        paper,
+        unit: if is_ratio { Unit::Number } else { unit },
+        found,
+        summary,
+        verdict,
+        missing,
+    }
+}
+
+/// a ÷ b; nothing over nothing is one, something over nothing very much.
+fn ratio(a: f64, b: f64) -> f64 {
+    match (a == 0.0, b == 0.0) {
+        (true, true) => 1.0,
+        (false, true) => f64::MAX,
+        _ => a / b,
+    }
+}
+
+fn verdict(found: Summary, paper: f64, at_least: bool, is_ratio: bool) -> Verdict {
+    let holds = if at_least { found.median >= paper } else { found.median <= paper };
+    if holds {
+        return Verdict::Holds;
+    }
+    // Less than claimed, but more than nothing in every round.
+    let in_part = match (at_least, is_ratio) {
+        (true, true) => paper > 1.0 && found.least > 1.0,
+        (false, true) => paper < 1.0 && found.largest < 1.0,
+        _ => false,
+    };
+    if in_part { Verdict::HoldsInPart } else { Verdict::DoesNotHold }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_holds_in_part_when_every_round_agrees_in_direction() {
+        let found = |least, median, largest| Summary { median, least, largest };
+        let at_least = |found| verdict(found, 4.0, true, true);
+        assert_eq!(at_least(found(3.0, 4.5, 9.0)), Verdict::Holds);
+        assert_eq!(at_least(found(1.2, 2.0, 9.0)), Verdict::HoldsInPart);
+        assert_eq!(at_least(found(0.9, 2.0, 9.0)), Verdict::DoesNotHold);
+        let at_most = |found| verdict(found, 0.4, false, true);
+        assert_eq!(at_most(found(0.1, 0.3, 0.9)), Verdict::Holds);
+        assert_eq!(at_most(found(0.5, 0.6, 0.7)), Verdict::HoldsInPart);
+        assert_eq!(at_most(found(0.5, 0.6, 1.1)), Verdict::DoesNotHold);
+        assert_eq!(verdict(found(1.0, 2.0, 3.0), 2.5, true, false), Verdict::DoesNotHold);
+        assert_eq!((ratio(0.0, 0.0), ratio(2.0, 0.0)), (1.0, f64::MAX));
+    }
+
+    #[test]
+    fn thinning_keeps_extremes() {
+        let line: Vec<_> = (0..6000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
+        let mut spiked = line.clone();
+        spiked[3210].1 = 1e6;
+        let thin = thinned(spiked);
+        assert!(thin.len() <= TIME_POINTS && thin.iter().any(|point| point.1 == 1e6));
+        assert!(thin.is_sorted_by(|a, b| a.0 <= b.0));
+        assert_eq!(thinned(line[..10].to_vec()), line[..10]);
+    }
+}

@@ -1,0 +1,290 @@
+//! What figures take from a run: a number of one of its phases, or that number over time.
+//! A run that does not tell it gives nothing, never zero.
+
+use crate::metrics::{Percentiles, Series};
+use crate::report::{ChainMark, JobMark, PhaseReport, Report};
+use serde::{Deserialize, Serialize};
+
+/// A number of a phase of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Operations per second.
+    Throughput,
+    /// What 99 % of the intervals reach, in operations per second.
+    TailThroughput,
+    /// Median latency of writes.
+    WriteP50,
+    /// 90th percentile of writes.
+    WriteP90,
+    /// 99th percentile of writes.
+    WriteP99,
+    /// 99.9th percentile of writes.
+    WriteP999,
+    /// Median latency of reads.
+    ReadP50,
+    /// 99th percentile of reads.
+    ReadP99,
+    /// 99th percentile of scans.
+    ScanP99,
+    /// 99th percentile of whatever the workload asks most.
+    P99,
+    /// The largest 99th percentile of any interval.
+    WorstP99,
+    /// The mean of the 99th percentiles of all intervals.
+    MeanP99,
+    /// Share of the time at zero throughput.
+    StallShare,
+    /// Time at zero throughput.
+    StallTime,
+    /// The longest time at zero throughput.
+    LongestStall,
+    /// Bytes read and written ÷ bytes that clients wrote.
+    IoAmplification,
+    /// Bytes written ÷ bytes that clients wrote.
+    WriteAmplification,
+    /// Bytes written to files.
+    Written,
+    /// Mean bytes of the chain behind L0, over all its stages.
+    ChainWidth,
+    /// Bytes of the widest one.
+    ChainWidest,
+    /// Mean number of its stages.
+    ChainLength,
+    /// Mean bytes of its stage out of this level.
+    Stage(u8),
+    /// Mean bytes of its stages out of the levels above this one.
+    ChainAbove(u8),
+    /// Mean bytes that a compaction out of this level reads.
+    JobBytes(u8),
+    /// The widest compaction, in bytes read.
+    WidestJob,
+    /// Share of the SSTs of L1 that are good by counting overlapped SSTs.
+    GoodByCount,
+    /// Share of the SSTs of L1 that are good by the ratio of bytes.
+    GoodByRatio,
+    /// Processor time per operation.
+    CpuPerOp,
+    /// Resident memory.
+    Memory,
+    /// Memtables that could not be flushed at once.
+    DelayedFlushes,
+    /// Bytes per second to and from the device.
+    DeviceRate,
+    /// Runs in L0.
+    L0Runs,
+}
+
+/// What a number is, which decides how it is written and what a scale does to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Per second: not scaled.
+    Rate,
+    /// Microseconds; the papers' are divided by the factor of the scale.
+    Micros,
+    /// Bytes; the papers' are divided by the factor of the scale.
+    Bytes,
+    /// Bytes per second: not scaled.
+    ByteRate,
+    /// A share of one.
+    Share,
+    /// A ratio or a number: not scaled.
+    Number,
+}
+
+impl Measure {
+    /// Its name in figures.
+    #[must_use]
+    pub fn name(self) -> String {
+        let name = match self {
+            Self::Throughput => "throughput",
+            Self::TailThroughput => "tail throughput (99 %)",
+            Self::WriteP50 => "write P50",
+            Self::WriteP90 => "write P90",
+            Self::WriteP99 => "write P99",
+            Self::WriteP999 => "write P99.9",
+            Self::ReadP50 => "read P50",
+            Self::ReadP99 => "read P99",
+            Self::ScanP99 => "scan P99",
+            Self::P99 => "P99",
+            Self::WorstP99 => "largest P99 of an interval",
+            Self::MeanP99 => "mean P99 of the intervals",
+            Self::StallShare => "share of the time at zero throughput",
+            Self::StallTime => "time at zero throughput",
+            Self::LongestStall => "longest time at zero throughput",
+            Self::IoAmplification => "I/O amplification",
+            Self::WriteAmplification => "write amplification",
+            Self::Written => "bytes written",
+            Self::ChainWidth => "chain width, mean",
+            Self::ChainWidest => "chain width, widest",
+            Self::ChainLength => "chain length, mean",
+            Self::Stage(level) => return format!("chain width of the stage out of L{level}"),
+            Self::ChainAbove(level) => return format!("chain width down to L{level}"),
+            Self::JobBytes(level) => return format!("bytes read by a compaction out of L{level}"),
+            Self::WidestJob => "widest compaction",
+            Self::GoodByCount => "good SSTs of L1, by count",
+            Self::GoodByRatio => "good SSTs of L1, by ratio of bytes",
+            Self::CpuPerOp => "CPU per operation",
+            Self::Memory => "resident memory",
+            Self::DelayedFlushes => "flushes that had to wait",
+            Self::DeviceRate => "device traffic",
+            Self::L0Runs => "runs in L0",
+        };
+        name.to_owned()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Throughput | Self::TailThroughput => Unit::Rate,
+            Self::WriteP50
+            | Self::WriteP90
+            | Self::WriteP99
+            | Self::WriteP999
+            | Self::ReadP50
+            | Self::ReadP99
+            | Self::ScanP99
+            | Self::P99
+            | Self::WorstP99
+            | Self::MeanP99
+            | Self::StallTime
+            | Self::LongestStall => Unit::Micros,
+            Self::CpuPerOp => Unit::Number,
+            Self::StallShare | Self::GoodByCount | Self::GoodByRatio => Unit::Share,
+            Self::Written
+            | Self::ChainWidth
+            | Self::ChainWidest
+            | Self::Stage(_)
+            | Self::ChainAbove(_)
+            | Self::JobBytes(_)
+            | Self::WidestJob
+            | Self::Memory => Unit::Bytes,
+            Self::DeviceRate => Unit::ByteRate,
+            Self::IoAmplification
+            | Self::WriteAmplification
+            | Self::ChainLength
+            | Self::DelayedFlushes
+            | Self::L0Runs => Unit::Number,
+        }
+    }
+
+    /// The number of a phase; nothing where the store or the phase does not tell.
+    #[must_use]
+    pub fn of(self, report: &Report, phase: &PhaseReport) -> Option<f64> {
+        let writes = |take: fn(&Percentiles) -> f64| phase.writes.as_ref().map(take);
+        let reads = |take: fn(&Percentiles) -> f64| phase.reads.as_ref().map(take);
+        let stalls = phase.series.stalls();
+        Some(match self {
+            Self::Throughput => phase.throughput,
+            Self::TailThroughput => phase.tail_throughput?,
+            Self::WriteP50 => writes(|p| p.p50_us)?,
+            Self::WriteP90 => writes(|p| p.p90_us)?,
+            Self::WriteP99 => writes(|p| p.p99_us)?,
+            Self::WriteP999 => writes(|p| p.p999_us)?,
+            Self::ReadP50 => reads(|p| p.p50_us)?,
+            Self::ReadP99 => reads(|p| p.p99_us)?,
+            Self::ScanP99 => phase.scans.as_ref()?.p99_us,
+            Self::P99 => most_asked(phase)?.p99_us,
+            Self::WorstP99 => interval_p99(&phase.series)
+                .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))))?,
+            Self::MeanP99 => mean(interval_p99(&phase.series))?,
+            Self::StallShare => stalls.seconds / phase.seconds.max(1e-9),
+            Self::StallTime => stalls.seconds * 1e6,
+            Self::LongestStall => stalls.longest * 1e6,
+            Self::IoAmplification => phase.moved().device_io()?,
+            Self::WriteAmplification => phase.moved().device_write()?,
+            Self::Written => phase.moved().device?.written as f64,
+            Self::ChainWidth => mean(stood(phase).map(|chain| chain.width() as f64))?,
+            Self::ChainWidest => stood(phase).map(|chain| chain.width()).max()? as f64,
+            Self::ChainLength => mean(stood(phase).map(|chain| chain.stages.len() as f64))?,
+            Self::Stage(level) => mean(stood(phase).map(|chain| stage(chain, level)))?,
+            Self::ChainAbove(level) => {
+                let above = |chain: &ChainMark| (0..level).map(|from| stage(chain, from)).sum();
+                mean(stood(phase).map(above))?
+            }
+            Self::JobBytes(level) => {
+                mean(compactions(phase).filter(|job| job.from == level).map(|j| j.read as f64))?
+            }
+            Self::WidestJob => compactions(phase).map(|job| job.read).max()? as f64,
+            Self::GoodByCount => good(report, |level| level.good_by_count)?,
+            Self::GoodByRatio => good(report, |level| level.good_by_ratio)?,
+            Self::CpuPerOp => phase.cpu_us_per_op,
+            Self::Memory => phase.samples.iter().map(|sample| sample.memory).max()? as f64,
+            Self::DelayedFlushes => phase.store.chains as f64,
+            Self::DeviceRate => {
+                let device = phase.amplification.device?;
+                (device.read + device.written) as f64 / phase.seconds.max(1e-9)
+            }
+            Self::L0Runs => mean(phase.samples.iter().map(|sample| sample.l0_runs as f64))?,
+        })
+    }
+
+    /// The number over time: seconds since the phase began, and the value.
+    #[must_use]
+    pub fn over_time(self, phase: &PhaseReport) -> Vec<(f64, f64)> {
+        let samples = || phase.samples.iter();
+        match self {
+            Self::Memory => samples().map(|s| (s.at, s.memory as f64)).collect(),
+            Self::L0Runs => samples().map(|s| (s.at, s.l0_runs as f64)).collect(),
+            Self::DeviceRate => (phase.samples.windows(2))
+                .filter_map(|pair| {
+                    let (a, b) = (pair[0].device?, pair[1].device?);
+                    let bytes = (b.read + b.written).saturating_sub(a.read + a.written);
+                    Some((pair[1].at, bytes as f64 / (pair[1].at - pair[0].at).max(1e-9)))
+                })
+                .collect(),
+            _ => {
+                let mut at = 0.0;
+                let mut all = Vec::with_capacity(phase.series.0.len());
+                for point in &phase.series.0 {
+                    at += point.seconds;
+                    all.push((
+                        at,
+                        match self {
+                            Self::Throughput | Self::TailThroughput => point.throughput(),
+                            Self::ReadP99 => point.read_p99_us,
+                            Self::WriteP99 => point.write_p99_us,
+                            _ => point.read_p99_us.max(point.write_p99_us),
+                        },
+                    ));
+                }
+                all
+            }
+        }
+    }
+}
+
+/// Latencies of the kind of operation that there was most of.
+fn most_asked(phase: &PhaseReport) -> Option<&Percentiles> {
+    let kinds = [phase.writes.as_ref(), phase.reads.as_ref(), phase.scans.as_ref()];
+    kinds.into_iter().flatten().max_by_key(|percentiles| percentiles.count)
+}
+
+fn interval_p99(series: &Series) -> impl Iterator<Item = f64> + '_ {
+    series.0.iter().map(|point| point.read_p99_us.max(point.write_p99_us))
+}
+
+/// Chains that stood behind L0 when a memtable was flushed.
+fn stood(phase: &PhaseReport) -> impl Iterator<Item = &ChainMark> {
+    phase.chains.iter().filter(|chain| chain.waited.is_none())
+}
+
+fn stage(chain: &ChainMark, level: u8) -> f64 {
+    chain.stages.iter().filter(|(from, _)| *from == level).map(|(_, bytes)| *bytes as f64).sum()
+}
+
+fn compactions(phase: &PhaseReport) -> impl Iterator<Item = &JobMark> {
+    phase.jobs.iter().filter(|job| job.kind == "compact")
+}
+
+fn good(report: &Report, count: fn(&crate::store::LevelStats) -> u64) -> Option<f64> {
+    let first = report.store.levels.get(1).filter(|level| level.tables > 0)?;
+    Some(count(first) as f64 / first.tables as f64)
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / count as f64)
+}

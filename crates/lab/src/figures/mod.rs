@@ -1,0 +1,401 @@
+//! Every figure and table with data in the four papers, as plain values: which runs it needs, what
+//! is taken from them, what the paper's text says, and which of its claims can be judged.
+//!
+//! 1. [`FIGURES`] names them; an entry builds a [`Figure`] for a [`Setting`] (scale, folder).
+//! 2. A figure has panels; a panel has points; a point says which [`RunSpec`] and which of its
+//!    phases it is taken from. Equal runs of different figures are one run of the campaign.
+//! 3. A mechanism that is not built makes its points [`Source::NotBuilt`]: shown as such, never as
+//!    zeros.
+//! 4. `judge` says of the results whether the figure is measured, and of each claim whether it
+//!    holds.
+//!
+//! Papers' numbers are those of the text; their plots are pictures that the text form lost. At a
+//! smaller scale sizes and times of the paper are divided by the scale's factor (`scale`), ratios
+//! and rates are not.
+
+pub mod arms;
+pub mod cruise;
+pub mod dlc;
+pub mod judge;
+pub mod measure;
+pub mod page;
+pub mod result;
+pub mod silk;
+pub mod text;
+pub mod vlsm;
+
+use crate::scale::Scale;
+use crate::spec::RunSpec;
+use measure::Measure;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// For which experiment a figure is built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// By how much everything is smaller than in the papers.
+    pub scale: Scale,
+    /// Folder for the stores' data.
+    pub dir: Option<PathBuf>,
+    /// Whether stores other than ours take part.
+    pub peers: bool,
+    /// Seconds of a phase whose length the paper leaves open.
+    pub seconds: f64,
+}
+
+/// A figure of a paper.
+pub struct Entry {
+    /// Its name: paper and number.
+    pub id: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Makes it for a setting.
+    pub build: fn(&Setting) -> Figure,
+}
+
+/// All figures, paper by paper.
+pub static FIGURES: &[&[Entry]] = &[vlsm::FIGURES, silk::FIGURES, dlc::FIGURES, cruise::FIGURES];
+
+/// All figures.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    FIGURES.iter().flat_map(|paper| paper.iter())
+}
+
+/// The figure of this name; a number alone is one of the first paper's, `table1` its table.
+///
+/// # Errors
+/// A text with the nearest name.
+pub fn named(name: &str) -> Result<&'static Entry, String> {
+    let lower = name.to_lowercase();
+    let own = format!("vlsm-{lower}");
+    let find = |id: &str| all().find(|entry| entry.id == id);
+    find(&lower).or_else(|| find(&own)).ok_or_else(|| {
+        let unknown = vlsm_policy::registry::unknown("figure", name, all().map(|entry| entry.id));
+        format!("{unknown}; `vlsm lab list` says what they show")
+    })
+}
+
+/// What a figure needs and shows.
+pub struct Figure {
+    /// What the paper says with it, in our words.
+    pub says: String,
+    /// What is different here, besides the scale.
+    pub here: String,
+    /// Its parts.
+    pub panels: Vec<Panel>,
+    /// What can be judged.
+    pub claims: Vec<Claim>,
+}
+
+/// One part of a figure.
+pub struct Panel {
+    /// What it shows.
+    pub title: String,
+    /// How it is drawn.
+    pub form: Form,
+    /// What is taken from each run.
+    pub measure: Measure,
+    /// Its points.
+    pub points: Vec<Point>,
+    /// What the paper's text says, in the units of the measure at the papers' size.
+    pub paper: Vec<Paper>,
+}
+
+/// How a panel is drawn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    /// Lines over a number with this name.
+    Lines(Cow<'static, str>),
+    /// Groups of bars.
+    Bars,
+    /// The measure second by second, a line a series.
+    Time,
+    /// Background jobs over time, by level.
+    Jobs,
+}
+
+/// A place on the x axis: a number, and what is written there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct X {
+    /// Where.
+    pub at: f64,
+    /// Its label.
+    pub label: String,
+}
+
+impl X {
+    /// A number.
+    #[must_use]
+    pub fn number(at: f64) -> Self {
+        Self { at, label: format!("{at}") }
+    }
+
+    /// A name, at this place in a row of names.
+    #[must_use]
+    pub fn name(at: usize, label: &str) -> Self {
+        Self { at: at as f64, label: label.to_owned() }
+    }
+}
+
+/// One point, bar or line of a panel.
+pub struct Point {
+    /// To which series it belongs.
+    pub series: String,
+    /// Where it stands.
+    pub x: X,
+    /// What is taken from the run; usually the panel's.
+    pub measure: Measure,
+    /// Where it comes from.
+    pub source: Source,
+}
+
+/// Where a point comes from.
+#[derive(Clone)]
+pub enum Source {
+    /// A run, and the name of one of its phases; all its phases together where there is no name.
+    Run(Arc<RunSpec>, String),
+    /// Something that the figure needs is not there.
+    NotBuilt(String),
+}
+
+/// What the paper's text says of a series.
+pub struct Paper {
+    /// Which series.
+    pub series: String,
+    /// Numbers of the text: x, y.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A statement of the paper that numbers decide.
+pub struct Claim {
+    /// In our words.
+    pub text: String,
+    /// What is compared.
+    pub measure: Measure,
+    /// How.
+    pub test: Test,
+}
+
+/// How a claim is decided. Points are named by panel, series and label of x.
+#[derive(Debug, Clone)]
+pub enum Test {
+    /// The first is at least so many times the second. Where there is no label: at the place where
+    /// the ratio is largest (the papers' "up to").
+    AtLeast(Named, Named, f64),
+    /// The first is at most so many times the second, everywhere.
+    AtMost(Named, Named, f64),
+    /// The value is at least this much.
+    ValueAtLeast(Named, f64),
+    /// The value is at most this much.
+    ValueAtMost(Named, f64),
+}
+
+impl Test {
+    /// The points it compares.
+    #[must_use]
+    pub fn points(&self) -> Vec<&Named> {
+        match self {
+            Self::AtLeast(a, b, _) | Self::AtMost(a, b, _) => vec![a, b],
+            Self::ValueAtLeast(a, _) | Self::ValueAtMost(a, _) => vec![a],
+        }
+    }
+}
+
+/// A point, or a whole series where there is no label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// Number of the panel, from 0.
+    pub panel: usize,
+    /// The series.
+    pub series: String,
+    /// The label of x.
+    pub x: Option<String>,
+}
+
+impl Named {
+    /// A whole series.
+    #[must_use]
+    pub fn series(panel: usize, series: &str) -> Self {
+        Self { panel, series: series.to_owned(), x: None }
+    }
+
+    /// One point of it.
+    #[must_use]
+    pub fn point(panel: usize, series: &str, x: &str) -> Self {
+        Self { panel, series: series.to_owned(), x: Some(x.to_owned()) }
+    }
+}
+
+impl Form {
+    /// Lines over a number with this name.
+    #[must_use]
+    pub const fn lines(name: &'static str) -> Self {
+        Self::Lines(Cow::Borrowed(name))
+    }
+}
+
+impl Panel {
+    /// A panel without points.
+    #[must_use]
+    pub fn new(title: &str, form: Form, measure: Measure) -> Self {
+        let (points, paper) = (Vec::new(), Vec::new());
+        Self { title: title.to_owned(), form, measure, points, paper }
+    }
+
+    /// With a point that is taken from this phase of a run.
+    #[must_use]
+    pub fn point(self, series: &str, x: X, run: &Wanted, phase: &str) -> Self {
+        let measure = self.measure;
+        self.point_of(series, x, measure, run, phase)
+    }
+
+    /// With a point of another measure than the panel's.
+    #[must_use]
+    pub fn point_of(
+        mut self,
+        series: &str,
+        x: X,
+        measure: Measure,
+        run: &Wanted,
+        phase: &str,
+    ) -> Self {
+        let source = match run {
+            Ok(run) => Source::Run(run.clone(), phase.to_owned()),
+            Err(why) => Source::NotBuilt(why.clone()),
+        };
+        self.points.push(Point { series: series.to_owned(), x, measure, source });
+        self
+    }
+
+    /// With numbers of the paper's text.
+    #[must_use]
+    pub fn paper(mut self, series: &str, points: &[(f64, f64)]) -> Self {
+        self.paper.push(Paper { series: series.to_owned(), points: points.to_vec() });
+        self
+    }
+}
+
+/// A run that a figure wants, or what is missing for it.
+pub type Wanted = Result<Arc<RunSpec>, String>;
+
+impl Claim {
+    /// The first is at least `factor` times the second.
+    #[must_use]
+    pub fn at_least(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
+        Self { text: text.to_owned(), measure, test: Test::AtLeast(a, b, factor) }
+    }
+
+    /// The first is at most `factor` times the second.
+    #[must_use]
+    pub fn at_most(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
+        Self { text: text.to_owned(), measure, test: Test::AtMost(a, b, factor) }
+    }
+
+    /// The value is at least this.
+    #[must_use]
+    pub fn value_at_least(text: &str, measure: Measure, a: Named, least: f64) -> Self {
+        Self { text: text.to_owned(), measure, test: Test::ValueAtLeast(a, least) }
+    }
+
+    /// The value is at most this.
+    #[must_use]
+    pub fn value_at_most(text: &str, measure: Measure, a: Named, most: f64) -> Self {
+        Self { text: text.to_owned(), measure, test: Test::ValueAtMost(a, most) }
+    }
+}
+
+impl Figure {
+    /// The runs it needs, each once.
+    #[must_use]
+    pub fn runs(&self) -> Vec<Arc<RunSpec>> {
+        let mut runs: Vec<Arc<RunSpec>> = Vec::new();
+        for point in self.panels.iter().flat_map(|panel| &panel.points) {
+            if let Source::Run(run, _) = &point.source
+                && !runs.contains(run)
+            {
+                runs.push(run.clone());
+            }
+        }
+        runs
+    }
+
+    /// What it needs and is not there, each once.
+    #[must_use]
+    pub fn not_built(&self) -> Vec<&str> {
+        let mut reasons: Vec<&str> = Vec::new();
+        for point in self.panels.iter().flat_map(|panel| &panel.points) {
+            if let Source::NotBuilt(why) = &point.source
+                && !reasons.contains(&why.as_str())
+            {
+                reasons.push(why);
+            }
+        }
+        reasons
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting() -> Setting {
+        Setting { scale: Scale::CAMPAIGN, dir: None, peers: true, seconds: 20.0 }
+    }
+
+    #[test]
+    fn every_figure_of_the_papers_is_there() {
+        let numbers = |paper: &str, numbers: &[u32]| -> Vec<String> {
+            numbers.iter().map(|number| format!("{paper}-{number}")).collect()
+        };
+        let mut expected = numbers("vlsm", &[1, 2, 4, 6, 7, 8, 9, 10, 11, 12, 13]);
+        expected.insert(expected.len() - 1, "vlsm-12-reads".into());
+        expected.push("vlsm-table1".into());
+        expected.extend(numbers("silk", &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]));
+        expected.extend(numbers("dlc", &[3, 4, 6, 7, 8, 9, 10, 11, 12]));
+        expected.extend(numbers("cruise", &[3, 4, 10, 11, 12, 13, 14, 15, 16, 17, 18]));
+        let found: Vec<_> = all().map(|entry| entry.id.to_owned()).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn every_figure_can_be_built_and_names_what_it_shows() {
+        for entry in all() {
+            let figure = (entry.build)(&setting());
+            assert!(!figure.panels.is_empty(), "{} has no panel", entry.id);
+            assert!(!figure.says.is_empty() && !figure.claims.is_empty(), "{}", entry.id);
+            for (number, panel) in figure.panels.iter().enumerate() {
+                assert!(!panel.points.is_empty(), "{} panel {number} has no point", entry.id);
+                for point in &panel.points {
+                    let Source::Run(run, phase) = &point.source else { continue };
+                    let named = |step: &crate::spec::Step| match step {
+                        crate::spec::Step::Phase(known) => known.name == *phase,
+                        _ => false,
+                    };
+                    assert!(run.steps.iter().any(named), "{}: no phase {phase:?}", entry.id);
+                    run.store.options.policy.build().expect(entry.id);
+                }
+            }
+            for claim in &figure.claims {
+                for named in claim.test.points() {
+                    let panel = &figure.panels[named.panel];
+                    let known = panel.points.iter().any(|point| {
+                        point.series == named.series
+                            && named.x.as_ref().is_none_or(|x| *x == point.x.label)
+                    });
+                    assert!(known, "{}: {named:?} names no point", entry.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_found_and_mistakes_answered() {
+        assert_eq!(named("8").map(|entry| entry.id), Ok("vlsm-8"));
+        assert_eq!(named("SILK-8").map(|entry| entry.id), Ok("silk-8"));
+        assert_eq!(named("table1").map(|entry| entry.id), Ok("vlsm-table1"));
+        assert!(named("slik-8").err().is_some_and(|why| why.contains("did you mean \"silk-8\"?")));
+    }
+}

@@ -1,0 +1,384 @@
+//! Does a [`RunSpec`]: the steps in their order on one store, and the report of them.
+//!
+//! 1. Measure what the driver costs by itself, at the arrivals of the last open-loop phase.
+//! 2. Open the store in the folder given. For each step: drive a phase, wait for background work,
+//!    or open the store again without runs in L0.
+//! 3. While a phase goes on, look at levels, memory and device bytes at the end of each interval;
+//!    take the jobs and chains that the store tells of.
+//! 4. At the end wait for nothing more; a spec that wants the store settled says so by a step.
+//!
+//! What failed or was stopped ends the steps, and the report covers what came before. Phases that
+//! are a share of the maximum take the throughput of the latest closed-loop phase.
+
+use crate::arrivals::Arrivals;
+use crate::clock::Clock;
+use crate::driver::{self, Outcome, Phase, Progress};
+use crate::metrics::Series;
+use crate::process::{Machine, Usage, peak_memory, resident_memory};
+use crate::report::{Amplification, Floor, Method, PhaseReport, Report, Sample};
+use crate::spec::{Change, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
+use crate::store::{Store, StoreResult, StoreStats};
+use crate::workload::data::Data;
+use crate::workload::{Records, Workload};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Opens a run's store, set up like this, in a folder.
+pub type Open<'a> = dyn Fn(&RunSpec, &StoreSpec, &Path) -> StoreResult<Box<dyn Store>> + 'a;
+
+/// What the caller hears of a run while it goes on.
+pub enum Notice<'a> {
+    /// A step begins: its name, its number from 0, and how many there are.
+    Begin(&'a str, usize, usize),
+    /// A phase goes on.
+    Going(&'a Progress<'a>),
+    /// The step ended.
+    End,
+}
+
+/// Seconds between two looks at the store, at least.
+const SAMPLE: f64 = 0.1;
+/// Trials of a search for the sustainable rate.
+const TRIALS: usize = 5;
+
+/// What steps share.
+struct Runner<'a> {
+    spec: &'a RunSpec,
+    open: &'a Open<'a>,
+    dir: &'a Path,
+    stop: &'a AtomicBool,
+    tell: &'a mut dyn FnMut(Notice<'_>),
+    store: Option<Box<dyn Store>>,
+    data: Data,
+    records: Arc<Records>,
+    phases: Vec<PhaseReport>,
+    /// Counters of stores that were closed since.
+    closed: StoreStats,
+    maximum: Option<f64>,
+    sustainable: Option<f64>,
+    settled: Option<f64>,
+    /// What the store and the process had done when the latest phase began.
+    begun: (StoreStats, Usage),
+}
+
+/// Loads the data of a run into this folder, where the specification wants it loaded beforehand.
+///
+/// # Errors
+/// What failed, or that it was stopped.
+pub fn load(
+    spec: &RunSpec,
+    load: &LoadSpec,
+    open: &Open<'_>,
+    dir: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Notice<'_>),
+) -> Result<(), String> {
+    let phase = PhaseSpec {
+        name: "load".into(),
+        workload: Workload::named("load").map_err(text)?,
+        offered: Offered::As(Arrivals::Closed),
+        ops: Some(spec.data.pairs),
+        seconds: None,
+        interval: 1.0,
+    };
+    let steps = vec![Step::Phase(phase), Step::Settle(load.settle)];
+    let store = StoreSpec { options: load.options.clone(), ..spec.store.clone() };
+    let threads = spec.threads.max(4);
+    let loading = RunSpec { store, steps, threads, seed: 1, load: None, ..spec.clone() };
+    let (report, failure) = run(&loading, open, dir, stop, tell);
+    match failure {
+        Some(why) => Err(why),
+        None if report.records < spec.data.pairs || stop.load(Relaxed) => Err("stopped".into()),
+        None => Ok(()),
+    }
+}
+
+/// Runs all steps in this folder: the report of what was done, and the failure that ended it, if
+/// one did. `stop` ends the run early; `tell` hears how it goes.
+pub fn run(
+    spec: &RunSpec,
+    open: &Open<'_>,
+    dir: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Notice<'_>),
+) -> (Report, Option<String>) {
+    let data = Data::shaped(spec.data.shape, spec.seed);
+    let usage = Usage::now();
+    let mut runner = Runner {
+        spec,
+        open,
+        dir,
+        stop,
+        tell,
+        store: None,
+        data,
+        records: Arc::new(Records::new(spec.load.as_ref().map_or(0, |_| spec.data.pairs))),
+        phases: Vec::new(),
+        closed: StoreStats::default(),
+        maximum: None,
+        sustainable: None,
+        settled: None,
+        begun: Default::default(),
+    };
+    let mut failure = runner.all().err();
+    let method = Method { spec: Some(spec.clone()), ..runner.method() };
+    let end = runner.store.as_ref().map(|store| store.stats()).unwrap_or_default();
+    if let Some(store) = runner.store.take()
+        && let Err(error) = store.close()
+    {
+        failure.get_or_insert(error.to_string());
+    }
+    let user_bytes = runner.phases.iter().map(|phase| phase.amplification.user_bytes).sum();
+    let device = Usage::now().since(&usage).device;
+    let moved = end.plus(&runner.closed);
+    let report = Report {
+        method,
+        amplification: Amplification::new(user_bytes, &moved, device),
+        records: runner.records.count(),
+        sustainable: runner.sustainable,
+        phases: runner.phases,
+        settled: runner.settled,
+        store: end,
+        peak_memory: peak_memory(),
+        data: String::new(),
+    };
+    (report, failure)
+}
+
+impl Runner<'_> {
+    fn method(&self) -> Method {
+        let spec = self.spec;
+        Method {
+            version: env!("CARGO_PKG_VERSION").into(),
+            store: spec.store.kind.clone(),
+            profile: spec.store.config.clone(),
+            options: match self.store.as_ref().map(|store| store.describe()) {
+                Some(described) if !described.is_empty() => described,
+                _ => crate::engine::describe(&spec.store.options),
+            },
+            machine: Machine::this(),
+            pairs: spec.data.pairs,
+            key_size: spec.data.shape.key_size,
+            value_size: spec.data.shape.values.mean().round() as usize,
+            threads: spec.threads,
+            load: String::new(),
+            seed: spec.seed,
+            floor: Floor::default(),
+            ..Method::default()
+        }
+    }
+
+    fn all(&mut self) -> Result<(), String> {
+        let mut store = self.spec.store.clone();
+        if let Some(load) = &self.spec.load {
+            // What another configuration loaded is brought into shape first.
+            store.options.error_if_exists = false;
+            self.store = Some((self.open)(self.spec, &store, self.dir).map_err(text)?);
+            (self.tell)(Notice::Begin("bringing the tree into shape", 0, 0));
+            self.settle(load.settle)?;
+        } else {
+            self.store = Some((self.open)(self.spec, &store, self.dir).map_err(text)?);
+        }
+        let steps = self.spec.steps.len();
+        for (number, step) in self.spec.steps.iter().enumerate() {
+            if self.stop.load(Relaxed) {
+                break;
+            }
+            let name = match step {
+                Step::Phase(phase) => &phase.name,
+                Step::Settle(_) => "waiting for background work to end",
+                Step::Reopen(..) => "opening it again",
+            };
+            (self.tell)(Notice::Begin(name, number, steps));
+            let done = match step {
+                Step::Phase(phase) => self.phase(phase),
+                Step::Settle(seconds) => self.settle(*seconds),
+                Step::Reopen(change, seconds) => self.reopen(change, *seconds),
+            };
+            (self.tell)(Notice::End);
+            done?;
+        }
+        Ok(())
+    }
+
+    fn store(&self) -> &dyn Store {
+        &**self.store.as_ref().expect("it is open while steps run")
+    }
+
+    /// Waits for background work to end.
+    fn settle(&mut self, seconds: f64) -> Result<(), String> {
+        let clock = Clock::start();
+        let limit = Duration::from_secs_f64(seconds);
+        let ended = self.store().settle(limit, &|| self.stop.load(Relaxed)).map_err(text)?;
+        self.settled = ended.then(|| clock.now() as f64 / 1e9);
+        // What the latest phase left to do belongs to it.
+        let moved = self.store().stats().since(&self.begun.0);
+        let device = Usage::now().since(&self.begun.1).device;
+        if let Some(phase) = self.phases.last_mut().filter(|_| ended) {
+            let user_bytes = phase.amplification.user_bytes;
+            phase.settled = Some(Amplification::new(user_bytes, &moved, device));
+        }
+        if !ended && !self.stop.load(Relaxed) {
+            return Err(format!("background work had not ended after {seconds:.0} s"));
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, change: &Change, seconds: f64) -> Result<(), String> {
+        let store = self.store.take().expect("it is open while steps run");
+        self.closed = self.closed.plus(&store.stats());
+        store.close().map_err(text)?;
+        let spec = change.apply(self.spec.store.clone(), self.spec.data.pairs);
+        self.store = Some((self.open)(self.spec, &spec, self.dir).map_err(text)?);
+        self.settle(seconds)
+    }
+
+    fn phase(&mut self, spec: &PhaseSpec) -> Result<(), String> {
+        let maximum = || {
+            let why = "a share of the maximum needs a closed-loop phase before it";
+            self.maximum.ok_or_else(|| format!("{}: {why}", spec.name))
+        };
+        match &spec.offered {
+            Offered::As(arrivals) => {
+                let throughput = self.drive(spec, &spec.name, arrivals.clone())?.throughput;
+                if *arrivals == Arrivals::Closed {
+                    self.maximum = Some(throughput);
+                }
+            }
+            Offered::OfMaximum(share) => {
+                let rate = (share * maximum()?).max(1.0);
+                self.drive(spec, &spec.name, Arrivals::Open(rate))?;
+            }
+            Offered::PatternOfMaximum(share, pattern) => {
+                let pattern = pattern.clone().with_peak((share * maximum()?).max(1.0));
+                self.drive(spec, &spec.name, Arrivals::Varying(pattern))?;
+            }
+            Offered::Sustainable(low, high) => {
+                let maximum = maximum()?;
+                self.search(spec, low * maximum, high * maximum)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The highest rate whose queue does not grow, between two rates, by halving. Each trial is a
+    /// phase of the report, and begins with background work done.
+    fn search(&mut self, spec: &PhaseSpec, mut low: f64, mut high: f64) -> Result<(), String> {
+        for trial in 0..TRIALS {
+            let rate = if trial == 0 { low } else { f64::midpoint(low, high) };
+            let name = format!("{} {:.0}/s", spec.name, rate);
+            let phase = self.drive(spec, &name, Arrivals::Open(rate))?;
+            let holds = phase.unserved == 0 && !queue_grows(&phase.series, rate);
+            match (holds, trial) {
+                (true, _) => (low, self.sustainable) = (rate, Some(rate)),
+                (false, 0) => return Ok(()),
+                (false, _) => high = rate,
+            }
+            if self.stop.load(Relaxed) {
+                break;
+            }
+            self.settle(600.0)?;
+        }
+        Ok(())
+    }
+
+    /// Drives one phase and adds its report.
+    fn drive(
+        &mut self,
+        spec: &PhaseSpec,
+        name: &str,
+        arrivals: Arrivals,
+    ) -> Result<&PhaseReport, String> {
+        let phase = Phase {
+            workload: spec.workload.clone(),
+            arrivals,
+            threads: self.spec.threads,
+            ops: spec.ops,
+            seconds: spec.seconds,
+            interval: spec.interval,
+            // Other operations than those of the phases before, which used the same seed.
+            seed: self.spec.seed.wrapping_add(self.phases.len() as u64),
+        };
+        let floor = driver::floor(&phase, &self.data).map_err(text)?;
+        let store = &**self.store.as_ref().expect("it is open while steps run");
+        let (before, usage, clock) = (store.stats(), Usage::now(), Clock::start());
+        drop(store.marks(&clock));
+        self.begun = (before.clone(), usage);
+        let mut samples = vec![sample(store, 0.0, &usage)];
+        let tell = &mut *self.tell;
+        let outcome: Outcome =
+            driver::run(store, &self.data, &self.records, &phase, self.stop, &mut |progress| {
+                let last = samples.last().map_or(0.0, |sample| sample.at);
+                if progress.seconds - last >= SAMPLE || progress.done >= 1.0 {
+                    samples.push(sample(store, progress.seconds, &usage));
+                }
+                tell(Notice::Going(progress));
+            });
+        let marks = store.marks(&clock);
+        let after = store.stats();
+        let stopped = self.stop.load(Relaxed) || outcome.error.is_some();
+        let report = PhaseReport::new(&phase, &outcome, stopped, (&before, &after));
+        let report = PhaseReport {
+            name: name.to_owned(),
+            floor,
+            samples,
+            jobs: marks.jobs,
+            chains: marks.chains,
+            ..report
+        };
+        self.phases.push(report);
+        match outcome.error {
+            Some(error) => Err(format!("{name}: {error}")),
+            None => Ok(self.phases.last().expect("one was added")),
+        }
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// A look at the store and the process.
+fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
+    let levels = store.levels();
+    let used = Usage::now().since(begin);
+    Sample {
+        at,
+        l0_runs: levels.first().map_or(0, |level| level.tables),
+        levels: levels.iter().map(|level| level.bytes).collect(),
+        memory: resident_memory().unwrap_or(0),
+        cpu_nanos: used.cpu_nanos,
+        device: used.device,
+    }
+}
+
+/// Whether the queue of an open loop was longer in the last quarter of a phase than in the second
+/// by more than a twentieth of a second's requests: the store did not keep up.
+fn queue_grows(series: &Series, rate: f64) -> bool {
+    let all = &series.0;
+    let mean = |part: std::ops::Range<usize>| {
+        let part = &all[part];
+        part.iter().map(|point| point.backlog as f64).sum::<f64>() / part.len().max(1) as f64
+    };
+    let quarter = all.len() / 4;
+    quarter > 0 && mean(all.len() - quarter..all.len()) > mean(quarter..2 * quarter) + rate / 20.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Point;
+
+    #[test]
+    fn a_queue_grows_when_its_end_is_longer_than_its_begin() {
+        let series = |backlogs: &[u64]| {
+            let point = |&backlog| Point { seconds: 1.0, backlog, ..Point::default() };
+            Series(backlogs.iter().map(point).collect())
+        };
+        assert!(queue_grows(&series(&[0, 0, 100, 200, 300, 400, 500, 600]), 1000.0));
+        assert!(!queue_grows(&series(&[0, 600, 0, 0, 600, 0, 0, 40]), 1000.0), "a burst served");
+        assert!(!queue_grows(&series(&[5, 9]), 1000.0), "too short to tell");
+    }
+}
