@@ -39,8 +39,11 @@ pub static PROFILES: &[Profile] = &[
     },
     Profile {
         name: "rocksdb-io",
-        what: "tiered L0, levels may not exceed their sizes",
+        what: "tiered L0, no level may exceed its size, L0 neither",
         options: || PolicyOptions {
+            l0_slowdown: 5,
+            l0_stop: 5,
+            intra_l0: false,
             overflow: Some(Bytes::ZERO),
             debt_soft: None,
             debt_hard: None,
