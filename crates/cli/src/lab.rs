@@ -57,12 +57,21 @@ pub fn run(command: Command) -> Result {
         Command::Workloads => list::workloads(),
         Command::Figure(args) => figure::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Child => child::serve(&open, stop_flag()?),
+        Command::Child => serve(),
     }
 }
 
+/// The body of a child. Each interrupt ends its phase and none of them the program: the parent, and
+/// the kernel when that died, may both send one.
+fn serve() -> Result {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    ctrlc::set_handler(|| STOP.store(true, Relaxed))
+        .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
+    child::serve(&open, &STOP)
+}
+
 /// Opens our engine.
-fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
+pub fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
     if spec.kind != "vlsm" {
         return Err(format!("this program has no store {:?}", spec.kind).into());
     }
@@ -82,19 +91,9 @@ fn stop_flag() -> Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// The commit that the working folder is at, with a + where it was changed; empty where git does
-/// not tell.
-fn commit() -> String {
-    let git = |arguments: &[&str]| {
-        let output = std::process::Command::new("git").args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
-    match git(&["status", "--porcelain", "--untracked-files=no"]) {
-        Some(changes) if !changes.is_empty() => commit + "+",
-        _ => commit,
-    }
-}
+/// The commit that this program was built from, with a + where files were changed; empty where git
+/// did not tell.
+pub const COMMIT: &str = env!("VLSM_COMMIT");
 
 /// Seconds as people say them.
 fn duration(seconds: f64) -> String {

@@ -102,6 +102,32 @@ fn what_cannot_be_done_is_refused_with_help() {
 }
 
 #[test]
+fn a_recorded_trace_is_replayed_on_another_store() {
+    let world = World::new();
+    let db = vlsm::Db::open(world.path("recorded")).unwrap();
+    db.start_trace(world.path("some.trace")).unwrap();
+    for number in 0..2000_u32 {
+        db.put(number.to_be_bytes(), "value").unwrap();
+        db.get(number.to_be_bytes()).unwrap();
+    }
+    db.end_trace().unwrap();
+    db.close().unwrap();
+    let arguments = ["compare", "vlsm", "--pairs", "1k", "--trace"];
+    let output = lab(&world, &[&arguments[..], &["some.trace", "--out", "out"]].concat());
+    let text = said(&{ output }.output().unwrap());
+    let json = std::fs::read_to_string(world.path("out").join("reports.json")).expect(&text);
+    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    let replayed = reports[0].phases.last().unwrap();
+    assert_eq!((replayed.name.as_str(), replayed.ops), ("trace", 4000), "{text}");
+    assert_eq!(replayed.writes.unwrap().count, 2000);
+    // Two clients: a read may overtake the write just before it.
+    assert!(replayed.misses < 400, "{} reads missed what was written", replayed.misses);
+    std::fs::write(world.path("no.trace"), "something else").unwrap();
+    let text = said(&lab(&world, &[&arguments[..], &["no.trace"]].concat()).output().unwrap());
+    assert!(text.contains("no.trace") && text.contains("trace"), "{text}");
+}
+
+#[test]
 fn all_figures_are_listed_with_what_is_missing() {
     let world = World::new();
     let output = lab(&world, &["list"]).output().unwrap();

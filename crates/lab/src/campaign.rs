@@ -85,7 +85,8 @@ impl Campaign {
     /// About how many seconds the runs take.
     #[must_use]
     pub fn seconds(tasks: &[Task]) -> f64 {
-        tasks.iter().map(|task| task.run.seconds()).sum()
+        let loads: f64 = prepared(tasks).map(|run| run.load_seconds()).sum();
+        loads + tasks.iter().map(|task| task.run.seconds()).sum::<f64>()
     }
 
     fn task(&self, run: &RunSpec, round: usize) -> Task {
@@ -111,11 +112,13 @@ impl Campaign {
     /// A store that is not built, with the command that builds it; a device with too little room.
     pub fn check(&self, programs: &Programs, tasks: &[Task]) -> Result<(), String> {
         for task in tasks {
-            programs.child(&task.run.store.kind)?;
+            programs.check(&task.run.store)?;
         }
         let most = tasks.iter().map(|task| &task.run).max_by_key(|run| run.disk_needed());
         if let Some(run) = most {
-            run.check_space(&run.dir())?;
+            // Loaded data is kept to the end.
+            let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
+            run.check_space_for(&run.dir(), run.disk_needed() + kept)?;
         }
         make_folder(&self.folder.join("runs"))?;
         match free_bytes(&self.folder) {
@@ -136,6 +139,8 @@ impl Campaign {
         stop: &AtomicBool,
         tell: &mut dyn FnMut(Going<'_>),
     ) -> Result<(), String> {
+        // Left by a campaign that was killed, maybe of another program.
+        self.clean()?;
         let tasks = self.todo();
         for (number, task) in tasks.iter().enumerate() {
             if stop.load(Relaxed) {
@@ -196,17 +201,25 @@ impl Campaign {
     }
 }
 
+/// A run for each loaded data that the tasks need.
+fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
+    let mut known = std::collections::HashSet::new();
+    let runs = tasks.iter().map(|task| &*task.run);
+    runs.filter(move |run| run.prepared().is_some_and(|folder| known.insert(folder)))
+}
+
 impl Campaign {
-    /// What a run brought in the rounds that were done.
+    /// What a run brought, round by round: what was not done is an error, so that rounds of
+    /// different runs stay side by side.
     fn rounds_of(&self, run: &RunSpec) -> Rounds {
         let answer = |round| {
             let task = self.task(run, round);
-            match self.done(&task) {
-                Some(report) => Some(Ok(report)),
-                None => Some(Err(read(&task.file)?.failure.unwrap_or("stopped".into()))),
-            }
+            self.done(&task).ok_or_else(|| match read(&task.file) {
+                None => format!("round {round} was not done"),
+                Some(answer) => answer.failure.unwrap_or_else(|| "stopped".into()),
+            })
         };
-        (1..=self.rounds).filter_map(answer).collect()
+        (1..=self.rounds).map(answer).collect()
     }
 }
 

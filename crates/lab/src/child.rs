@@ -18,7 +18,7 @@
 use crate::limits;
 use crate::report::Report;
 use crate::runner::{self, Notice, Open};
-use crate::spec::{LoadSpec, RunSpec};
+use crate::spec::{LoadSpec, RunSpec, StoreSpec};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use vlsm_policy::registry::unknown;
 
 /// What a child answers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -52,6 +53,20 @@ pub enum Line {
 pub struct Programs {
     ours: PathBuf,
     peers: Option<PathBuf>,
+}
+
+/// What `peers list` says of a store.
+#[derive(Deserialize)]
+struct Listed {
+    kind: String,
+    missing: Option<String>,
+    configs: Vec<Config>,
+}
+
+/// A configuration of it.
+#[derive(Deserialize)]
+struct Config {
+    name: String,
 }
 
 /// What builds the other stores.
@@ -91,6 +106,33 @@ impl Programs {
         let mut command = Command::new(peers);
         command.arg("child");
         Ok(command)
+    }
+
+    /// Refuses a store that is not built, or has no such configuration.
+    ///
+    /// # Errors
+    /// How to build it, or the nearest name.
+    pub fn check(&self, store: &StoreSpec) -> Result<(), String> {
+        self.child(&store.kind)?;
+        let Some(peers) = self.peers.as_ref().filter(|_| store.kind != "vlsm") else {
+            return Ok(());
+        };
+        let output = Command::new(peers).arg("list").output();
+        let output = output.map_err(|error| format!("{}: {error}", peers.display()))?;
+        let known: Vec<Listed> = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("{} does not tell its stores: {error}", peers.display()))?;
+        let Some(listed) = known.iter().find(|listed| listed.kind == store.kind) else {
+            let names = known.iter().map(|listed| listed.kind.as_str()).chain(["vlsm"]);
+            return Err(unknown("store", &store.kind, names).to_string());
+        };
+        if let Some(why) = &listed.missing {
+            return Err(format!("{} is not built: {why}; {BUILD_PEERS} builds it", store.kind));
+        }
+        let configs = || listed.configs.iter().map(|config| config.name.as_str());
+        if !store.config.is_empty() && !configs().any(|name| name == store.config) {
+            return Err(unknown("configuration", &store.config, configs()).to_string());
+        }
+        Ok(())
     }
 
     /// The kinds of other stores that are built; none where the program is not.
@@ -146,10 +188,10 @@ pub fn run(
                 crate::clock::sleep(Duration::from_millis(20));
             }
         });
-        for line in BufReader::new(err).lines().map_while(Result::ok) {
-            match serde_json::from_str(&line) {
+        for line in BufReader::new(err).split(b'\n').map_while(Result::ok) {
+            match serde_json::from_slice(&line) {
                 Ok(said) => tell(said),
-                Err(_) => pass_on(&line),
+                Err(_) => pass_on(&String::from_utf8_lossy(&line)),
             }
         }
         let answer = reader.join().expect("reading does not panic");
@@ -179,8 +221,18 @@ fn prepare(
     if !exists(&prepared) {
         let fresh = tempfile::Builder::new().prefix("vlsm-lab-load-").tempdir_in(spec.dir());
         let fresh = fresh.map_err(|error| format!("{}: {error}", spec.dir().display()))?;
-        say(&Line::Step("loading".into(), 0, 0));
-        runner::load(spec, load, open, &fresh.path().join("store"), stop, &mut |_| ())?;
+        say(&Line::Step("loading".into(), 0, spec.steps.len()));
+        let home = fresh.path().join("store");
+        runner::load(spec, load, open, &home, stop, &mut |notice| {
+            if let Notice::Going(progress) = notice {
+                let rate = progress.series.0.last().map_or(0.0, |point| point.throughput());
+                say(&Line::Going(
+                    progress.done,
+                    rate,
+                    progress.latencies.quantile(0.99) as f64 / 1e3,
+                ));
+            }
+        })?;
         std::fs::rename(fresh.path().join("store"), &prepared)
             .map_err(|error| format!("{}: {error}", prepared.display()))?;
     }

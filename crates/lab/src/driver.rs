@@ -173,7 +173,7 @@ pub fn run(
         series: collector.series,
         misses: collector.totals.misses,
         user_bytes: collector.totals.user_bytes,
-        unserved: run.sequence.as_ref().map_or(0, Sequence::untaken),
+        unserved: run.sequence.as_ref().map_or(0, |all| all.backlog(collector.last)),
         usage: Usage::now().since(&before),
         error: run.error.into_inner(),
     }

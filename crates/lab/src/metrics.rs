@@ -230,6 +230,9 @@ pub struct Point {
     /// 99.9th percentile of writes, in microseconds.
     #[serde(default)]
     pub write_p999_us: f64,
+    /// 99th percentile of scans or of transactions, whichever is larger, in microseconds.
+    #[serde(default)]
+    pub other_p99_us: f64,
 }
 
 impl Point {
@@ -257,7 +260,15 @@ impl Point {
             read_p999_us,
             write_p50_us,
             write_p999_us,
+            other_p99_us: of(Group::Scan)[1].max(of(Group::Transaction)[1]),
         }
+    }
+
+    /// The largest of the 99th percentiles of reads, writes, scans and transactions, in
+    /// microseconds.
+    #[must_use]
+    pub fn p99_us(&self) -> f64 {
+        self.read_p99_us.max(self.write_p99_us).max(self.other_p99_us)
     }
 
     /// Operations per second.
@@ -302,15 +313,20 @@ impl Series {
     /// Intervals at zero throughput.
     #[must_use]
     pub fn stalls(&self) -> Stalls {
-        let (mut all, mut count, mut longest, mut row) = (0, 0, 0, 0);
+        let mut stalls = Stalls::default();
+        let mut row = 0.0;
         for point in self.whole() {
-            row = if point.ops == 0 { row + 1 } else { 0 };
-            all += u64::from(row > 0);
-            count += u64::from(row == 1);
-            longest = longest.max(row);
+            if point.ops > 0 {
+                row = 0.0;
+                continue;
+            }
+            stalls.count += u64::from(row == 0.0);
+            row += point.seconds;
+            stalls.seconds += point.seconds;
+            stalls.longest = stalls.longest.max(row);
         }
-        let seconds = |intervals: u64| (intervals as f64 * self.interval() * 1e3).round() / 1e3;
-        Stalls { seconds: seconds(all), count, longest: seconds(longest) }
+        let rounded = |seconds: f64| (seconds * 1e3).round() / 1e3;
+        Stalls { seconds: rounded(stalls.seconds), longest: rounded(stalls.longest), ..stalls }
     }
 
     /// The throughput that 99 % of the intervals reach (cruisedb.txt, definition III.3, with

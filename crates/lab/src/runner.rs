@@ -13,12 +13,12 @@
 use crate::arrivals::Arrivals;
 use crate::clock::Clock;
 use crate::driver::{self, Outcome, Phase, Progress};
-use crate::metrics::Series;
+use crate::metrics::{Point, Series};
 use crate::process::{Machine, Usage, peak_memory, resident_memory};
-use crate::report::{Amplification, Floor, Method, PhaseReport, Report, Sample};
+use crate::report::{Amplification, Method, PhaseReport, Report, Sample};
 use crate::spec::{Change, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use crate::store::{Store, StoreResult, StoreStats};
-use crate::workload::data::Data;
+use crate::workload::data::{Data, mix};
 use crate::workload::{Records, Workload};
 use std::path::Path;
 use std::sync::Arc;
@@ -56,11 +56,35 @@ struct Runner<'a> {
     phases: Vec<PhaseReport>,
     /// Counters of stores that were closed since.
     closed: StoreStats,
-    maximum: Option<f64>,
+    /// The throughput of the latest closed-loop phase, and what it asked.
+    maximum: Option<(Workload, f64)>,
     sustainable: Option<f64>,
     settled: Option<f64>,
     /// What the store and the process had done when the latest phase began.
     begun: (StoreStats, Usage),
+}
+
+/// Refuses rates that the driver cannot offer, before anything is loaded.
+///
+/// # Errors
+/// The phase, the rate asked for and the one that the driver reaches over a store that does
+/// nothing.
+pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
+    let data = Data::shaped(spec.data.shape, spec.seed);
+    for step in &spec.steps {
+        let Step::Phase(PhaseSpec { name, workload, offered, interval, .. }) = step else {
+            continue;
+        };
+        let Offered::As(arrivals) = offered else { continue };
+        if arrivals.peak().is_none() {
+            continue;
+        }
+        let (workload, arrivals, interval) = (workload.clone(), arrivals.clone(), *interval);
+        let (threads, seed) = (spec.threads, spec.seed);
+        let phase = Phase { workload, arrivals, threads, ops: None, seconds: None, interval, seed };
+        driver::floor(&phase, &data).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Loads the data of a run into this folder, where the specification wants it loaded beforehand.
@@ -163,9 +187,9 @@ impl Runner<'_> {
             key_size: spec.data.shape.key_size,
             value_size: spec.data.shape.values.mean().round() as usize,
             threads: spec.threads,
-            load: String::new(),
+            load: how_loaded(spec),
             seed: spec.seed,
-            floor: Floor::default(),
+            floor: self.phases.last().map(|phase| phase.floor).unwrap_or_default(),
             ..Method::default()
         }
     }
@@ -194,7 +218,7 @@ impl Runner<'_> {
             (self.tell)(Notice::Begin(name, number, steps));
             let done = match step {
                 Step::Phase(phase) => self.phase(phase),
-                Step::Settle(seconds) => self.settle(*seconds),
+                Step::Settle(seconds) => self.settle_phase(*seconds),
                 Step::Reopen(change, seconds) => self.reopen(change, *seconds),
             };
             (self.tell)(Notice::End);
@@ -213,15 +237,18 @@ impl Runner<'_> {
         let limit = Duration::from_secs_f64(seconds);
         let ended = self.store().settle(limit, &|| self.stop.load(Relaxed)).map_err(text)?;
         self.settled = ended.then(|| clock.now() as f64 / 1e9);
+        Ok(())
+    }
+
+    /// Waits for background work to end, which belongs to the latest phase.
+    fn settle_phase(&mut self, seconds: f64) -> Result<(), String> {
+        self.settle(seconds)?;
         // What the latest phase left to do belongs to it.
         let moved = self.store().stats().since(&self.begun.0);
         let device = Usage::now().since(&self.begun.1).device;
-        if let Some(phase) = self.phases.last_mut().filter(|_| ended) {
+        if let Some(phase) = self.phases.last_mut().filter(|_| self.settled.is_some()) {
             let user_bytes = phase.amplification.user_bytes;
             phase.settled = Some(Amplification::new(user_bytes, &moved, device));
-        }
-        if !ended && !self.stop.load(Relaxed) {
-            return Err(format!("background work had not ended after {seconds:.0} s"));
         }
         Ok(())
     }
@@ -237,14 +264,16 @@ impl Runner<'_> {
 
     fn phase(&mut self, spec: &PhaseSpec) -> Result<(), String> {
         let maximum = || {
-            let why = "a share of the maximum needs a closed-loop phase before it";
-            self.maximum.ok_or_else(|| format!("{}: {why}", spec.name))
+            let why =
+                "a share of the maximum needs a closed-loop phase before it that asks the same";
+            let same = self.maximum.as_ref().filter(|(workload, _)| same_kind(workload, spec));
+            same.map(|(_, rate)| *rate).ok_or_else(|| format!("{}: {why}", spec.name))
         };
         match &spec.offered {
             Offered::As(arrivals) => {
                 let throughput = self.drive(spec, &spec.name, arrivals.clone())?.throughput;
                 if *arrivals == Arrivals::Closed {
-                    self.maximum = Some(throughput);
+                    self.maximum = Some((spec.workload.clone(), throughput));
                 }
             }
             Offered::OfMaximum(share) => {
@@ -270,7 +299,8 @@ impl Runner<'_> {
             let rate = if trial == 0 { low } else { f64::midpoint(low, high) };
             let name = format!("{} {:.0}/s", spec.name, rate);
             let phase = self.drive(spec, &name, Arrivals::Open(rate))?;
-            let holds = phase.unserved == 0 && !queue_grows(&phase.series, rate);
+            let seconds = spec.seconds.unwrap_or(phase.seconds);
+            let holds = phase.unserved == 0 && !queue_grows(&phase.series, rate, seconds);
             match (holds, trial) {
                 (true, _) => (low, self.sustainable) = (rate, Some(rate)),
                 (false, 0) => return Ok(()),
@@ -279,7 +309,7 @@ impl Runner<'_> {
             if self.stop.load(Relaxed) {
                 break;
             }
-            self.settle(600.0)?;
+            self.settle_phase(600.0)?;
         }
         Ok(())
     }
@@ -299,7 +329,7 @@ impl Runner<'_> {
             seconds: spec.seconds,
             interval: spec.interval,
             // Other operations than those of the phases before, which used the same seed.
-            seed: self.spec.seed.wrapping_add(self.phases.len() as u64),
+            seed: mix(self.spec.seed).wrapping_add(self.phases.len() as u64),
         };
         let floor = driver::floor(&phase, &self.data).map_err(text)?;
         let store = &**self.store.as_ref().expect("it is open while steps run");
@@ -340,6 +370,28 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// How the data gets there, in words.
+fn how_loaded(spec: &RunSpec) -> String {
+    if let Some(load) = &spec.load {
+        return format!("loaded beforehand with the shape {}", load.options.policy.shape);
+    }
+    let phase = spec.steps.iter().find_map(|step| match step {
+        Step::Phase(phase) => Some(phase),
+        _ => None,
+    });
+    match phase.map(|phase| &phase.offered) {
+        Some(Offered::As(arrivals)) => format!("by the first phase, {arrivals}"),
+        _ => "by the first phase".into(),
+    }
+}
+
+/// Whether a phase asks the same as a workload, or for reads of the same kind: runs B to D are
+/// offered as a share of what run B can do.
+fn same_kind(workload: &Workload, spec: &PhaseSpec) -> bool {
+    let reads = |workload: &Workload| workload.reads + workload.scans > 0.0;
+    *workload == spec.workload || (reads(workload) && reads(&spec.workload))
+}
+
 /// A look at the store and the process.
 fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
     let levels = store.levels();
@@ -356,20 +408,25 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
 
 /// Whether the queue of an open loop was longer in the last quarter of a phase than in the second
 /// by more than a twentieth of a second's requests: the store did not keep up.
-fn queue_grows(series: &Series, rate: f64) -> bool {
-    let all = &series.0;
+fn queue_grows(series: &Series, rate: f64, seconds: f64) -> bool {
+    // Only while requests were offered: afterwards every queue shrinks.
+    let mut at = 0.0;
+    let offered = |point: &&Point| {
+        at += point.seconds;
+        at <= seconds + point.seconds / 2.0
+    };
+    let all: Vec<&Point> = series.0.iter().take_while(offered).collect();
     let mean = |part: std::ops::Range<usize>| {
         let part = &all[part];
         part.iter().map(|point| point.backlog as f64).sum::<f64>() / part.len().max(1) as f64
     };
     let quarter = all.len() / 4;
-    quarter > 0 && mean(all.len() - quarter..all.len()) > mean(quarter..2 * quarter) + rate / 20.0
+    quarter < 2 || mean(all.len() - quarter..all.len()) > mean(quarter..2 * quarter) + rate / 20.0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Point;
 
     #[test]
     fn a_queue_grows_when_its_end_is_longer_than_its_begin() {
@@ -377,8 +434,11 @@ mod tests {
             let point = |&backlog| Point { seconds: 1.0, backlog, ..Point::default() };
             Series(backlogs.iter().map(point).collect())
         };
-        assert!(queue_grows(&series(&[0, 0, 100, 200, 300, 400, 500, 600]), 1000.0));
-        assert!(!queue_grows(&series(&[0, 600, 0, 0, 600, 0, 0, 40]), 1000.0), "a burst served");
-        assert!(!queue_grows(&series(&[5, 9]), 1000.0), "too short to tell");
+        let grows = |backlogs: &[u64]| queue_grows(&series(backlogs), 1000.0, 8.0);
+        assert!(grows(&[0, 0, 100, 200, 300, 400, 500, 600]));
+        assert!(!grows(&[0, 600, 0, 0, 600, 0, 0, 40]), "a burst that was served");
+        assert!(grows(&[5, 9]), "too short to say that it does not");
+        let drained = [0, 100, 200, 300, 400, 500, 600, 700, 500, 300, 100, 0, 0];
+        assert!(grows(&drained), "what is served after the last request was offered");
     }
 }

@@ -52,6 +52,7 @@ impl RunSpec {
     pub fn disk_needed(&self) -> u64 {
         let written: u64 = self.steps.iter().map(Step::writes_at_most).sum();
         let bytes = (written as f64 * self.data.pair_bytes()) as u64;
+        let bytes = bytes.saturating_add(self.loaded_bytes());
         bytes.saturating_mul(2).saturating_add(1 << 29)
     }
 
@@ -60,7 +61,29 @@ impl RunSpec {
     /// # Errors
     /// How much there is, and how much may be needed.
     pub fn check_space(&self, folder: &Path) -> Result<(), String> {
-        let needed = self.disk_needed();
+        self.check_space_for(folder, self.disk_needed())
+    }
+
+    /// Bytes of the data that is loaded beforehand, about.
+    #[must_use]
+    pub fn loaded_bytes(&self) -> u64 {
+        match self.load {
+            Some(_) => (self.data.pairs as f64 * self.data.pair_bytes() * 1.1) as u64,
+            None => 0,
+        }
+    }
+
+    /// About how many seconds it takes to load the data beforehand.
+    #[must_use]
+    pub fn load_seconds(&self) -> f64 {
+        self.loaded_bytes() as f64 / 30e6
+    }
+
+    /// Refuses a device with less room than this.
+    ///
+    /// # Errors
+    /// As [`RunSpec::check_space`].
+    pub fn check_space_for(&self, folder: &Path, needed: u64) -> Result<(), String> {
         match free_bytes(folder) {
             Some(free) if free < needed => Err(format!(
                 "{} has {} free, and this run may need {}: choose another folder or a smaller \
@@ -90,7 +113,9 @@ impl RunSpec {
     /// for the runs.
     #[must_use]
     pub fn prepared(&self) -> Option<PathBuf> {
-        let what = (&self.store.kind, self.store.regions, &self.load, self.data);
+        // Of ours only the options count that it is loaded with.
+        let config = if self.store.kind == "vlsm" { "" } else { &self.store.config };
+        let what = (&self.store.kind, config, self.store.regions, &self.load, self.data);
         let text = serde_json::to_string(&what).expect("plain values have an encoding");
         let name = format!("vlsm-lab-data-{:08x}", crc32c::crc32c(text.as_bytes()));
         self.load.as_ref().map(|_| self.dir().join(name))
@@ -107,9 +132,14 @@ impl Step {
     /// Records that may be written.
     fn writes_at_most(&self) -> u64 {
         let Self::Phase(phase) = self else { return 0 };
-        let [reads, missing, scans, ..] = phase.workload.shares();
-        let share = 1.0 - (reads + missing + scans) / 100.0;
+        // What is there already is written anew, and mostly merged away.
+        let workload = &phase.workload;
+        let [reads, missing, scans, ..] = workload.shares();
+        let others = 100.0 - reads - missing - scans - workload.inserts;
+        let share = (workload.inserts + others / 2.0) / 100.0;
         let rate = match &phase.offered {
+            // What a trace writes is not known before it is read.
+            Offered::As(Arrivals::Replay(_)) => return phase.ops.unwrap_or(0),
             Offered::As(arrivals) => arrivals.peak().unwrap_or(FASTEST).min(FASTEST),
             _ => FASTEST,
         };
@@ -120,11 +150,12 @@ impl Step {
     /// About how long it takes.
     fn seconds(&self) -> f64 {
         match self {
-            Self::Settle(_) => 4.0,
+            Self::Settle(_) => 3.0,
             Self::Reopen(..) => 3.0,
             Self::Phase(phase) => {
                 let by_ops = phase.ops.map_or(f64::INFINITY, |ops| ops as f64 / 90_000.0);
                 let once = phase.seconds.unwrap_or(f64::INFINITY).min(by_ops);
+                let once = if once.is_finite() { once } else { 60.0 };
                 match phase.offered {
                     Offered::Sustainable(..) => once * 5.0,
                     _ => once + 1.0,
@@ -169,10 +200,12 @@ impl StoreSpec {
     #[must_use]
     pub fn with_memory_for(mut self, pairs: u64) -> Self {
         let policy = &self.options.policy;
-        let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64;
+        let regions = self.regions.max(1) as u64;
+        let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64 * regions;
         let tables = (pairs as f64 * 2.7) as u64;
         let limit = Bytes(memtables + self.cache + tables);
-        self.options.memory_limit = limit.max(self.options.least_memory());
+        let least = Bytes(self.options.least_memory().0 * regions);
+        self.options.memory_limit = limit.max(least);
         self
     }
 

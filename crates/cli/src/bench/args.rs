@@ -8,9 +8,10 @@ use tempfile::TempDir;
 use vlsm::{Compression, Durability, Options};
 use vlsm_core::Bytes;
 use vlsm_lab::arrivals::Arrivals;
-use vlsm_lab::driver::Phase;
+use vlsm_lab::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use vlsm_lab::workload::Workload;
-use vlsm_lab::workload::data::MIN_KEY_SIZE;
+use vlsm_lab::workload::data::{MIN_KEY_SIZE, Shape};
+use vlsm_lab::workload::sizes::Sizes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -160,57 +161,63 @@ pub fn compression(text: &str) -> Result<Compression, String> {
     })
 }
 
-/// What is to be done.
-pub struct Plan {
-    pub profile: String,
-    pub options: Options,
-    pub load: Phase,
-    pub load_method: String,
-    pub runs: Vec<Phase>,
-    pub key_size: usize,
-    pub value_size: usize,
-    pub seed: u64,
-}
+/// How long background work may take to end, after the load and at the end, in seconds.
+const SETTLE_MAX: f64 = 60.0;
 
 impl Args {
     /// Checks the options that clap cannot, and says what is to be done.
-    pub fn plan(&self) -> Result<Plan, String> {
+    pub fn spec(&self) -> Result<RunSpec, String> {
         if self.key_size < MIN_KEY_SIZE {
             return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
         }
         vlsm_core::key::check_lengths(self.key_size, self.value_size)
             .map_err(|error| error.to_string())?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.map_or(cores.min(4), usize::from);
-        let phase = |name: &str, rate: Option<u64>| {
-            let workload = Workload::named(name).map_err(|error| format!("--workload: {error}"))?;
+        let phase = |workload: Workload, rate: Option<u64>, ops, seconds| {
             let arrivals = rate.map_or(Arrivals::Closed, |rate| Arrivals::Open(rate as f64));
-            let (ops, seconds, seed, interval) = (None, None, self.seed, 1.0);
-            Ok::<_, String>(Phase { workload, arrivals, threads, ops, seconds, seed, interval })
+            Step::Phase(PhaseSpec {
+                name: workload.name.clone(),
+                workload,
+                offered: Offered::As(arrivals),
+                ops,
+                seconds,
+                interval: 1.0,
+            })
         };
-        let load = Phase { ops: Some(self.pairs), ..phase("load", self.load_rate)? };
-        let mut runs = Vec::new();
-        for name in self.workload.split(',').map(str::trim).filter(|&name| name != "load") {
-            let run = phase(&name.to_lowercase(), self.rate)?;
+        let named =
+            |name: &str| Workload::named(name).map_err(|error| format!("--workload: {error}"));
+        let mut steps = vec![phase(named("load")?, self.load_rate, Some(self.pairs), None)];
+        let names = self.workload.split(',').map(str::trim);
+        for name in names.filter(|&name| name != "load") {
+            let workload = named(&name.to_lowercase())?;
             let workload = match self.reads {
-                Some(reads) => run.workload.with_reads(reads),
-                None => run.workload,
+                Some(reads) => workload.with_reads(reads),
+                None => workload,
             };
+            if steps.len() == 1 {
+                steps.push(Step::Settle(SETTLE_MAX));
+            }
             let seconds = self.seconds.or(if self.ops.is_none() { Some(25.0) } else { None });
-            // Other operations than the load's, which used the same seed.
-            let seed = self.seed.wrapping_add(1 + runs.len() as u64);
-            runs.push(Phase { workload, ops: self.ops, seconds, seed, ..run });
+            steps.push(phase(workload, self.rate, self.ops, seconds));
         }
-        let how = self.load_rate.map_or("closed loop".into(), |rate| format!("{rate}/s"));
-        Ok(Plan {
-            profile: self.profile.clone(),
-            options: self.options()?,
-            load,
-            load_method: format!("inserted in random order, {how}"),
-            runs,
-            key_size: self.key_size,
-            value_size: self.value_size,
+        steps.push(Step::Settle(SETTLE_MAX));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let values = Sizes::Fixed(self.value_size);
+        let shape = Shape { key_size: self.key_size, values, ..Shape::default() };
+        Ok(RunSpec {
+            store: StoreSpec {
+                kind: "vlsm".into(),
+                config: self.profile.clone(),
+                options: self.options()?,
+                cache: 0,
+                regions: 1,
+            },
+            data: DataSpec { pairs: self.pairs, shape },
+            load: None,
+            steps,
+            threads: self.threads.map_or(cores.min(4), usize::from),
+            limits: Limits::default(),
             seed: self.seed,
+            dir: None,
         })
     }
 
@@ -246,14 +253,14 @@ pub enum Place {
 
 impl Place {
     /// Finds or makes the folder and checks that it is empty and has room.
-    pub fn prepare(args: &Args, plan: &Plan) -> Result<Self, String> {
+    pub fn prepare(args: &Args, spec: &RunSpec) -> Result<Self, String> {
         let Some(path) = &args.path else {
             let made = tempfile::Builder::new().prefix("vlsm-bench-").tempdir();
             let folder = made.map_err(|error| {
                 let temp = std::env::temp_dir();
                 format!("cannot make a folder in {}: {error}; use --path", temp.display())
             })?;
-            check_space(folder.path(), plan)?;
+            space(spec, folder.path())?;
             let kept = args.keep;
             return Ok(if kept { Self::Kept(folder.keep()) } else { Self::Temporary(folder) });
         };
@@ -269,7 +276,7 @@ impl Place {
             }
             Err(error) => return Err(named(error)),
         }
-        check_space(path, plan)?;
+        space(spec, path)?;
         Ok(Self::Kept(path.clone()))
     }
 
@@ -307,25 +314,9 @@ impl Place {
     }
 }
 
-/// Refuses a folder whose device has too little room for the load, its compactions and the WAL.
-fn check_space(path: &Path, plan: &Plan) -> Result<(), String> {
-    let pair = (plan.key_size + plan.value_size) as u64;
-    let runs: u64 = plan.runs.iter().map(|run| run.ops.unwrap_or(0)).sum();
-    let pairs = plan.load.ops.unwrap_or(0).saturating_add(runs / 2);
-    let needed = pairs.saturating_mul(pair).saturating_mul(2).saturating_add(1 << 29);
-    // A system that cannot tell is no reason not to try.
-    let Ok(device) = rustix::fs::statvfs(path) else { return Ok(()) };
-    let free = device.f_bavail.saturating_mul(device.f_frsize);
-    if free < needed {
-        return Err(format!(
-            "{} has {} free, and this run may need {}: use --path for another device, or --pairs \
-             for less data",
-            path.display(),
-            Bytes(free),
-            Bytes(needed),
-        ));
-    }
-    Ok(())
+/// Refuses a folder whose device has too little room.
+fn space(spec: &RunSpec, folder: &Path) -> Result<(), String> {
+    spec.check_space(folder).map_err(|why| format!("{why} (--path, --pairs)"))
 }
 
 #[cfg(test)]
@@ -339,24 +330,36 @@ mod tests {
         args: Args,
     }
 
-    fn plan(args: &[&str]) -> Result<Plan, String> {
+    fn spec(args: &[&str]) -> Result<RunSpec, String> {
         Cli::try_parse_from([&["bench"], args].concat())
             .map_err(|error| error.to_string())?
             .args
-            .plan()
+            .spec()
+    }
+
+    fn phases(spec: &RunSpec) -> Vec<&PhaseSpec> {
+        spec.steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Phase(phase) => Some(phase),
+                _ => None,
+            })
+            .collect()
     }
 
     #[test]
     fn without_options_it_loads_and_runs_a() {
-        let plan = plan(&[]).unwrap();
-        assert_eq!((plan.load.ops, plan.runs.len()), (Some(4_000_000), 1));
-        assert_eq!(plan.runs[0].workload, Workload::named("a").unwrap());
-        assert_eq!(plan.runs[0].seconds, Some(25.0));
+        let spec = spec(&[]).unwrap();
+        let [load, run] = phases(&spec)[..] else { panic!("a load and a run") };
+        assert_eq!(load.ops, Some(4_000_000));
+        assert_eq!(run.workload, Workload::named("a").unwrap());
+        assert_eq!(run.seconds, Some(25.0));
+        assert_eq!(spec.steps.len(), 4, "background work ends after both");
     }
 
     #[test]
     fn options_are_understood() {
-        let plan = plan(&[
+        let spec = spec(&[
             "--workload=a,E",
             "--pairs=20k",
             "--rate=1M",
@@ -368,19 +371,19 @@ mod tests {
             "--profile=rocksdb",
         ])
         .unwrap();
-        assert_eq!(plan.load.ops, Some(20_000));
-        assert_eq!(plan.runs.len(), 2);
-        assert_eq!(plan.runs[1].arrivals, Arrivals::Open(1e6));
-        assert_eq!((plan.runs[0].workload.reads, plan.runs[0].workload.updates), (30.0, 70.0));
-        assert_eq!((plan.runs[0].ops, plan.runs[0].seconds), (Some(5), None));
-        assert_eq!(plan.options.policy.memtable_bytes, Bytes::mib(4));
-        assert_eq!(plan.options.durability, Durability::NoWal);
+        let [load, a, e] = phases(&spec)[..] else { panic!("a load and two runs") };
+        assert_eq!(load.ops, Some(20_000));
+        assert_eq!(e.offered, Offered::As(Arrivals::Open(1e6)));
+        assert_eq!((a.workload.reads, a.workload.updates), (30.0, 70.0));
+        assert_eq!((a.ops, a.seconds), (Some(5), None));
+        assert_eq!(spec.store.options.policy.memtable_bytes, Bytes::mib(4));
+        assert_eq!(spec.store.options.durability, Durability::NoWal);
     }
 
     #[test]
     fn wrong_options_are_answered_with_help() {
         let refused = |args: &[&str], expected: &str| {
-            let error = plan(args).err().unwrap();
+            let error = spec(args).err().unwrap();
             assert!(error.contains(expected), "{error}");
         };
         refused(&["--workload=x"], "There are: load, a, ");
@@ -399,10 +402,10 @@ mod tests {
         let path = folder.path().to_str().unwrap();
         let parse = |args: &[&str]| Cli::try_parse_from([&["bench"], args].concat()).unwrap().args;
         let args = parse(&["--path", path]);
-        let error = Place::prepare(&args, &args.plan().unwrap()).err().unwrap();
+        let error = Place::prepare(&args, &args.spec().unwrap()).err().unwrap();
         assert!(error.contains("not empty"), "{error}");
         let args = parse(&["--pairs", "900000G"]);
-        let error = Place::prepare(&args, &args.plan().unwrap()).err().unwrap();
+        let error = Place::prepare(&args, &args.spec().unwrap()).err().unwrap();
         assert!(error.contains("free"), "{error}");
     }
 }

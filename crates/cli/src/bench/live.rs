@@ -17,22 +17,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// A bar for a phase of known length.
+    /// A bar for a step; it moves when there is progress to show.
     pub fn new(name: &str) -> Self {
         let bar = ProgressBar::new(STEPS);
         let style = ProgressStyle::with_template("{prefix} {bar:20} {percent:>3}%  {msg}")
             .expect("the template is well formed");
         bar.set_style(style.progress_chars("━╸ "));
         bar.set_prefix(name.to_owned());
-        bar.tick();
-        Self { bar }
-    }
-
-    /// A spinner for a wait of unknown length.
-    pub fn waiting(message: &'static str) -> Self {
-        let bar = ProgressBar::new_spinner();
-        bar.set_message(message);
-        bar.enable_steady_tick(Duration::from_millis(100));
+        bar.enable_steady_tick(Duration::from_millis(200));
         Self { bar }
     }
 

@@ -1,7 +1,7 @@
 //! `vlsm lab compare`: the same work on several stores in turn, A B A B …, and a report with the
 //! stores beside each other. With one store it is a plain run.
 
-use super::{Result, commit, duration, stop_flag};
+use super::{COMMIT, Result, duration, stop_flag};
 use crate::bench::args::{compression, count, durability, percent, positive, size};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,9 +11,12 @@ use vlsm_lab::campaign::Going;
 use vlsm_lab::child::{self, Line, Programs};
 use vlsm_lab::report::compare::{Comparison, PAIRS_MIN, Runs};
 use vlsm_lab::report::{Report, csv, html, table};
+use vlsm_lab::runner;
 use vlsm_lab::scale::Scale;
 use vlsm_lab::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
-use vlsm_lab::workload::Preset;
+use vlsm_lab::trace::Trace;
+use vlsm_lab::workload::data::MIN_KEY_SIZE;
+use vlsm_lab::workload::{Preset, Workload};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = positive)]
     seconds: f64,
     /// Rounds [default: 3, and 1 for one store]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::figure::rounds)]
     rounds: Option<usize>,
     /// Client threads
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = within(1..=1024))]
@@ -109,9 +112,11 @@ pub fn run(args: &Args) -> Result {
     let specs: Vec<RunSpec> =
         args.stores.iter().map(|store| args.spec(store)).collect::<Result<_>>()?;
     for spec in &specs {
-        programs.child(&spec.store.kind)?;
+        programs.check(&spec.store)?;
         spec.check_space(&spec.dir())?;
     }
+    // The stores have the same phases.
+    specs.iter().take(1).try_for_each(runner::check_rates)?;
     let rounds = args.rounds.unwrap_or(if specs.len() == 1 { 1 } else { PAIRS_MIN });
     let seconds = specs.iter().map(RunSpec::seconds).sum::<f64>() * rounds as f64;
     eprintln!("{} runs, about {}", specs.len() * rounds, duration(seconds));
@@ -120,27 +125,37 @@ pub fn run(args: &Args) -> Result {
         args.stores.iter().map(|name| Runs { name: name.clone(), ..Runs::default() }).collect();
     let mut failures = Vec::new();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    for round in 0..rounds {
+    'rounds: for round in 0..rounds {
         for (spec, runs) in specs.iter().zip(&mut all) {
             if stop.load(Relaxed) {
-                break;
+                break 'rounds;
             }
             eprintln!("round {} of {rounds}: {}", round + 1, runs.name);
             let spec = RunSpec { seed: spec.seed + round as u64, ..spec.clone() };
             let mut bar = super::progress::Shown::new();
             let told = &mut |line: Line| bar.show(&Going::Line(line));
-            let answer = child::run(&programs, &spec, stop, told)?;
+            let answer = child::run(&programs, &spec, stop, told);
             bar.finish();
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(why) => {
+                    failures.push(format!("{}: {why}", runs.name));
+                    break 'rounds;
+                }
+            };
             if let Some(why) = answer.failure {
                 failures.push(format!("{}: {why}", runs.name));
             }
             let mut report = answer.report;
-            report.method.commit = commit();
+            report.method.commit = COMMIT.into();
             report.method.command.clone_from(&command);
             runs.reports.push(report);
         }
     }
-    publish(&args.out, &all)?;
+    let published = publish(&args.out, &all);
+    if failures.is_empty() {
+        published?;
+    }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
@@ -155,6 +170,11 @@ impl Args {
         if let Some(bytes) = self.value_size {
             shape.values = vlsm_lab::workload::sizes::Sizes::Fixed(bytes);
         }
+        if shape.key_size < MIN_KEY_SIZE {
+            return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
+        }
+        vlsm_core::key::check_lengths(shape.key_size, shape.values.max())
+            .map_err(|error| error.to_string())?;
         let (kind, config) = name.split_once(':').unwrap_or((name, ""));
         let profile = match (kind, config) {
             ("vlsm", "") => "vlsm",
@@ -204,8 +224,11 @@ impl Args {
         let mut steps = vec![phase("load", load, closed(), Some(pairs), None), Step::Settle(600.0)];
         let workload = || preset.workload.clone();
         if let Some(path) = &self.trace {
+            // A file that is no trace is refused before anything is loaded.
+            let trace = Trace::open(path).map_err(|error| error.to_string())?;
             let replay = Arrivals::Replay(Replay { path: path.clone(), speed: 1.0 });
-            steps.push(phase("trace", workload(), Offered::As(replay), None, None));
+            let ops = Some(trace.len() as u64);
+            steps.push(phase("trace", Workload::trace(), Offered::As(replay), ops, None));
             return Ok(steps);
         }
         for word in &self.load {

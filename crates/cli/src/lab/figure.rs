@@ -3,7 +3,7 @@
 //! stop.
 
 use super::progress::Shown;
-use super::{Result, commit, duration, stop_flag};
+use super::{COMMIT, Result, duration, stop_flag};
 use crate::bench::args::positive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use vlsm_lab::scale::Scale;
 /// What the experiment is like.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Shared {
-    /// By how much everything is smaller than in the papers: full, campaign (1/64), smoke (1/256),
+    /// By how much everything is smaller than in the papers: full, campaign (1/32), smoke (1/64),
     /// or a share such as 1/16
     #[arg(long, default_value_t = Scale::CAMPAIGN)]
     pub scale: Scale,
@@ -46,7 +46,7 @@ impl Shared {
     }
 }
 
-fn rounds(text: &str) -> Result<usize> {
+pub fn rounds(text: &str) -> Result<usize> {
     match text.parse() {
         Ok(number @ 1..=1000) => Ok(number),
         _ => Err(format!("{text:?} is not a number from 1 to 1000")),
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result {
     if setting.scale.is_smoke() {
         eprintln!("scale smoke: to see that it works. This is not a measurement.");
     }
-    let campaign = Campaign::new(setting, &entries, rounds, &args.out, commit());
+    let campaign = Campaign::new(setting, &entries, rounds, &args.out, COMMIT.into());
     let tasks = campaign.todo();
     eprintln!(
         "{} runs to do, about {} in all; reports in {}",

@@ -66,9 +66,19 @@ impl Setting {
     }
 
     /// The length of an interval: a second of the papers, but not so short that it holds nothing.
+    /// Where only inserts are asked for, half a second: vLSM's stalls are about a second long.
     #[must_use]
-    pub fn interval(&self) -> f64 {
-        self.scale.seconds(1.0).max(0.05)
+    pub fn interval(&self, workload: &Workload) -> f64 {
+        match workload.inserts >= 100.0 {
+            true => self.scale.seconds(0.5).max(0.01),
+            false => self.scale.seconds(1.0).max(0.05),
+        }
+    }
+
+    /// So many seconds, but five minutes in three rounds at least; for smoke no longer than others.
+    #[must_use]
+    pub fn long_enough(&self, seconds: f64) -> f64 {
+        if self.scale.is_smoke() { self.seconds } else { seconds.max(101.0) }
     }
 
     /// A phase of this workload.
@@ -77,12 +87,21 @@ impl Setting {
         let workload = Workload::named(workload).expect("figures name workloads that exist");
         Step::Phase(PhaseSpec {
             name: name.to_owned(),
+            interval: self.interval(&workload),
             workload,
             offered,
             ops: None,
             seconds: Some(seconds),
-            interval: self.interval(),
         })
+    }
+
+    /// As [`Setting::load_a_at_share`], with the pairs of all four regions of the paper.
+    pub fn load_a_regions(&self, arm: &Arm) -> Wanted {
+        let phases = vec![
+            self.phase("max", "load", Offered::As(Arrivals::Closed), self.seconds),
+            self.phase("share", "load", Offered::OfMaximum(SHARE), 1.5 * self.seconds),
+        ];
+        self.run_shaped(arm, 4 * PAIRS, Shape::default(), phases)
     }
 
     /// Clients: as many as cores where pairs are vLSM's, whose runs mostly write. Twice as many for
@@ -109,10 +128,12 @@ impl Setting {
         }))
     }
 
-    /// Load A at its maximum, then at fixed rates: phases `max` and `20 k/s`, ….
+    /// Load A at its maximum, at 60 % of that, and at fixed rates: phases `max`, `60 %` and
+    /// `8 k/s`, ….
     pub fn load_a(&self, arm: &Arm, rates: &[f64]) -> Wanted {
         let mut phases =
             vec![self.phase("max", "load", Offered::As(Arrivals::Closed), self.seconds)];
+        phases.push(self.phase("60 %", "load", Offered::OfMaximum(0.6), self.seconds));
         for &rate in rates {
             let offered = Offered::As(Arrivals::Open(rate));
             let seconds = self.seconds_for_chains(arm, rate);
@@ -152,7 +173,7 @@ impl Setting {
         let closed = Offered::As(Arrivals::Closed);
         let mut phases = vec![self.phase("max", "b", closed, self.seconds)];
         for name in ["b", "c", "d"] {
-            let seconds = self.seconds.max(101.0);
+            let seconds = self.long_enough(self.seconds);
             phases.push(self.phase(name, name, Offered::OfMaximum(SHARE), seconds));
         }
         self.run_shaped(arm, PAIRS, Shape::default(), phases)
@@ -161,7 +182,7 @@ impl Setting {
 
 /// The options that the data of a run is loaded with. Ours: RocksDB's shape with large memtables,
 /// which loads several times faster than vLSM's, and SSTs and deeper levels as they will be. The
-/// others: as they are measured.
+/// others: as they are measured, but for limits of debt, which would make the load wait.
 fn loading(store: &StoreSpec) -> Options {
     let mut options = store.options.clone();
     if store.kind == "vlsm" {
@@ -173,6 +194,9 @@ fn loading(store: &StoreSpec) -> Options {
         policy.sst_min = own.sst_min;
         policy.l1_bytes = own.l1_bytes.max(Bytes::mib(32));
         policy.levels = own.levels;
+        policy.growth = own.growth;
+        // No run is left in L0, which some shapes do not have.
+        policy.l0_trigger = 1;
         options.policy = policy;
         options.memory_limit = Bytes::mib(256);
         options.wal_file_bytes = Bytes::mib(16);
@@ -180,6 +204,8 @@ fn loading(store: &StoreSpec) -> Options {
         options.quantum = Bytes::kib(256);
         options.durability = Durability::NoWal;
     }
+    options.policy.debt_soft = None;
+    options.policy.debt_hard = None;
     options
 }
 

@@ -1,5 +1,5 @@
 //! The figures of CruiseDB (cruisedb.txt): 16 B keys and 1 KB values, 10 M of them loaded before,
-//! in a closed loop as there. Its 100 client threads are as many here as the machine has cores.
+//! in a closed loop as there, with 4 clients instead of its 100.
 
 use super::arms::Arm;
 use super::measure::Measure;
@@ -51,9 +51,13 @@ fn closed(setting: &Setting, arm: &Arm, workload: &str, seconds: f64) -> Wanted 
     setting.run_shaped(arm, PAIRS, preset.shape, phases)
 }
 
+/// What is different in all of them.
+const HERE: &str = "4 clients instead of 100: a stall delays 4 requests, which the P99 of an \
+                    interval (1.6 s of the paper's) may not show.";
+
 /// The run of figures 3, 4, 12 and 18: 50 % inserts, 50 % gets.
 fn a_variant(setting: &Setting, arm: &Arm) -> Wanted {
-    closed(setting, arm, "cruise-get-50", 3.0 * setting.seconds)
+    closed(setting, arm, "cruise-get-50", setting.scale.seconds(500.0).max(10.0))
 }
 
 /// RocksDB's default of two memtables, as in §III.
@@ -67,12 +71,7 @@ fn over_time(setting: &Setting, measure: Measure, says: &str, claim: Claim) -> F
     for (name, run) in rocksdb_default(setting) {
         panel = panel.point(name, X::number(0.0), &run, "run");
     }
-    Figure {
-        says: says.into(),
-        here: "Closed loop.".into(),
-        panels: vec![panel],
-        claims: vec![claim],
-    }
+    Figure { says: says.into(), here: HERE.into(), panels: vec![panel], claims: vec![claim] }
 }
 
 fn figure_3(setting: &Setting) -> Figure {
@@ -86,7 +85,7 @@ fn figure_3(setting: &Setting) -> Figure {
             "throughput is 7.74 times the tail throughput",
             Measure::Throughput,
             Named::point(1, ROCKSDB, "mean"),
-            Named::point(1, ROCKSDB, "tail (99 %)"),
+            Named::point(1, ROCKSDB, "tail (99 %)").by(Measure::TailThroughput),
             7.74,
         ),
     );
@@ -101,16 +100,16 @@ fn figure_3(setting: &Setting) -> Figure {
 }
 
 fn figure_4(setting: &Setting) -> Figure {
-    let says = "P99 rises and falls in step with throughput, up to 109 ms.";
+    let says = "P99 rises and falls in step with throughput.";
     let mut figure = over_time(
         setting,
         Measure::P99,
         says,
         Claim::at_least(
-            "the worst second's P99 is twice the mean second's",
+            "the worst second's P99 is twice the mean second's (the text gives no number)",
             Measure::WorstP99,
             Named::point(1, ROCKSDB, "worst"),
-            Named::point(1, ROCKSDB, "mean"),
+            Named::point(1, ROCKSDB, "mean").by(Measure::MeanP99),
             2.0,
         ),
     );
@@ -145,15 +144,26 @@ fn by_share(setting: &Setting, kind: &str, says: &str) -> Figure {
     }
     Figure {
         says: says.into(),
-        here: "WiredTiger is left out: nothing builds it here.".into(),
+        here: "WiredTiger is left out; the paper's 2.08 is against the second best, mostly it, in \
+               the mean."
+            .into(),
         panels: vec![panel],
-        claims: vec![Claim::at_least(
-            "CruiseDB's tail throughput is up to twice RocksDB's and more",
-            Measure::TailThroughput,
-            Named::series(0, "CruiseDB"),
-            Named::series(0, ROCKSDB),
-            2.08,
-        )],
+        claims: vec![
+            Claim::at_least(
+                "CruiseDB's tail throughput is up to twice RocksDB's and more",
+                Measure::TailThroughput,
+                Named::series(0, "CruiseDB"),
+                Named::series(0, ROCKSDB),
+                2.08,
+            ),
+            Claim::at_most(
+                "and never below it",
+                Measure::TailThroughput,
+                Named::series(0, ROCKSDB),
+                Named::series(0, "CruiseDB"),
+                1.0,
+            ),
+        ],
     }
 }
 
@@ -190,10 +200,9 @@ fn figure_12(setting: &Setting) -> Figure {
         says: "CruiseDB's tail throughput is 2.12 to 6.06 times the others', its largest P99 of a \
                second 44.8 ms instead of 108 ms."
             .into(),
-        here:
-            "WiredTiger is left out: nothing builds it here. vLSM is ours beside, with its own two \
-               memtables."
-                .into(),
+        here: format!(
+            "{HERE} WiredTiger is left out. vLSM is ours beside, with its own memtables."
+        ),
         panels: vec![throughput, latency, tail, worst],
         claims: vec![
             Claim::at_least(
@@ -214,7 +223,7 @@ fn figure_12(setting: &Setting) -> Figure {
                 "RocksDB's shape: mean throughput is far above its tail (as in Fig. 3)",
                 Measure::Throughput,
                 at(2, ROCKSDB, "mean"),
-                at(2, ROCKSDB, "tail (99 %)"),
+                at(2, ROCKSDB, "tail (99 %)").by(Measure::TailThroughput),
                 2.0,
             ),
         ],
@@ -307,17 +316,17 @@ fn figure_16(setting: &Setting) -> Figure {
         Named::series(0, ROCKSDB),
         3.9,
     );
-    let says = "At every scale CruiseDB's tail throughput is the highest; static admission reaches \
-                17.6 to 25.8 % of it.";
+    let says = "At every scale CruiseDB's tail throughput is the highest; static admission, which \
+                is left out here, and the auto-tuned limiter reach 17.6 to 25.8 % of it.";
     by_scale(setting, Measure::TailThroughput, says, claim)
 }
 
 fn figure_17(setting: &Setting) -> Figure {
-    let claim = Claim::at_least(
-        "CruiseDB's P99 is lower than RocksDB's",
+    let claim = Claim::at_most(
+        "CruiseDB's P99 is lower than RocksDB's at every scale",
         Measure::WorstP99,
-        Named::series(0, ROCKSDB),
         Named::series(0, "CruiseDB"),
+        Named::series(0, ROCKSDB),
         1.0,
     );
     let says = "At every scale CruiseDB's P99 per second is the lowest.";

@@ -1,8 +1,8 @@
 //! What figures take from a run: a number of one of its phases, or that number over time.
 //! A run that does not tell it gives nothing, never zero.
 
-use crate::metrics::{Percentiles, Series};
-use crate::report::{ChainMark, JobMark, PhaseReport, Report};
+use crate::metrics::{Group, Percentiles, Point, Series};
+use crate::report::{ChainMark, JobMark, PhaseReport};
 use serde::{Deserialize, Serialize};
 
 /// A number of a phase of a run.
@@ -172,7 +172,7 @@ impl Measure {
 
     /// The number of a phase; nothing where the store or the phase does not tell.
     #[must_use]
-    pub fn of(self, report: &Report, phase: &PhaseReport) -> Option<f64> {
+    pub fn of(self, phase: &PhaseReport) -> Option<f64> {
         let writes = |take: fn(&Percentiles) -> f64| phase.writes.as_ref().map(take);
         let reads = |take: fn(&Percentiles) -> f64| phase.reads.as_ref().map(take);
         let stalls = phase.series.stalls();
@@ -208,8 +208,8 @@ impl Measure {
                 mean(compactions(phase).filter(|job| job.from == level).map(|j| j.read as f64))?
             }
             Self::WidestJob => compactions(phase).map(|job| job.read).max()? as f64,
-            Self::GoodByCount => good(report, |level| level.good_by_count)?,
-            Self::GoodByRatio => good(report, |level| level.good_by_ratio)?,
+            Self::GoodByCount => good(phase, |level| level.good_by_count)?,
+            Self::GoodByRatio => good(phase, |level| level.good_by_ratio)?,
             Self::CpuPerOp => phase.cpu_us_per_op,
             Self::Memory => phase.samples.iter().map(|sample| sample.memory).max()? as f64,
             Self::DelayedFlushes => phase.store.chains as f64,
@@ -246,7 +246,7 @@ impl Measure {
                             Self::Throughput | Self::TailThroughput => point.throughput(),
                             Self::ReadP99 => point.read_p99_us,
                             Self::WriteP99 => point.write_p99_us,
-                            _ => point.read_p99_us.max(point.write_p99_us),
+                            _ => point.p99_us(),
                         },
                     ));
                 }
@@ -258,17 +258,18 @@ impl Measure {
 
 /// Latencies of the kind of operation that there was most of.
 fn most_asked(phase: &PhaseReport) -> Option<&Percentiles> {
-    let kinds = [phase.writes.as_ref(), phase.reads.as_ref(), phase.scans.as_ref()];
-    kinds.into_iter().flatten().max_by_key(|percentiles| percentiles.count)
+    let groups = Group::ALL.into_iter().filter_map(|group| phase.percentiles(group));
+    groups.max_by_key(|percentiles| percentiles.count)
 }
 
+/// Of each interval in which something was completed.
 fn interval_p99(series: &Series) -> impl Iterator<Item = f64> + '_ {
-    series.0.iter().map(|point| point.read_p99_us.max(point.write_p99_us))
+    series.0.iter().filter(|point| point.ops > 0).map(Point::p99_us)
 }
 
 /// Chains that stood behind L0 when a memtable was flushed.
 fn stood(phase: &PhaseReport) -> impl Iterator<Item = &ChainMark> {
-    phase.chains.iter().filter(|chain| chain.waited.is_none())
+    phase.standing()
 }
 
 fn stage(chain: &ChainMark, level: u8) -> f64 {
@@ -279,8 +280,8 @@ fn compactions(phase: &PhaseReport) -> impl Iterator<Item = &JobMark> {
     phase.jobs.iter().filter(|job| job.kind == "compact")
 }
 
-fn good(report: &Report, count: fn(&crate::store::LevelStats) -> u64) -> Option<f64> {
-    let first = report.store.levels.get(1).filter(|level| level.tables > 0)?;
+fn good(phase: &PhaseReport, count: fn(&crate::store::LevelStats) -> u64) -> Option<f64> {
+    let first = phase.store.levels.get(1).filter(|level| level.tables > 0)?;
     Some(count(first) as f64 / first.tables as f64)
 }
 

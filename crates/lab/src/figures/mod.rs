@@ -213,19 +213,21 @@ pub struct Named {
     pub series: String,
     /// The label of x.
     pub x: Option<String>,
+    /// Another measure than the claim's.
+    pub measure: Option<Measure>,
 }
 
 impl Named {
     /// A whole series.
     #[must_use]
     pub fn series(panel: usize, series: &str) -> Self {
-        Self { panel, series: series.to_owned(), x: None }
+        Self { panel, series: series.to_owned(), x: None, measure: None }
     }
 
     /// One point of it.
     #[must_use]
     pub fn point(panel: usize, series: &str, x: &str) -> Self {
-        Self { panel, series: series.to_owned(), x: Some(x.to_owned()) }
+        Self { x: Some(x.to_owned()), ..Self::series(panel, series) }
     }
 }
 
@@ -234,6 +236,14 @@ impl Form {
     #[must_use]
     pub const fn lines(name: &'static str) -> Self {
         Self::Lines(Cow::Borrowed(name))
+    }
+}
+
+impl Named {
+    /// The same, by another measure than the claim's.
+    #[must_use]
+    pub fn by(self, measure: Measure) -> Self {
+        Self { measure: Some(measure), ..self }
     }
 }
 
@@ -376,6 +386,9 @@ mod tests {
                     };
                     assert!(run.steps.iter().any(named), "{}: no phase {phase:?}", entry.id);
                     run.store.options.policy.build().expect(entry.id);
+                    let json = serde_json::to_string(&**run).expect("it has an encoding");
+                    let read: RunSpec = serde_json::from_str(&json).expect("it can be read");
+                    assert_eq!(read, **run, "{}: a campaign could not resume it", entry.id);
                 }
             }
             for claim in &figure.claims {

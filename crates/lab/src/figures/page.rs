@@ -25,7 +25,7 @@ pub fn render(result: &FigureResult) -> String {
             let _ = write!(body, "<p><strong>{}</strong></p>", escape(&why));
         }
         None => {
-            body.push_str("<div class=\"charts\">");
+            body.push_str("<div class=\"charts small\">");
             for panel in &result.panels {
                 let _ = write!(body, "<figure>{}</figure>", chart(panel).svg(SIZE.0, SIZE.1));
             }
@@ -105,8 +105,8 @@ fn chart(panel: &PanelResult) -> Chart {
         (true, Form::Lines(_) | Form::Time | Form::Jobs) => Axis::log(&panel.measure, unit),
         _ => Axis::linear(&panel.measure, unit),
     };
-    let chart = Chart { title: panel.title.clone(), y, ..Chart::default() };
-    match &panel.form {
+    let mut chart = Chart { title: panel.title.clone(), y, ..Chart::default() };
+    chart = match &panel.form {
         Form::Lines(name) => lines(panel, name, chart),
         Form::Bars => bars(panel, chart),
         Form::Time => {
@@ -118,7 +118,10 @@ fn chart(panel: &PanelResult) -> Chart {
             lanes: lanes(panel),
             ..chart
         },
-    }
+    };
+    // What is not there is said in words.
+    chart.series.retain(|series| !series.points.is_empty());
+    chart
 }
 
 fn lines(panel: &PanelResult, name: &str, chart: Chart) -> Chart {
@@ -171,7 +174,11 @@ fn bars(panel: &PanelResult, chart: Chart) -> Chart {
         series.push(dots.colour(Colour::Muted).reference());
     }
     let x = Axis::names(places.iter().map(|place| place.label.clone()));
-    Chart { x, series, ..chart }
+    // Room for the numbers above the bars.
+    let ends = series.iter().flat_map(|series| &series.points);
+    let top = ends.map(|point| point.interval.1.max(point.y)).fold(0.0, f64::max);
+    let y = if top > 0.0 { chart.y.clone().range(0.0, top * 1.15) } else { chart.y.clone() };
+    Chart { x, y, series, ..chart }
 }
 
 fn over_time(panel: &PanelResult) -> Vec<Series> {

@@ -210,6 +210,8 @@ pub struct Proof {
     /// Compaction chains that were seen: one for each flush with one behind L0, or each flush where
     /// a store tells no chains.
     pub chains: u64,
+    /// Whether the store tells targets of levels.
+    pub targets: bool,
     /// Each level that has a target and is not the last: its number, and how full it got in the
     /// first and in the last fifth of the phase.
     pub fullness: Vec<(u8, f64, f64)>,

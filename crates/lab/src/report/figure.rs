@@ -86,14 +86,14 @@ pub fn of_phases() -> Vec<Figure<PhaseReport>> {
         figure("I/O amp. (system)", Unit::Times, Lower, |p| p.amplification.device_io()),
         figure("I/O amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.io())),
         figure("chains behind L0, mean", Unit::Bytes, Lower, |phase| {
-            let bytes: u64 = phase.chains.iter().map(ChainMark::width).sum();
-            counted(Some(bytes as f64 / phase.chains.len() as f64))
+            let bytes: u64 = phase.standing().map(ChainMark::width).sum();
+            counted(Some(bytes as f64 / phase.standing().count() as f64))
         }),
         figure("chains behind L0, widest", Unit::Bytes, Lower, |phase| {
-            phase.chains.iter().map(|chain| chain.width() as f64).reduce(f64::max)
+            phase.standing().map(|chain| chain.width() as f64).reduce(f64::max)
         }),
         figure("chains behind L0, longest", Unit::Plain, Lower, |phase| {
-            phase.chains.iter().map(|chain| chain.stages.len() as f64).reduce(f64::max)
+            phase.standing().map(|chain| chain.stages.len() as f64).reduce(f64::max)
         }),
     ]);
     all

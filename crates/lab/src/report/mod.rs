@@ -132,7 +132,8 @@ impl Amplification {
     /// By which share the store counts more (or less) than the system.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
-        let device = self.device?;
+        // A store that counts nothing does not disagree.
+        let device = self.device.filter(|_| self.store_read + self.store_written > 0)?;
         let (store, system) = (self.store_read + self.store_written, device.read + device.written);
         (system > 0).then(|| store as f64 / system as f64 - 1.0)
     }
@@ -299,12 +300,16 @@ impl PhaseReport {
         self.settled.as_ref().unwrap_or(&self.amplification)
     }
 
+    /// The chains that stood behind L0 at flushes.
+    pub fn standing(&self) -> impl Iterator<Item = &ChainMark> + Clone {
+        self.chains.iter().filter(|chain| chain.waited.is_none())
+    }
+
     /// Compaction chains: one for each flush with one behind L0 (vlsm.txt §2.3). Of a store that
     /// tells none, its flushes: with full levels each has one behind it.
     #[must_use]
     pub fn chain_count(&self) -> u64 {
-        let stood = self.chains.iter().filter(|chain| chain.waited.is_none());
-        match stood.filter(|chain| !chain.stages.is_empty()).count() {
+        match self.standing().filter(|chain| !chain.stages.is_empty()).count() {
             0 if self.chains.is_empty() => {
                 self.jobs.iter().filter(|job| job.kind == "flush").count() as u64
             }
@@ -313,7 +318,7 @@ impl PhaseReport {
     }
 
     /// How full each level with a target gets that is not the last one, in the first and in the
-    /// last tenth of the phase: its number, and the two shares of its target. The fullest moment
+    /// last fifth of the phase: its number, and the two shares of its target. The fullest moment
     /// counts, because a level breathes by an SST, which is a quarter of an L1 of four.
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, f64, f64)> {

@@ -343,7 +343,7 @@ fn lanes(jobs: &[JobMark], colours: impl Fn(usize) -> Colour) -> Vec<Lane> {
 
 fn chain_widths(all: &[Of]) -> Option<Chart> {
     let widths = |phase: &PhaseReport| -> Vec<f64> {
-        phase.chains.iter().map(|chain| chain.width() as f64).collect()
+        phase.standing().map(|chain| chain.width() as f64).collect()
     };
     let series = |of: &Of| {
         let line = Series::new(of.name, Mark::Steps, cdf(&widths(of.phase)));
@@ -360,14 +360,14 @@ fn chain_widths(all: &[Of]) -> Option<Chart> {
 
 fn chain_lengths(all: &[Of]) -> Option<Chart> {
     let stages = |chain: &ChainMark| chain.stages.len();
-    let chains = || all.iter().flat_map(|of| &of.phase.chains);
+    let chains = || all.iter().flat_map(|of| of.phase.standing());
     let most = chains().map(stages).max()?.min(8);
     let least = chains().map(stages).min()?.min(most);
     let series = |of: &Of| {
-        let all = &of.phase.chains;
+        let all = of.phase.standing();
         let share = |length: usize| {
-            let count = all.iter().filter(|chain| stages(chain).min(most) == length).count();
-            let share = count as f64 / all.len() as f64 * 100.0;
+            let count = all.clone().filter(|chain| stages(chain).min(most) == length).count();
+            let share = count as f64 / all.clone().count() as f64 * 100.0;
             ((length - least) as f64, share)
         };
         let bars = Series::new(of.name, Mark::Bars, (least..=most).map(share));
@@ -382,7 +382,7 @@ fn chain_lengths(all: &[Of]) -> Option<Chart> {
         title: "Length of compaction chains".into(),
         x: Axis::names((least..=most).map(name)),
         y: Axis::linear("share of chains", Unit::Percent),
-        series: all.iter().filter(|of| !of.phase.chains.is_empty()).map(series).collect(),
+        series: all.iter().filter(|of| of.phase.standing().next().is_some()).map(series).collect(),
         ..Chart::default()
     })
 }

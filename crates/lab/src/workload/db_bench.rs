@@ -50,6 +50,14 @@ pub(super) fn all() -> Vec<Preset> {
         make("readwhilewriting", "db_bench: one client updates, the others read; uniform", &|w| {
             (w.reads, w.updates, w.apart) = (50.0, 50.0, true);
         }),
+        make(
+            "seekrandomwhilewriting",
+            "db_bench: one client updates, the others scan; uniform",
+            &|w| {
+                (w.scans, w.updates, w.apart) = (50.0, 50.0, true);
+                w.scan = Sizes::Fixed(50);
+            },
+        ),
         make("readrandomwriterandom", "db_bench: 90 % reads, 10 % updates; uniform", &|w| {
             (w.reads, w.updates) = (90.0, 10.0);
         }),

@@ -7,10 +7,10 @@
 //! of what the paper's machine could do: give a peak of your own (`Pattern::with_peak`).
 //!
 //! From sysbench's oltp_read_write: ranges of 100 rows; the delete and the insert are of the same
-//! row, which keeps the table's size; a row is four columns of about 188 bytes. Ours: what one of
-//! the read:write ratios counts is operations, of which a transaction has twenty. The low load of
-//! those is a quarter of the high one, as it is of the default transaction. Keys are zipfian (the
-//! paper does not say; sysbench's default differs from version to version).
+//! row, which keeps the table's size; a row is a key of 16 and a value of 184 bytes (dlc.txt §6.1).
+//! Ours: what one of the read:write ratios counts is operations, of which a transaction has twenty.
+//! The low load of those is a quarter of the high one, as it is of the default transaction. Keys
+//! are zipfian (the paper does not say; sysbench's default differs from version to version).
 
 use super::data::{KeyOrder, Shape};
 use super::keys::Choice;
@@ -50,7 +50,7 @@ fn preset(name: &str, what: &str, transaction: Transaction, arrivals: Arrivals) 
     let none = Workload::none(name, Choice::Zipfian(THETA));
     let workload = Workload { transactions: 100.0, transaction, ..none };
     Preset {
-        shape: Shape { key_size: 8, values: Sizes::Fixed(188), order: KeyOrder::Hashed },
+        shape: Shape { key_size: 16, values: Sizes::Fixed(184), order: KeyOrder::Hashed },
         arrivals: Some(arrivals),
         ..Preset::new(name, what, workload)
     }

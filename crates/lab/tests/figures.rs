@@ -1,0 +1,133 @@
+//! From made-up reports to the result of a figure: points, conditions, verdicts, text and page.
+
+mod synthetic;
+
+use std::rc::Rc;
+use synthetic::{Shape, phase, report, show};
+use vlsm_lab::figures::judge::{Rounds, judge};
+use vlsm_lab::figures::result::{FigureResult, Verdict};
+use vlsm_lab::figures::{self, Setting, page, text};
+use vlsm_lab::report::Report;
+use vlsm_lab::scale::Scale;
+use vlsm_lab::spec::{RunSpec, Step};
+
+fn setting(scale: Scale) -> Setting {
+    Setting { scale, dir: None, peers: false, seconds: 20.0 }
+}
+
+/// What a run would bring: a store that stalls, unless it is vLSM.
+fn made_up(run: &RunSpec, round: u64) -> Report {
+    let steady = run.store.config.starts_with("vlsm");
+    let shape: Shape = if steady { synthetic::STEADY } else { synthetic::STALLING };
+    let mut report = report(&shape, round);
+    report.method.spec = Some(RunSpec { seed: round, ..run.clone() });
+    let named = run.steps.iter().filter_map(|step| match step {
+        Step::Phase(wanted) => Some(phase(&shape, &wanted.name, round)),
+        _ => None,
+    });
+    report.phases = named.collect();
+    report
+}
+
+fn result_of(id: &str, scale: Scale, rounds: u64, change: fn(&mut Report)) -> FigureResult {
+    let setting = setting(scale);
+    let entry = figures::named(id).expect("it exists");
+    let figure = (entry.build)(&setting);
+    let brought = |run: &RunSpec| -> Rounds {
+        let one = |round| {
+            let mut report = made_up(run, round);
+            change(&mut report);
+            Ok(report)
+        };
+        (1..=rounds).map(one).collect::<Rc<[_]>>()
+    };
+    judge(entry, &figure, &setting, "vlsm lab figure".into(), &brought)
+}
+
+fn why_not(result: &FigureResult, expected: &str) {
+    let why = result.why_not().expect("it is not measured");
+    assert!(why.contains(expected), "{why}");
+    assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::NotMeasured));
+    let page = page::render(result);
+    assert!(page.contains("not measured") && !page.contains("<svg"), "no curve is drawn");
+    assert!(text::render(result).contains("not measured: "));
+}
+
+#[test]
+fn a_measured_figure_has_curves_and_verdicts() {
+    let result = result_of("vlsm-8", Scale::CAMPAIGN, 3, |_| ());
+    assert_eq!(result.why_not(), None);
+    assert_eq!(result.rounds, 3);
+    let lower = &result.claims[0];
+    // The store that stalls is made up to be 2.2 times slower; the paper says 4.3.
+    assert!(lower.found.iter().all(|found| (found - 2.2).abs() < 0.01), "{lower:?}");
+    assert_eq!(lower.verdict, Verdict::HoldsInPart);
+    assert_eq!(result.claims[1].verdict, Verdict::Holds, "{:?}", result.claims[1]);
+    assert!(result.not_built.iter().any(|why| why.contains("rocksdb")), "{:?}", result.not_built);
+    // A second of the paper is a thirty-second of one at this scale.
+    let (_, paper) = &result.panels[0].paper[0];
+    assert!((paper[0].1 - 1e6 / 32.0).abs() < 1e-9);
+    let page = page::render(&result);
+    assert!(page.contains("<svg") && page.contains("holds") && !page.contains("http"));
+    show("figure-lines.html", &page);
+    for id in ["vlsm-12", "silk-2", "vlsm-1", "cruise-12"] {
+        let result = result_of(id, Scale::CAMPAIGN, 3, |_| ());
+        assert_eq!(result.why_not(), None, "{id}");
+        show(&format!("figure-{id}.html"), &page::render(&result));
+        let json = serde_json::to_string(&result).expect("it has an encoding");
+        let read: FigureResult = serde_json::from_str(&json).expect("it can be read back");
+        assert_eq!(read.claims.len(), result.claims.len());
+    }
+}
+
+#[test]
+fn every_condition_can_fail() {
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 2, |_| ()), "three rounds or more: 2");
+    why_not(&result_of("vlsm-8", Scale::SMOKE, 3, |_| ()), "a scale to measure with: 1/64");
+    let stopped = |report: &mut Report| report.phases[2].stopped = true;
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, stopped), "was stopped");
+    let missing = |report: &mut Report| report.phases.truncate(2);
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, missing), "was not reached");
+    let short = |report: &mut Report| {
+        for phase in &mut report.phases {
+            phase.seconds = 30.0;
+            phase.chains.truncate(20);
+        }
+    };
+    why_not(
+        &result_of("vlsm-8", Scale::CAMPAIGN, 3, short),
+        "five minutes or 100 compaction chains: ",
+    );
+    let empty = |report: &mut Report| {
+        for level in report.phases.iter_mut().flat_map(|phase| &mut phase.samples) {
+            level.levels.iter_mut().for_each(|bytes| *bytes /= 2);
+        }
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "90 % full");
+    let changed = |report: &mut Report| report.method.commit += "+";
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, changed), "one commit, without changes");
+    let unlimited = |report: &mut Report| report.method.limits = "not limited: no root".into();
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, unlimited), "in force");
+    let silent = |report: &mut Report| {
+        for level in report.phases.iter_mut().flat_map(|phase| &mut phase.store.levels) {
+            level.target = None;
+        }
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, silent), "does not tell");
+    let slow = |report: &mut Report| {
+        report.phases.iter_mut().for_each(|phase| phase.floor.p999_us = 500.0);
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, slow), "500 µs");
+}
+
+#[test]
+fn what_is_not_built_is_said_and_never_zero() {
+    let result = result_of("dlc-6", Scale::CAMPAIGN, 3, |_| ());
+    assert!(result.not_built.iter().any(|why| why.contains("profile dlc is not built")));
+    let points = result.panels.iter().flat_map(|panel| &panel.points);
+    for point in points.filter(|point| point.series == "DLC") {
+        assert!(point.missing.is_some() && point.values.is_empty());
+    }
+    assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::NotMeasured));
+    assert!(text::render(&result).contains("not there: profile dlc is not built"));
+}
