@@ -13,7 +13,7 @@
 //!    wake-up that was planned last, so that a wake-up, which costs processor time that the store
 //!    needs, is shared by the requests that became due meanwhile.
 //!
-//! Due times are functions of the request's number ([`times`]), so taking one is one atomic step.
+//! Due times are functions of the request's number (`times`), so taking one is one atomic step.
 //!
 //! Threads: the sequence is an atomic counter, the plan of wake-ups another.
 

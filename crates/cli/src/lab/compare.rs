@@ -13,7 +13,7 @@ use vlsm_lab::report::compare::{Comparison, PAIRS_MIN, Runs};
 use vlsm_lab::report::{Report, csv, html, table};
 use vlsm_lab::runner;
 use vlsm_lab::scale::Scale;
-use vlsm_lab::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
+use vlsm_lab::spec::{Change, DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use vlsm_lab::trace::Trace;
 use vlsm_lab::workload::data::MIN_KEY_SIZE;
 use vlsm_lab::workload::{Preset, Workload};
@@ -25,6 +25,7 @@ Examples:
                                                       the maximum, then shares of each store's own
   vlsm lab compare vlsm:rocksdb vlsm --load 100000    open loop at the same rate
   vlsm lab compare vlsm --workload silk --load own    the workload's own bursts
+  vlsm lab compare rocksdb vlsm:rocksdb --workload readrandom,scan100 --empty-l0
   vlsm lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
   vlsm lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
   vlsm lab compare vlsm --trace recorded.trace        a recorded trace at its own times";
@@ -36,9 +37,10 @@ pub struct Args {
     /// Stores, as KIND or KIND:CONFIG; the first one is what the others are compared to
     #[arg(required = true, value_name = "STORE")]
     stores: Vec<String>,
-    /// What is asked (`lab workloads` lists them)
-    #[arg(long, value_name = "NAME", default_value = "a")]
-    workload: String,
+    /// What is asked, one after the other (`lab workloads` lists them); the first one says what the
+    /// pairs look like
+    #[arg(long, value_name = "LIST", default_value = "a", value_delimiter = ',')]
+    workload: Vec<String>,
     /// A recorded trace to replay instead
     #[arg(long, value_name = "FILE", conflicts_with = "load")]
     trace: Option<PathBuf>,
@@ -46,6 +48,10 @@ pub struct Args {
     /// arrivals), N% (of the maximum before), own (as the workload has it), sustainable
     #[arg(long, value_name = "LIST", default_value = "max", value_delimiter = ',')]
     load: Vec<String>,
+    /// Open the stores again after the load with an L0 trigger of one: a load leaves none to three
+    /// runs in L0 by chance, each of which costs every scan a read
+    #[arg(long)]
+    empty_l0: bool,
     /// Pairs to load before
     #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
     pairs: u64,
@@ -162,8 +168,10 @@ pub fn run(args: &Args) -> Result {
 impl Args {
     /// The run of one store.
     fn spec(&self, name: &str) -> Result<RunSpec> {
-        let preset = Preset::named(&self.workload).map_err(|error| error.to_string())?;
-        let mut shape = preset.shape;
+        let presets: Vec<Preset> = (self.workload.iter())
+            .map(|name| Preset::named(name.trim()).map_err(|error| error.to_string()))
+            .collect::<Result<_>>()?;
+        let mut shape = presets.first().ok_or("--workload: name one")?.shape;
         if let Some(bytes) = self.key_size {
             shape.key_size = bytes;
         }
@@ -203,7 +211,7 @@ impl Args {
             store: self.scale.store(store).with_memory_for(pairs),
             data: DataSpec { pairs, shape },
             load: None,
-            steps: self.steps(pairs, &preset)?,
+            steps: self.steps(pairs, &presets)?,
             threads: usize::from(self.threads),
             limits: Limits {
                 device: self.device.map(|bytes| bytes.0),
@@ -214,7 +222,7 @@ impl Args {
         })
     }
 
-    fn steps(&self, pairs: u64, preset: &Preset) -> Result<Vec<Step>> {
+    fn steps(&self, pairs: u64, presets: &[Preset]) -> Result<Vec<Step>> {
         let phase = |name: &str, workload, offered, ops, seconds| {
             let name = name.to_owned();
             Step::Phase(PhaseSpec { name, workload, offered, ops, seconds, interval: 1.0 })
@@ -222,7 +230,6 @@ impl Args {
         let closed = || Offered::As(Arrivals::Closed);
         let load = Preset::named("load").expect("it is known").workload;
         let mut steps = vec![phase("load", load, closed(), Some(pairs), None), Step::Settle(600.0)];
-        let workload = || preset.workload.clone();
         if let Some(path) = &self.trace {
             // A file that is no trace is refused before anything is loaded.
             let trace = Trace::open(path).map_err(|error| error.to_string())?;
@@ -231,10 +238,21 @@ impl Args {
             steps.push(phase("trace", Workload::trace(), Offered::As(replay), ops, None));
             return Ok(steps);
         }
-        for word in &self.load {
-            let offered = offered(word, preset, self.scale)?;
-            steps.push(phase(word, workload(), offered, None, Some(self.seconds)));
-            steps.push(Step::Settle(600.0));
+        if self.empty_l0 {
+            let change = Change { l0_trigger: Some(1), ..Change::default() };
+            steps.push(Step::Reopen(change, 600.0));
+        }
+        for preset in presets {
+            for word in &self.load {
+                let offered = offered(word, preset, self.scale)?;
+                let name = match presets.len() {
+                    1 => word.clone(),
+                    _ => format!("{} {word}", preset.name),
+                };
+                let workload = preset.workload.clone();
+                steps.push(phase(&name, workload, offered, None, Some(self.seconds)));
+                steps.push(Step::Settle(600.0));
+            }
         }
         Ok(steps)
     }

@@ -20,7 +20,7 @@ pub const PAIRS: u64 = 87_500_000;
 const CACHE: u64 = 64 << 20;
 /// The share of its own maximum that a store is asked for where the paper speaks of the load that a
 /// store sustains without giving a rate.
-const SHARE: f64 = 0.7;
+pub const SHARE: f64 = 0.7;
 /// Flushes of a phase: three rounds have 100 chains.
 const FLUSHES: f64 = 36.0;
 /// How long background work may take.

@@ -1,7 +1,7 @@
 //! The figures of DLC (dlc.txt). MyRocks there is RocksDB under MySQL, here RocksDB's shape under
 //! the same transactions; SILK* is SILK with DLC's load model.
 //!
-//! The high rate is one for all systems, nine tenths of what they do at most (§6.1): [`HIGH`].
+//! The high rate is one for all systems, nine tenths of what they do at most (§6.1): `HIGH`.
 
 use super::arms::{Arm, limited};
 use super::measure::Measure;

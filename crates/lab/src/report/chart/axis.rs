@@ -4,7 +4,7 @@
 //!    one at 1, 2 or 5 times a power of ten; one of quantiles spreads the tail: quantile q stands
 //!    at log₁₀ 1/(1 − q), as in the plots of HDR histograms.
 //! 2. Ticks are round numbers *of the unit they are written in*: 64 MB, 2 min, 150 k/s.
-//! 3. [`Placed::at`] turns a value into a position. What has none (NaN, zero on a logarithmic axis)
+//! 3. `Placed::at` turns a value into a position. What has none (NaN, zero on a logarithmic axis)
 //!    has no position: it is a gap, never a zero.
 
 /// What a number is of; says how it is written.
