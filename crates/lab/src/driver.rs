@@ -16,7 +16,7 @@
 mod client;
 mod floor;
 
-pub use floor::{TooFast, floor};
+pub use floor::{Floor, TooFast, floor};
 
 use crate::arrivals::{Arrivals, Sequence};
 use crate::clock::Clock;

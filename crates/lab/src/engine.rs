@@ -5,9 +5,9 @@
 
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
-use crate::report::{ChainMark, JobMark};
 use crate::store::{
-    LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats, Write,
+    ChainMark, JobMark, LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats,
+    Write,
 };
 use parking_lot::Mutex;
 use std::path::Path;

@@ -3,7 +3,6 @@
 //! [`NullStore`] answers at once; what a run over it costs is the driver's own floor.
 
 use crate::clock::{self, Clock};
-use crate::report::{ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -67,6 +66,44 @@ pub trait Store: Send + Sync {
     /// Whatever the store fails with.
     fn close(self: Box<Self>) -> StoreResult<()> {
         Ok(())
+    }
+}
+
+/// A background job.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct JobMark {
+    /// Seconds since the phase began; negative when it began before.
+    pub start: f64,
+    /// Seconds since the phase began.
+    pub end: f64,
+    /// `flush`, `compact`, `merge_within`, `trivial_move`.
+    pub kind: String,
+    /// From which level; 0 for memtables and L0.
+    pub from: u8,
+    /// Into which level.
+    pub to: u8,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// A compaction chain (vlsm.txt §2.3).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ChainMark {
+    /// Seconds since the phase began.
+    pub at: f64,
+    /// Bytes of each of its stages, with the level they are read from.
+    pub stages: Vec<(u8, u64)>,
+    /// How long a memtable waited for it, in seconds; none where it only stood behind L0.
+    pub waited: Option<f64>,
+}
+
+impl ChainMark {
+    /// Bytes over all stages.
+    #[must_use]
+    pub fn width(&self) -> u64 {
+        self.stages.iter().map(|(_, bytes)| bytes).sum()
     }
 }
 

@@ -16,11 +16,13 @@ pub mod table;
 pub mod theme;
 
 use crate::arrivals::Arrivals;
+pub use crate::driver::Floor;
 use crate::driver::{Outcome, Phase};
 use crate::metrics::{Group, Kind, Percentiles, Series, Stalls};
 use crate::process::{Device, Machine};
 use crate::spec::RunSpec;
 use crate::store::StoreStats;
+pub use crate::store::{ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
 
 /// By how much the store's counters and the system's may differ: 2 %.
@@ -65,19 +67,6 @@ pub struct Method {
     /// The run itself, where it was made from a specification.
     #[serde(default)]
     pub spec: Option<RunSpec>,
-}
-
-/// The driver over a store that does nothing: the least that any figure here can be.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Floor {
-    /// Requests per second, in an open loop.
-    pub rate: Option<f64>,
-    /// Its 99th percentile in microseconds.
-    pub p99_us: f64,
-    /// Its 99.9th percentile in microseconds.
-    pub p999_us: f64,
-    /// Processor time per operation in microseconds.
-    pub cpu_us_per_op: f64,
 }
 
 /// Bytes moved for each byte that clients wrote.
@@ -211,44 +200,6 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes to and from devices since the phase began.
     pub device: Option<Device>,
-}
-
-/// A background job.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct JobMark {
-    /// Seconds since the phase began; negative when it began before.
-    pub start: f64,
-    /// Seconds since the phase began.
-    pub end: f64,
-    /// `flush`, `compact`, `merge_within`, `trivial_move`.
-    pub kind: String,
-    /// From which level; 0 for memtables and L0.
-    pub from: u8,
-    /// Into which level.
-    pub to: u8,
-    /// Bytes read.
-    pub read: u64,
-    /// Bytes written.
-    pub written: u64,
-}
-
-/// A compaction chain (vlsm.txt §2.3).
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ChainMark {
-    /// Seconds since the phase began.
-    pub at: f64,
-    /// Bytes of each of its stages, with the level they are read from.
-    pub stages: Vec<(u8, u64)>,
-    /// How long a memtable waited for it, in seconds; none where it only stood behind L0.
-    pub waited: Option<f64>,
-}
-
-impl ChainMark {
-    /// Bytes over all stages.
-    #[must_use]
-    pub fn width(&self) -> u64 {
-        self.stages.iter().map(|(_, bytes)| bytes).sum()
-    }
 }
 
 impl PhaseReport {
