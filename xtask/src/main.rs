@@ -53,10 +53,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The folder of the workspace: the parent of this package.
+/// The folder of the workspace: the parent of this package as cargo starts it, wherever the
+/// program was built (clones may share a target folder).
 fn root() -> PathBuf {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().expect("xtask lies in the workspace").to_owned()
+    let built = || env!("CARGO_MANIFEST_DIR").into();
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built);
+    Path::new(&package).parent().expect("xtask lies in the workspace").to_owned()
 }
 
 fn ci(root: &Path) -> Result<String, String> {

@@ -96,6 +96,7 @@ fn what_cannot_be_done_is_refused_with_help() {
     refused(&["compare", "rocksdb"], &["not built", "peers/build"]);
     refused(&["compare", "vlsm", "--pairs", "900G"], &["free", "may need"]);
     refused(&["compare", "vlsm", "--load", "fast"], &["sustainable"]);
+    refused(&["compare", "vlsm", "--load", "50%,max"], &["put max before it"]);
     refused(&["compare", "vlsm", "--load", "own"], &["no arrivals of its own"]);
     let fast = ["compare", "vlsm", "--pairs", "1k", "--load", "900000000", "--seconds", "1"];
     refused(&fast, &["more than the driver can offer"]);
@@ -108,6 +109,8 @@ fn a_recorded_trace_is_replayed_on_another_store() {
     db.start_trace(world.path("some.trace")).unwrap();
     for number in 0..2000_u32 {
         db.put(number.to_be_bytes(), "value").unwrap();
+    }
+    for number in 0..2000_u32 {
         db.get(number.to_be_bytes()).unwrap();
     }
     db.end_trace().unwrap();
@@ -120,8 +123,8 @@ fn a_recorded_trace_is_replayed_on_another_store() {
     let replayed = reports[0].phases.last().unwrap();
     assert_eq!((replayed.name.as_str(), replayed.ops), ("trace", 4000), "{text}");
     assert_eq!(replayed.writes.unwrap().count, 2000);
-    // Two clients: a read may overtake the write just before it.
-    assert!(replayed.misses < 400, "{} reads missed what was written", replayed.misses);
+    // A client that the machine holds up holds one write; the others go on.
+    assert!(replayed.misses <= 2, "{} reads missed what was written", replayed.misses);
     std::fs::write(world.path("no.trace"), "something else").unwrap();
     let text = said(&lab(&world, &[&arguments[..], &["no.trace"]].concat()).output().unwrap());
     assert!(text.contains("no.trace") && text.contains("trace"), "{text}");

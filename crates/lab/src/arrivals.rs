@@ -138,16 +138,6 @@ impl Arrivals {
         }
     }
 
-    /// The rate in the mean, where it is known beforehand.
-    #[must_use]
-    pub fn mean_rate(&self) -> Option<f64> {
-        match self {
-            Self::Closed | Self::Replay(_) => None,
-            Self::Open(rate) | Self::Poisson(rate) => Some(*rate),
-            Self::Varying(pattern) => Some(pattern.mean()),
-        }
-    }
-
     /// The same at nothing but its highest rate.
     pub(crate) fn at_peak(&self) -> Self {
         match self {

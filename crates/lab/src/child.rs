@@ -295,6 +295,8 @@ pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
         say(&line);
     });
     report.method.limits = limits.to_string();
+    report.method.limits_in_force = limits.complete();
+    report.data = "in a temporary folder, removed".into();
     drop(limits);
     let removed = folder.close();
     let answer = Answer { report, failure };

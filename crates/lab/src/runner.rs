@@ -76,6 +76,7 @@ pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
             continue;
         };
         let Offered::As(arrivals) = offered else { continue };
+        arrivals.check().map_err(|why| format!("{name}: {why}"))?;
         if arrivals.peak().is_none() {
             continue;
         }

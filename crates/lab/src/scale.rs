@@ -5,8 +5,8 @@
 //! tenth of the time, so a burst of a tenth of its length fills the same share of a memtable. What
 //! cannot shrink with them: the block of an SST (4 KB), a pair, what a file costs. At 1/64 an SST
 //! of vLSM has 128 KB and its least vSST four blocks; below that such costs dominate (at 1/256 vLSM
-//! takes 2,800 inserts per second, at 1/64 19,000, at full size 90,000), so smaller factors are
-//! refused.
+//! takes 2,800 inserts per second, at 1/64 19,000, at full size 90,000; single runs), so smaller
+//! factors are refused.
 
 use crate::spec::StoreSpec;
 use serde::{Deserialize, Serialize};

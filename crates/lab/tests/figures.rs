@@ -20,6 +20,7 @@ fn made_up(run: &RunSpec, round: u64) -> Report {
     let steady = run.store.config.starts_with("vlsm");
     let shape: Shape = if steady { synthetic::STEADY } else { synthetic::STALLING };
     let mut report = report(&shape, round);
+    report.method.limits_in_force = true;
     report.method.spec = Some(RunSpec { seed: round, ..run.clone() });
     let named = run.steps.iter().filter_map(|step| match step {
         Step::Phase(wanted) => Some(phase(&shape, &wanted.name, round)),
@@ -106,7 +107,7 @@ fn every_condition_can_fail() {
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "90 % full");
     let changed = |report: &mut Report| report.method.commit += "+";
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, changed), "one commit, without changes");
-    let unlimited = |report: &mut Report| report.method.limits = "not limited: no root".into();
+    let unlimited = |report: &mut Report| report.method.limits_in_force = false;
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, unlimited), "in force");
     let silent = |report: &mut Report| {
         for level in report.phases.iter_mut().flat_map(|phase| &mut phase.store.levels) {

@@ -243,7 +243,13 @@ impl Args {
             steps.push(Step::Reopen(change, 600.0));
         }
         for preset in presets {
-            for word in &self.load {
+            for (place, word) in self.load.iter().enumerate() {
+                let share = word.trim().ends_with('%') || word.trim() == "sustainable";
+                if share && !self.load[..place].iter().any(|before| before.trim() == "max") {
+                    return Err(format!(
+                        "--load {word}: put max before it, which it is a share of"
+                    ));
+                }
                 let offered = offered(word, preset, self.scale)?;
                 let name = match presets.len() {
                     1 => word.clone(),

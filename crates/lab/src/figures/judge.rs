@@ -234,6 +234,7 @@ fn prove(
         floor_p999_us: phase.floor.p999_us,
         open_loop: phase.arrivals.peak().is_some(),
         limits: report.method.limits.clone(),
+        limits_in_force: report.method.limits_in_force,
     };
     if !proofs.contains(&proof) {
         proofs.push(proof);
@@ -274,7 +275,7 @@ fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<C
     let one = commits.len() == 1 && !commits.iter().any(|c| c.is_empty() || c.ends_with('+'));
     let named: Vec<_> = commits.into_iter().collect();
     add("one commit, without changes", named.join(", "), one);
-    let lacking = proofs.iter().find(|proof| proof.limits.contains("not limited"));
+    let lacking = proofs.iter().find(|proof| !proof.limits_in_force);
     let limits = lacking.map_or("yes".into(), |one| format!("{}: {}", one.store, one.limits));
     add("the limits asked for are in force", limits, lacking.is_none());
     if let Some((least, at)) = worst(proofs.iter(), enough) {

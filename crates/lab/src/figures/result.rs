@@ -5,6 +5,7 @@ pub use super::measure::Unit;
 use super::{Form, X};
 use crate::process::Machine;
 use crate::report::JobMark;
+use crate::report::compare::median;
 use crate::scale::Scale;
 use serde::{Deserialize, Serialize};
 
@@ -129,15 +130,10 @@ impl Summary {
     /// Of some values; nothing of none.
     #[must_use]
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let (least, largest) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            0 => f64::midpoint(values[middle - 1], values[middle]),
-            _ => values[middle],
-        };
-        Some(Self { median, least, largest })
+        let values: Vec<f64> = values.collect();
+        let least = values.iter().copied().reduce(f64::min)?;
+        let largest = values.iter().copied().reduce(f64::max)?;
+        Some(Self { median: median(&values)?, least, largest })
     }
 }
 
@@ -221,4 +217,6 @@ pub struct Proof {
     pub open_loop: bool,
     /// Limits of device and memory.
     pub limits: String,
+    /// Whether those that were asked for are in force.
+    pub limits_in_force: bool,
 }

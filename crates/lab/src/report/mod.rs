@@ -64,6 +64,9 @@ pub struct Method {
     /// Limits of device and memory as they were applied, or why they were not.
     #[serde(default)]
     pub limits: String,
+    /// Whether all limits that were asked for are in force.
+    #[serde(default)]
+    pub limits_in_force: bool,
     /// The run itself, where it was made from a specification.
     #[serde(default)]
     pub spec: Option<RunSpec>,
