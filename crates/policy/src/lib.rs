@@ -15,6 +15,7 @@
 pub mod admission;
 pub mod candidate;
 pub mod decision;
+pub mod device;
 pub mod options;
 pub mod profile;
 pub mod registry;
@@ -24,7 +25,8 @@ pub mod signals;
 
 pub use admission::Admission;
 pub use candidate::{Busy, Candidate, Candidates, Class, Inputs, Reservation};
-pub use decision::{Admit, Grants, Share};
+pub use decision::{Admit, Bandwidth, Counted, Grants};
+pub use device::{DeviceMap, DevicePoint};
 pub use options::PolicyOptions;
 pub use profile::{Policies, Profile, profile};
 pub use schedule::Schedule;

@@ -64,6 +64,11 @@ pub struct PolicyOptions {
     pub trivial_move_overlap: u64,
     /// Rate that writes are slowed down to at first.
     pub delayed_write_rate: BytesPerSec,
+    /// Compactions at most at a time; 0 for as many as there are workers.
+    pub compaction_jobs: usize,
+    /// What schedules that plan with the device's bandwidth take it to be; 0 for the least that was
+    /// measured.
+    pub device_bandwidth: BytesPerSec,
 }
 
 impl Default for PolicyOptions {
@@ -103,6 +108,8 @@ impl PolicyOptions {
             trivial_move: true,
             trivial_move_overlap: 25,
             delayed_write_rate: BytesPerSec(16 << 20),
+            compaction_jobs: 0,
+            device_bandwidth: BytesPerSec::ZERO,
         }
     }
 
@@ -208,6 +215,7 @@ impl PolicyOptions {
                 "delayed_write_rate",
                 "must be at least 16 KB/s",
             ),
+            (self.compaction_jobs <= 256, "compaction_jobs", "must be at most 256"),
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),

@@ -4,8 +4,9 @@
 //! policy's own choice.
 
 use crate::candidate::Candidate;
+use crate::device::DeviceMap;
 use std::sync::Arc;
-use vlsm_core::{Bytes, BytesPerSec, JobId, KeyRange, MemtableId, Micros, Seq, TreeId};
+use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Micros, Seq, TreeId};
 
 /// A sealed memtable, as a shape sees it.
 #[derive(Debug, Clone, PartialEq)]
@@ -146,15 +147,6 @@ impl MemtableSignals {
     }
 }
 
-/// The device for the present mix of reads and writes, as far as it was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DeviceSignals {
-    /// Sequential read throughput.
-    pub read: Option<BytesPerSec>,
-    /// Sequential write throughput.
-    pub write: Option<BytesPerSec>,
-}
-
 /// Everything a schedule or an admission may look at.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Signals {
@@ -166,8 +158,8 @@ pub struct Signals {
     pub counters: Counters,
     /// Memtables.
     pub memtables: MemtableSignals,
-    /// The device.
-    pub device: DeviceSignals,
+    /// What the device can do, as far as it was measured.
+    pub device: Arc<DeviceMap>,
     /// Bytes read and written by jobs out of each level per byte admitted, by level; index 0 is
     /// flush, index 1 is L0→L1 and so on.
     pub work_per_byte: Vec<f64>,

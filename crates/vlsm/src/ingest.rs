@@ -45,7 +45,7 @@ use vlsm_core::{
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{SstReader, SstSummary};
-use vlsm_policy::{Busy, Candidate, Class, Inputs, Share};
+use vlsm_policy::{Busy, Candidate, Class, Inputs};
 
 /// How soon locks that were taken are looked at again.
 const RETRY: Duration = Duration::from_millis(1);
@@ -351,10 +351,10 @@ impl Engine {
                         id,
                         candidate: Arc::new(file.candidate()),
                         job: None,
-                        share: Share::Unlimited,
                         done: Bytes::ZERO,
                         paused_since: None,
                         cancelled: false,
+                        settled: true,
                     });
                     self.control.mark(file.tree);
                 }

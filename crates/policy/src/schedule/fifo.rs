@@ -2,7 +2,7 @@
 //!
 //! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue
 //! of column families. Flushes have a pool of their own and never wait for a slot; nor do trivial
-//! moves, which do no I/O. Compactions take the `workers` slots:
+//! moves, which do no I/O. Compactions take the slots, one a worker unless `compaction_jobs` says otherwise:
 //! 1. trees stand in a queue, each from when it first has something to compact;
 //! 2. the first tree that can start something starts the first candidate that can, in the order its
 //!    shape lists them, which is by urgency, and goes to the end of the queue;
@@ -26,14 +26,16 @@ use vlsm_core::event::JobKind;
 /// First come, first served.
 #[derive(Debug, Default)]
 pub struct Fifo {
+    /// 0 for as many as there are workers.
+    compaction_jobs: usize,
     queue: Vec<TreeId>,
 }
 
 impl Fifo {
-    /// There is nothing to set.
+    /// With the number of slots of the options.
     #[must_use]
-    pub fn new(_: &PolicyOptions) -> Self {
-        Self::default()
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self { compaction_jobs: options.compaction_jobs, queue: Vec::new() }
     }
 
     /// Trees with something to compact keep their places, others leave, new ones come last.
@@ -82,7 +84,8 @@ impl Schedule for Fifo {
         }
         self.update_queue(candidates);
         let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
-        let mut slots = signals.workers.max(1).saturating_sub(busy);
+        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
+        let mut slots = slots.max(1).saturating_sub(busy);
         let next = |tree: TreeId, slots: usize, start: &[usize]| {
             (0..candidates.len()).find(|&index| {
                 let candidate = candidates[index];

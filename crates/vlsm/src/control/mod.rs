@@ -1,20 +1,22 @@
 //! Where the three axes meet the engine.
 //!
 //! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
-//! what they are told; [`workers`] runs what they grant; [`manual`] adds what a person
-//! asked for; [`chain`] records what memtables had to wait for.
+//! what they are told; [`workers`] runs what they grant, at the [`pace`] they grant; [`manual`] adds
+//! what a person asked for; [`chain`] records what memtables had to wait for.
 
 pub(crate) mod chain;
 pub(crate) mod manual;
 pub(crate) mod observe;
+pub(crate) mod pace;
 pub(crate) mod tick;
 pub(crate) mod workers;
 
 use crate::job::Job;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use chain::Chains;
 use manual::Manuals;
+use pace::Pace;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +24,7 @@ use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, JobId, Micros, TreeId};
 use vlsm_disk::{Condition, Env};
-use vlsm_policy::{
-    Admission, Busy, Candidate, Pressure, Reservation, Running, Schedule, Shape, Share,
-};
+use vlsm_policy::{Admission, Busy, Candidate, Pressure, Reservation, Running, Schedule, Shape};
 
 /// A job's place in the list of jobs under way.
 pub(crate) struct Slot {
@@ -32,10 +32,12 @@ pub(crate) struct Slot {
     pub candidate: Arc<Candidate>,
     /// The job, unless a worker is stepping it or its result is being installed.
     pub job: Option<Box<Job>>,
-    pub share: Share,
     pub done: Bytes,
+    /// Since when it has been granted nothing.
     pub paused_since: Option<Micros>,
     pub cancelled: bool,
+    /// Its result is being installed: it cannot be cancelled any more.
+    pub settled: bool,
 }
 
 /// What the last tick knew of a tree. Trees without candidates and without pressure are not listed.
@@ -50,6 +52,7 @@ pub(crate) struct Known {
 #[derive(Default)]
 pub(crate) struct State {
     pub jobs: Vec<Slot>,
+    pub pace: Pace,
     pub known: BTreeMap<TreeId, Known>,
     pub chains: Chains,
 }
@@ -76,8 +79,15 @@ pub(crate) struct Control {
     /// A memtable became free.
     room: Arc<dyn Condition>,
     again: AtomicBool,
+    /// When a policy wants to be asked again, in microseconds; [`NEVER`] for no such time.
+    again_at: AtomicU64,
+    /// Size at which memtables are sealed.
+    memtable_bytes: AtomicU64,
     stop: AtomicBool,
 }
+
+/// No time.
+const NEVER: u64 = u64::MAX;
 
 impl Control {
     pub fn new(
@@ -96,6 +106,8 @@ impl Control {
             wake,
             room: env.condition(Duration::ZERO),
             again: AtomicBool::new(false),
+            again_at: AtomicU64::new(NEVER),
+            memtable_bytes: AtomicU64::new(u64::MAX),
             stop: AtomicBool::new(false),
         }
     }
@@ -118,6 +130,26 @@ impl Control {
     /// Sleeps until there may be work.
     pub fn wait_for_work(&self, epoch: u64, until: Option<Duration>) {
         self.wake.wait(epoch, until);
+    }
+
+    /// Sets when the policies are asked again although nothing has happened.
+    pub fn ask_again_at(&self, time: Option<Micros>) {
+        self.again_at.store(time.map_or(NEVER, |time| time.0), Ordering::Release);
+    }
+
+    /// When that is.
+    pub fn again_at(&self) -> Option<Micros> {
+        Some(Micros(self.again_at.load(Ordering::Acquire))).filter(|time| time.0 != NEVER)
+    }
+
+    /// Sets the size at which memtables are sealed; none for that of the options.
+    pub fn seal_memtables_at(&self, bytes: Option<Bytes>) {
+        self.memtable_bytes.store(bytes.map_or(u64::MAX, |bytes| bytes.0), Ordering::Relaxed);
+    }
+
+    /// The size at which memtables are sealed, where it is less than they have room for.
+    pub fn memtable_bytes(&self) -> u64 {
+        self.memtable_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether a tree changed since the last tick.
@@ -203,9 +235,11 @@ impl Control {
 }
 
 impl State {
-    /// What the jobs of a tree hold.
+    /// What the jobs of a tree hold. One that is cancelled holds nothing: its inputs are not
+    /// changed and its output never shows.
     pub fn busy(&self, tree: TreeId) -> Busy {
-        let jobs = self.jobs.iter().filter(|slot| slot.candidate.tree == tree);
+        let jobs = self.jobs.iter();
+        let jobs = jobs.filter(|slot| slot.candidate.tree == tree && !slot.cancelled);
         let held = |slot: &Slot| Reservation { job: slot.id, candidate: slot.candidate.clone() };
         Busy { reservations: jobs.map(held).collect() }
     }
@@ -213,6 +247,18 @@ impl State {
     /// A job's place.
     pub fn slot(&self, id: JobId) -> Option<&Slot> {
         self.jobs.iter().find(|slot| slot.id == id)
+    }
+
+    /// Cancels a job. False when its result is being installed, or it has ended.
+    pub fn cancel(&mut self, id: JobId) -> bool {
+        let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.settled);
+        slot.map(|slot| slot.cancelled = true).is_some()
+    }
+
+    /// Settles that a job's result will be installed. False when the job was cancelled.
+    pub fn settle(&mut self, id: JobId) -> bool {
+        let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.cancelled);
+        slot.map(|slot| slot.settled = true).is_some()
     }
 
     /// All jobs, as a schedule sees them.
@@ -224,6 +270,6 @@ impl State {
             left: slot.candidate.bytes_in.saturating_sub(slot.done),
             paused_since: slot.paused_since,
         };
-        self.jobs.iter().map(running).collect()
+        self.jobs.iter().filter(|slot| !slot.cancelled).map(running).collect()
     }
 }

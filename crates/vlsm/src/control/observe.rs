@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::read::view::{StoreView, TreeView};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Micros, Seq};
-use vlsm_policy::signals::{DeviceSignals, MemtableSignals};
+use vlsm_policy::signals::MemtableSignals;
 use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
 
 impl Engine {
@@ -47,7 +47,7 @@ impl Engine {
             workers: self.worker_count(),
             counters: self.policy_counters(),
             memtables: self.memtable_signals(view),
-            device: DeviceSignals::default(),
+            device: self.device.clone(),
             work_per_byte: self.work_per_byte(),
             pressure: state.known.iter().map(|(id, known)| (*id, known.pressure.clone())).collect(),
         }

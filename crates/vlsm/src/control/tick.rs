@@ -14,15 +14,15 @@
 //! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is
 //! taken for short looks and never while a policy runs.
 
-use crate::control::{Known, Slot};
+use crate::control::{Known, Slot, State};
 use crate::engine::Engine;
 use crate::job::Job;
 use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
-use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running, Share};
+use vlsm_core::{Bytes, Error, JobId, Micros, Result, TreeId};
+use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running};
 
 /// Rounds of asking and starting in one tick.
 const ROUNDS_MAX: usize = 16;
@@ -47,7 +47,10 @@ impl Engine {
                 let grants = policies.schedule.decide(&signals, &candidates, &running);
                 let started = self.act(&view, &grants, &known, &running);
                 if !started {
-                    self.gate.set(policies.admission.decide(&signals));
+                    let admit = policies.admission.decide(&signals);
+                    self.gate.set(admit);
+                    let again = [grants.again, admit.again].into_iter().flatten().min();
+                    self.control.ask_again_at(again);
                     break;
                 }
             }
@@ -120,35 +123,31 @@ impl Engine {
             self.latch(error);
             return false;
         }
-        for job in &grants.cancel {
-            self.cancel(*job);
-        }
-        {
+        let resumed;
+        let not_cancelled: Vec<JobId> = {
             let mut state = self.control.state.lock();
-            for slot in &mut state.jobs {
-                let share = grants.shares.iter().find(|(job, _)| *job == slot.id);
-                slot.share = share.map_or(Share::Unlimited, |(_, share)| *share);
-                let paused = slot.share == Share::Paused;
-                slot.paused_since = match (paused, slot.paused_since) {
-                    (true, None) => Some(self.now_micros()),
-                    (true, since) => since,
-                    (false, _) => None,
-                };
-            }
-        }
+            state.pace.set(self.env.now(), grants.bandwidth);
+            resumed = pause(&mut state, &grants.paused, self.now_micros());
+            grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
+        };
+        self.control.seal_memtables_at(grants.memtable_bytes);
+        let mut started = false;
         for &index in &grants.start {
-            if !self.afford(&candidates[index]) {
+            let held = candidates[index].conflicts.iter().any(|job| not_cancelled.contains(job));
+            if held || !self.afford(&candidates[index]) {
                 continue;
             }
+            started = true;
             if let Err(error) = self.start(view, Arc::new(candidates[index].clone())) {
                 self.latch(error);
                 return false;
             }
         }
-        if !grants.start.is_empty() {
+        let cancelled = not_cancelled.len() < grants.cancel.len();
+        if started || cancelled || resumed {
             self.control.wake();
         }
-        !grants.start.is_empty() || !grants.cancel.is_empty()
+        started || cancelled
     }
 
     fn start(self: &Arc<Self>, view: &StoreView, candidate: Arc<Candidate>) -> Result<()> {
@@ -168,21 +167,26 @@ impl Engine {
             id,
             candidate,
             job: Some(Box::new(job)),
-            share: Share::Unlimited,
             done: Bytes::ZERO,
             paused_since: None,
             cancelled: false,
+            settled: false,
         });
         Ok(())
     }
+}
 
-    /// Cancels a job that no worker is stepping; one that is being stepped ends after its step.
-    fn cancel(&self, id: JobId) {
-        let mut state = self.control.state.lock();
-        if let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) {
-            slot.cancelled = true;
+/// Pauses these jobs and lets all others go on. True when one goes on that was paused.
+fn pause(state: &mut State, paused: &[JobId], now: Micros) -> bool {
+    let mut resumed = false;
+    for slot in &mut state.jobs {
+        if paused.contains(&slot.id) {
+            slot.paused_since.get_or_insert(now);
+        } else {
+            resumed |= slot.paused_since.take().is_some();
         }
     }
+    resumed
 }
 
 /// Refuses grants that could not be carried out.

@@ -10,7 +10,7 @@
 //! come, first served. A panic in a step latches the store and ends the job, not the worker; one
 //! between steps ends the worker, too.
 
-use crate::control::Slot;
+use crate::control::{Slot, State};
 use crate::engine::Engine;
 use crate::install::Request;
 use crate::job::{Job, Step};
@@ -21,7 +21,7 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
 use vlsm_disk::env::{Join, Priority};
-use vlsm_policy::{Class, Share};
+use vlsm_policy::Class;
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
@@ -54,7 +54,8 @@ impl Engine {
     fn work_once(self: &Arc<Self>, priority: Priority) {
         let epoch = self.control.wake_epoch();
         let look = self.mind_space();
-        if self.control.has_marks() {
+        let again = self.control.again_at().map(|time| Duration::from_micros(time.0));
+        if self.control.has_marks() || again.is_some_and(|time| time <= self.env.now()) {
             self.tick();
         }
         self.tell_rotations();
@@ -64,7 +65,12 @@ impl Engine {
             None => {
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.env.now() + UNREADY_RETRY);
-                let until = [unready, look, self.take_back()].into_iter().flatten().min();
+                // One worker keeps the policies' time; those that are not asleep look at it, too.
+                let again = self.control.again_at().filter(|_| priority == Priority::Normal);
+                let again = again.map(|time| Duration::from_micros(time.0));
+                let paced = self.paced_until(priority);
+                let until = [unready, look, self.take_back(), again, paced];
+                let until = until.into_iter().flatten().min();
                 self.chores();
                 if !self.control.stopping() {
                     self.control.wait_for_work(epoch, until);
@@ -101,21 +107,40 @@ impl Engine {
     /// The most urgent job that can go on, of those that a worker of this priority takes. While
     /// memory is scarce, one flush after the other: each of many small trees has one.
     fn take_job(&self, priority: Priority) -> Option<(JobId, Box<Job>)> {
-        let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
+        let any = self.takes_any(priority);
         let mut state = self.control.state.lock();
-        let flushes = state.jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
+        let State { jobs, pace, .. } = &mut *state;
+        pace.fill(self.env.now());
+        let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
         let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
         let one_by_one = !self.memory.jobs_fit() && flushes.clone().any(begun);
         let ready = |slot: &&mut Slot| {
             let is_flush = slot.candidate.frees == Class::Memtable;
-            slot.share != Share::Paused
-                && (any || is_flush)
+            let may_go_on = slot.paused_since.is_none() && pace.allows(slot.candidate.frees);
+            (any || is_flush)
+                && (may_go_on || slot.cancelled)
                 && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
-        let slots = state.jobs.iter_mut().filter(ready);
+        let slots = jobs.iter_mut().filter(ready);
         let slot = slots.min_by_key(|slot| (slot.candidate.frees, slot.id))?;
         slot.job.take().map(|job| (slot.id, job))
+    }
+
+    /// Whether a worker of this priority takes any job, or flushes only.
+    fn takes_any(&self, priority: Priority) -> bool {
+        priority == Priority::Background || self.counters.stopped_writers.get() > 0
+    }
+
+    /// When a job that lacks bandwidth now may go on.
+    fn paced_until(&self, priority: Priority) -> Option<Duration> {
+        let any = self.takes_any(priority);
+        let state = self.control.state.lock();
+        let jobs = state.jobs.iter().filter(|slot| {
+            let ready = slot.job.as_ref().is_some_and(|job| job.is_ready());
+            ready && slot.paused_since.is_none() && (any || slot.candidate.frees == Class::Memtable)
+        });
+        jobs.filter_map(|slot| state.pace.next(slot.candidate.frees)).min()
     }
 
     /// One step of a job that was taken from its slot.
@@ -124,30 +149,24 @@ impl Engine {
             self.abandon(id, job);
             return;
         }
-        let quantum = self.quantum(id);
-        let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, quantum)));
+        let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, self.options.quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
         // Counted as it happens, so that the counters are true in the middle of a long job, too.
         let (read, written) = job.progress();
         let counter = self.counters.level(job.candidate.kind, job.candidate.frees.level());
         counter.read.add(read);
         counter.written.add(written);
+        let frees = job.candidate.frees;
+        self.control.state.lock().pace.spend(frees, Bytes(read), Bytes(written));
         match stepped.unwrap_or_else(|_| panicked()) {
             Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
+            Ok(Step::Done(_)) if !self.control.state.lock().settle(id) => self.abandon(id, job),
             Ok(Step::Done(request)) => self.finish(id, &job, request),
             Err(error) => {
                 self.failed(error);
                 self.abandon(id, job);
             }
-        }
-    }
-
-    fn quantum(&self, id: JobId) -> Bytes {
-        let state = self.control.state.lock();
-        match state.slot(id).map(|slot| slot.share) {
-            Some(Share::Upto(bytes)) => bytes.min(self.options.quantum),
-            _ => self.options.quantum,
         }
     }
 

@@ -50,7 +50,11 @@ impl Engine {
         let view = self.views.load();
         let view = view.tree(tree);
         let active = &view.active;
-        if active.growth_for(bytes).is_some() {
+        // A schedule may have memtables sealed before they are full. The charge grows in steps of
+        // an eighth, so this is how exact it is.
+        let sealed_at = usize::try_from(self.control.memtable_bytes()).unwrap_or(usize::MAX);
+        let small = active.is_empty() || active.bytes() + bytes <= sealed_at;
+        if small && active.growth_for(bytes).is_some() {
             active.grow_for(bytes);
             self.memory.note_growth();
             return Ok(rotated);

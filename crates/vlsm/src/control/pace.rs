@@ -1,0 +1,144 @@
+//! How fast jobs may move bytes: a schedule's bandwidth as two token buckets.
+//!
+//! 1. One bucket is filled at the limit. Every step of a job takes what it moved from it, below
+//!    zero if need be; a job of any class may step while it is above zero.
+//! 2. A second one is filled at the floor and filled and emptied by jobs of the classes `Memtable`
+//!    and `L0` alone; they may step while either is above zero.
+//! 3. Among jobs that may step workers take the most urgent one, so deeper classes get what the
+//!    urgent ones leave.
+//!
+//! Buckets hold what [`BURST`] fills. Under the lock of the control's state.
+
+use std::time::Duration;
+use vlsm_core::Bytes;
+use vlsm_policy::{Bandwidth, Class, Counted};
+
+/// What may be moved at once after a pause, as time at the rate.
+const BURST: Duration = Duration::from_millis(10);
+
+/// What jobs may move.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    bandwidth: Option<Bandwidth>,
+    /// Since when the buckets were filled.
+    at: Duration,
+    limit: f64,
+    floor: f64,
+}
+
+/// Whether a class has a part in the floor.
+fn is_urgent(class: Class) -> bool {
+    matches!(class, Class::Memtable | Class::L0)
+}
+
+impl Pace {
+    /// Puts a bandwidth in force.
+    pub fn set(&mut self, now: Duration, bandwidth: Option<Bandwidth>) {
+        self.fill(now);
+        if self.bandwidth.is_none() {
+            (self.limit, self.floor) = (0.0, 0.0);
+        }
+        self.bandwidth = bandwidth;
+    }
+
+    /// Fills the buckets up to now.
+    pub fn fill(&mut self, now: Duration) {
+        let Some(bandwidth) = self.bandwidth else {
+            self.at = now;
+            return;
+        };
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        let fill = |bucket: f64, rate: f64| (bucket + rate * passed).min(rate * BURST.as_secs_f64());
+        self.limit = fill(self.limit, bandwidth.limit.as_f64());
+        self.floor = fill(self.floor, bandwidth.floor.as_f64());
+        self.at = now;
+    }
+
+    /// Whether jobs of a class may step, by what was filled last.
+    pub fn allows(&self, class: Class) -> bool {
+        self.bandwidth.is_none() || self.limit > 0.0 || is_urgent(class) && self.floor > 0.0
+    }
+
+    /// Takes what a step moved.
+    pub fn spend(&mut self, class: Class, read: Bytes, written: Bytes) {
+        let Some(bandwidth) = self.bandwidth else { return };
+        let moved = match bandwidth.counted {
+            Counted::Written => written,
+            Counted::ReadAndWritten => read + written,
+        };
+        self.limit -= moved.as_f64();
+        if is_urgent(class) {
+            self.floor -= moved.as_f64();
+        }
+    }
+
+    /// When jobs of a class may step again; none for never, or when they may now.
+    pub fn next(&self, class: Class) -> Option<Duration> {
+        let bandwidth = self.bandwidth.filter(|_| !self.allows(class))?;
+        let until = |bucket: f64, rate: f64| {
+            // One byte more than nothing.
+            let seconds = (rate > 0.0).then(|| (1.0 - bucket) / rate)?;
+            Some(self.at + Duration::from_secs_f64(seconds.min(60.0)))
+        };
+        let limit = until(self.limit, bandwidth.limit.as_f64());
+        let floor = until(self.floor, bandwidth.floor.as_f64()).filter(|_| is_urgent(class));
+        [limit, floor].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vlsm_core::BytesPerSec;
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn urgent_jobs_have_their_floor_and_deeper_ones_what_is_left() {
+        let mut pace = Pace::default();
+        assert!(pace.allows(Class::Level(2)), "no limit");
+        let bandwidth = Bandwidth {
+            limit: BytesPerSec(1_000_000),
+            floor: BytesPerSec(500_000),
+            counted: Counted::ReadAndWritten,
+        };
+        pace.set(at(100), Some(bandwidth));
+        assert!(!pace.allows(Class::L0), "the buckets begin empty");
+        pace.fill(at(102));
+        assert!(pace.allows(Class::L0) && pace.allows(Class::Level(1)));
+        // 2,000 bytes came; 10,000 are moved, so the limit has to wait for 8 ms.
+        pace.spend(Class::Level(1), Bytes(6_000), Bytes(4_000));
+        assert!(!pace.allows(Class::Level(1)));
+        assert!(pace.allows(Class::Memtable), "the floor was not touched");
+        assert!(pace.next(Class::Level(1)).is_some_and(|time| time > at(109) && time < at(111)));
+        pace.spend(Class::L0, Bytes(0), Bytes(3_000));
+        assert!(!pace.allows(Class::L0));
+        assert!(pace.next(Class::L0).is_some_and(|time| time > at(105) && time < at(107)));
+        // After a long pause no more than a burst is there.
+        pace.fill(at(10_000));
+        pace.spend(Class::Level(1), Bytes(10_001), Bytes(0));
+        assert!(!pace.allows(Class::Level(1)));
+        pace.set(at(10_000), None);
+        assert!(pace.allows(Class::Level(1)) && pace.next(Class::Level(1)).is_none());
+    }
+
+    #[test]
+    fn what_is_not_counted_is_free_and_a_limit_of_zero_lets_nothing_through() {
+        let mut pace = Pace::default();
+        let bandwidth = Bandwidth {
+            limit: BytesPerSec(1_000),
+            floor: BytesPerSec::ZERO,
+            counted: Counted::Written,
+        };
+        pace.set(at(0), Some(bandwidth));
+        pace.fill(at(1));
+        pace.spend(Class::L0, Bytes(1 << 30), Bytes(0));
+        assert!(pace.allows(Class::L0), "reads are not counted");
+        pace.set(at(1), Some(Bandwidth { limit: BytesPerSec::ZERO, ..bandwidth }));
+        pace.spend(Class::L0, Bytes(0), Bytes(1));
+        pace.fill(at(100_000));
+        assert!(!pace.allows(Class::L0) && pace.next(Class::L0).is_none());
+    }
+}
