@@ -5,7 +5,7 @@
 //! read and written at once; between two points the throughput is that of both in proportion.
 
 use serde::{Deserialize, Serialize};
-use vlsm_core::BytesPerSec;
+use vlsm_core::{BytesPerSec, Error, Result};
 
 /// One measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,24 @@ impl DeviceMap {
     #[must_use]
     pub fn even(throughput: BytesPerSec) -> Self {
         Self { points: vec![DevicePoint { read_share: 0.5, throughput }] }
+    }
+
+    /// Refuses a map that says nothing sensible. An empty one is not known yet.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] with what is wrong.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |why: &str| Err(Error::InvalidOption { option: "device", why: why.into() });
+        if self.points.iter().any(|point| !(0.0..=1.0).contains(&point.read_share)) {
+            return wrong("a read_share must be from 0 to 1");
+        }
+        if self.points.windows(2).any(|pair| pair[0].read_share >= pair[1].read_share) {
+            return wrong("points must be by ascending read_share, each once");
+        }
+        if self.points.iter().any(|point| point.throughput.0 < 1 << 20) {
+            return wrong("a throughput must be at least 1 MB/s");
+        }
+        Ok(())
     }
 
     /// Bytes read and written per second, together, at this mix; none for an empty map.
@@ -70,6 +88,9 @@ mod tests {
             100, 150, 200, 300, 400
         ]);
         assert_eq!(map.least(), Some(BytesPerSec(100 << 20)));
+        map.check().expect("ascending");
+        let wrong = DeviceMap { points: map.points.iter().rev().copied().collect() };
+        assert!(wrong.check().expect_err("descending").to_string().contains("ascending"));
         let even = DeviceMap::even(BytesPerSec(7));
         assert_eq!((even.throughput(0.0), even.throughput(1.0)), (even.least(), even.least()));
         assert_eq!(DeviceMap::default().throughput(0.5), None);

@@ -29,6 +29,7 @@ use vlsm_disk::Env;
 use vlsm_disk::env::Join;
 use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
+use vlsm_policy::DeviceMap;
 
 use crate::control::Control;
 
@@ -60,6 +61,8 @@ pub(crate) struct Engine {
     pub files: Arc<Files>,
     pub install: Installer,
     pub control: Control,
+    /// What the device can do; empty where no mechanism asks.
+    pub device: Arc<DeviceMap>,
     pub io: IoPool,
     pub tracer: Tracer,
     /// Whether writes outside the WAL were made.

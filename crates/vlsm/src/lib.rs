@@ -31,6 +31,7 @@ mod checkpoint;
 mod control;
 mod counters;
 mod db;
+mod device;
 mod engine;
 mod events;
 mod external;
@@ -82,7 +83,7 @@ pub use vlsm_core::event::{ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
 pub use vlsm_disk::Env;
 pub use vlsm_policy::profile::PROFILES;
-pub use vlsm_policy::{PolicyOptions, Profile};
+pub use vlsm_policy::{DeviceMap, DevicePoint, PolicyOptions, Profile};
 
 /// The README's example is compiled with the tests.
 #[cfg(doctest)]

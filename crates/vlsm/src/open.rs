@@ -5,7 +5,8 @@
 //!    wanted.
 //! 2. Take the exclusive LOCK, held until the store is closed.
 //! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
-//!    that every merge operator that it names is known.
+//!    that every merge operator that it names is known. Where a mechanism plans with the device,
+//!    find out what that can do.
 //! 4. Replay the WAL into memtables.
 //! 5. Begin a new WAL whose header seals the last one. From here on the new state counts.
 //! 6. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted.
@@ -17,6 +18,7 @@
 
 use crate::control::{Control, Policies};
 use crate::counters::Counters;
+use crate::device;
 use crate::engine::Engine;
 use crate::events::{Events, Listener};
 use crate::files::{Files, Numbers, sst_number, sst_path};
@@ -91,6 +93,11 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let log_in = (options.log && !read_only).then_some(dir);
     let events = Arc::new(Events::new(env.clone(), listener, log_in));
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
+    let planned = schedule.needs_device() || admission.needs_device();
+    let device = match planned && !read_only {
+        true => device::map(&env, dir, &options)?,
+        false => Arc::default(),
+    };
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let wake = env.condition(Duration::ZERO);
@@ -132,6 +139,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         files: Arc::new(Files::new(env.clone(), dir.to_owned(), memory, options.direct_reads)),
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
+        device,
         store_uid: state.store_uid,
         tracer: Tracer::new(),
         closing: AtomicBool::new(false),

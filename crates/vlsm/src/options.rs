@@ -11,7 +11,7 @@ use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
 use vlsm_core::{Bytes, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
-use vlsm_policy::PolicyOptions;
+use vlsm_policy::{DeviceMap, PolicyOptions};
 
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -77,6 +77,9 @@ pub struct Options {
     pub error_if_exists: bool,
     /// Shape, schedule, admission and their sizes. Default: the profile `vlsm`.
     pub policy: PolicyOptions,
+    /// What the device can do, for mechanisms that plan with it. Default: not said; then it is
+    /// measured once, in about a second, and kept in the store's folder.
+    pub device: DeviceMap,
     /// Worker threads for flushes and compactions; 0 for as many as there are cores. Default: 0.
     pub workers: usize,
     /// Threads that do the workers' file operations. Default: 4.
@@ -120,6 +123,7 @@ impl Default for Options {
             create_if_missing: true,
             error_if_exists: false,
             policy: PolicyOptions::default(),
+            device: DeviceMap::default(),
             workers: 0,
             io_threads: 4,
             quantum: Bytes::kib(256),
@@ -199,6 +203,7 @@ impl Options {
             let why = "this build has no zstd: build with the feature `zstd`".to_owned();
             return Err(Error::InvalidOption { option: "compression", why });
         }
+        self.device.check()?;
         self.policy.validate()
     }
 

@@ -26,6 +26,11 @@ pub trait Admission: Send + std::fmt::Debug {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
+    /// Whether it plans with what the device can do, which then has to be known.
+    fn needs_device(&self) -> bool {
+        false
+    }
+
     /// What is let in until the next call.
     fn decide(&mut self, signals: &Signals) -> Admit;
 }

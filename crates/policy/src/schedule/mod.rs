@@ -19,6 +19,11 @@ pub trait Schedule: Send + std::fmt::Debug {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
+    /// Whether it plans with what the device can do, which then has to be known.
+    fn needs_device(&self) -> bool {
+        false
+    }
+
     /// Which candidates start now, and what each running job may do until the next call.
     fn decide(
         &mut self,

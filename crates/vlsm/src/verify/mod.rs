@@ -15,6 +15,7 @@
 
 mod order;
 
+use crate::device;
 use crate::files::{sst_number, sst_path};
 use crate::open::enter_read_only;
 use bytes::Bytes;
@@ -430,8 +431,8 @@ impl Check<'_> {
             let ours = manifest_number(Path::new(&name)).is_some()
                 || sst_number(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
-                || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old");
-            if old || name == "CURRENT.tmp" || name.ends_with(".wal.tmp") {
+                || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME);
+            if old || name == "CURRENT.tmp" || name == device::SCRATCH || name.ends_with(".wal.tmp") {
                 self.leftover(&path);
             } else if !ours {
                 self.find(Finding {

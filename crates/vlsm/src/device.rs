@@ -1,0 +1,214 @@
+//! What the device under a store can do, measured once and kept beside it.
+//!
+//! Source: cruisedb.txt §V.B: throughput by mix of reads and writes, "beforehand through some
+//! measurements on the specified I/O device". Only where a mechanism plans with it:
+//! 1. the options may say it; then nothing is measured;
+//! 2. else the file `DEVICE` of the store's folder says it, if it is sound;
+//! 3. else it is measured, before the store is opened, on a file of [`FILE_BYTES`] that is removed
+//!    afterwards: for each mix [`THREADS`] threads read and write [`REQUEST`] bytes at a time, in
+//!    proportion, for [`TOOK`]. The result is written to `DEVICE`. Remove that file to have it
+//!    measured again, for example when the store has moved.
+//!
+//! What is measured is what jobs do: large direct requests, several at once, without syncs. Caches
+//! of the device that a second of work does not fill make it look faster than it is in the long
+//! run; state it in the options where that matters.
+
+use crate::options::Options;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::{BytesPerSec, Error, Result};
+use vlsm_disk::aligned::AlignedBuf;
+use vlsm_disk::env::Priority;
+use vlsm_disk::fs::{File, OpenOptions, read_all};
+use vlsm_disk::io::IoPool;
+use vlsm_disk::{Env, Pending};
+use vlsm_policy::{DeviceMap, DevicePoint};
+
+/// The file beside the store.
+pub(crate) const NAME: &str = "DEVICE";
+/// What is read and written while it is measured; also the name of what a crash may leave behind.
+pub(crate) const SCRATCH: &str = "DEVICE.tmp";
+
+const FILE_BYTES: u64 = 128 << 20;
+const REQUEST: usize = 256 << 10;
+const THREADS: u64 = 4;
+const TOOK: Duration = Duration::from_millis(200);
+/// Shares of reads that are measured.
+const SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
+
+/// The file's content.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// CRC-32C of the map as text: a file that was changed by accident is not used.
+    checksum: u32,
+    map: DeviceMap,
+}
+
+/// The map for a store in `dir`, measured if need be.
+pub(crate) fn map(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Arc<DeviceMap>> {
+    if !options.device.points.is_empty() {
+        return Ok(Arc::new(options.device.clone()));
+    }
+    if let Some(map) = kept(&**env, dir) {
+        return Ok(Arc::new(map));
+    }
+    let map = measure(env, dir)?;
+    keep(&**env, dir, &map)?;
+    Ok(Arc::new(map))
+}
+
+fn text_of(map: &DeviceMap) -> Result<String> {
+    toml::to_string(map).map_err(|error| Error::Internal(error.to_string()))
+}
+
+/// What the file says; none where it is not there or not sound.
+fn kept(env: &dyn Env, dir: &Path) -> Option<DeviceMap> {
+    let content = read_all(&**env.fs(), &dir.join(NAME)).ok()?;
+    let Kept { checksum, map } = toml::from_str(std::str::from_utf8(&content).ok()?).ok()?;
+    let sound = crc32c::crc32c(text_of(&map).ok()?.as_bytes()) == checksum;
+    (sound && map.check().is_ok()).then_some(map)
+}
+
+fn keep(env: &dyn Env, dir: &Path, map: &DeviceMap) -> Result<()> {
+    let checksum = crc32c::crc32c(text_of(map)?.as_bytes());
+    let kept = Kept { checksum, map: map.clone() };
+    let text = toml::to_string(&kept).map_err(|error| Error::Internal(error.to_string()))?;
+    let (path, scratch, fs) = (dir.join(NAME), dir.join(SCRATCH), env.fs());
+    let write = || {
+        let file = fs.open(&scratch, OpenOptions::CREATE)?;
+        file.write_at(text.as_bytes(), 0)?;
+        file.sync()?;
+        fs.rename(&scratch, &path)
+    };
+    write().map_err(|error| Error::io("cannot write", &path, error))
+}
+
+/// Measures every mix.
+fn measure(env: &Arc<dyn Env>, dir: &Path) -> Result<DeviceMap> {
+    let path = dir.join(SCRATCH);
+    let fs = env.fs();
+    // A crash may have left one.
+    if fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))? {
+        fs.remove(&path).map_err(|error| Error::io("cannot remove", &path, error))?;
+    }
+    let free = fs.free_bytes(dir).map_err(|error| Error::io("cannot look at", dir, error))?;
+    if free < 2 * FILE_BYTES {
+        return Err(Error::InvalidArgument(format!(
+            "{}: the device has to be measured, which needs {} bytes for a moment; {free} are free. \
+             Make space, or say what it can do in the option `device`",
+            dir.display(),
+            2 * FILE_BYTES
+        )));
+    }
+    let measured = try_measure(env, &path);
+    let removed = fs.remove(&path).map_err(|error| Error::io("cannot remove", &path, error));
+    let map = measured?;
+    removed?;
+    Ok(map)
+}
+
+fn try_measure(env: &Arc<dyn Env>, path: &Path) -> Result<DeviceMap> {
+    let failed = |error| Error::io("cannot measure the device with", path, error);
+    let file = env.fs().open(path, OpenOptions::CREATE.direct(true)).map_err(failed)?;
+    let block = block();
+    for offset in (0..FILE_BYTES).step_by(REQUEST) {
+        file.write_at(&block, offset).map_err(failed)?;
+    }
+    file.sync().map_err(failed)?;
+    let done = env.condition(Duration::ZERO);
+    let pool = IoPool::new(env, THREADS as usize, Priority::Normal, done);
+    let point = |read_share| {
+        let begun = env.now();
+        let mover = |thread| Mover { env: env.clone(), file: file.clone(), thread, read_share };
+        let calls: Vec<Pending<u64>> = (0..THREADS)
+            .map(|thread| {
+                let (mover, path) = (mover(thread), path.to_owned());
+                pool.submit(move || {
+                    let moved = mover.run(begun + TOOK);
+                    moved.map_err(|error| Error::io("cannot measure the device with", &path, error))
+                })
+            })
+            .collect();
+        let moved = calls.iter().map(|call| pool.wait(call)).sum::<Result<u64>>()?;
+        let took = env.now().saturating_sub(begun).as_secs_f64();
+        Ok(DevicePoint { read_share, throughput: BytesPerSec((moved as f64 / took) as u64) })
+    };
+    let points = SHARES.into_iter().map(point).collect::<Result<Vec<_>>>()?;
+    Ok(DeviceMap { points })
+}
+
+/// Bytes that no device makes smaller.
+fn block() -> AlignedBuf {
+    let mut block = AlignedBuf::zeroed(REQUEST);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for byte in block.iter_mut() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = state as u8;
+    }
+    block
+}
+
+/// What one thread does: its own part of the file, round and round.
+struct Mover {
+    env: Arc<dyn Env>,
+    file: Arc<dyn File>,
+    thread: u64,
+    read_share: f64,
+}
+
+impl Mover {
+    /// Reads and writes until the time has come; the bytes moved.
+    fn run(&self, until: Duration) -> std::io::Result<u64> {
+        let (content, mut buffer) = (block(), AlignedBuf::zeroed(REQUEST));
+        let part = FILE_BYTES / THREADS;
+        let (mut moved, mut reads) = (0_u64, 0.0);
+        while self.env.now() < until {
+            let offset = self.thread * part + moved % part;
+            reads += self.read_share;
+            if reads >= 1.0 {
+                reads -= 1.0;
+                self.file.read_at(&mut buffer, offset)?;
+            } else {
+                self.file.write_at(&content, offset)?;
+            }
+            moved += REQUEST as u64;
+        }
+        Ok(moved)
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+    use vlsm_disk::env_real::RealEnv;
+
+    #[test]
+    fn it_is_measured_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let env: Arc<dyn Env> = RealEnv::new();
+        let options = Options::default();
+        let first = map(&env, dir.path(), &options).unwrap();
+        assert_eq!(first.points.len(), SHARES.len());
+        assert!(first.points.iter().all(|point| point.throughput.0 > 0), "{first:?}");
+        let names = env.fs().read_dir(dir.path()).unwrap();
+        assert_eq!(names, [Path::new(NAME)], "nothing else is left");
+        assert_eq!(map(&env, dir.path(), &options).unwrap(), first, "it is not measured again");
+        // What was changed by accident is measured again; what the options say is not measured.
+        let path = dir.path().join(NAME);
+        let file = env.fs().open(&path, OpenOptions::WRITE).unwrap();
+        let digit = 11;
+        let mut byte = [0];
+        file.read_at(&mut byte, digit).unwrap();
+        file.write_at(&[if byte[0] == b'1' { b'2' } else { b'1' }], digit).unwrap();
+        assert!(kept(&*env, dir.path()).is_none());
+        map(&env, dir.path(), &options).unwrap();
+        assert!(kept(&*env, dir.path()).is_some());
+        let said = Options { device: DeviceMap::even(BytesPerSec(5)), ..Options::default() };
+        assert_eq!(*map(&env, dir.path(), &said).unwrap(), said.device);
+    }
+}
