@@ -130,6 +130,8 @@ impl Engine {
             resumed = pause(&mut state, &grants.paused, self.now_micros());
             grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
         };
+        let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
+        self.control.mark_all(ending.map(|running| running.candidate.tree));
         self.control.seal_memtables_at(grants.memtable_bytes);
         let mut started = false;
         for &index in &grants.start {

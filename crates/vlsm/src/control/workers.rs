@@ -161,8 +161,7 @@ impl Engine {
         match stepped.unwrap_or_else(|_| panicked()) {
             Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
-            Ok(Step::Done(_)) if !self.control.state.lock().settle(id) => self.abandon(id, job),
-            Ok(Step::Done(request)) => self.finish(id, &job, request),
+            Ok(Step::Done(request)) => self.finish(id, job, request),
             Err(error) => {
                 self.failed(error);
                 self.abandon(id, job);
@@ -181,8 +180,13 @@ impl Engine {
         }
     }
 
-    /// Hands a finished job's result over; its slot stays until it is installed.
-    fn finish(self: &Arc<Self>, id: JobId, job: &Job, request: Request) {
+    /// Hands a finished job's result over; its slot stays until it is installed. One that was
+    /// cancelled in its last step has no result.
+    fn finish(self: &Arc<Self>, id: JobId, job: Box<Job>, request: Request) {
+        let settled = self.control.state.lock().settle(id);
+        if !settled {
+            return self.abandon(id, job);
+        }
         let candidate = &job.candidate;
         let from = candidate.frees.level();
         self.control.state.lock().chains.merged(candidate.tree, from, Bytes::ZERO, true);

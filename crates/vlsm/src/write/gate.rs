@@ -145,7 +145,8 @@ mod tests {
         assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
         assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
         // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
-        gate.set(Admit { writes: Some(BytesPerSec(1 << 10)), cause: Some(WaitCause::Admission) });
+        let writes = Some(BytesPerSec(1 << 10));
+        gate.set(Admit { writes, cause: Some(WaitCause::Admission), again: None });
         let soon = || Some(env.now() + Duration::from_millis(1));
         let results: Vec<bool> = (0..3).map(|_| admit(soon()).is_ok()).collect();
         assert_eq!(results, [true, false, false], "the bucket lets one in and holds the next");
