@@ -6,18 +6,16 @@
 //! something can start as long as a memtable waits. At the end: levels within their targets, and
 //! every key shows its newest entry.
 
-use std::collections::{BTreeMap, HashMap};
+mod files;
+
+use files::{Random, Tree};
 use std::sync::Arc;
-use vlsm_core::event::JobKind;
 use vlsm_core::*;
 use vlsm_policy::shape::cuts::grade;
 use vlsm_policy::*;
 
 /// Bytes of one entry.
 const ENTRY: u64 = 1 << 10;
-
-/// Entries of a file: key and age, by key.
-type Entries = Vec<(u32, u64)>;
 
 struct Job {
     id: JobId,
@@ -43,21 +41,12 @@ struct Report {
 struct Model {
     options: PolicyOptions,
     policies: Policies,
-    version: Version,
-    contents: HashMap<u64, Entries>,
-    sealed: Vec<(MemtableId, BTreeMap<u32, u64>)>,
-    active: BTreeMap<u32, u64>,
-    newest: BTreeMap<u32, u64>,
+    tree: Tree,
     jobs: Vec<Job>,
-    ids: u64,
-    age: u64,
-    random: u64,
+    job_ids: u64,
+    random: Random,
     workers: usize,
     report: Report,
-}
-
-fn key(number: u32) -> bytes::Bytes {
-    number.to_be_bytes().to_vec().into()
 }
 
 impl Model {
@@ -65,69 +54,35 @@ impl Model {
         Self {
             policies: options.build().expect("legal options"),
             options,
-            version: Version::default(),
-            contents: HashMap::new(),
-            sealed: Vec::new(),
-            active: BTreeMap::new(),
-            newest: BTreeMap::new(),
+            tree: Tree::new(TreeId::default(), ENTRY),
             jobs: Vec::new(),
-            ids: 0,
-            age: 0,
-            random: seed | 1,
+            job_ids: 0,
+            random: Random::new(seed),
             workers,
             report: Report::default(),
         }
     }
 
-    fn random(&mut self) -> u32 {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 16) as u32
-    }
-
-    fn id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
-    }
-
     fn facts(&self) -> TreeFacts {
-        let memtable = |(id, entries): &(MemtableId, BTreeMap<u32, u64>)| {
-            let (first, last) = (entries.first_key_value(), entries.last_key_value());
-            MemtableFacts {
-                id: *id,
-                bytes: Bytes(entries.len() as u64 * ENTRY),
-                range: first.zip(last).map(|(a, b)| KeyRange::closed(key(*a.0), key(*b.0))),
-                seq_max: entries.values().max().map_or(Seq::ZERO, |age| Seq(*age)),
-                ready: true,
-            }
-        };
-        TreeFacts {
-            memtables: self.sealed.iter().map(memtable).collect(),
-            memtable_bytes: self.options.memtable_bytes,
-            ..TreeFacts::default()
-        }
+        self.tree.facts(Micros::ZERO, self.options.memtable_bytes)
     }
 
     /// Inserts a key, waiting for memory as a writer would.
     fn insert(&mut self, number: u32) {
-        self.age += 1;
-        self.active.insert(number, self.age);
-        self.newest.insert(number, self.age);
+        self.tree.insert(number);
         self.report.user += ENTRY;
-        if self.active.len() as u64 * ENTRY < self.options.memtable_bytes.0 {
+        if self.tree.active_bytes() < self.options.memtable_bytes {
             return;
         }
-        while self.sealed.len() + 1 >= self.options.memtable_count || self.stopped() {
+        while self.tree.sealed.len() + 1 >= self.options.memtable_count || self.stopped() {
             self.tick(true);
         }
-        let id = MemtableId(self.id());
-        self.sealed.push((id, std::mem::take(&mut self.active)));
+        self.tree.seal();
         self.tick(false);
     }
 
     fn stopped(&self) -> bool {
-        self.policies.0.pressure(&self.version, &self.facts()).stop >= 1.0
+        self.policies.0.pressure(&self.tree.version, &self.facts()).stop >= 1.0
     }
 
     /// Decides and starts, then lets one job go on. With `must`, it is a fault if nothing can
@@ -136,10 +91,10 @@ impl Model {
         let busy = self.busy();
         let facts = self.facts();
         let shape = self.policies.0.clone();
-        let candidates = shape.candidates(&self.version, &facts, &busy);
+        let candidates = shape.candidates(&self.tree.version, &facts, &busy);
         assert!(candidates.len() < 100, "bounded in number");
         for candidate in &candidates {
-            self.check_order(candidate);
+            self.tree.check_order(candidate).expect("in order of age");
         }
         let running = |job: &Job| Running {
             job: job.id,
@@ -158,23 +113,26 @@ impl Model {
                 assert!(!job.candidate.collides(&candidate), "{candidate:?}");
             }
             let left = 1 + candidate.bytes_in.0 / self.options.memtable_bytes.0.max(1);
-            let id = JobId(self.id());
-            self.jobs.push(Job { id, candidate, version: self.version.clone(), left });
+            self.job_ids += 1;
+            let id = JobId(self.job_ids);
+            self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
         }
-        let chain = shape.chain_behind_l0(&self.version, &facts);
+        let chain = shape.chain_behind_l0(&self.tree.version, &facts);
         self.report.chain_max = self.report.chain_max.max(chain.stages.len());
         let width = chain.stages.iter().map(|stage| stage.1).sum();
         self.report.width_max = self.report.width_max.max(width);
         if self.jobs.is_empty() {
-            assert!(!must, "no progress: {}\n{candidates:?}", text::summary(&self.version));
+            assert!(!must, "no progress: {}\n{candidates:?}", text::summary(&self.tree.version));
             return false;
         }
-        let chosen = self.random() as usize % self.jobs.len();
+        let chosen = self.random.number() as usize % self.jobs.len();
         self.jobs[chosen].left -= 1;
         if self.jobs[chosen].left == 0 {
             let job = self.jobs.swap_remove(chosen);
-            self.install(&job);
-            self.check();
+            for table in self.tree.install(&*shape, &job.version, &job.candidate) {
+                self.count(&job, &table);
+            }
+            self.tree.check(&*shape, &self.options).expect("sound and within bounds");
         }
         true
     }
@@ -184,165 +142,29 @@ impl Model {
         Busy { reservations: self.jobs.iter().map(held).collect() }
     }
 
-    /// The rule of age order, as the engine checks it.
-    fn check_order(&self, candidate: &Candidate) {
-        let taken = |run: &Run| {
-            let mut places = candidate.inputs.tables.iter().map(|(place, _)| *place);
-            places.any(|place| place == Place::L0(run.id))
-        };
-        let overlaps = |run: &Run| run.tables.overlapping(&candidate.range).next().is_some();
-        let runs: Vec<bool> =
-            self.version.l0.iter().filter(|run| overlaps(run)).map(taken).collect();
-        let first = runs.iter().position(|taken| *taken).unwrap_or(runs.len());
-        let last = runs.iter().rposition(|taken| *taken).map_or(first, |last| last + 1);
-        assert!(runs[first..last].iter().all(|taken| *taken), "neighbours by age: {candidate:?}");
-        if candidate.output_level == 1 && candidate.conflicts.is_empty() {
-            assert!(first == 0 || first == runs.len(), "the oldest first: {candidate:?}");
-        }
-    }
-
-    fn install(&mut self, job: &Job) {
-        let candidate = &*job.candidate;
-        let mut edit = VersionEdit::default();
-        for (place, table) in &candidate.inputs.tables {
-            edit.remove(*place, table);
-        }
-        edit.cursors.extend(candidate.sets_cursor.clone());
-        let run = RunId(self.id());
-        let add = |edit: &mut VersionEdit, table: Arc<Table>| match candidate.output_level {
-            0 if candidate.kind == JobKind::Flush => edit.add_l0(run, RunOrigin::Flush, table),
-            0 => edit.add_l0(run, RunOrigin::Merge, table),
-            level => edit.add(level, table),
-        };
-        if candidate.kind == JobKind::TrivialMove {
-            candidate.inputs.tables.iter().for_each(|(_, table)| add(&mut edit, table.clone()));
-        } else {
-            for entries in self.cut(job, self.merged(candidate)) {
-                let table = self.write(job, entries);
-                add(&mut edit, table);
-            }
-        }
-        self.sealed.retain(|(id, _)| !candidate.inputs.memtables.contains(id));
-        self.version = edit.apply(&self.version).expect("the edit applies");
-    }
-
-    fn merged(&self, candidate: &Candidate) -> Entries {
-        let mut merged: BTreeMap<u32, u64> = BTreeMap::new();
-        let tables = candidate.inputs.tables.iter();
-        let files = tables.flat_map(|(_, table)| self.contents[&table.file.number.0].iter());
-        let memtables =
-            self.sealed.iter().filter(|(id, _)| candidate.inputs.memtables.contains(id));
-        let memory: Vec<_> = memtables.flat_map(|(_, entries)| entries.clone()).collect();
-        for (key, age) in files.chain(&memory) {
-            let newest = merged.entry(*key).or_default();
-            *newest = (*newest).max(*age);
-        }
-        merged.into_iter().collect()
-    }
-
-    fn cut(&self, job: &Job, entries: Entries) -> Vec<Entries> {
-        let rule = self.policies.0.cuts(&job.version, &job.candidate);
-        let sizes = match rule {
-            CutRule::LookAhead { sst_min, sst_max, .. } => Some((sst_min, sst_max)),
-            CutRule::Size { sst } => Some((sst, sst)),
-            CutRule::Never => None,
-        };
-        let next = rule.next_level().map(|level| job.version.level(level).clone());
-        let mut cutter = Cutter::new(rule, next.unwrap_or_default());
-        let mut files: Vec<Entries> = Vec::new();
-        for (number, age) in entries {
-            let written = Bytes(files.last().map_or(0, |file| file.len() as u64 * ENTRY));
-            if cutter.before(&key(number), written) || files.is_empty() {
-                files.push(Vec::new());
-            }
-            files.last_mut().expect("one is open").push((number, age));
-        }
-        if let Some((least, most)) = sizes {
-            let bytes = |file: &Entries| Bytes(file.len() as u64 * ENTRY);
-            // All sizes here are whole entries.
-            assert!(files.iter().all(|file| bytes(file) <= most), "none is larger than S_M");
-            let but_last = &files[..files.len() - 1];
-            assert!(but_last.iter().all(|file| bytes(file) >= least), "smaller than S_m");
-        }
-        files
-    }
-
-    fn write(&mut self, job: &Job, entries: Entries) -> Arc<Table> {
-        let bytes = Bytes(entries.len() as u64 * ENTRY);
-        let number = FileNumber(self.id());
-        let meta = FileMeta {
-            number,
-            bytes,
-            smallest: key(entries[0].0),
-            largest: key(entries[entries.len() - 1].0),
-            seq_min: Seq(entries.iter().map(|entry| entry.1).min().unwrap_or(0)),
-            seq_max: Seq(entries.iter().map(|entry| entry.1).max().unwrap_or(0)),
-            ..FileMeta::default()
-        };
-        let table = Arc::new(Table::whole(Arc::new(meta)));
-        self.report.written += bytes.0;
+    /// Counts an SST that a job wrote.
+    fn count(&mut self, job: &Job, table: &Table) {
+        let l2 = job.version.level(2);
+        self.report.written += table.bytes.0;
         self.report.files += 1;
-        if job.candidate.output_level == 1 && !job.version.level(2).is_empty() {
+        if job.candidate.output_level == 1 && !l2.is_empty() {
             let max = self.options.growth as f64;
-            let by = |overlap| {
-                grade(&table.range, bytes, job.version.level(2), overlap, max) == Grade::Good
-            };
+            let by = |overlap| grade(&table.range, table.bytes, l2, overlap, max) == Grade::Good;
             self.report.l1_files += 1;
-            self.report.l1_bytes += bytes;
+            self.report.l1_bytes += table.bytes;
             self.report.good_by_count += u64::from(by(Overlap::Count));
             self.report.good_by_ratio += u64::from(by(Overlap::Ratio));
-        }
-        self.contents.insert(number.0, entries);
-        table
-    }
-
-    /// Bounds that hold at every moment.
-    fn check(&self) {
-        self.version.check().expect("sound");
-        let shape = &self.policies.0;
-        shape.check(&self.version).expect("legal");
-        let options = &self.options;
-        if options.shape != "tiered_l0" {
-            assert!(self.version.l0.len() <= options.l0_max, "L0 is bounded");
-        }
-        let Some(overflow) = options.overflow else { return };
-        // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
-        // late. Tiering brings all of L0 into L1.
-        let tiered = options.shape == "tiered_l0";
-        let step = options.sst_max * if tiered { 8 } else { 3 };
-        let levels = shape.pressure(&self.version, &self.facts()).levels;
-        for level in levels.into_iter().skip(usize::from(tiered)) {
-            if let Some(target) = level.target {
-                let bound = target + overflow + step;
-                assert!(level.bytes <= bound, "{level:?} beyond {bound}");
-            }
         }
     }
 
     /// Runs until nothing is left to do.
     fn drain(&mut self) {
-        let active = std::mem::take(&mut self.active);
-        if !active.is_empty() {
-            let id = MemtableId(self.id());
-            self.sealed.push((id, active));
+        self.tree.seal();
+        while self.tick(!self.tree.sealed.is_empty()) {}
+        for level in self.policies.0.pressure(&self.tree.version, &self.facts()).levels {
+            assert_eq!(level.debt, Bytes::ZERO, "{}", text::summary(&self.tree.version));
         }
-        while self.tick(!self.sealed.is_empty()) {}
-        for level in self.policies.0.pressure(&self.version, &self.facts()).levels {
-            assert_eq!(level.debt, Bytes::ZERO, "{}", text::summary(&self.version));
-        }
-        for (number, age) in &self.newest {
-            assert_eq!(self.get(*number), Some(*age), "the newest entry shows");
-        }
-    }
-
-    fn get(&self, number: u32) -> Option<u64> {
-        let wanted = key(number);
-        let l0 = self.version.l0.iter().rev().map(|run| &run.tables);
-        l0.chain(&self.version.levels).find_map(|tables| {
-            let entries = &self.contents[&tables.find(&wanted)?.file.number.0];
-            let index = entries.binary_search_by_key(&number, |entry| entry.0).ok()?;
-            Some(entries[index].1)
-        })
+        self.tree.check_newest(1).expect("the newest entry shows");
     }
 }
 
@@ -367,7 +189,7 @@ fn small(name: &str) -> PolicyOptions {
 fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) -> u32) -> Report {
     let mut model = Model::new(options, workers, 0x9e37_79b9_7f4a_7c15);
     for n in 0..inserts {
-        let random = model.random();
+        let random = model.random.number();
         model.insert(keys(n, random));
     }
     model.drain();

@@ -1,0 +1,319 @@
+//! Every profile in a closed loop with a device, in virtual time: what policies decide changes what
+//! they see next (`plant/mod.rs`), and whatever the load does, certain things must not happen
+//! (`plant/watch.rs`).
+//!
+//! Loads are shares of what the profile sustains, times are in units of 32 memtables at that rate
+//! (`plant/base.rs`), so a profile that is added to the list is covered as it is. The last tests
+//! spoil policies on purpose: each bad habit must be noticed.
+
+mod files;
+mod plant;
+
+use plant::{Base, DEVICE, Fault, Faults, Load, Sample, base, unsettled};
+use std::fmt::Write;
+use vlsm_core::event::{JobKind, WaitCause};
+use vlsm_core::{BytesPerSec, Micros};
+use vlsm_policy::profile::PROFILES;
+use vlsm_policy::{Admission, Admit, Candidate, Class, Grants, Policies, Running, Schedule, Signals};
+
+/// Units in which everything that a scenario left must be done. It is hardly more than one unit's
+/// work; a schedule that grants a tenth of the device may take ten times as long.
+const DRAIN: f64 = 10.0;
+
+/// Plays a scenario for every profile, and tells all that is wrong with any of them.
+fn every_profile(scenario: fn(&Base) -> Faults) {
+    let mut report = String::new();
+    for profile in PROFILES {
+        let base = base(profile.name);
+        for (fault, what) in scenario(&base) {
+            _ = writeln!(report, "{}: {fault:?} {what}", profile.name);
+        }
+    }
+    assert!(report.is_empty(), "\n{report}");
+}
+
+/// From idle to 80 % of what is sustained, for two units. Nothing may pile up: a write waits for
+/// less than a unit, half of the scenario.
+#[test]
+fn step_load() {
+    every_profile(|base| {
+        let mut plant = base.plant(&[1.0]);
+        plant.run(Load::IDLE, 2.0);
+        plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
+        plant.check_waits(base.unit);
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// The same over two trees that share device and workers, one with three times the other's load:
+/// neither starves.
+#[test]
+fn step_load_on_two_trees() {
+    every_profile(|base| {
+        let mut plant = base.plant(&[0.75, 0.25]);
+        plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
+        plant.check_waits(base.unit);
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// Bursts of ten times a low load, twice what is sustained, and valleys without any load. A burst
+/// brings eight memtables in an eighth of a unit; half of them are done meanwhile and the others
+/// before the next burst. So no write waits for a unit.
+#[test]
+fn bursts_and_valleys() {
+    every_profile(|base| {
+        let mut plant = base.plant(&[1.0]);
+        for _ in 0..3 {
+            for (load, units) in [(0.2, 0.25), (2.0, 0.125), (0.2, 0.25), (0.0, 0.125)] {
+                plant.run(Load::writes(load * base.sustained), units * base.unit);
+            }
+        }
+        plant.check_waits(base.unit);
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// At half of what is sustained the device falls to a quarter for half a unit, and comes back. An
+/// eighth of a unit's work is left by then, done in another quarter.
+#[test]
+fn slow_disk() {
+    every_profile(|base| {
+        let mut plant = base.plant(&[1.0]);
+        let load = Load::writes(0.5 * base.sustained);
+        plant.run(load, 0.25 * base.unit);
+        plant.run(Load { device: DEVICE / 4.0, ..load }, 0.5 * base.unit);
+        plant.run(load, 0.5 * base.unit);
+        plant.check_waits(base.unit);
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// Reads take 85 % of the device for three units, while writes need two thirds of what they leave;
+/// then there are no reads. A schedule may delay compactions, but must not stop the writers by it.
+#[test]
+fn reads_at_the_devices_limit() {
+    every_profile(|base| {
+        let mut plant = base.plant(&[1.0]);
+        let load = Load::writes(0.1 * base.sustained);
+        plant.run(Load { misses: 0.85 * DEVICE, ..load }, 3.0 * base.unit);
+        plant.run(load, 0.5 * base.unit);
+        plant.check_waits(base.unit);
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// Half more than is sustained, for ever. Writers have to wait; how they do must be steady with an
+/// admission that aims at a rate, and with any at least two fifths of what is sustained are let in:
+/// debt is paid with interest where it grows. (RocksDB's stops and goes by its design.)
+#[test]
+fn constant_overload() {
+    every_profile(|base| {
+        let aims_at_a_rate = base.options.admission == "cruise";
+        // CruiseDB's controller takes some sixty windows to come to rest.
+        let units = if aims_at_a_rate { 3.0 } else { 1.0 };
+        let mut plant = base.plant(&[1.0]);
+        plant.run(Load::writes(1.5 * base.sustained), units / 2.0 * base.unit);
+        let before = plant.written();
+        plant.run(Load::writes(1.5 * base.sustained), units / 2.0 * base.unit);
+        let written = (plant.written() - before) as f64;
+        let least = 0.4 * base.sustained * units / 2.0 * base.unit;
+        if written < least {
+            plant.fault(Fault::TooSlow, format!("{written:.0} bytes let in, not {least:.0}"));
+        }
+        if aims_at_a_rate
+            && let Some(what) = unsettled(plant.samples(), base.options.memtable_count)
+        {
+            plant.fault(Fault::Unsettled, what);
+        }
+        plant.send_away();
+        plant.finish(DRAIN * base.unit)
+    });
+}
+
+/// What a bad schedule does to a good one's answer.
+type Spoil = fn(&mut Grants, &Signals, &[&Candidate], &[Running]);
+
+/// A good schedule with a bad habit.
+#[derive(Debug)]
+struct Spoilt {
+    good: Box<dyn Schedule>,
+    spoil: Spoil,
+}
+
+impl Schedule for Spoilt {
+    fn name(&self) -> &'static str {
+        "spoilt"
+    }
+
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants {
+        let mut grants = self.good.decide(signals, candidates, running);
+        (self.spoil)(&mut grants, signals, candidates, running);
+        grants
+    }
+}
+
+/// An admission by a function of the time and of what was written.
+#[derive(Debug)]
+struct Spoiler(fn(&Signals) -> Admit);
+
+impl Admission for Spoiler {
+    fn name(&self) -> &'static str {
+        "spoiler"
+    }
+
+    fn decide(&mut self, signals: &Signals) -> Admit {
+        (self.0)(signals)
+    }
+}
+
+/// RocksDB under half of what it sustains, with policies spoilt.
+fn spoilt(spoil: impl FnOnce(Policies) -> Policies) -> Faults {
+    let base = base("rocksdb");
+    let policies = spoil(base.options.build().expect("legal options"));
+    let mut plant = base.plant_with(policies, &[1.0]);
+    plant.run(Load::writes(0.5 * base.sustained), 1.5 * base.unit);
+    plant.check_waits(base.unit);
+    plant.finish(2.0 * base.unit)
+}
+
+fn with_schedule(spoil: Spoil) -> Faults {
+    spoilt(|(shape, good, admission)| (shape, Box::new(Spoilt { good, spoil }), admission))
+}
+
+fn with_admission(decide: fn(&Signals) -> Admit) -> Faults {
+    spoilt(|(shape, schedule, _)| (shape, schedule, Box::new(Spoiler(decide))))
+}
+
+fn in_a_second(signals: &Signals) -> Option<Micros> {
+    Some(signals.now + Micros(1_000_000))
+}
+
+/// Once there was load, compactions are paused and never resumed.
+fn pauses_for_ever(grants: &mut Grants, signals: &Signals, _: &[&Candidate], running: &[Running]) {
+    if signals.counters.write_bytes.0 > 0 {
+        let compactions = running.iter().filter(|job| job.candidate.frees != Class::Memtable);
+        grants.paused = compactions.map(|job| job.job).collect();
+    }
+}
+
+fn pauses_flushes(grants: &mut Grants, _: &Signals, _: &[&Candidate], running: &[Running]) {
+    let flushes = running.iter().filter(|job| job.candidate.kind == JobKind::Flush);
+    grants.paused = flushes.map(|job| job.job).collect();
+}
+
+fn starts_no_flush(grants: &mut Grants, _: &Signals, list: &[&Candidate], _: &[Running]) {
+    grants.start.retain(|index| list[*index].kind != JobKind::Flush);
+}
+
+fn forgets_deep_levels(grants: &mut Grants, _: &Signals, list: &[&Candidate], _: &[Running]) {
+    grants.start.retain(|index| !matches!(list[*index].frees, Class::Level(_)));
+}
+
+/// Compactions start in the first tenth of each ten seconds only.
+fn dawdles(grants: &mut Grants, signals: &Signals, list: &[&Candidate], _: &[Running]) {
+    if signals.now.0 % 10_000_000 > 1_000_000 {
+        grants.start.retain(|index| list[*index].frees == Class::Memtable);
+        if !list.is_empty() {
+            grants.again = in_a_second(signals);
+        }
+    }
+}
+
+/// Whatever is half done is cancelled, and begins again.
+fn cancels(grants: &mut Grants, signals: &Signals, _: &[&Candidate], running: &[Running]) {
+    let compactions = running.iter().filter(|job| job.candidate.frees != Class::Memtable);
+    grants.cancel = compactions.filter(|job| job.done > job.left).map(|job| job.job).collect();
+    grants.again = (!running.is_empty()).then(|| signals.now + Micros(10_000));
+}
+
+fn wakes_the_idle(grants: &mut Grants, signals: &Signals, _: &[&Candidate], _: &[Running]) {
+    grants.again = in_a_second(signals);
+}
+
+fn asks_in_the_past(grants: &mut Grants, signals: &Signals, _: &[&Candidate], _: &[Running]) {
+    grants.again = Some(signals.now);
+}
+
+fn starts_twice(grants: &mut Grants, _: &Signals, _: &[&Candidate], _: &[Running]) {
+    grants.start.extend(grants.start.clone());
+}
+
+/// Lets a few memtables in, then nothing any more.
+fn shuts(signals: &Signals) -> Admit {
+    match signals.counters.write_bytes.0 >> 28 {
+        0 => Admit::OPEN,
+        _ => Admit::stop(WaitCause::Admission),
+    }
+}
+
+/// Lets in a thousandth of what is offered.
+fn trickles(_: &Signals) -> Admit {
+    Admit { writes: Some(BytesPerSec(16 << 10)), ..Admit::OPEN }
+}
+
+/// Ten times as much in every other half minute.
+fn swings(signals: &Signals) -> Admit {
+    let even = (signals.now.0 / 30_000_000).is_multiple_of(2);
+    let rate = if even { 50 << 20 } else { 5 << 20 };
+    Admit { writes: Some(BytesPerSec(rate)), cause: None, again: in_a_second(signals) }
+}
+
+#[test]
+fn bad_habits_are_noticed() {
+    assert_eq!(spoilt(|policies| policies), Faults::new(), "there is none yet");
+    let habits: [(&str, Spoil, Fault); 9] = [
+        ("pauses for ever", pauses_for_ever, Fault::PausedForEver),
+        ("pauses flushes", pauses_flushes, Fault::FlushHeldBack),
+        ("starts no flush", starts_no_flush, Fault::FlushHeldBack),
+        ("forgets deep levels", forgets_deep_levels, Fault::Starved),
+        ("dawdles", dawdles, Fault::Idle),
+        ("cancels", cancels, Fault::Wasted),
+        ("wakes the idle", wakes_the_idle, Fault::Woken),
+        ("asks in the past", asks_in_the_past, Fault::BadTime),
+        ("starts twice", starts_twice, Fault::BadGrant),
+    ];
+    for (name, spoil, fault) in habits {
+        let faults = with_schedule(spoil);
+        assert!(faults.contains_key(&fault), "a schedule that {name}: {faults:#?}");
+    }
+    let faults = with_schedule(forgets_deep_levels);
+    assert!(faults.contains_key(&Fault::NotDrained), "{faults:#?}");
+    let faults = with_schedule(pauses_for_ever);
+    assert!(faults.contains_key(&Fault::NotDrained), "{faults:#?}");
+    let faults = with_admission(shuts);
+    assert!(faults.contains_key(&Fault::Stalled), "{faults:#?}");
+    let faults = with_admission(trickles);
+    assert!(faults.contains_key(&Fault::Waited), "{faults:#?}");
+}
+
+/// A minute and a half of a fill by the second, at one rate.
+fn samples(fill: fn(usize) -> f64, rate: Option<BytesPerSec>) -> Vec<Sample> {
+    (0..90).map(|second| Sample { fill: fill(second), rate }).collect()
+}
+
+/// An admission that swings is noticed on the plant; what it does to the memtables' fill is told
+/// apart on samples made by hand.
+#[test]
+fn an_admission_that_does_not_settle_is_noticed() {
+    let base = base("rocksdb");
+    let (shape, schedule, _) = base.options.build().expect("legal options");
+    let mut plant = base.plant_with((shape, schedule, Box::new(Spoiler(swings))), &[1.0]);
+    plant.run(Load::writes(1.5 * base.sustained), 3.0 * base.unit);
+    let what = unsettled(plant.samples(), 2).expect("it swings");
+    assert!(what.contains("rates"), "{what}");
+
+    let rate = Some(BytesPerSec(1 << 20));
+    let settles = |second: usize| if second < 60 { 0.9 } else { 0.6 };
+    assert_eq!(unsettled(&samples(settles, rate), 12), None);
+    assert!(unsettled(&samples(settles, None), 12).is_some(), "there is no limit");
+    let full = unsettled(&samples(|_| 0.9, rate), 12).expect("the memtables stay full");
+    assert!(full.contains("fill"), "{full}");
+    assert_eq!(unsettled(&samples(|_| 0.9, rate), 2), None, "two memtables say nothing");
+    assert!(unsettled(&samples(|second| (second % 2) as f64, rate), 12).is_some());
+}

@@ -1,0 +1,125 @@
+//! What every scenario of a profile begins with: a tree that has grown, and the rate that the store
+//! can take for ever.
+//!
+//! 1. L1 and L2 are filled to their targets, L3 with twice as much as L2, so that no scenario has
+//!    to wait until it matters what a level gives to the next;
+//! 2. clients write [`MEMTABLES`] memtables as fast as they can, and everything that follows from
+//!    them is done. The bytes by the whole time is what the store sustains: a rate that is let in
+//!    while debt grows is not.
+
+use super::{CLIENTS, ENTRY, Load, Plant};
+use crate::files::{Random, Tree};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, Micros, TreeId};
+use vlsm_policy::{Candidate, Class, Inputs, Policies, PolicyOptions, Shape, profile};
+
+/// Memtables that are written to find out what a store sustains.
+const MEMTABLES: u64 = 32;
+/// Nothing takes longer, in seconds.
+const LONG: f64 = 10_000.0;
+/// Bytes of a level at most, whatever its target is.
+const FILLED_MAX: u64 = 4 << 30;
+
+/// A profile with a grown tree.
+pub struct Base {
+    pub options: PolicyOptions,
+    tree: Tree,
+    /// Bytes per second that it sustains.
+    pub sustained: f64,
+    /// Seconds in which it takes [`MEMTABLES`] memtables at that rate: what scenarios count in.
+    pub unit: f64,
+}
+
+/// The base of a profile, made once.
+pub fn base(name: &'static str) -> Arc<Base> {
+    static BASES: Mutex<BTreeMap<&str, Arc<Base>>> = Mutex::new(BTreeMap::new());
+    let mut bases = BASES.lock().unwrap_or_else(PoisonError::into_inner);
+    bases.entry(name).or_insert_with(|| Arc::new(Base::new(name))).clone()
+}
+
+impl Base {
+    fn new(name: &str) -> Self {
+        let options = profile(name).expect("known");
+        let policies = options.build().expect("legal options");
+        let tree = filled(&options, &*policies.0);
+        let mut plant = Plant::new(&options, policies, vec![(tree, 1.0)], 0x9e37_79b9_7f4a_7c15);
+        assert!(plant.drain(LONG), "{name} is never done: {:?}", plant.finish(0.0));
+        let (begin, bytes) = (plant.now, options.memtable_bytes.0 * MEMTABLES);
+        while plant.written() < bytes && (plant.now - begin).as_secs_f64() < LONG {
+            plant.run(Load::writes(CLIENTS), 0.1);
+        }
+        plant.send_away();
+        let written = plant.written() as f64;
+        assert!(plant.drain(LONG), "{name} is never done: {:?}", plant.finish(0.0));
+        let sustained = written / (plant.now - begin).as_secs_f64();
+        let tree = plant.into_tree();
+        Self { options, tree, sustained, unit: bytes as f64 / sustained }
+    }
+
+    /// A store of this profile with a tree for each of the shares of the load.
+    pub fn plant(&self, shares: &[f64]) -> Plant {
+        self.plant_with(self.options.build().expect("legal options"), shares)
+    }
+
+    /// The same with other policies.
+    pub fn plant_with(&self, policies: Policies, shares: &[f64]) -> Plant {
+        let tree = |(index, share): (usize, &f64)| {
+            let mut tree = self.tree.clone();
+            tree.id = TreeId(index as u64);
+            (tree, *share)
+        };
+        let trees = shares.iter().enumerate().map(tree).collect();
+        // Other keys than those that the tree has grown by.
+        Plant::new(&self.options, policies, trees, 0xd1b5_4a32_d192_ed03)
+    }
+}
+
+/// A tree with as much in its levels as they are meant to hold.
+fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
+    let mut random = Random::new(0x2545_f491_4f6c_dd1d);
+    // What levels are meant to hold the shape says of a tree that has them.
+    let mut probe = Tree::new(TreeId::default(), ENTRY);
+    bring(&mut probe, shape, 3, 1, &mut random);
+    let facts = probe.facts(Micros::ZERO, options.memtable_bytes);
+    let levels = shape.pressure(&probe.version, &facts).levels;
+    let target = |level: usize, or: Bytes| {
+        let target = levels.get(level - 1).and_then(|level| level.target);
+        target.unwrap_or(or).0.min(FILLED_MAX)
+    };
+    let l1 = target(1, options.l1_bytes);
+    let l2 = target(2, Bytes(l1 * options.growth));
+    let l3 = target(3, Bytes(FILLED_MAX)).min(l2 * 2);
+    let mut tree = Tree::new(TreeId::default(), ENTRY);
+    for (level, bytes) in [(3, l3), (2, l2), (1, l1)] {
+        if level <= options.levels {
+            bring(&mut tree, shape, level, bytes / ENTRY, &mut random);
+        }
+    }
+    tree
+}
+
+/// Brings new entries into a level, cut as a job into it would cut them.
+fn bring(tree: &mut Tree, shape: &dyn Shape, level: u8, entries: u64, random: &mut Random) {
+    for _ in 0..entries {
+        tree.insert(random.number());
+    }
+    tree.seal();
+    let Some((memtable, _)) = tree.sealed.last() else { return };
+    let candidate = Candidate {
+        tree: tree.id,
+        frees: Class::Memtable,
+        kind: JobKind::Compact,
+        inputs: Inputs { memtables: vec![memtable.id], tables: Vec::new() },
+        output_level: level,
+        range: memtable.range.clone().expect("it is not empty"),
+        bytes_in: memtable.bytes,
+        bytes_out: memtable.bytes,
+        score: 0.0,
+        sets_cursor: None,
+        conflicts: Vec::new(),
+    };
+    let as_of = tree.version.clone();
+    tree.install(shape, &as_of, &candidate);
+}

@@ -1,0 +1,564 @@
+//! A whole store as its policies see it, in virtual time: clients, memtables, a device, jobs.
+//!
+//! Each step of [`STEP`]:
+//! 1. clients offer bytes, whatever becomes of them (an open loop). The admission's rate lets them
+//!    in, full memtables hold them back, the rest waits in line;
+//! 2. the device moves what it can: first what clients write to the WAL and read past the cache,
+//!    then what jobs read and write. The most urgent jobs have it in equal parts, as many as there
+//!    are workers and one flush more, within the bandwidth that the schedule grants ([`pace`]);
+//! 3. a job that has moved everything is installed a step later. In between it cannot be cancelled;
+//! 4. where a tree has changed, or a policy asked for this moment, the policies are asked, in
+//!    rounds as the engine's tick does it: shapes about changed trees only, the schedule until it
+//!    starts and cancels nothing more, then the admission. An answer that the engine would refuse
+//!    is a fault.
+//!
+//! Sizes and times are those of the profiles. An entry stands for [`ENTRY`] bytes, so the papers'
+//! sizes cost no more than small ones would, and what depends on the ratio of a size to a window of
+//! time needs no scaling.
+
+mod base;
+mod pace;
+mod watch;
+
+pub use base::{Base, base};
+pub use watch::{Fault, Faults, Sample, unsettled};
+
+use crate::files::{Random, Tree};
+use pace::Pace;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, JobId, Micros, TreeId, Version};
+use vlsm_policy::signals::MemtableSignals;
+use vlsm_policy::*;
+use watch::Watch;
+
+/// What time goes on by.
+pub const STEP: Micros = Micros(5_000);
+/// Bytes that an entry stands for. The least vSST of any profile has four entries.
+pub const ENTRY: u64 = 128 << 10;
+/// Bytes per second that the device moves, as it was measured beforehand.
+pub const DEVICE: f64 = 400.0 * 1024.0 * 1024.0;
+/// Clients together write no faster than this.
+pub const CLIENTS: f64 = DEVICE / 4.0;
+/// Worker threads; flushes have one more.
+pub const WORKERS: usize = 4;
+/// Bytes of a block that a get reads past the cache.
+const BLOCK: u64 = 4 << 10;
+/// Rounds of asking and starting in one tick.
+const ROUNDS_MAX: usize = 16;
+
+/// What is asked of the store, and what its device can do, for a while.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Bytes per second that clients write.
+    pub writes: f64,
+    /// Bytes per second that clients read past the cache.
+    pub misses: f64,
+    /// Bytes per second that the device moves.
+    pub device: f64,
+}
+
+impl Load {
+    pub const IDLE: Self = Self { writes: 0.0, misses: 0.0, device: DEVICE };
+
+    pub fn writes(rate: f64) -> Self {
+        Self { writes: rate, ..Self::IDLE }
+    }
+}
+
+/// The clients of one tree.
+#[derive(Debug, Default)]
+struct Clients {
+    /// Their share of what is offered.
+    share: f64,
+    /// What was offered and is not written yet, with the time, oldest first.
+    line: VecDeque<(Micros, u64)>,
+    /// Its bytes.
+    waiting: u64,
+    /// Bytes of an entry that is not complete yet.
+    begun: u64,
+}
+
+impl Clients {
+    fn offer(&mut self, now: Micros, bytes: u64) {
+        if bytes > 0 {
+            self.line.push_back((now, bytes));
+            self.waiting += bytes;
+        }
+    }
+
+    fn written(&mut self, mut bytes: u64) {
+        self.waiting -= bytes;
+        while let Some(first) = self.line.front_mut().filter(|_| bytes > 0) {
+            let part = first.1.min(bytes);
+            first.1 -= part;
+            bytes -= part;
+            if first.1 == 0 {
+                self.line.pop_front();
+            }
+        }
+    }
+}
+
+/// What a shape said of its tree when it was asked last.
+#[derive(Debug, Default)]
+struct Known {
+    candidates: Vec<Arc<Candidate>>,
+    pressure: Arc<Pressure>,
+}
+
+impl Known {
+    fn free(&self) -> impl Iterator<Item = &Arc<Candidate>> {
+        self.candidates.iter().filter(|candidate| candidate.conflicts.is_empty())
+    }
+
+    /// Whether the engine would list the tree no more.
+    fn is_calm(&self) -> bool {
+        let pressure = &self.pressure;
+        let none = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
+        self.candidates.is_empty() && none
+    }
+}
+
+/// A job under way.
+#[derive(Debug)]
+struct Job {
+    id: JobId,
+    candidate: Arc<Candidate>,
+    /// The tree when it began, for its cuts.
+    as_of: Version,
+    /// Bytes that it has to read, and to read and write.
+    reads: u64,
+    total: u64,
+    /// What it has moved of the total, and had when classes were last looked at.
+    moved: u64,
+    seen: u64,
+    /// When it began, by the clock of effort.
+    begun: Micros,
+    paused_since: Option<Micros>,
+    /// Its result is being installed.
+    settled: bool,
+}
+
+impl Job {
+    fn left(&self) -> u64 {
+        self.total - self.moved
+    }
+
+    /// Moves up to so many bytes. Those read and those written.
+    fn go(&mut self, most: u64) -> (u64, u64) {
+        let moved = most.min(self.left());
+        let before = share(self.reads, self.moved, self.total);
+        self.moved += moved;
+        let read = share(self.reads, self.moved, self.total) - before;
+        (read, moved - read)
+    }
+
+    fn running(&self) -> Running {
+        let all = self.candidate.bytes_in;
+        let done = Bytes(share(all.0, self.moved, self.total));
+        let (job, candidate) = (self.id, self.candidate.clone());
+        Running { job, candidate, done, left: all - done, paused_since: self.paused_since }
+    }
+}
+
+/// The part of an amount that `part` is of `whole`.
+fn share(amount: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) as u64
+}
+
+/// What a rate makes in a time.
+fn per(time: Micros, rate: f64) -> f64 {
+    rate * time.as_secs_f64()
+}
+
+fn per_step(rate: f64) -> u64 {
+    per(STEP, rate) as u64
+}
+
+/// The store.
+pub struct Plant {
+    pub options: PolicyOptions,
+    pub now: Micros,
+    shape: Arc<dyn Shape>,
+    schedule: Box<dyn Schedule>,
+    admission: Box<dyn Admission>,
+    load: Load,
+    device: Arc<DeviceMap>,
+    clients: Vec<Clients>,
+    trees: Vec<Tree>,
+    /// Trees that changed since their shape was last asked.
+    marked: Vec<bool>,
+    known: Vec<Known>,
+    jobs: Vec<Job>,
+    job_ids: u64,
+    grants: Grants,
+    admit: Admit,
+    again: Option<Micros>,
+    pace: Pace,
+    /// Time as jobs have the device: where they have a quarter of it, a quarter as fast.
+    effort: Micros,
+    counters: Counters,
+    /// Bytes that jobs moved out of each level.
+    work: Vec<u64>,
+    random: Random,
+    watch: Watch,
+}
+
+impl Plant {
+    /// A store of these trees, each with its share of the load. Keys go by the seed.
+    fn new(
+        options: &PolicyOptions,
+        policies: Policies,
+        trees: Vec<(Tree, f64)>,
+        seed: u64,
+    ) -> Self {
+        let (shape, schedule, admission) = policies;
+        let clients = |(_, share): &(Tree, f64)| Clients { share: *share, ..Clients::default() };
+        Self {
+            options: options.clone(),
+            now: Micros(1_000_000),
+            shape,
+            schedule,
+            admission,
+            load: Load::IDLE,
+            device: Arc::new(DeviceMap::even(vlsm_core::BytesPerSec(DEVICE as u64))),
+            clients: trees.iter().map(clients).collect(),
+            marked: vec![true; trees.len()],
+            known: trees.iter().map(|_| Known::default()).collect(),
+            watch: Watch::new(trees.len()),
+            trees: trees.into_iter().map(|(tree, _)| tree).collect(),
+            jobs: Vec::new(),
+            job_ids: 0,
+            grants: Grants::default(),
+            admit: Admit::OPEN,
+            again: None,
+            pace: Pace::default(),
+            effort: Micros::ZERO,
+            counters: Counters::default(),
+            work: vec![0; vlsm_core::version::LEVELS_MAX + 2],
+            random: Random::new(seed),
+        }
+    }
+
+    /// Puts a load on it for some seconds.
+    pub fn run(&mut self, load: Load, seconds: f64) {
+        self.load = load;
+        let end = self.now + Micros((seconds * 1e6) as u64);
+        while self.now < end {
+            self.step();
+        }
+    }
+
+    /// Its first tree.
+    fn into_tree(mut self) -> Tree {
+        self.trees.swap_remove(0)
+    }
+
+    /// Bytes that were let in.
+    pub fn written(&self) -> u64 {
+        self.counters.write_bytes.0
+    }
+
+    /// Has all clients go away that still wait.
+    pub fn send_away(&mut self) {
+        for clients in &mut self.clients {
+            (clients.waiting, clients.line) = (0, VecDeque::new());
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += STEP;
+        let missed = per_step(self.load.misses);
+        let foreground = self.let_in() + missed;
+        self.counters.cache_miss_bytes += Bytes(missed);
+        self.counters.cache_miss_blocks = self.counters.cache_miss_bytes.0 / BLOCK;
+        // Every other get finds its block in the cache.
+        self.counters.gets = self.counters.cache_miss_blocks * 2;
+        // However much clients want, jobs have a part of the device's queue.
+        let device = per_step(self.load.device);
+        let left = device.saturating_sub(foreground).max(device / 20);
+        self.effort += Micros(share(STEP.0, left, per_step(DEVICE)));
+        let moved = self.move_bytes(left);
+        self.install();
+        let asked = self.again.is_some_and(|time| time <= self.now);
+        if asked || self.marked.contains(&true) {
+            self.tick();
+        }
+        self.observe(foreground, moved);
+    }
+
+    /// Has clients offer, and write what is let in. Bytes written.
+    fn let_in(&mut self) -> u64 {
+        let mut allowed = per_step(CLIENTS.min(self.load.device));
+        if let Some(rate) = self.admit.writes {
+            allowed = allowed.min(per_step(rate.as_f64()));
+        }
+        let (count, first) = (self.trees.len(), (self.now.0 / STEP.0) as usize);
+        let mut sum = 0;
+        for index in (0..count).map(|turn| (first + turn) % count) {
+            let clients = &mut self.clients[index];
+            clients.offer(self.now, per_step(self.load.writes * clients.share));
+            let want = clients.waiting.min(allowed - sum);
+            let written = self.write(index, want);
+            self.clients[index].written(written);
+            self.observe_clients(index, written);
+            sum += written;
+        }
+        self.counters.write_bytes += Bytes(sum);
+        self.counters.wal_bytes += Bytes(sum);
+        // An operation is so small that windows counted in operations, which sources give for
+        // small pairs, are a memtable or two long: 2^18 to a memtable.
+        let operation = (self.options.memtable_bytes.0 >> 18).max(1);
+        self.counters.writes = self.counters.write_bytes.0 / operation;
+        let writers = |clients: &Clients| (clients.waiting / operation).min(64);
+        self.counters.waiting_writers = self.clients.iter().map(writers).sum();
+        sum
+    }
+
+    /// Writes into a tree's memtables, as far as they have room. Bytes written.
+    fn write(&mut self, index: usize, want: u64) -> u64 {
+        let sealed_at = self.grants.memtable_bytes.unwrap_or(self.options.memtable_bytes);
+        let sealed_at = sealed_at.min(self.options.memtable_bytes);
+        let (tree, clients) = (&mut self.trees[index], &mut self.clients[index]);
+        let mut written = 0;
+        while written < want {
+            if tree.active_bytes() >= sealed_at {
+                if tree.sealed.len() + 1 >= self.options.memtable_count {
+                    break;
+                }
+                tree.seal();
+                self.marked[index] = true;
+            }
+            let part = (ENTRY - clients.begun).min(want - written);
+            written += part;
+            clients.begun += part;
+            if clients.begun == ENTRY {
+                clients.begun = 0;
+                tree.insert(self.random.number());
+            }
+        }
+        written
+    }
+
+    /// Gives jobs what the device has left for them. Bytes moved.
+    fn move_bytes(&mut self, budget: u64) -> u64 {
+        self.pace.fill(STEP);
+        let runs = |job: &Job| job.paused_since.is_none() && job.left() > 0;
+        let mut turns: Vec<usize> =
+            (0..self.jobs.len()).filter(|index| runs(&self.jobs[*index])).collect();
+        turns.sort_by_key(|index| (self.jobs[*index].candidate.frees, self.jobs[*index].id));
+        let frees = |index: &usize| self.jobs[*index].candidate.frees;
+        let flushing = turns.first().is_some_and(|index| frees(index) == Class::Memtable);
+        turns.truncate(WORKERS + usize::from(flushing));
+        let mut rest = budget;
+        // Parts that a job has no use for go to the others.
+        while rest > 0 && !turns.is_empty() {
+            let (before, part) = (turns.len(), (rest / turns.len() as u64).max(1));
+            turns.retain(|index| {
+                let job = &mut self.jobs[*index];
+                let frees = job.candidate.frees;
+                if !self.pace.allows(frees) {
+                    return false;
+                }
+                let (read, written) = job.go(part.min(rest));
+                self.pace.spend(frees, read, written);
+                self.counters.job_read_bytes += Bytes(read);
+                self.counters.job_written_bytes += Bytes(written);
+                let flush = job.candidate.kind == JobKind::Flush;
+                let level = if flush { 0 } else { usize::from(frees.level()) + 1 };
+                self.work[level.min(vlsm_core::version::LEVELS_MAX + 1)] += read + written;
+                rest -= read + written;
+                job.left() > 0
+            });
+            if turns.len() == before {
+                break;
+            }
+        }
+        self.watch.moved += budget - rest;
+        budget - rest
+    }
+
+    /// Installs what is settled, and settles what has moved everything.
+    fn install(&mut self) {
+        if self.jobs.iter().any(|job| job.settled) {
+            let jobs = std::mem::take(&mut self.jobs).into_iter();
+            let (settled, rest): (Vec<Job>, Vec<Job>) = jobs.partition(|job| job.settled);
+            self.jobs = rest;
+            for job in settled {
+                let index = place(job.candidate.tree);
+                self.trees[index].install(&*self.shape, &job.as_of, &job.candidate);
+                self.marked[index] = true;
+                self.observe_install(&job);
+            }
+        }
+        for job in &mut self.jobs {
+            job.settled = job.left() == 0;
+        }
+    }
+
+    /// Asks the policies and acts on their answers.
+    fn tick(&mut self) {
+        self.watch.ticked_at = self.now;
+        for _ in 0..ROUNDS_MAX {
+            self.ask_shape();
+            let signals = self.signals();
+            let known = self.known.iter().flat_map(|known| known.candidates.iter().cloned());
+            let candidates: Vec<Arc<Candidate>> = known.collect();
+            let list: Vec<&Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
+            let running: Vec<Running> = self.jobs.iter().map(Job::running).collect();
+            let grants = self.schedule.decide(&signals, &list, &running);
+            if let Err(what) = check_grants(&grants, &list, &running) {
+                self.fault(Fault::BadGrant, what);
+                return;
+            }
+            let acted = self.act(&grants, &candidates);
+            self.observe_flushes(&grants, &list);
+            self.grants = grants;
+            if !acted {
+                self.admit = self.admission.decide(&signals);
+                self.again = [self.grants.again, self.admit.again].into_iter().flatten().min();
+                self.observe_again();
+                return;
+            }
+        }
+    }
+
+    /// Asks the shape about every tree that changed.
+    fn ask_shape(&mut self) {
+        for index in 0..self.trees.len() {
+            if !std::mem::take(&mut self.marked[index]) {
+                continue;
+            }
+            let tree = &self.trees[index];
+            let facts = tree.facts(self.now, self.options.memtable_bytes);
+            let held = |job: &Job| Reservation { job: job.id, candidate: job.candidate.clone() };
+            let jobs = self.jobs.iter().filter(|job| job.candidate.tree == tree.id);
+            let busy = Busy { reservations: jobs.map(held).collect() };
+            let candidates = self.shape.candidates(&tree.version, &facts, &busy);
+            let candidates = candidates.into_iter().map(Arc::new).collect();
+            let pressure = Arc::new(self.shape.pressure(&tree.version, &facts));
+            self.known[index] = Known { candidates, pressure };
+        }
+    }
+
+    fn signals(&self) -> Signals {
+        let admitted = self.counters.write_bytes.as_f64().max(1.0);
+        let known = self.trees.iter().zip(&self.known).filter(|(_, known)| !known.is_calm());
+        Signals {
+            now: self.now,
+            workers: WORKERS,
+            counters: self.counters,
+            memtables: self.memtables(),
+            device: self.device.clone(),
+            work_per_byte: self.work.iter().map(|bytes| *bytes as f64 / admitted).collect(),
+            pressure: known.map(|(tree, known)| (tree.id, known.pressure.clone())).collect(),
+        }
+    }
+
+    /// Of the busiest tree.
+    fn memtables(&self) -> MemtableSignals {
+        let capacity = self.options.memtable_bytes * self.options.memtable_count as u64;
+        let of_tree = |tree: &Tree| MemtableSignals {
+            active: tree.active_bytes(),
+            immutable: tree.sealed.iter().map(|(facts, _)| facts.bytes).sum(),
+            immutable_count: tree.sealed.len(),
+            capacity,
+        };
+        let trees = self.trees.iter().map(of_tree);
+        trees.max_by_key(|memtables| memtables.active + memtables.immutable).unwrap_or_default()
+    }
+
+    /// Acts on a schedule's answer. True when a job was started or cancelled.
+    fn act(&mut self, grants: &Grants, candidates: &[Arc<Candidate>]) -> bool {
+        self.pace.set(grants.bandwidth);
+        for job in &mut self.jobs {
+            job.paused_since = match grants.paused.contains(&job.id) {
+                true => job.paused_since.or(Some(self.now)),
+                false => None,
+            };
+        }
+        let mut acted = false;
+        let mut refused = Vec::new();
+        for id in &grants.cancel {
+            match self.jobs.iter().position(|job| job.id == *id && !job.settled) {
+                Some(index) => {
+                    let job = self.jobs.remove(index);
+                    self.watch.wasted += job.moved;
+                    self.marked[place(job.candidate.tree)] = true;
+                    acted = true;
+                }
+                None => refused.push(*id),
+            }
+        }
+        for &index in &grants.start {
+            let candidate = &candidates[index];
+            if !candidate.conflicts.iter().any(|job| refused.contains(job)) {
+                self.start(candidate.clone());
+                acted = true;
+            }
+        }
+        acted
+    }
+
+    fn start(&mut self, candidate: Arc<Candidate>) {
+        let tree = &self.trees[place(candidate.tree)];
+        let collides = self.jobs.iter().any(|job| job.candidate.collides(&candidate));
+        if let Err(what) = tree.check_order(&candidate) {
+            self.fault(Fault::BadGrant, what);
+        } else if collides {
+            self.fault(Fault::BadGrant, format!("needs what another job holds: {candidate:?}"));
+        }
+        let tree = &self.trees[place(candidate.tree)];
+        let memtables = tree.sealed.iter().map(|(facts, _)| facts);
+        let memtables = memtables.filter(|facts| candidate.inputs.memtables.contains(&facts.id));
+        let memtables: Bytes = memtables.map(|facts| facts.bytes).sum();
+        let moves = candidate.kind == JobKind::TrivialMove;
+        let reads = if moves { 0 } else { candidate.inputs.table_bytes().0 };
+        let total = reads * 2 + memtables.0;
+        self.marked[place(candidate.tree)] = true;
+        self.job_ids += 1;
+        self.jobs.push(Job {
+            id: JobId(self.job_ids),
+            as_of: tree.version.clone(),
+            candidate,
+            reads,
+            total,
+            moved: 0,
+            seen: 0,
+            begun: self.effort,
+            paused_since: None,
+            settled: total == 0,
+        });
+    }
+}
+
+/// The place of a tree in lists.
+fn place(tree: TreeId) -> usize {
+    tree.0 as usize
+}
+
+/// Refuses what the engine refuses.
+fn check_grants(
+    grants: &Grants,
+    candidates: &[&Candidate],
+    running: &[Running],
+) -> Result<(), String> {
+    for (position, &index) in grants.start.iter().enumerate() {
+        let Some(candidate) = candidates.get(index) else {
+            return Err(format!("starts candidate {index} of {}", candidates.len()));
+        };
+        if let Some(job) = candidate.conflicts.iter().find(|job| !grants.cancel.contains(job)) {
+            return Err(format!("starts what conflicts with {job} without cancelling it"));
+        }
+        let mut earlier = grants.start[..position].iter();
+        if earlier.any(|&other| other == index || candidates[other].collides(candidate)) {
+            return Err(format!("starts two jobs that need the same: {candidate:?}"));
+        }
+    }
+    match grants.cancel.iter().find(|job| !running.iter().any(|running| running.job == **job)) {
+        Some(job) => Err(format!("cancels {job}, which is not running")),
+        None => Ok(()),
+    }
+}

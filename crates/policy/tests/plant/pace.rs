@@ -1,0 +1,56 @@
+//! A schedule's bandwidth as two token buckets, as the engine keeps them: all jobs take from the
+//! first, which is filled at the limit; urgent ones go on while either holds anything, and take
+//! from both. Buckets hold what [`BURST`] fills and go below zero by what one step moves.
+
+use super::per;
+use vlsm_core::Micros;
+use vlsm_policy::{Bandwidth, Class, Counted};
+
+/// What may be moved at once after a pause, as time at the rate.
+const BURST: Micros = Micros(10_000);
+
+#[derive(Debug, Default)]
+pub struct Pace {
+    bandwidth: Option<Bandwidth>,
+    limit: f64,
+    floor: f64,
+}
+
+impl Pace {
+    pub fn set(&mut self, bandwidth: Option<Bandwidth>) {
+        if self.bandwidth.is_none() {
+            (self.limit, self.floor) = (0.0, 0.0);
+        }
+        self.bandwidth = bandwidth;
+    }
+
+    /// Fills the buckets for a time that has passed.
+    pub fn fill(&mut self, passed: Micros) {
+        let Some(Bandwidth { limit, floor, .. }) = self.bandwidth else { return };
+        let fill = |bucket: f64, rate: f64| (bucket + per(passed, rate)).min(per(BURST, rate));
+        self.limit = fill(self.limit, limit.as_f64());
+        self.floor = fill(self.floor, floor.as_f64());
+    }
+
+    /// Whether jobs of a class may move anything now.
+    pub fn allows(&self, class: Class) -> bool {
+        self.bandwidth.is_none() || self.limit > 0.0 || is_urgent(class) && self.floor > 0.0
+    }
+
+    /// Takes what a job moved.
+    pub fn spend(&mut self, class: Class, read: u64, written: u64) {
+        let Some(bandwidth) = self.bandwidth else { return };
+        let moved = match bandwidth.counted {
+            Counted::Written => written,
+            Counted::ReadAndWritten => read + written,
+        };
+        self.limit -= moved as f64;
+        if is_urgent(class) {
+            self.floor -= moved as f64;
+        }
+    }
+}
+
+fn is_urgent(class: Class) -> bool {
+    matches!(class, Class::Memtable | Class::L0)
+}

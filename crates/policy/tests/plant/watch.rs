@@ -1,0 +1,395 @@
+//! What must hold whatever the policies and the load are, each with its bound and its reason.
+//!
+//! Times marked "of effort" are by a clock that stands while clients have the whole device and goes
+//! at a quarter of its speed where jobs have a quarter of it: a slow device is no policy's fault.
+//!
+//! - `FlushHeldBack`: a flush starts at once, is never paused, and has at least a hundredth of the
+//!   device, because writers wait for flushes alone;
+//! - `Idle`: nothing moves for [`IDLE_MAX`] while jobs could run and no limit is used up. The time
+//!   is lost for good;
+//! - `Starved`: a class of a tree has work and moves no byte for its [`patience`], of effort. What
+//!   is above it fills up;
+//! - `PausedForEver`: a job is paused for [`PAUSED_MAX`]. A pause is for a high load;
+//! - `Stalled`: writers wait and nothing is let in for [`STALL_SLACK`] times as long as it takes to
+//!   move what was owed when the stall began, of effort;
+//! - `Wasted`: a third of what is moved is cancelled. Cancelling must cost less than it saves, and
+//!   a job that is cancelled and started without end wastes all;
+//! - `NotDrained`: after the load a job, a candidate, or a level with more than an SST beyond its
+//!   target is left. Shapes move whole SSTs; debt that nobody pays is not postponed but lost;
+//! - `Woken`: policies are asked although the store has been idle for [`QUIET`];
+//! - `Unsettled`: [`unsettled`].
+//!
+//! A schedule may hold back compactions while clients have more than [`HIGH`] of the device, and
+//! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (but for flushes) and
+//! `PausedForEver` are not looked for then. Clients that only write never have so much.
+
+use super::{DEVICE, Job, Known, Load, Plant, STEP, per_step, place};
+use std::collections::BTreeMap;
+use vlsm_core::event::JobKind;
+use vlsm_core::{BytesPerSec, Micros, TreeId};
+use vlsm_policy::{Candidate, Class, Grants};
+
+/// The load is high where clients have this share of the device.
+const HIGH: f64 = 0.3;
+/// What a schedule may take to see that it is high no more: DLC's three intervals of a second, with
+/// the one under way.
+const GRACE: Micros = Micros(5_000_000);
+/// The longest idleness.
+const IDLE_MAX: Micros = Micros(200_000);
+/// The longest pause of a job while load is not high.
+const PAUSED_MAX: Micros = Micros(30_000_000);
+/// A flush may take so many times as long as it would alone.
+const FLUSH_SLACK: u64 = 100;
+/// A stall may take so many times as long as moving what is owed: all workers may be busy with
+/// other jobs, and what they move may add to it.
+const STALL_SLACK: f64 = 8.0;
+/// How late a policy may ask to be asked again.
+const AGAIN_MAX: Micros = Micros(60_000_000);
+/// After so long nobody is woken any more.
+const QUIET: Micros = Micros(5_000_000);
+
+/// How long a class may have work and get nothing, of effort. Deeper classes wait for upper ones:
+/// CruiseDB and SILK have them wait as long as there is other work, with a limit.
+fn patience(class: Class) -> Micros {
+    match class {
+        Class::Memtable => Micros(20_000_000),
+        Class::L0 => Micros(60_000_000),
+        Class::Level(_) => Micros(120_000_000),
+    }
+}
+
+/// What may be wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// A version that is not sound, exceeds its shape's bounds, or hides an entry.
+    Unsound,
+    /// An answer that the engine refuses.
+    BadGrant,
+    /// A policy asks to be asked at a time that has passed or is far.
+    BadTime,
+    /// More runs in L0 than flushes may leave there.
+    TooManyRuns,
+    FlushHeldBack,
+    Idle,
+    Starved,
+    PausedForEver,
+    Stalled,
+    /// A write waited longer than the scenario says.
+    Waited,
+    /// Less was let in than the scenario says.
+    TooSlow,
+    Wasted,
+    NotDrained,
+    Woken,
+    Unsettled,
+}
+
+/// What was wrong, with when it was first.
+pub type Faults = BTreeMap<Fault, String>;
+
+/// One second.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// Mean share of the memtables in use.
+    pub fill: f64,
+    /// What the admission let in at the end of it.
+    pub rate: Option<BytesPerSec>,
+}
+
+/// What is seen of a run.
+#[derive(Debug, Default)]
+pub struct Watch {
+    pub faults: Faults,
+    pub samples: Vec<Sample>,
+    /// Bytes that jobs moved, and those of them that were for nothing.
+    pub moved: u64,
+    pub wasted: u64,
+    /// When the policies were asked last.
+    pub ticked_at: Micros,
+    /// The longest that a write stood in line.
+    wait_max: Micros,
+    /// Until when the load counts as high.
+    high_until: Micros,
+    idle_since: Option<Micros>,
+    /// By tree: at which moment of effort its clients have waited too long with nothing let in.
+    stalls: Vec<Option<Micros>>,
+    /// Classes that have work and get nothing, since which moment of effort.
+    unserved: BTreeMap<(TreeId, Class), Micros>,
+    /// Sum of the memtables' fill over the steps of this second, and number of steps.
+    fill: (f64, f64),
+}
+
+impl Watch {
+    pub fn new(trees: usize) -> Self {
+        Self { stalls: vec![None; trees], ..Self::default() }
+    }
+}
+
+/// What the device takes to move so many bytes.
+fn effort(bytes: f64) -> Micros {
+    Micros((bytes / DEVICE * 1e6) as u64)
+}
+
+impl Plant {
+    pub fn fault(&mut self, fault: Fault, what: String) {
+        let now = self.now;
+        self.watch.faults.entry(fault).or_insert_with(|| format!("at {now}: {what}"));
+    }
+
+    pub fn samples(&self) -> &[Sample] {
+        &self.watch.samples
+    }
+
+    fn is_high(&self) -> bool {
+        self.now < self.watch.high_until
+    }
+
+    /// After each step.
+    pub(super) fn observe(&mut self, foreground: u64, moved: u64) {
+        if foreground as f64 > HIGH * per_step(DEVICE) as f64 {
+            self.watch.high_until = self.now + GRACE;
+        }
+        self.watch.fill.0 += self.memtables().fill();
+        self.watch.fill.1 += 1.0;
+        self.observe_idleness(moved);
+        if self.now.0.is_multiple_of(STEP.0 * 20) {
+            self.observe_classes();
+        }
+        if self.now.0.is_multiple_of(1_000_000) {
+            self.sample();
+        }
+    }
+
+    fn observe_idleness(&mut self, moved: u64) {
+        let free = self.known.iter().any(|known| known.free().next().is_some());
+        let could = free || !self.jobs.is_empty();
+        let limited = self.grants.bandwidth.is_some()
+            && self.jobs.iter().any(|job| job.paused_since.is_none());
+        let installing = self.jobs.iter().any(|job| job.settled);
+        if moved > 0 || !could || limited || installing || self.is_high() {
+            self.watch.idle_since = None;
+            return;
+        }
+        let since = *self.watch.idle_since.get_or_insert(self.now);
+        if self.now.saturating_sub(since) > IDLE_MAX {
+            let (jobs, list) = (self.jobs.len(), self.proposed());
+            let what = format!("nothing has moved since {since}; {jobs} jobs, proposed: {list}");
+            self.fault(Fault::Idle, what);
+        }
+    }
+
+    fn observe_classes(&mut self) {
+        let high = self.is_high();
+        let mut served: BTreeMap<(TreeId, Class), bool> = BTreeMap::new();
+        let mut paused = None;
+        for job in &mut self.jobs {
+            let got = job.moved > job.seen || job.settled;
+            job.seen = job.moved;
+            *served.entry((job.candidate.tree, job.candidate.frees)).or_default() |= got;
+            let since = job.paused_since.map(|since| since.max(self.watch.high_until));
+            let long = |since: &Micros| self.now.saturating_sub(*since) > PAUSED_MAX;
+            paused = since.filter(|since| !high && long(since)).map(|_| job.id).or(paused);
+        }
+        if let Some(job) = paused {
+            self.fault(Fault::PausedForEver, format!("{job} is paused and load is not high"));
+        }
+        for candidate in self.known.iter().flat_map(Known::free) {
+            served.entry((candidate.tree, candidate.frees)).or_default();
+        }
+        let unserved = &mut self.watch.unserved;
+        unserved.retain(|place, _| served.get(place) == Some(&false));
+        let mut starved = None;
+        for (place, _) in served.into_iter().filter(|(_, got)| !got) {
+            let since = unserved.entry(place).or_insert(self.effort);
+            if high && place.1 != Class::Memtable {
+                *since = self.effort;
+            }
+            if self.effort.saturating_sub(*since) > patience(place.1) {
+                starved = Some(place);
+            }
+        }
+        if let Some((tree, class)) = starved {
+            let (jobs, list) = (self.jobs.len(), self.proposed());
+            let what = format!("{class:?} of {tree}; {jobs} jobs, proposed: {list}");
+            self.fault(Fault::Starved, what);
+        }
+    }
+
+    /// What is proposed, in a few words.
+    fn proposed(&self) -> String {
+        let list = self.known.iter().flat_map(|known| &known.candidates);
+        let names = list.map(|candidate| format!("{:?} {:?}", candidate.kind, candidate.frees));
+        names.collect::<Vec<_>>().join(", ")
+    }
+
+    fn sample(&mut self) {
+        for index in 0..self.trees.len() {
+            if let Err(why) = self.trees[index].check(&*self.shape, &self.options) {
+                self.fault(Fault::Unsound, why);
+            }
+        }
+        let (sum, steps) = std::mem::take(&mut self.watch.fill);
+        self.watch.samples.push(Sample { fill: sum / steps, rate: self.admit.writes });
+    }
+
+    /// After a tree's clients wrote so much in a step.
+    pub(super) fn observe_clients(&mut self, index: usize, written: u64) {
+        let Some((since, _)) = self.clients[index].line.front().copied() else {
+            self.watch.stalls[index] = None;
+            return;
+        };
+        self.watch.wait_max = self.watch.wait_max.max(self.now.saturating_sub(since));
+        if written > 0 {
+            self.watch.stalls[index] = None;
+            return;
+        }
+        let until = match self.watch.stalls[index] {
+            Some(until) => until,
+            None => self.effort + Micros(5_000_000) + effort(STALL_SLACK * self.owed(index)),
+        };
+        self.watch.stalls[index] = Some(until);
+        if self.effort > until {
+            let (admit, list) = (self.admit, self.proposed());
+            self.fault(Fault::Stalled, format!("tree {index}: {admit:?}, proposed: {list}"));
+        }
+    }
+
+    /// Bytes to be moved before a tree has no more to wait for: the chain behind its L0, what
+    /// compaction owes, and what jobs have still to do.
+    fn owed(&self, index: usize) -> f64 {
+        let tree = &self.trees[index];
+        let facts = tree.facts(self.now, self.options.memtable_bytes);
+        let chain = self.shape.chain_behind_l0(&tree.version, &facts);
+        let merged: u64 = chain.stages.iter().map(|stage| stage.1.0).sum();
+        let debt: u64 = self.known.iter().map(|known| known.pressure.debt.0).sum();
+        let left: u64 = self.jobs.iter().map(Job::left).sum();
+        // What is merged is read and written.
+        2.0 * (merged as f64 + debt as f64) + left as f64
+    }
+
+    pub(super) fn observe_install(&mut self, job: &Job) {
+        let runs = self.trees[place(job.candidate.tree)].version.l0.len();
+        let most = self.options.l0_stop.max(self.options.l0_max) + self.options.memtable_count;
+        if runs > most {
+            self.fault(Fault::TooManyRuns, format!("{runs} runs in L0, at most {most}"));
+        }
+        let took = self.effort.saturating_sub(job.begun);
+        let most = Micros(500_000) + effort((job.total * FLUSH_SLACK) as f64);
+        if job.candidate.kind == JobKind::Flush && took > most {
+            self.fault(Fault::FlushHeldBack, format!("{} took {took} of effort", job.id));
+        }
+    }
+
+    pub(super) fn observe_flushes(&mut self, grants: &Grants, candidates: &[&Candidate]) {
+        let flush = |candidate: &Candidate| candidate.kind == JobKind::Flush;
+        let held_back = candidates.iter().enumerate().any(|(index, candidate)| {
+            flush(candidate) && candidate.conflicts.is_empty() && !grants.start.contains(&index)
+        });
+        let paused = |job: &Job| flush(&job.candidate) && job.paused_since.is_some();
+        if held_back {
+            self.fault(Fault::FlushHeldBack, "it was not started".into());
+        }
+        if self.jobs.iter().any(paused) {
+            self.fault(Fault::FlushHeldBack, "it is paused".into());
+        }
+    }
+
+    pub(super) fn observe_again(&mut self) {
+        for time in [self.grants.again, self.admit.again].into_iter().flatten() {
+            if time <= self.now || time > self.now + AGAIN_MAX {
+                self.fault(Fault::BadTime, format!("asks to be asked again at {time}"));
+            }
+        }
+    }
+
+    /// No write may have waited longer than this up to now.
+    pub fn check_waits(&mut self, seconds: f64) {
+        let waited = self.watch.wait_max.as_secs_f64();
+        if waited > seconds {
+            self.fault(Fault::Waited, format!("{waited:.1} s, at most {seconds:.1} s"));
+        }
+    }
+
+    /// Ends the load and has everything done that is left. False if it does not come to an end.
+    pub fn drain(&mut self, seconds: f64) -> bool {
+        let end = self.now + Micros((seconds * 1e6) as u64);
+        self.load = Load::IDLE;
+        while self.now < end {
+            self.step();
+            let proposed = self.known.iter().any(|known| !known.candidates.is_empty());
+            let waiting = self.clients.iter().any(|clients| clients.waiting > 0);
+            if self.jobs.is_empty() && !proposed && !waiting {
+                return true;
+            }
+        }
+        let waiting: u64 = self.clients.iter().map(|clients| clients.waiting).sum();
+        let (jobs, list) = (self.jobs.len(), self.proposed());
+        let what = format!("{jobs} jobs, proposed: {list}; {waiting} bytes wait to be written");
+        self.fault(Fault::NotDrained, what);
+        false
+    }
+
+    /// Ends the load, has everything done within these seconds, and leaves the store idle for a
+    /// while. All that was wrong.
+    pub fn finish(&mut self, seconds: f64) -> Faults {
+        if self.drain(seconds) {
+            self.check_drained();
+            self.run(Load::IDLE, 2.0 * QUIET.as_secs_f64());
+            let since = self.now.saturating_sub(QUIET);
+            if self.watch.ticked_at > since || self.again.is_some() {
+                let (last, again) = (self.watch.ticked_at, self.again);
+                self.fault(Fault::Woken, format!("idle, but asked at {last}, again: {again:?}"));
+            }
+        }
+        let (moved, wasted) = (self.watch.moved, self.watch.wasted);
+        if wasted > moved / 3 {
+            self.fault(Fault::Wasted, format!("{wasted} of {moved} bytes moved for nothing"));
+        }
+        std::mem::take(&mut self.watch.faults)
+    }
+
+    fn check_drained(&mut self) {
+        let mut faults = Vec::new();
+        for (tree, known) in self.trees.iter().zip(&self.known) {
+            let sound = tree.check(&*self.shape, &self.options);
+            let shown = tree.check_newest(16);
+            faults.extend(sound.and(shown).err().map(|why| (Fault::Unsound, why)));
+            let pressure = &known.pressure;
+            let levels = pressure.levels.iter();
+            let behind = levels.filter(|level| level.debt > self.options.sst_max);
+            let behind = behind.map(|level| (Fault::NotDrained, format!("{level:?}")));
+            faults.extend(behind);
+            if pressure.l0_runs > self.options.l0_trigger {
+                let what = format!("{} runs are left in L0", pressure.l0_runs);
+                faults.push((Fault::NotDrained, what));
+            }
+        }
+        for (fault, what) in faults {
+            self.fault(fault, what);
+        }
+    }
+}
+
+/// What is wrong with how an admission that aims at a rate behaves under a load that is constant
+/// and too high, in the last third of the time.
+///
+/// Rates must lie within a factor of four: a correction by half the error, as CruiseDB's, never
+/// needs more once it has settled. The memtables' fill must be from 30 to 70 % four fifths of the
+/// time, CruiseDB's aim being 50 %; where there are fewer than six memtables, each is too large a
+/// part of the whole for that.
+pub fn unsettled(samples: &[Sample], memtable_count: usize) -> Option<String> {
+    let last = &samples[samples.len() * 2 / 3..];
+    let rates = last.iter().map(|sample| sample.rate.map_or(f64::INFINITY, |rate| rate.as_f64()));
+    let least = rates.clone().fold(f64::INFINITY, f64::min);
+    let most = rates.fold(0.0, f64::max);
+    if most.is_infinite() || most > 4.0 * least {
+        return Some(format!("rates from {least:.0} to {most:.0} bytes per second"));
+    }
+    let within = last.iter().filter(|sample| (0.3..=0.7).contains(&sample.fill)).count();
+    if memtable_count >= 6 && within * 5 < last.len() * 4 {
+        let mean = last.iter().map(|sample| sample.fill).sum::<f64>() / last.len().max(1) as f64;
+        let count = last.len();
+        return Some(format!("fill near a half in {within} of {count} seconds, {mean:.2} mean"));
+    }
+    None
+}
