@@ -1,7 +1,8 @@
 //! How fast jobs may move bytes: a schedule's bandwidth as two token buckets.
 //!
 //! 1. One bucket is filled at the limit. Every step of a job takes what it moved from it, below
-//!    zero if need be; a job of any class may step while it is above zero.
+//!    zero if need be; a job of any class may step while it is above zero. What the floor alone let
+//!    through makes no debt beyond [`BURST`]: deeper jobs do not pay for a peak when it is over.
 //! 2. A second one is filled at the floor and filled and emptied by jobs of the classes `Memtable`
 //!    and `L0` alone; they may step while either is above zero.
 //! 3. Among jobs that may step workers take the most urgent one, so deeper classes get what the
@@ -66,9 +67,13 @@ impl Pace {
             Counted::Written => written,
             Counted::ReadAndWritten => read + written,
         };
-        self.limit -= moved.as_f64();
+        let left = self.limit - moved.as_f64();
         if is_urgent(class) {
             self.floor -= moved.as_f64();
+            let least = -bandwidth.limit.as_f64() * BURST.as_secs_f64();
+            self.limit = left.max(least.min(self.limit));
+        } else {
+            self.limit = left;
         }
     }
 
@@ -120,6 +125,9 @@ mod tests {
         pace.fill(at(10_000));
         pace.spend(Class::Level(1), Bytes(10_001), Bytes(0));
         assert!(!pace.allows(Class::Level(1)));
+        // A peak under the floor makes no debt that outlasts it.
+        pace.spend(Class::L0, Bytes(1 << 30), Bytes(0));
+        assert!(pace.next(Class::Level(1)).is_some_and(|time| time < at(10_030)));
         pace.set(at(10_000), None);
         assert!(pace.allows(Class::Level(1)) && pace.next(Class::Level(1)).is_none());
     }
