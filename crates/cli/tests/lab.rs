@@ -136,7 +136,7 @@ fn all_figures_are_listed_with_what_is_missing() {
     let output = lab(&world, &["list"]).output().unwrap();
     let text = said(&output);
     assert!(output.status.success(), "{text}");
-    for part in ["vlsm-table1", "silk-13", "dlc-12", "cruise-18", "profile silk is not built"] {
+    for part in ["vlsm-table1", "silk-13", "dlc-12", "cruise-18", "TRIAD is not built"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
     let output = lab(&world, &["workloads"]).output().unwrap();

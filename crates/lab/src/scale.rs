@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vlsm::Options;
-use vlsm_core::Bytes;
+use vlsm_core::{Bytes, Micros};
 
 /// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory.
+    /// Options at this scale: everything that is a size of the tree or of memory, and the windows of
+    /// policies, of which none is shorter than a millisecond.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         let policy = &mut options.policy;
@@ -69,6 +70,9 @@ impl Scale {
             &mut policy.l1_bytes,
         ] {
             *size = self.bytes(*size);
+        }
+        for time in [&mut policy.silk.window, &mut policy.auto_tuned.period] {
+            *time = Micros(self.count(time.0).max(1_000));
         }
         for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
             *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });

@@ -3,6 +3,8 @@
 //! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
 //! once; the constructors of shapes, schedules and admissions take what they need of it.
 
+use crate::schedule::auto_tuned::AutoTunedOptions;
+use crate::schedule::silk::SilkOptions;
 use crate::shape::Overlap;
 use serde::{Deserialize, Serialize};
 use vlsm_core::version::LEVELS_MAX;
@@ -15,7 +17,7 @@ use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 pub struct PolicyOptions {
     /// Name of the shape: `vlsm`, `tiered_l0` or `lsmi`.
     pub shape: String,
-    /// Name of the schedule: `fifo`.
+    /// Name of the schedule: `fifo`, `silk` or `auto_tuned`.
     pub schedule: String,
     /// Name of the admission: `open` or `slowdown_stop`.
     pub admission: String,
@@ -69,6 +71,10 @@ pub struct PolicyOptions {
     /// What schedules that plan with the device's bandwidth take it to be; 0 for the least that was
     /// measured.
     pub device_bandwidth: BytesPerSec,
+    /// Constants of the schedule `silk`.
+    pub silk: SilkOptions,
+    /// Constants of the schedule `auto_tuned`.
+    pub auto_tuned: AutoTunedOptions,
 }
 
 impl Default for PolicyOptions {
@@ -110,6 +116,8 @@ impl PolicyOptions {
             delayed_write_rate: BytesPerSec(16 << 20),
             compaction_jobs: 0,
             device_bandwidth: BytesPerSec::ZERO,
+            silk: SilkOptions::default(),
+            auto_tuned: AutoTunedOptions::default(),
         }
     }
 
@@ -219,7 +227,7 @@ impl PolicyOptions {
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
+            None => self.silk.check().and_then(|()| self.auto_tuned.check()),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
+options: || PolicyOptions { schedule: "auto_tuned".into(), ..PolicyOptions::rocksdb() },//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
 //! profiles").
 
 use crate::admission::{self, Admission};
 use crate::options::PolicyOptions;
 use crate::registry;
+use crate::schedule::load::LoadModel;
+use crate::schedule::silk::SilkOptions;
 use crate::schedule::{self, Schedule};
 use crate::shape::{self, Shape};
 use std::sync::Arc;
@@ -73,7 +75,60 @@ pub static PROFILES: &[Profile] = &[
             ..PolicyOptions::rocksdb()
         },
     },
+    Profile {
+        name: "rocksdb-auto",
+        what: "tiered L0, background work under RocksDB's auto-tuned limit",
+        options: || PolicyOptions { schedule: "auto_tuned".into(), ..PolicyOptions::rocksdb() },
+    },
+    Profile {
+        name: "silk",
+        what: "SILK over a tiered L0 of 128 MB memtables, L0 without bounds",
+        options: || silk(SilkOptions::default()),
+    },
+    Profile {
+        name: "silk-bandwidth",
+        what: "silk without priorities and preemption",
+        options: || silk(SilkOptions { scheduling: false, ..SilkOptions::default() }),
+    },
+    Profile {
+        name: "silk-scheduling",
+        what: "silk without a limit on bandwidth",
+        options: || silk(SilkOptions { bandwidth: false, ..SilkOptions::default() }),
+    },
+    Profile {
+        name: "silk-dlc-load",
+        what: "silk with DLC's model of the load, as DLC is compared with it",
+        options: || silk(SilkOptions { load: LoadModel::CacheMisses, ..SilkOptions::default() }),
+    },
+    Profile {
+        name: "vlsm+silk",
+        what: "vLSM with 8 MB SSTs under SILK's schedule",
+        options: || PolicyOptions {
+            schedule: "silk".into(),
+            admission: "open".into(),
+            compaction_jobs: 3,
+            ..PolicyOptions::vlsm(Bytes::mib(8))
+        },
+    },
 ];
+
+/// SILK as its paper has it (silk.txt §6.1): 128 MB memtables, L0 without bounds, four threads with
+/// the one that flushes.
+fn silk(silk: SilkOptions) -> PolicyOptions {
+    PolicyOptions {
+        schedule: "silk".into(),
+        admission: "open".into(),
+        memtable_bytes: Bytes::mib(128),
+        l0_max: 10_000,
+        l0_slowdown: 10_000,
+        l0_stop: 10_000,
+        debt_soft: None,
+        debt_hard: None,
+        compaction_jobs: 3,
+        silk,
+        ..PolicyOptions::rocksdb()
+    }
+}
 
 /// The options of the profile of this name.
 ///
@@ -122,7 +177,8 @@ mod tests {
         assert_eq!(
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi"
+             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, rocksdb-auto, \
+             silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -7,7 +7,7 @@
 //!
 //! | command | input | prints |
 //! |---|---|---|
-//! | `options profile=vlsm sst_max=8 …` | | `ok`, or why they are refused |
+//! | `options profile=vlsm sst_max=8 silk.window=1000 …` | | `ok`, or why they are refused |
 //! | `tree` | a tree as text | its summary; running jobs are forgotten |
 //! | `memtables m1:8M[a,z] m2:8M[a,z]!` | | nothing more; `!` means not ready |
 //! | `candidates` | | all candidates with their indices |
@@ -16,15 +16,20 @@
 //! | `cuts 0` | | the rule for this candidate |
 //! | `merge 0` | keys, each `each` bytes (option of the command) | the SSTs and their grades |
 //! | `chain`, `pressure` | | what the shape says |
-//! | `decide workers=2` | | which candidates the schedule starts |
+//! | `decide workers=2 now=10 device=200M gets=50 …` | | what the schedule decides |
 //! | `admit 0.5 0.9 debt=8M runs=3` | | what the admission lets in at this slowdown and stop |
+//!
+//! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
+//! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
+//! `cache-miss-bytes`, `job-read`, `job-written`. They count from the beginning, as in the engine;
+//! what is not named is as it was in the case before.
 #![allow(clippy::disallowed_methods, reason = "test data is read and rewritten as files")]
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::text;
-use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Place, TreeId, Version};
+use vlsm_core::{Bytes, BytesPerSec, JobId, KeyRange, MemtableId, Micros, Place, TreeId, Version};
 use vlsm_policy::shape::cuts::grade;
 use vlsm_policy::*;
 
@@ -36,6 +41,9 @@ struct World {
     busy: Busy,
     candidates: Candidates,
     jobs: u64,
+    signals: Signals,
+    /// Jobs that the last decision paused, and since when they have been.
+    paused: Vec<(JobId, Micros)>,
 }
 
 impl World {
@@ -49,6 +57,8 @@ impl World {
             busy: Busy::default(),
             candidates: Vec::new(),
             jobs: 0,
+            signals: Signals { workers: 1, ..Signals::default() },
+            paused: Vec::new(),
         }
     }
 
@@ -86,9 +96,11 @@ impl World {
         let mut value = serde_json::to_value(&options).expect("serializes");
         for arg in rest {
             let (key, word) = arg.split_once('=').expect("key=value");
-            value[key] = match (word, text::parse_bytes(word)) {
-                ("true" | "false", _) => (word == "true").into(),
-                (_, Ok(bytes)) => bytes.0.into(),
+            let value = key.split('.').fold(&mut value, |value, part| &mut value[part]);
+            *value = match (word, word.parse::<f64>(), text::parse_bytes(word)) {
+                ("true" | "false", ..) => (word == "true").into(),
+                (_, Ok(fraction), _) if word.contains('.') => fraction.into(),
+                (.., Ok(bytes)) => bytes.0.into(),
                 _ => word.into(),
             };
         }
@@ -239,20 +251,51 @@ impl World {
     }
 
     fn decide(&mut self, args: &[&str]) -> String {
-        let workers = args.iter().find_map(|arg| arg.strip_prefix("workers="));
-        let workers = workers.map_or(1, |n| n.parse().expect("a number"));
-        let signals = Signals { workers, ..Signals::default() };
+        self.observe(args);
         let candidates: Vec<_> = self.candidates.iter().collect();
+        let paused = |id: JobId| self.paused.iter().find(|(job, _)| *job == id);
         let running = |held: &Reservation| Running {
             job: held.job,
             candidate: held.candidate.clone(),
             done: Bytes::ZERO,
             left: held.candidate.bytes_in,
-            paused_since: None,
+            paused_since: paused(held.job).map(|(_, since)| *since),
         };
         let running: Vec<_> = self.busy.reservations.iter().map(running).collect();
-        let grants = self.policies.1.decide(&signals, &candidates, &running);
-        format!("start {:?} cancel {:?}\n", grants.start, grants.cancel)
+        let grants = self.policies.1.decide(&self.signals, &candidates, &running);
+        self.paused.retain(|(job, _)| grants.paused.contains(job));
+        for &job in &grants.paused {
+            if self.paused.iter().all(|paused| paused.0 != job) {
+                self.paused.push((job, self.signals.now));
+            }
+        }
+        print_grants(&grants)
+    }
+
+    /// Puts what `decide` was told into the signals.
+    fn observe(&mut self, args: &[&str]) {
+        let signals = &mut self.signals;
+        for arg in args {
+            let (name, word) = arg.split_once('=').expect("name=number");
+            let bytes = text::parse_bytes(word).expect("a number");
+            let counters = &mut signals.counters;
+            match name {
+                "now" => signals.now = Micros(bytes.0 * 1000),
+                "workers" => signals.workers = bytes.0 as usize,
+                "device" => signals.device = Arc::new(DeviceMap::even(BytesPerSec(bytes.0))),
+                "writes" => counters.writes = bytes.0,
+                "write-bytes" => counters.write_bytes = bytes,
+                "gets" => counters.gets = bytes.0,
+                "scans" => counters.scans = bytes.0,
+                "cache-miss-blocks" => counters.cache_miss_blocks = bytes.0,
+                "cache-miss-bytes" => counters.cache_miss_bytes = bytes,
+                "job-read" => counters.job_read_bytes = bytes,
+                "job-written" => counters.job_written_bytes = bytes,
+                other => panic!("{other} is nothing that a schedule is told"),
+            }
+        }
+        let pressure = self.policies.0.pressure(&self.version, &self.facts);
+        signals.pressure = vec![(self.facts.tree, Arc::new(pressure))];
     }
 
     /// Each argument pair is one tree; `debt=` and `runs=` hold for the last one named.
@@ -288,6 +331,35 @@ impl World {
             Some(cause) => format!("{rate}: {}\n", cause.name()),
         }
     }
+}
+
+/// What starts and what is cancelled; the rest only where there is something.
+fn print_grants(grants: &Grants) -> String {
+    let list = |jobs: &[JobId]| {
+        let jobs: Vec<_> = jobs.iter().map(ToString::to_string).collect();
+        format!("[{}]", jobs.join(", "))
+    };
+    let mut out = format!("start {:?} cancel {}", grants.start, list(&grants.cancel));
+    if !grants.paused.is_empty() {
+        _ = write!(out, " paused {}", list(&grants.paused));
+    }
+    if let Some(Bandwidth { limit, floor, counted }) = grants.bandwidth {
+        _ = write!(out, " limit {limit}");
+        if floor > BytesPerSec::ZERO {
+            _ = write!(out, " floor {floor}");
+        }
+        if counted == Counted::ReadAndWritten {
+            out.push_str(" read and written");
+        }
+    }
+    if let Some(bytes) = grants.memtable_bytes {
+        _ = write!(out, " memtables of {bytes}");
+    }
+    if let Some(time) = grants.again {
+        _ = write!(out, " again at {time}");
+    }
+    out.push('\n');
+    out
 }
 
 fn describe(candidate: &Candidate) -> String {

@@ -28,18 +28,26 @@ use vlsm_core::event::JobKind;
 pub struct Fifo {
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
-    queue: Vec<TreeId>,
+    turns: Turns,
 }
 
 impl Fifo {
     /// With the number of slots of the options.
     #[must_use]
     pub fn new(options: &PolicyOptions) -> Self {
-        Self { compaction_jobs: options.compaction_jobs, queue: Vec::new() }
+        Self { compaction_jobs: options.compaction_jobs, turns: Turns::default() }
     }
+}
 
+/// Trees with something to compact, each from when it first had.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    queue: Vec<TreeId>,
+}
+
+impl Turns {
     /// Trees with something to compact keep their places, others leave, new ones come last.
-    fn update_queue(&mut self, candidates: &[&Candidate]) {
+    pub(super) fn update(&mut self, candidates: &[&Candidate]) {
         let compacts = |candidate: &&&Candidate| candidate.frees != Class::Memtable;
         let mut trees: Vec<_> = candidates.iter().filter(compacts).map(|c| c.tree).collect();
         trees.dedup();
@@ -50,19 +58,43 @@ impl Fifo {
             }
         }
     }
+
+    /// The first compaction that may start, of the first tree that has one; the tree goes to the
+    /// end of the queue.
+    pub(super) fn next(
+        &mut self,
+        candidates: &[&Candidate],
+        may_start: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let first = |tree: TreeId| {
+            (0..candidates.len()).find(|&index| {
+                let candidate = candidates[index];
+                candidate.tree == tree && candidate.frees != Class::Memtable && may_start(index)
+            })
+        };
+        let mut queue = self.queue.iter().enumerate();
+        let (place, index) =
+            queue.find_map(|(place, &tree)| first(tree).map(|index| (place, index)))?;
+        let tree = self.queue.remove(place);
+        self.queue.push(tree);
+        Some(index)
+    }
 }
 
 /// Whether the job takes one of the compaction slots.
-fn takes_slot(candidate: &Candidate) -> bool {
+pub(super) fn takes_slot(candidate: &Candidate) -> bool {
     candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
 }
 
 /// Whether the candidate can start besides those granted already.
-fn is_free(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
+pub(super) fn is_free(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
+    candidates[index].conflicts.is_empty() && fits(index, candidates, granted)
+}
+
+/// Whether it needs nothing that those granted already need.
+pub(super) fn fits(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
     let candidate = candidates[index];
-    candidate.conflicts.is_empty()
-        && !granted.contains(&index)
-        && granted.iter().all(|&other| !candidates[other].collides(candidate))
+    !granted.contains(&index) && granted.iter().all(|&other| !candidates[other].collides(candidate))
 }
 
 impl Schedule for Fifo {
@@ -82,26 +114,15 @@ impl Schedule for Fifo {
                 start.push(index);
             }
         }
-        self.update_queue(candidates);
+        self.turns.update(candidates);
         let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
         let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
         let mut slots = slots.max(1).saturating_sub(busy);
-        let next = |tree: TreeId, slots: usize, start: &[usize]| {
-            (0..candidates.len()).find(|&index| {
-                let candidate = candidates[index];
-                candidate.tree == tree
-                    && candidate.frees != Class::Memtable
-                    && (slots > 0 || !takes_slot(candidate))
-                    && is_free(index, candidates, start)
-            })
-        };
-        while let Some((place, index)) = (self.queue.iter().enumerate())
-            .find_map(|(place, &tree)| next(tree, slots, &start).map(|index| (place, index)))
-        {
+        while let Some(index) = self.turns.next(candidates, |index| {
+            (slots > 0 || !takes_slot(candidates[index])) && is_free(index, candidates, &start)
+        }) {
             start.push(index);
             slots -= usize::from(takes_slot(candidates[index]));
-            let tree = self.queue.remove(place);
-            self.queue.push(tree);
         }
         Grants { start, ..Grants::default() }
     }

@@ -1,18 +1,33 @@
 //! *When* each job runs, and with how much bandwidth.
 
+pub mod auto_tuned;
 pub mod fifo;
+pub mod silk;
 
 use crate::candidate::Candidate;
 use crate::decision::Grants;
 use crate::registry::Entry;
 use crate::signals::{Running, Signals};
+use vlsm_core::BytesPerSec;
 
 /// All schedules.
-pub static REGISTRY: &[Entry<dyn Schedule>] = &[Entry {
-    name: "fifo",
-    what: "flushes at once, compactions first come first served",
-    make: |options| Box::new(fifo::Fifo::new(options)),
-}];
+pub static REGISTRY: &[Entry<dyn Schedule>] = &[
+    Entry {
+        name: "fifo",
+        what: "flushes at once, compactions first come first served",
+        make: |options| Box::new(fifo::Fifo::new(options)),
+    },
+    Entry {
+        name: "silk",
+        what: "SILK: what clients leave of the device; L0 preempts deeper compactions",
+        make: |options| Box::new(silk::Silk::new(options)),
+    },
+    Entry {
+        name: "auto_tuned",
+        what: "as fifo, under RocksDB's limit that grows and shrinks with the demand",
+        make: |options| Box::new(auto_tuned::AutoTuned::new(options)),
+    },
+];
 
 /// *When*. May keep state between calls; is told the time and never asks for it.
 pub trait Schedule: Send + std::fmt::Debug {
@@ -31,4 +46,12 @@ pub trait Schedule: Send + std::fmt::Debug {
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Grants;
+}
+
+/// The device's bandwidth, for schedules that plan with it: what the options say, or the least that
+/// was measured where they say 0. None when nobody knows. Never less than 1 MB/s, so that shares of
+/// it are something.
+fn device_bandwidth(option: BytesPerSec, signals: &Signals) -> Option<BytesPerSec> {
+    let known = if option > BytesPerSec::ZERO { Some(option) } else { signals.device.least() };
+    known.map(|rate| rate.max(BytesPerSec(1 << 20)))
 }

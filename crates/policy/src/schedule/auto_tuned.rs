@@ -1,0 +1,168 @@
+//! `auto_tuned`: the slots of `fifo` under RocksDB's auto-tuned limit.
+//!
+//! Source: silk.txt §2.3; RocksDB's `GenericRateLimiter` (`TuneLocked`). What jobs write, flushes
+//! first, is limited to one rate between a twentieth of a maximum and the maximum, at first half of
+//! it. RocksDB's limiter is refilled every 100 ms, and counts the refills that somebody waited for.
+//! Every 100 refills, at the next request:
+//! 1. nobody waited: the rate becomes the least one;
+//! 2. at less than 50 % of the refills: the rate ÷ 1.05;
+//! 3. at more than 90 %: the rate × 1.05; else it stays.
+//!
+//! Ours differs in this. A schedule is not told who waits; but a limit that is waited for all along
+//! is used up, so ours takes the share of the limit that was used: what jobs wrote in the `period`
+//! (10 s) ÷ what they might have written. Jobs that are slower than the limit for other reasons,
+//! where RocksDB goes to the least rate at once, lower it by steps until they use half of it. A
+//! request is a decision while a job runs or waits: nothing is tuned while nobody wants bandwidth,
+//! and a period that was slept through counts as a whole, as there. RocksDB lets one of ten refills
+//! serve compactions before flushes; ours serves flushes first.
+//!
+//! The maximum is the device's bandwidth; while that is not known nothing is limited. With
+//! `step_percent` = 0 nothing is tuned, and the maximum is the limit, as RocksDB's limiter without
+//! auto-tuning has it (silk.txt §4.3).
+//!
+//! Liveness: the limit is never zero, and `fifo` starves nobody. Cost: O(1) on top of `fifo`'s.
+//! State: the rate, when it was tuned, what had been written then.
+
+use super::fifo::Fifo;
+use super::{Schedule, device_bandwidth};
+use crate::candidate::Candidate;
+use crate::decision::{Bandwidth, Counted, Grants};
+use crate::options::PolicyOptions;
+use crate::signals::{Running, Signals};
+use serde::{Deserialize, Serialize};
+use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
+
+/// The least rate is this part of the largest.
+const RANGE: f64 = 20.0;
+
+/// The constants of RocksDB's `GenericRateLimiter`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AutoTunedOptions {
+    /// How often the limit is tuned, in microseconds.
+    pub period: Micros,
+    /// Less of the limit used than so many percent lowers it.
+    pub low_percent: u64,
+    /// More than so many percent used raises it.
+    pub high_percent: u64,
+    /// By so many percent; 0 for a limit that stays at its maximum.
+    pub step_percent: u64,
+}
+
+impl Default for AutoTunedOptions {
+    fn default() -> Self {
+        Self { period: Micros(10_000_000), low_percent: 50, high_percent: 90, step_percent: 5 }
+    }
+}
+
+impl AutoTunedOptions {
+    /// Refuses values that cannot work, each with the reason.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules = [
+            (
+                (1_000..=3_600_000_000).contains(&self.period.0),
+                "auto_tuned.period",
+                "must be from 1 ms (1000) to an hour (3600000000)",
+            ),
+            (
+                self.low_percent <= self.high_percent,
+                "auto_tuned.low_percent",
+                "must be at most high_percent",
+            ),
+            (
+                self.high_percent < 100,
+                "auto_tuned.high_percent",
+                "must be less than 100: no more than all of the limit is used",
+            ),
+            (self.step_percent <= 100, "auto_tuned.step_percent", "must be at most 100"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// RocksDB with its auto-tuned rate limiter.
+#[derive(Debug)]
+pub struct AutoTuned {
+    options: AutoTunedOptions,
+    /// The maximum; zero for the least that was measured.
+    device: BytesPerSec,
+    fifo: Fifo,
+    tuned: Option<Tuned>,
+}
+
+/// The limit, and how things stood when it was set.
+#[derive(Debug, Clone, Copy)]
+struct Tuned {
+    rate: f64,
+    at: Micros,
+    written: Bytes,
+}
+
+impl AutoTuned {
+    /// With these options.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self {
+            options: options.auto_tuned.clone(),
+            device: options.device_bandwidth,
+            fifo: Fifo::new(options),
+            tuned: None,
+        }
+    }
+
+    /// Rules 1 to 3.
+    fn tune(&self, signals: &Signals, most: f64, wanted: bool) -> Tuned {
+        let (at, written) = (signals.now, signals.counters.job_written_bytes);
+        let Some(tuned) = self.tuned else { return Tuned { rate: most / 2.0, at, written } };
+        let passed = at.saturating_sub(tuned.at);
+        if !wanted || passed < self.options.period {
+            return Tuned { rate: tuned.rate.min(most), ..tuned };
+        }
+        let used = written.saturating_sub(tuned.written);
+        let percent = 100.0 * used.as_f64() / (tuned.rate * passed.as_secs_f64());
+        let step = 1.0 + self.options.step_percent as f64 / 100.0;
+        let rate = if used == Bytes::ZERO {
+            0.0
+        } else if percent < self.options.low_percent as f64 {
+            tuned.rate / step
+        } else if percent > self.options.high_percent as f64 {
+            tuned.rate * step
+        } else {
+            tuned.rate
+        };
+        Tuned { rate: rate.clamp(most / RANGE, most), at, written }
+    }
+}
+
+impl Schedule for AutoTuned {
+    fn name(&self) -> &'static str {
+        "auto_tuned"
+    }
+
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants {
+        let mut grants = self.fifo.decide(signals, candidates, running);
+        let Some(most) = device_bandwidth(self.device, signals) else { return grants };
+        let mut limit = most;
+        if self.options.step_percent > 0 {
+            let wanted = !candidates.is_empty() || !running.is_empty();
+            let tuned = self.tune(signals, most.as_f64(), wanted);
+            self.tuned = Some(tuned);
+            limit = BytesPerSec(tuned.rate as u64);
+            grants.again = wanted.then(|| tuned.at + self.options.period);
+        }
+        let (floor, counted) = (BytesPerSec::ZERO, Counted::Written);
+        grants.bandwidth = Some(Bandwidth { limit, floor, counted });
+        grants
+    }
+}

@@ -1,0 +1,596 @@
+//! `silk`: SILK's I/O scheduler: what clients leave of the device goes to the jobs, and L0 first.
+//!
+//! Source: silk.txt §5; 2-mechanisms ("silk"). *Bandwidth* (§5.2.1), every `window`:
+//! 1. C is the load of the clients in the window that has passed (`load.rs`; SILK's own model is
+//!    Eq. 1 of dlc.txt), T the device's bandwidth, I = T − C − ε. A new I comes into force where it
+//!    differs from the one in force by `step` or more;
+//! 2. what jobs write is limited to I. Flushes and jobs out of L0 have `floor` of it together, and
+//!    have it also where I is less;
+//! 3. while I in force is no more than the floor, deeper jobs are paused and none starts.
+//!
+//! *Slots* (§5.2.2):
+//! 4. flushes start at once and take no slot. Nor do trivial moves, which do no I/O;
+//! 5. L0→L1 and L0→L0 come next, at most one L0→L1 a tree. If no slot is free because deeper jobs
+//!    have them, one of these, picked at random, is preempted: paused until a slot is free again;
+//! 6. where what is out of L0 needs what deeper jobs hold and nothing else, these are cancelled,
+//!    their partial work is discarded, and it starts. Where another job holds it, it waits;
+//! 7. deeper jobs have the slots that L0 leaves: those preempted go on first, in the order in which
+//!    they were preempted, then candidates start. Trees take turns, as in `fifo`;
+//! 8. *turns*: when L0→L1 has gone ahead of a tree's jobs out of L1, or has cancelled them, four
+//!    times in a row, it lets them go first: they take slots as rule 5 has it, and L0→L1 waits for
+//!    them. Not while rule 3 pauses them.
+//!
+//! Readings, where the paper is silent:
+//! - from which I on compaction as a whole is paused. "Flushing and L0 to L1 compactions proceed at
+//!   50 MB/s if SILK paused the other internal operations" (§6.1), so there is nothing left for
+//!   these where I is what those are sure of. The published code pauses at more than 150 of 200
+//!   MB/s of the clients, which is the same but for ε;
+//! - ε is as large as the step, whose fluctuations it is for;
+//! - the floor is at most half of T, ε and the step a tenth: so I without load is above the floor
+//!   on any device, and no device makes it pause for ever. Nothing is limited and nothing paused
+//!   while T is not known;
+//! - the limit counts bytes written, as RocksDB's limiter does;
+//! - a job out of L0 that "moves to the high-priority pool" is one that is never paused;
+//! - preempting and cancelling serve all that comes before deeper jobs, so memtables that a shape
+//!   merges straight into L1, too;
+//! - slots: `compaction_jobs` (3 in the profiles: four threads with the one that flushes), and two
+//!   at least, the last of which L0 never has. The paper has no such rule; with three slots and one
+//!   tree it has the same effect;
+//! - alone (Fig. 8C), `bandwidth` is one limit for all jobs, I but no less than the floor, over the
+//!   slots of `fifo`: nothing is paused or preempted. (Of two jobs a worker still steps the more
+//!   urgent one.) `scheduling` alone knows neither load nor limit, so rule 3 does not apply.
+//!
+//! Deviations: rule 8 is ours. The paper's L0→L1 "never wait behind higher-level compactions", and
+//! discarded work was no problem there. But where L0 is due again as soon as it was merged, or
+//! sooner than a job out of L1 takes, no such job would ever end: L1 would grow without bound, and
+//! L0→L1 with it. The published code never preempted a job that ran, and could leave compaction
+//! paused after a peak; ours preempts at the job's next quantum, and for the pausing see below.
+//!
+//! Liveness. A job is paused only as long as each answer names it anew, by I in force; while there
+//! is a job, also a paused one, the next answer is at most a window away. I without load is above
+//! the floor by more than a step, so the first window without load ends the pause. Apart from it:
+//! one slot is never L0's, so some deeper job always goes on; those preempted go on in order; trees
+//! take turns; and by rule 8 the jobs out of L1 end that L0→L1 collides with. L0→L1 waits for these
+//! and for jobs of its class only. Jobs before deeper ones have the floor, which is not zero.
+//!
+//! Cost: O(candidates² + candidates · running). State: load and I, the queue, the jobs preempted, a
+//! number a tree, the random numbers, which repeat from run to run.
+
+use super::fifo::{Fifo, Turns, fits, is_free, takes_slot};
+use super::load::{LoadMeter, LoadModel};
+use super::{Schedule, device_bandwidth};
+use crate::candidate::{Candidate, Class};
+use crate::decision::{Bandwidth, Counted, Grants};
+use crate::options::PolicyOptions;
+use crate::signals::{Running, Signals};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vlsm_core::{Bytes, BytesPerSec, Error, JobId, Micros, Result, TreeId};
+
+/// One for jobs out of L0, one for deeper ones.
+const SLOTS_MIN: usize = 2;
+/// How often in a row L0→L1 goes ahead of jobs out of L1.
+const OVERTAKES_MAX: u32 = 4;
+/// Where the random numbers begin.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// SILK's constants (silk.txt §5.2, §6.1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SilkOptions {
+    /// Limit what jobs write by the load of the clients (Fig. 8C).
+    pub bandwidth: bool,
+    /// Priorities and preemption; without them slots are given as `fifo` does (Fig. 8C).
+    pub scheduling: bool,
+    /// How the load of the clients is told.
+    pub load: LoadModel,
+    /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of dlc.txt.
+    pub weight: Bytes,
+    /// How often the load is told, in microseconds.
+    pub window: Micros,
+    /// ε: what is left to nobody.
+    pub margin: BytesPerSec,
+    /// The least change of the limit.
+    pub step: BytesPerSec,
+    /// What flushes and jobs out of L0 may take together, whatever the load.
+    pub floor: BytesPerSec,
+}
+
+impl Default for SilkOptions {
+    fn default() -> Self {
+        Self {
+            bandwidth: true,
+            scheduling: true,
+            load: LoadModel::Operations,
+            weight: Bytes(16_000),
+            window: Micros(10_000),
+            margin: BytesPerSec(10 << 20),
+            step: BytesPerSec(10 << 20),
+            floor: BytesPerSec(50 << 20),
+        }
+    }
+}
+
+impl SilkOptions {
+    /// Refuses values that cannot work, each with the reason.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules = [
+            (
+                self.bandwidth || self.scheduling,
+                "silk.scheduling",
+                "must be on where silk.bandwidth is off: with neither it is the schedule fifo",
+            ),
+            (
+                (1_000..=60_000_000).contains(&self.window.0),
+                "silk.window",
+                "must be from 1 ms (1000) to 60 s (60000000)",
+            ),
+            (
+                self.floor.0 >= 1 << 20,
+                "silk.floor",
+                "must be at least 1 MB/s, or flushes would stop while clients are busy",
+            ),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// SILK.
+#[derive(Debug)]
+pub struct Silk {
+    options: SilkOptions,
+    /// T; zero for the least that was measured.
+    device: BytesPerSec,
+    /// 0 for as many as there are workers.
+    compaction_jobs: usize,
+    meter: LoadMeter,
+    /// C.
+    load: BytesPerSec,
+    /// I in force.
+    rate: Option<BytesPerSec>,
+    /// Gives the slots where `scheduling` is off.
+    fifo: Fifo,
+    turns: Turns,
+    /// Deeper jobs without a slot, in the order in which they lost it.
+    preempted: Vec<JobId>,
+    /// How often in a row L0→L1 of a tree went ahead; one more while it is the others' turn.
+    overtaken: BTreeMap<TreeId, u32>,
+    random: u64,
+}
+
+/// What is left to the jobs.
+#[derive(Debug, Clone, Copy)]
+struct Internal {
+    rate: BytesPerSec,
+    floor: BytesPerSec,
+}
+
+fn is_deeper(candidate: &Candidate) -> bool {
+    matches!(candidate.frees, Class::Level(_))
+}
+
+fn is_l0_job(candidate: &Candidate) -> bool {
+    candidate.frees == Class::L0 && takes_slot(candidate)
+}
+
+fn is_deeper_job(candidate: &Candidate) -> bool {
+    is_deeper(candidate) && takes_slot(candidate)
+}
+
+fn count_of(overtaken: &BTreeMap<TreeId, u32>, tree: TreeId) -> u32 {
+    overtaken.get(&tree).copied().unwrap_or(0)
+}
+
+/// What becomes of a candidate that comes before deeper ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Start,
+    /// It is the turn of deeper jobs.
+    Hold,
+    /// Something that it needs is held by others.
+    Wait,
+}
+
+/// A decision in the making.
+#[derive(Debug)]
+struct Round<'a> {
+    candidates: &'a [&'a Candidate],
+    running: &'a [Running],
+    /// Deeper jobs are paused by the load.
+    by_load: bool,
+    start: Vec<usize>,
+    cancel: Vec<JobId>,
+}
+
+impl Round<'_> {
+    /// Jobs under way, those granted in this round among them.
+    fn jobs(&self) -> impl Iterator<Item = &Candidate> {
+        let running = self.running.iter().map(|job| &*job.candidate);
+        running.chain(self.start.iter().map(move |&index| self.candidates[index]))
+    }
+
+    fn l0_jobs(&self) -> usize {
+        self.jobs().filter(|job| is_l0_job(job)).count()
+    }
+
+    /// Deeper candidates that could start, were it not for this one.
+    fn rivals(&self, index: usize) -> impl Iterator<Item = usize> {
+        let candidate = self.candidates[index];
+        (0..self.candidates.len()).filter(move |&other| {
+            let other = self.candidates[other];
+            is_deeper(other) && other.conflicts.is_empty() && other.collides(candidate)
+        })
+    }
+
+    /// Whether it would go ahead of deeper jobs of its tree.
+    fn overtakes(&self, index: usize) -> bool {
+        let candidate = self.candidates[index];
+        candidate.output_level > 0
+            && (!candidate.conflicts.is_empty() || self.rivals(index).next().is_some())
+    }
+
+    /// Rules 5, 6 and 8, but for the slots.
+    fn verdict(&self, index: usize, overtaken: u32) -> Verdict {
+        let candidate = self.candidates[index];
+        let into_l1 = |job: &Candidate| is_l0_job(job) && job.output_level > 0;
+        let second = into_l1(candidate)
+            && self.jobs().any(|job| job.tree == candidate.tree && into_l1(job));
+        let may_cancel = |id: &JobId| {
+            self.running.iter().any(|job| job.job == *id && is_deeper_job(&job.candidate))
+        };
+        if second
+            || !candidate.conflicts.iter().all(may_cancel)
+            || !fits(index, self.candidates, &self.start)
+        {
+            return Verdict::Wait;
+        }
+        // A turn is over when nothing is left that it waits for.
+        let their_turn = overtaken == OVERTAKES_MAX
+            || (overtaken > OVERTAKES_MAX && !candidate.conflicts.is_empty());
+        match their_turn && !self.by_load && self.overtakes(index) {
+            true => Verdict::Hold,
+            false => Verdict::Start,
+        }
+    }
+}
+
+impl Silk {
+    /// With these options.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        let own = options.silk.clone();
+        Self {
+            device: options.device_bandwidth,
+            compaction_jobs: options.compaction_jobs,
+            meter: LoadMeter::new(own.load, own.weight, own.window),
+            load: BytesPerSec::ZERO,
+            rate: None,
+            fifo: Fifo::new(options),
+            turns: Turns::default(),
+            preempted: Vec::new(),
+            overtaken: BTreeMap::new(),
+            random: SEED,
+            options: own,
+        }
+    }
+
+    /// Rule 1.
+    fn internal(&mut self, signals: &Signals) -> Option<Internal> {
+        self.load = self.meter.sample(signals).unwrap_or(self.load);
+        let total = device_bandwidth(self.device, signals)?;
+        let margin = self.options.margin.min(total / 10);
+        let step = self.options.step.min(total / 10);
+        let now = total.saturating_sub(margin).saturating_sub(self.load);
+        let rate = match self.rate {
+            Some(rate) if rate.0.abs_diff(now.0) < step.0 => rate,
+            _ => now,
+        };
+        self.rate = Some(rate);
+        Some(Internal { rate, floor: self.options.floor.min(total / 2) })
+    }
+
+    /// A random number below `count`, which is not zero.
+    fn random(&mut self, count: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 16) as usize % count
+    }
+
+    /// Rules 4 to 8.
+    fn assign(
+        &mut self,
+        slots: usize,
+        candidates: &[&Candidate],
+        running: &[Running],
+        by_load: bool,
+    ) -> Grants {
+        let (start, cancel) = (Vec::new(), Vec::new());
+        let mut round = Round { candidates, running, by_load, start, cancel };
+        self.turns.update(candidates);
+        self.start_urgent(&mut round, slots);
+        let is_held = |&index: &usize| {
+            let candidate = candidates[index];
+            let overtaken = count_of(&self.overtaken, candidate.tree);
+            !is_deeper(candidate) && round.verdict(index, overtaken) == Verdict::Hold
+        };
+        let held: Vec<usize> = (0..candidates.len()).filter(is_held).collect();
+        let room = slots.saturating_sub(round.l0_jobs());
+        let room = room - self.give_turns(&mut round, &held, room);
+        let (free, paused) = self.share(&round, room);
+        self.start_deeper(&mut round, &held, free);
+        Grants { start: round.start, cancel: round.cancel, paused, ..Grants::default() }
+    }
+
+    /// Rules 4 to 6: flushes, then L0 with all slots but the last.
+    fn start_urgent(&mut self, round: &mut Round<'_>, slots: usize) {
+        let candidates = round.candidates;
+        for (index, candidate) in candidates.iter().enumerate() {
+            let overtaken = count_of(&self.overtaken, candidate.tree);
+            if candidate.frees == Class::Memtable
+                && round.verdict(index, overtaken) == Verdict::Start
+            {
+                self.start(round, index);
+            }
+        }
+        loop {
+            let free = round.l0_jobs() + 1 < slots;
+            let overtaken = &self.overtaken;
+            let next = self.turns.next(candidates, |index| {
+                let candidate = candidates[index];
+                let overtaken = count_of(overtaken, candidate.tree);
+                candidate.frees == Class::L0
+                    && (free || !takes_slot(candidate))
+                    && round.verdict(index, overtaken) == Verdict::Start
+            });
+            let Some(index) = next else { break };
+            self.start(round, index);
+        }
+    }
+
+    /// Starts one that comes before deeper jobs, cancels those that are in its way, and counts how
+    /// often it went ahead.
+    fn start(&mut self, round: &mut Round<'_>, index: usize) {
+        let candidate = round.candidates[index];
+        if round.overtakes(index) {
+            let count = self.overtaken.entry(candidate.tree).or_default();
+            let turn_over = *count > OVERTAKES_MAX && candidate.conflicts.is_empty();
+            *count = if turn_over { 1 } else { (*count + 1).min(OVERTAKES_MAX) };
+        } else if candidate.output_level > 0 {
+            self.overtaken.remove(&candidate.tree);
+        }
+        for job in &candidate.conflicts {
+            if !round.cancel.contains(job) {
+                round.cancel.push(*job);
+            }
+        }
+        round.start.push(index);
+    }
+
+    /// Rule 8: what is held waits for the deeper jobs in its way, and where none runs its rivals
+    /// start. Returns the slots these take.
+    fn give_turns(&mut self, round: &mut Round<'_>, held: &[usize], room: usize) -> usize {
+        let mut taken = 0;
+        for &index in held {
+            let candidate = round.candidates[index];
+            let mut begun = !candidate.conflicts.is_empty();
+            let rivals: Vec<usize> = if begun { Vec::new() } else { round.rivals(index).collect() };
+            for rival in rivals {
+                let slot = usize::from(takes_slot(round.candidates[rival]));
+                if taken + slot <= room && fits(rival, round.candidates, &round.start) {
+                    round.start.push(rival);
+                    taken += slot;
+                    begun = true;
+                }
+            }
+            if begun {
+                self.overtaken.insert(candidate.tree, OVERTAKES_MAX + 1);
+            }
+        }
+        taken
+    }
+
+    /// Rules 3, 5 and 7 for the deeper jobs that run: the slots still free after them, and who is
+    /// paused.
+    fn share(&mut self, round: &Round<'_>, room: usize) -> (usize, Vec<JobId>) {
+        let deeper = round.running.iter().filter(|job| is_deeper_job(&job.candidate));
+        let deeper: Vec<JobId> =
+            deeper.map(|job| job.job).filter(|job| !round.cancel.contains(job)).collect();
+        self.preempted.retain(|job| deeper.contains(job));
+        if round.by_load {
+            return (0, deeper);
+        }
+        let mut active = deeper;
+        active.retain(|job| !self.preempted.contains(job));
+        while active.len() > room {
+            let victim = self.random(active.len());
+            self.preempted.push(active.swap_remove(victim));
+        }
+        let resumed = self.preempted.len().min(room - active.len());
+        self.preempted.drain(..resumed);
+        (room - active.len() - resumed, self.preempted.clone())
+    }
+
+    /// Rule 7: candidates, but for those that would prolong what is held.
+    fn start_deeper(&mut self, round: &mut Round<'_>, held: &[usize], mut free: usize) {
+        let candidates = round.candidates;
+        loop {
+            let next = self.turns.next(candidates, |index| {
+                let candidate = candidates[index];
+                is_deeper(candidate)
+                    && (free > 0 || !takes_slot(candidate))
+                    && is_free(index, candidates, &round.start)
+                    && !held.iter().any(|&held| candidates[held].collides(candidate))
+            });
+            let Some(index) = next else { break };
+            free -= usize::from(takes_slot(candidates[index]));
+            round.start.push(index);
+        }
+    }
+}
+
+impl Schedule for Silk {
+    fn name(&self) -> &'static str {
+        "silk"
+    }
+
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants {
+        let internal = if self.options.bandwidth { self.internal(signals) } else { None };
+        let scheduling = self.options.scheduling;
+        let mut grants = if scheduling {
+            let jobs = self.compaction_jobs;
+            let slots = if jobs > 0 { jobs } else { signals.workers };
+            let by_load = internal.is_some_and(|internal| internal.rate <= internal.floor);
+            self.assign(slots.max(SLOTS_MIN), candidates, running, by_load)
+        } else {
+            self.fifo.decide(signals, candidates, running)
+        };
+        // What is below the floor would be nothing but a debt of those that have the floor.
+        grants.bandwidth = internal.map(|internal| Bandwidth {
+            limit: internal.rate.max(internal.floor),
+            floor: if scheduling { internal.floor } else { BytesPerSec::ZERO },
+            counted: Counted::Written,
+        });
+        let idle = candidates.is_empty() && running.is_empty();
+        grants.again = internal.filter(|_| !idle).map(|_| signals.now + self.options.window);
+        grants
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Inputs;
+    use crate::signals::Counters;
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use vlsm_core::KeyRange;
+    use vlsm_core::event::JobKind;
+
+    fn silk(device: u64) -> Silk {
+        let device_bandwidth = BytesPerSec(device);
+        let options =
+            PolicyOptions { compaction_jobs: 3, device_bandwidth, ..PolicyOptions::default() };
+        Silk::new(&options)
+    }
+
+    fn candidate(tree: u64, frees: Class) -> Candidate {
+        Candidate {
+            tree: TreeId(tree),
+            frees,
+            kind: JobKind::Compact,
+            inputs: Inputs::default(),
+            output_level: frees.level() + 1,
+            range: KeyRange::closed("a", "z"),
+            bytes_in: Bytes(1),
+            bytes_out: Bytes(1),
+            score: 1.0,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        }
+    }
+
+    fn running(job: u64, candidate: &Candidate) -> Running {
+        Running {
+            job: JobId(job),
+            candidate: Arc::new(candidate.clone()),
+            done: Bytes::ZERO,
+            left: Bytes(1),
+            paused_since: None,
+        }
+    }
+
+    #[test]
+    fn trees_take_turns_and_the_last_slot_is_not_for_l0() {
+        let l0: Vec<_> = (0..3).map(|tree| candidate(tree, Class::L0)).collect();
+        let deeper: Vec<_> = (0..3).map(|tree| candidate(tree, Class::Level(1))).collect();
+        let all: Vec<_> = l0.iter().chain(&deeper).collect();
+        let (mut silk, signals) = (silk(0), Signals::default());
+        assert_eq!(silk.decide(&signals, &all, &[]).start, [0, 1, 5]);
+        let jobs = [running(1, &l0[0]), running(2, &l0[1]), running(3, &deeper[2])];
+        let left = [&l0[2], &deeper[0], &deeper[1]];
+        let grants = silk.decide(&signals, &left, &jobs);
+        assert!(grants.start.is_empty() && grants.paused.is_empty(), "{grants:?}");
+        assert_eq!(silk.decide(&signals, &left, &jobs[1..]).start, [0]);
+        let grants = silk.decide(&signals, &left[1..], &jobs[2..]);
+        assert_eq!((grants.start, grants.bandwidth, grants.again), (vec![0, 1], None, None));
+    }
+
+    #[test]
+    fn any_deeper_job_may_be_preempted_and_goes_on_when_a_slot_is_free() {
+        let l0 = candidate(0, Class::L0);
+        let deeper: Vec<_> =
+            (1..=3).map(|job| running(job, &candidate(0, Class::Level(2)))).collect();
+        let with_l0: Vec<_> = deeper.iter().cloned().chain([running(4, &l0)]).collect();
+        let (mut silk, signals) = (silk(0), Signals::default());
+        let mut victims = BTreeSet::new();
+        for _ in 0..50 {
+            let grants = silk.decide(&signals, &[&l0], &deeper);
+            assert_eq!((&grants.start[..], grants.paused.len()), (&[0][..], 1));
+            assert_eq!(silk.decide(&signals, &[], &with_l0).paused, grants.paused);
+            assert!(silk.decide(&signals, &[], &deeper).paused.is_empty());
+            victims.extend(grants.paused);
+        }
+        assert_eq!(victims.len(), 3);
+    }
+
+    #[test]
+    fn jobs_out_of_l0_wait_for_each_other() {
+        let l0 = candidate(0, Class::L0);
+        let jobs = [running(1, &l0), running(2, &candidate(0, Class::Level(1)))];
+        let (mut silk, signals) = (silk(0), Signals::default());
+        let mut decide = |candidate: &Candidate| {
+            let grants = silk.decide(&signals, &[candidate], &jobs);
+            (grants.start.len(), grants.cancel)
+        };
+        assert_eq!(decide(&l0), (0, vec![]), "one L0→L1 a tree");
+        assert_eq!(decide(&candidate(1, Class::L0)), (1, vec![]), "another tree");
+        let within = Candidate { kind: JobKind::MergeWithin, output_level: 0, ..l0.clone() };
+        assert_eq!(decide(&within), (1, vec![]), "within L0 beside it");
+        let with = |conflicts| Candidate { conflicts, ..within.clone() };
+        assert_eq!(decide(&with(vec![JobId(1), JobId(2)])), (0, vec![]), "another one out of L0");
+        assert_eq!(decide(&with(vec![JobId(2)])), (1, vec![JobId(2)]), "only deeper ones");
+        let mut moved = running(2, &candidate(0, Class::Level(1)));
+        Arc::make_mut(&mut moved.candidate).kind = JobKind::TrivialMove;
+        let grants = silk.decide(&signals, &[&with(vec![JobId(2)])], &[moved]);
+        assert!(grants.start.is_empty(), "a move has ended before it would be cancelled");
+    }
+
+    #[test]
+    fn whatever_the_device_deeper_jobs_go_on_as_soon_as_clients_are_idle() {
+        let jobs = [running(1, &candidate(0, Class::Level(1)))];
+        for device in [1, 3 << 20, 60 << 20, 200 << 20, 1 << 40] {
+            let mut silk = silk(device);
+            let mut paused_at = |millis: u64, write_bytes: u64| {
+                let counters = Counters {
+                    writes: write_bytes / 100,
+                    write_bytes: Bytes(write_bytes),
+                    ..Counters::default()
+                };
+                let now = Micros(millis * 1000);
+                let signals = Signals { now, counters, ..Signals::default() };
+                let grants = silk.decide(&signals, &[], &jobs);
+                let bandwidth = grants.bandwidth.expect("the device is known");
+                assert!(bandwidth.floor.0 > 0 && bandwidth.limit >= bandwidth.floor);
+                assert_eq!(grants.again, Some(Micros(millis * 1000 + 10_000)));
+                !grants.paused.is_empty()
+            };
+            let much = device.max(1 << 20);
+            assert!(!paused_at(0, 0), "{device}");
+            assert!(paused_at(10, much), "{device}");
+            assert!(paused_at(15, much), "{device}: within the window");
+            assert!(!paused_at(20, much), "{device}");
+        }
+    }
+}
