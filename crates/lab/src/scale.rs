@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vlsm::Options;
-use vlsm_core::Bytes;
+use vlsm_core::{Bytes, Micros};
 
 /// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory.
+    /// Options at this scale: everything that is a size of the tree or of memory, and the intervals
+    /// of schedules.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         let policy = &mut options.policy;
@@ -72,6 +73,13 @@ impl Scale {
         }
         for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
             *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });
+        }
+        policy.adoc.batch = self.bytes(policy.adoc.batch);
+        if policy.dlc.burst_bytes > Bytes::ZERO {
+            policy.dlc.burst_bytes = self.bytes(policy.dlc.burst_bytes);
+        }
+        for interval in [&mut policy.dlc.interval, &mut policy.adoc.interval] {
+            *interval = Micros(self.count(interval.0).max(1_000));
         }
         options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
         options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
@@ -124,7 +132,7 @@ mod tests {
     use vlsm::PolicyOptions;
 
     /// What must not change with the scale.
-    fn ratios(policy: &PolicyOptions) -> [f64; 5] {
+    fn ratios(policy: &PolicyOptions) -> [f64; 7] {
         let memtable = policy.memtable_bytes.0 as f64;
         [
             policy.sst_max.0 as f64 / memtable,
@@ -132,6 +140,8 @@ mod tests {
             policy.l1_bytes.0 as f64 / memtable,
             policy.overflow.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
             policy.debt_soft.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+            policy.adoc.batch.0 as f64 / memtable,
+            policy.dlc.interval.0 as f64 / memtable,
         ]
     }
 

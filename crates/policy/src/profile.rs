@@ -4,6 +4,7 @@
 use crate::admission::{self, Admission};
 use crate::options::PolicyOptions;
 use crate::registry;
+use crate::schedule::dlc::Burst;
 use crate::schedule::{self, Schedule};
 use crate::shape::{self, Shape};
 use std::sync::Arc;
@@ -73,6 +74,40 @@ pub static PROFILES: &[Profile] = &[
             ..PolicyOptions::rocksdb()
         },
     },
+    Profile {
+        name: "dlc",
+        what: "tiered L0 that is compacted while clients leave the device time, or in bursts",
+        options: PolicyOptions::dlc,
+    },
+    Profile {
+        name: "dlc-part",
+        what: "DLC whose bursts merge flushed runs four times before all of L0 goes down",
+        options: || {
+            let mut options = PolicyOptions::dlc();
+            options.dlc.burst = Burst::Part;
+            options.merge_flushed = options.dlc.burst_runs;
+            options
+        },
+    },
+    Profile {
+        name: "dlc-no-burst",
+        what: "DLC without bursts, L0 growing to 100 runs, where writes stop",
+        options: || {
+            let mut options = PolicyOptions::dlc();
+            options.admission = "slowdown_stop".into();
+            options.dlc.burst = Burst::None;
+            options
+        },
+    },
+    Profile {
+        name: "adoc",
+        what: "tiered L0, jobs and memtables of 64 to 512 MB by what overflows",
+        options: || PolicyOptions {
+            schedule: "adoc".into(),
+            memtable_bytes: Bytes::mib(512),
+            ..PolicyOptions::rocksdb()
+        },
+    },
 ];
 
 /// The options of the profile of this name.
@@ -122,7 +157,8 @@ mod tests {
         assert_eq!(
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi"
+             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, dlc, dlc-part, \
+             dlc-no-burst, adoc"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -2,7 +2,8 @@
 //!
 //! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue
 //! of column families. Flushes have a pool of their own and never wait for a slot; nor do trivial
-//! moves, which do no I/O. Compactions take the slots, one a worker unless `compaction_jobs` says otherwise:
+//! moves, which do no I/O. Compactions take the slots, one a worker unless `compaction_jobs` says
+//! otherwise:
 //! 1. trees stand in a queue, each from when it first has something to compact;
 //! 2. the first tree that can start something starts the first candidate that can, in the order its
 //!    shape lists them, which is by urgency, and goes to the end of the queue;
@@ -12,7 +13,8 @@
 //! waits until what it needs is free. Candidates of one decision may need the same tables; only the
 //! first of them starts.
 //!
-//! No tree starves: each start sends its tree behind all that wait.
+//! No tree starves: each start sends its tree behind all that wait. Schedules that refuse some
+//! candidates, or have another number of slots, use its queue (`start`).
 //! Cost: O(started · candidates · started). State: the queue.
 
 use super::Schedule;
@@ -28,18 +30,59 @@ use vlsm_core::event::JobKind;
 pub struct Fifo {
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
-    queue: Vec<TreeId>,
+    turns: Turns,
 }
 
 impl Fifo {
     /// With the number of slots of the options.
     #[must_use]
     pub fn new(options: &PolicyOptions) -> Self {
-        Self { compaction_jobs: options.compaction_jobs, queue: Vec::new() }
+        Self { compaction_jobs: options.compaction_jobs, turns: Turns::default() }
     }
 
+    /// Compactions that may run at the same time.
+    pub(super) fn slots(&self, signals: &Signals) -> usize {
+        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
+        slots.max(1)
+    }
+
+    /// What starts where so many slots are free: rules 1 to 3, of the candidates that `may` start
+    /// beside those granted already.
+    pub(super) fn start(
+        &mut self,
+        mut slots: usize,
+        candidates: &[&Candidate],
+        may: impl Fn(usize, &[usize]) -> bool,
+    ) -> Vec<usize> {
+        let mut start: Vec<usize> = Vec::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            let free = candidate.frees == Class::Memtable && is_free(index, candidates, &start);
+            if free && may(index, &start) {
+                start.push(index);
+            }
+        }
+        self.turns.update(candidates);
+        while let Some(index) = self.turns.next(candidates, |index| {
+            (slots > 0 || !takes_slot(candidates[index]))
+                && is_free(index, candidates, &start)
+                && may(index, &start)
+        }) {
+            start.push(index);
+            slots -= usize::from(takes_slot(candidates[index]));
+        }
+        start
+    }
+}
+
+/// Trees with something to compact, each from when it first had.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    queue: Vec<TreeId>,
+}
+
+impl Turns {
     /// Trees with something to compact keep their places, others leave, new ones come last.
-    fn update_queue(&mut self, candidates: &[&Candidate]) {
+    pub(super) fn update(&mut self, candidates: &[&Candidate]) {
         let compacts = |candidate: &&&Candidate| candidate.frees != Class::Memtable;
         let mut trees: Vec<_> = candidates.iter().filter(compacts).map(|c| c.tree).collect();
         trees.dedup();
@@ -50,10 +93,31 @@ impl Fifo {
             }
         }
     }
+
+    /// The first compaction that may start, of the first tree that has one; the tree goes to the
+    /// end of the queue.
+    pub(super) fn next(
+        &mut self,
+        candidates: &[&Candidate],
+        may_start: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let first = |tree: TreeId| {
+            (0..candidates.len()).find(|&index| {
+                let candidate = candidates[index];
+                candidate.tree == tree && candidate.frees != Class::Memtable && may_start(index)
+            })
+        };
+        let mut queue = self.queue.iter().enumerate();
+        let (place, index) =
+            queue.find_map(|(place, &tree)| first(tree).map(|index| (place, index)))?;
+        let tree = self.queue.remove(place);
+        self.queue.push(tree);
+        Some(index)
+    }
 }
 
 /// Whether the job takes one of the compaction slots.
-fn takes_slot(candidate: &Candidate) -> bool {
+pub(super) fn takes_slot(candidate: &Candidate) -> bool {
     candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
 }
 
@@ -76,34 +140,9 @@ impl Schedule for Fifo {
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Grants {
-        let mut start: Vec<usize> = Vec::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            if candidate.frees == Class::Memtable && is_free(index, candidates, &start) {
-                start.push(index);
-            }
-        }
-        self.update_queue(candidates);
         let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
-        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
-        let mut slots = slots.max(1).saturating_sub(busy);
-        let next = |tree: TreeId, slots: usize, start: &[usize]| {
-            (0..candidates.len()).find(|&index| {
-                let candidate = candidates[index];
-                candidate.tree == tree
-                    && candidate.frees != Class::Memtable
-                    && (slots > 0 || !takes_slot(candidate))
-                    && is_free(index, candidates, start)
-            })
-        };
-        while let Some((place, index)) = (self.queue.iter().enumerate())
-            .find_map(|(place, &tree)| next(tree, slots, &start).map(|index| (place, index)))
-        {
-            start.push(index);
-            slots -= usize::from(takes_slot(candidates[index]));
-            let tree = self.queue.remove(place);
-            self.queue.push(tree);
-        }
-        Grants { start, ..Grants::default() }
+        let slots = self.slots(signals).saturating_sub(busy);
+        Grants { start: self.start(slots, candidates, |_, _| true), ..Grants::default() }
     }
 }
 

@@ -1,18 +1,34 @@
 //! *When* each job runs, and with how much bandwidth.
 
+pub mod adoc;
+pub mod dlc;
 pub mod fifo;
+pub mod load;
 
 use crate::candidate::Candidate;
 use crate::decision::Grants;
 use crate::registry::Entry;
 use crate::signals::{Running, Signals};
+use vlsm_core::BytesPerSec;
 
 /// All schedules.
-pub static REGISTRY: &[Entry<dyn Schedule>] = &[Entry {
-    name: "fifo",
-    what: "flushes at once, compactions first come first served",
-    make: |options| Box::new(fifo::Fifo::new(options)),
-}];
+pub static REGISTRY: &[Entry<dyn Schedule>] = &[
+    Entry {
+        name: "fifo",
+        what: "flushes at once, compactions first come first served",
+        make: |options| Box::new(fifo::Fifo::new(options)),
+    },
+    Entry {
+        name: "dlc",
+        what: "DLC: no compaction of L0 while clients load the device, but for bursts",
+        make: |options| Box::new(dlc::Dlc::new(options)),
+    },
+    Entry {
+        name: "adoc",
+        what: "ADOC: number of jobs and size of memtables follow what overflows",
+        make: |options| Box::new(adoc::Adoc::new(options)),
+    },
+];
 
 /// *When*. May keep state between calls; is told the time and never asks for it.
 pub trait Schedule: Send + std::fmt::Debug {
@@ -26,4 +42,12 @@ pub trait Schedule: Send + std::fmt::Debug {
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Grants;
+}
+
+/// The device's bandwidth, for schedules that plan with it: what the options say, or the least that
+/// was measured where they say 0. None when nobody knows. Never less than 1 MB/s, so that shares of
+/// it are something.
+fn device_bandwidth(option: BytesPerSec, signals: &Signals) -> Option<BytesPerSec> {
+    let known = if option > BytesPerSec::ZERO { Some(option) } else { signals.device.least() };
+    known.map(|rate| rate.max(BytesPerSec(1 << 20)))
 }
