@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm::{Batch, Db, KeyspaceOptions, Options, Stats, WriteOptions};
 use vlsm_core::event::{ChainReport, Event};
+use vlsm_policy::Counters;
 
 /// Marks that nobody asked for are forgotten beyond this number.
 const MARKS_MAX: usize = 1 << 20;
@@ -183,6 +184,23 @@ impl Store for Engine {
 
     fn levels(&self) -> Vec<LevelStats> {
         levels(&self.db.stats())
+    }
+
+    fn counters(&self) -> Option<Counters> {
+        let stats = self.db.stats();
+        let jobs = || std::iter::once(&stats.flush).chain(&stats.compactions);
+        Some(Counters {
+            writes: stats.writes,
+            write_bytes: stats.write_bytes,
+            gets: stats.gets,
+            scans: stats.scans,
+            cache_miss_blocks: stats.cache_misses,
+            cache_miss_bytes: stats.cache_miss_bytes,
+            wal_bytes: stats.wal_bytes,
+            job_read_bytes: jobs().map(|work| work.read).sum(),
+            job_written_bytes: jobs().map(|work| work.written).sum(),
+            waiting_writers: 0,
+        })
     }
 
     fn marks(&self, clock: &Clock) -> Marks {

@@ -404,6 +404,7 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
         memory: resident_memory().unwrap_or(0),
         cpu_nanos: used.cpu_nanos,
         device: used.device,
+        counters: store.counters(),
     }
 }
 

@@ -71,11 +71,20 @@ impl Scale {
         ] {
             *size = self.bytes(*size);
         }
-        for time in [&mut policy.silk.window, &mut policy.auto_tuned.period] {
-            *time = Micros(self.count(time.0).max(1_000));
-        }
         for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
             *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });
+        }
+        policy.adoc.batch = self.bytes(policy.adoc.batch);
+        if policy.dlc.burst_bytes > Bytes::ZERO {
+            policy.dlc.burst_bytes = self.bytes(policy.dlc.burst_bytes);
+        }
+        for window in [
+            &mut policy.silk.window,
+            &mut policy.auto_tuned.period,
+            &mut policy.dlc.interval,
+            &mut policy.adoc.interval,
+        ] {
+            *window = Micros(self.count(window.0).max(1_000));
         }
         options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
         options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
@@ -128,7 +137,7 @@ mod tests {
     use vlsm::PolicyOptions;
 
     /// What must not change with the scale.
-    fn ratios(policy: &PolicyOptions) -> [f64; 5] {
+    fn ratios(policy: &PolicyOptions) -> [f64; 7] {
         let memtable = policy.memtable_bytes.0 as f64;
         [
             policy.sst_max.0 as f64 / memtable,
@@ -136,6 +145,8 @@ mod tests {
             policy.l1_bytes.0 as f64 / memtable,
             policy.overflow.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
             policy.debt_soft.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+            policy.adoc.batch.0 as f64 / memtable,
+            policy.dlc.interval.0 as f64 / memtable,
         ]
     }
 

@@ -5,6 +5,7 @@
 use crate::clock::{self, Clock};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use vlsm_policy::Counters;
 
 /// Why an operation failed.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -46,6 +47,12 @@ pub trait Store: Send + Sync {
     /// Its levels, L0 first: asked often, so it must be cheap.
     fn levels(&self) -> Vec<LevelStats> {
         self.stats().levels
+    }
+
+    /// What its policies are told of the clients and of its own work since it was opened; none
+    /// where it has no such policies.
+    fn counters(&self) -> Option<Counters> {
+        None
     }
 
     /// Background jobs that ended and chains that were seen since it was last asked, in seconds of

@@ -123,12 +123,12 @@ fn every_condition_can_fail() {
 
 #[test]
 fn what_is_not_built_is_said_and_never_zero() {
-    let result = result_of("dlc-6", Scale::CAMPAIGN, 3, |_| ());
-    assert!(result.not_built.iter().any(|why| why.contains("profile dlc is not built")));
+    let result = result_of("silk-5", Scale::CAMPAIGN, 3, |_| ());
+    assert!(result.not_built.iter().any(|why| why.contains("TRIAD is not built")));
     let points = result.panels.iter().flat_map(|panel| &panel.points);
-    for point in points.filter(|point| point.series == "DLC") {
+    for point in points.filter(|point| point.series == "TRIAD") {
         assert!(point.missing.is_some() && point.values.is_empty());
     }
     assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::NotMeasured));
-    assert!(text::render(&result).contains("not there: profile dlc is not built"));
+    assert!(text::render(&result).contains("not there: TRIAD is not built"));
 }

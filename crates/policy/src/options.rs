@@ -3,7 +3,9 @@
 //! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
 //! once; the constructors of shapes, schedules and admissions take what they need of it.
 
+use crate::schedule::adoc::AdocOptions;
 use crate::schedule::auto_tuned::AutoTunedOptions;
+use crate::schedule::dlc::DlcOptions;
 use crate::schedule::silk::SilkOptions;
 use crate::shape::Overlap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,7 @@ use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 pub struct PolicyOptions {
     /// Name of the shape: `vlsm`, `tiered_l0` or `lsmi`.
     pub shape: String,
-    /// Name of the schedule: `fifo`, `silk` or `auto_tuned`.
+    /// Name of the schedule: `fifo`, `silk`, `auto_tuned`, `dlc` or `adoc`.
     pub schedule: String,
     /// Name of the admission: `open` or `slowdown_stop`.
     pub admission: String,
@@ -49,6 +51,9 @@ pub struct PolicyOptions {
     pub l0_stop: usize,
     /// Merge runs within L0 while L0→L1 is busy (shape `tiered_l0`).
     pub intra_l0: bool,
+    /// Runs in L0 straight from a flush from which a merge of them alone is proposed, whatever else
+    /// is (shape `tiered_l0`, for DLC's `resume part`); 0 for never.
+    pub merge_flushed: usize,
     /// Bytes by which each level may exceed its target before merges into it wait ("overflow" or
     /// debt in vlsm.txt §5). None: no bound, so no level ever waits for the next.
     #[serde(with = "limit")]
@@ -75,6 +80,10 @@ pub struct PolicyOptions {
     pub silk: SilkOptions,
     /// Constants of the schedule `auto_tuned`.
     pub auto_tuned: AutoTunedOptions,
+    /// Constants of the schedule `dlc`.
+    pub dlc: DlcOptions,
+    /// Constants of the schedule `adoc`.
+    pub adoc: AdocOptions,
 }
 
 impl Default for PolicyOptions {
@@ -108,6 +117,7 @@ impl PolicyOptions {
             l0_slowdown: 16,
             l0_stop: 36,
             intra_l0: false,
+            merge_flushed: 0,
             overflow: Some(Bytes::mib(64)),
             debt_soft: None,
             debt_hard: None,
@@ -118,6 +128,8 @@ impl PolicyOptions {
             device_bandwidth: BytesPerSec::ZERO,
             silk: SilkOptions::default(),
             auto_tuned: AutoTunedOptions::default(),
+            dlc: DlcOptions::default(),
+            adoc: AdocOptions::default(),
         }
     }
 
@@ -140,6 +152,25 @@ impl PolicyOptions {
             debt_soft: Some(Bytes::mib(64 << 10)),
             debt_hard: Some(Bytes::mib(256 << 10)),
             ..Self::default()
+        }
+    }
+
+    /// DLC in its paper's configuration (dlc.txt §6.1): five levels, L0 among them.
+    #[must_use]
+    pub fn dlc() -> Self {
+        Self {
+            schedule: "dlc".into(),
+            admission: "open".into(),
+            memtable_bytes: Bytes::mib(128),
+            memtable_count: 2,
+            growth: 10,
+            phi: 10,
+            l1_bytes: Bytes::mib(2048),
+            levels: 4,
+            l0_max: 100,
+            l0_slowdown: 100,
+            l0_stop: 100,
+            ..Self::rocksdb()
         }
     }
 
@@ -227,8 +258,16 @@ impl PolicyOptions {
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => self.silk.check().and_then(|()| self.auto_tuned.check()),
+            None => self.check_mechanisms(),
         }
+    }
+
+    /// The constants of every mechanism, in use or not.
+    fn check_mechanisms(&self) -> Result<()> {
+        self.silk.check()?;
+        self.auto_tuned.check()?;
+        self.dlc.check()?;
+        self.adoc.check()
     }
 }
 

@@ -1,9 +1,10 @@
-options: || PolicyOptions { schedule: "auto_tuned".into(), ..PolicyOptions::rocksdb() },//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
+//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
 //! profiles").
 
 use crate::admission::{self, Admission};
 use crate::options::PolicyOptions;
 use crate::registry;
+use crate::schedule::dlc::Burst;
 use crate::schedule::load::LoadModel;
 use crate::schedule::silk::SilkOptions;
 use crate::schedule::{self, Schedule};
@@ -110,6 +111,40 @@ pub static PROFILES: &[Profile] = &[
             ..PolicyOptions::vlsm(Bytes::mib(8))
         },
     },
+    Profile {
+        name: "dlc",
+        what: "tiered L0 that is compacted while clients leave the device time, or in bursts",
+        options: PolicyOptions::dlc,
+    },
+    Profile {
+        name: "dlc-part",
+        what: "DLC whose bursts merge flushed runs four times before all of L0 goes down",
+        options: || {
+            let mut options = PolicyOptions::dlc();
+            options.dlc.burst = Burst::Part;
+            options.merge_flushed = options.dlc.burst_runs;
+            options
+        },
+    },
+    Profile {
+        name: "dlc-no-burst",
+        what: "DLC without bursts, L0 growing to 100 runs, where writes stop",
+        options: || {
+            let mut options = PolicyOptions::dlc();
+            options.admission = "slowdown_stop".into();
+            options.dlc.burst = Burst::None;
+            options
+        },
+    },
+    Profile {
+        name: "adoc",
+        what: "tiered L0, jobs and memtables of 64 to 512 MB by what overflows",
+        options: || PolicyOptions {
+            schedule: "adoc".into(),
+            memtable_bytes: Bytes::mib(512),
+            ..PolicyOptions::rocksdb()
+        },
+    },
 ];
 
 /// SILK as its paper has it (silk.txt §6.1): 128 MB memtables, L0 without bounds, four threads with
@@ -178,7 +213,8 @@ mod tests {
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
              There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, rocksdb-auto, \
-             silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk"
+             silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk, dlc, dlc-part, \
+             dlc-no-burst, adoc"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -5,6 +5,7 @@
 
 use crate::candidate::Candidate;
 use crate::device::DeviceMap;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Micros, Seq, TreeId};
 
@@ -99,7 +100,8 @@ pub struct Running {
 }
 
 /// Counters since the store was opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Write operations admitted.
     pub writes: u64,

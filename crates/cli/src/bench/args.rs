@@ -235,6 +235,8 @@ impl Args {
         options.durability = self.durability;
         options.compression = vec![self.compression];
         options.memory_limit = self.memory_limit;
+        let logged = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
+        options.wal_limit = options.wal_limit.max(logged);
         options.workers = self.workers.unwrap_or(options.workers);
         options.direct_io = !self.buffered_io;
         options.direct_reads = !self.buffered_io;

@@ -2,8 +2,12 @@
 //! A run that does not tell it gives nothing, never zero.
 
 use crate::metrics::{Group, Percentiles, Point, Series};
-use crate::report::{ChainMark, JobMark, PhaseReport};
+use crate::report::{ChainMark, JobMark, PhaseReport, Sample};
 use serde::{Deserialize, Serialize};
+use vlsm_core::Micros;
+use vlsm_policy::Signals;
+use vlsm_policy::schedule::dlc::DlcOptions;
+use vlsm_policy::schedule::load::{LoadMeter, LoadModel};
 
 /// A number of a phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +75,10 @@ pub enum Measure {
     DelayedFlushes,
     /// Bytes per second to and from the device.
     DeviceRate,
+    /// Bytes per second from the device that no job read: what clients read.
+    ClientReads,
+    /// The load of the clients by this model, in bytes per second.
+    Load(LoadModel),
     /// Runs in L0.
     L0Runs,
 }
@@ -129,6 +137,10 @@ impl Measure {
             Self::Memory => "resident memory",
             Self::DelayedFlushes => "flushes that had to wait",
             Self::DeviceRate => "device traffic",
+            Self::ClientReads => "device reads of clients",
+            Self::Load(LoadModel::Operations) => "load by operations",
+            Self::Load(LoadModel::Weighted) => "load by weighted gets",
+            Self::Load(LoadModel::CacheMisses) => "load by cache misses",
             Self::L0Runs => "runs in L0",
         };
         name.to_owned()
@@ -161,7 +173,7 @@ impl Measure {
             | Self::JobBytes(_)
             | Self::WidestJob
             | Self::Memory => Unit::Bytes,
-            Self::DeviceRate => Unit::ByteRate,
+            Self::DeviceRate | Self::ClientReads | Self::Load(_) => Unit::ByteRate,
             Self::IoAmplification
             | Self::WriteAmplification
             | Self::ChainLength
@@ -217,6 +229,10 @@ impl Measure {
                 let device = phase.amplification.device?;
                 (device.read + device.written) as f64 / phase.seconds.max(1e-9)
             }
+            // Samples are evenly spaced.
+            Self::ClientReads | Self::Load(_) => {
+                mean(self.over_time(phase).into_iter().map(|(_, value)| value))?
+            }
             Self::L0Runs => mean(phase.samples.iter().map(|sample| sample.l0_runs as f64))?,
         })
     }
@@ -235,6 +251,15 @@ impl Measure {
                     Some((pair[1].at, bytes as f64 / (pair[1].at - pair[0].at).max(1e-9)))
                 })
                 .collect(),
+            Self::ClientReads => (phase.samples.windows(2))
+                .filter_map(|pair| {
+                    let read = |s: &Sample| Some((s.device?.read, s.counters?.job_read_bytes.0));
+                    let (a, b) = (read(&pair[0])?, read(&pair[1])?);
+                    let bytes = b.0.saturating_sub(a.0).saturating_sub(b.1.saturating_sub(a.1));
+                    Some((pair[1].at, bytes as f64 / (pair[1].at - pair[0].at).max(1e-9)))
+                })
+                .collect(),
+            Self::Load(model) => loads(model, phase),
             _ => {
                 let mut at = 0.0;
                 let mut all = Vec::with_capacity(phase.series.0.len());
@@ -254,6 +279,17 @@ impl Measure {
             }
         }
     }
+}
+
+/// The load of the clients by a model, from sample to sample.
+fn loads(model: LoadModel, phase: &PhaseReport) -> Vec<(f64, f64)> {
+    let mut meter = LoadMeter::new(model, DlcOptions::default().weight, Micros::ZERO);
+    let load = |sample: &Sample| {
+        let now = Micros((sample.at * 1e6) as u64);
+        let signals = Signals { now, counters: sample.counters?, ..Signals::default() };
+        Some((sample.at, meter.sample(&signals)?.as_f64()))
+    };
+    phase.samples.iter().filter_map(load).collect()
 }
 
 /// Latencies of the kind of operation that there was most of.

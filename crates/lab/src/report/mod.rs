@@ -24,6 +24,7 @@ use crate::spec::RunSpec;
 use crate::store::StoreStats;
 pub use crate::store::{ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
+use vlsm_policy::Counters;
 
 /// By how much the store's counters and the system's may differ: 2 %.
 pub const AGREE: f64 = 0.02;
@@ -203,6 +204,9 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes to and from devices since the phase began.
     pub device: Option<Device>,
+    /// What the store counted since it was opened, where it tells.
+    #[serde(default)]
+    pub counters: Option<Counters>,
 }
 
 impl PhaseReport {

@@ -109,6 +109,7 @@ fn samples(shape: &Shape, dice: &mut Dice) -> Vec<Sample> {
                 read: grown * 95 * MB,
                 written: grown * if shape.stalls { 120 } else { 105 } * MB,
             }),
+            counters: None,
         }
     };
     (0..SECONDS).step_by(2).map(sample).collect()

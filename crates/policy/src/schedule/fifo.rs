@@ -2,7 +2,8 @@
 //!
 //! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue
 //! of column families. Flushes have a pool of their own and never wait for a slot; nor do trivial
-//! moves, which do no I/O. Compactions take the slots, one a worker unless `compaction_jobs` says otherwise:
+//! moves, which do no I/O. Compactions take the slots, one a worker unless `compaction_jobs` says
+//! otherwise:
 //! 1. trees stand in a queue, each from when it first has something to compact;
 //! 2. the first tree that can start something starts the first candidate that can, in the order its
 //!    shape lists them, which is by urgency, and goes to the end of the queue;
@@ -12,7 +13,8 @@
 //! waits until what it needs is free. Candidates of one decision may need the same tables; only the
 //! first of them starts.
 //!
-//! No tree starves: each start sends its tree behind all that wait.
+//! No tree starves: each start sends its tree behind all that wait. Schedules that refuse some
+//! candidates, or have another number of slots, use its queue (`start`).
 //! Cost: O(started · candidates · started). State: the queue.
 
 use super::Schedule;
@@ -36,6 +38,39 @@ impl Fifo {
     #[must_use]
     pub fn new(options: &PolicyOptions) -> Self {
         Self { compaction_jobs: options.compaction_jobs, turns: Turns::default() }
+    }
+
+    /// Compactions that may run at the same time.
+    pub(super) fn slots(&self, signals: &Signals) -> usize {
+        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
+        slots.max(1)
+    }
+
+    /// What starts where so many slots are free: rules 1 to 3, of the candidates that `may` start
+    /// beside those granted already.
+    pub(super) fn start(
+        &mut self,
+        mut slots: usize,
+        candidates: &[&Candidate],
+        may: impl Fn(usize, &[usize]) -> bool,
+    ) -> Vec<usize> {
+        let mut start: Vec<usize> = Vec::new();
+        for (index, candidate) in candidates.iter().enumerate() {
+            let free = candidate.frees == Class::Memtable && is_free(index, candidates, &start);
+            if free && may(index, &start) {
+                start.push(index);
+            }
+        }
+        self.turns.update(candidates);
+        while let Some(index) = self.turns.next(candidates, |index| {
+            (slots > 0 || !takes_slot(candidates[index]))
+                && is_free(index, candidates, &start)
+                && may(index, &start)
+        }) {
+            start.push(index);
+            slots -= usize::from(takes_slot(candidates[index]));
+        }
+        start
     }
 }
 
@@ -108,23 +143,9 @@ impl Schedule for Fifo {
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Grants {
-        let mut start: Vec<usize> = Vec::new();
-        for (index, candidate) in candidates.iter().enumerate() {
-            if candidate.frees == Class::Memtable && is_free(index, candidates, &start) {
-                start.push(index);
-            }
-        }
-        self.turns.update(candidates);
         let busy = running.iter().filter(|job| takes_slot(&job.candidate)).count();
-        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
-        let mut slots = slots.max(1).saturating_sub(busy);
-        while let Some(index) = self.turns.next(candidates, |index| {
-            (slots > 0 || !takes_slot(candidates[index])) && is_free(index, candidates, &start)
-        }) {
-            start.push(index);
-            slots -= usize::from(takes_slot(candidates[index]));
-        }
-        Grants { start, ..Grants::default() }
+        let slots = self.slots(signals).saturating_sub(busy);
+        Grants { start: self.start(slots, candidates, |_, _| true), ..Grants::default() }
     }
 }
 

@@ -1,7 +1,10 @@
 //! *When* each job runs, and with how much bandwidth.
 
+pub mod adoc;
 pub mod auto_tuned;
+pub mod dlc;
 pub mod fifo;
+pub mod load;
 pub mod silk;
 
 use crate::candidate::Candidate;
@@ -26,6 +29,16 @@ pub static REGISTRY: &[Entry<dyn Schedule>] = &[
         name: "auto_tuned",
         what: "as fifo, under RocksDB's limit that grows and shrinks with the demand",
         make: |options| Box::new(auto_tuned::AutoTuned::new(options)),
+    },
+    Entry {
+        name: "dlc",
+        what: "DLC: no compaction of L0 while clients load the device, but for bursts",
+        make: |options| Box::new(dlc::Dlc::new(options)),
+    },
+    Entry {
+        name: "adoc",
+        what: "ADOC: number of jobs and size of memtables follow what overflows",
+        make: |options| Box::new(adoc::Adoc::new(options)),
     },
 ];
 

@@ -10,7 +10,10 @@
 //! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged
 //!    within L0 (option), newest first, as long as the bytes per run saved do not grow;
 //! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
-//! 6. deeper levels give single SSTs, least overlap per byte first, several at once.
+//! 6. deeper levels give single SSTs, least overlap per byte first, several at once;
+//! 7. with `merge_flushed` set, so many neighbouring idle runs straight from a flush may be merged
+//!    at any time, the newest stretch of them; proposed last of L0's candidates, so that who takes
+//!    them in order prefers rules 3 and 4 (DLC's `resume part`, dlc.txt §5).
 //!
 //! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
 //! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.
@@ -29,7 +32,7 @@ use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs};
 use crate::options::PolicyOptions;
 use crate::signals::{Chain, Pressure, TreeFacts};
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, KeyRange, Run, Version, Violation};
+use vlsm_core::{Bytes, KeyRange, Run, RunOrigin, Version, Violation};
 
 /// Jobs out of one level proposed at once.
 const JOBS_MAX: usize = 4;
@@ -65,7 +68,7 @@ impl TieredL0 {
         (runs.len() as f64 / self.options.l0_trigger as f64).max(by_bytes)
     }
 
-    /// Rules 3 and 4: the candidates of L0 with its score.
+    /// Rules 3, 4 and 7: the candidates of L0 with its score.
     fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms) -> (f64, Vec<Candidate>) {
         let Context { version, busy, .. } = *context;
         let idle: Vec<&Run> = version.l0.iter().filter(|run| !context.is_busy(run)).collect();
@@ -86,6 +89,7 @@ impl TieredL0 {
         if waits && self.options.intra_l0 {
             list.extend(self.within_l0(context, score));
         }
+        list.extend(self.flushed(context, score));
         (score, list)
     }
 
@@ -108,21 +112,19 @@ impl TieredL0 {
         if count < INTRA_L0_MIN {
             return None;
         }
-        let tables = pick::of_runs(&l0[l0.len() - count..]);
-        let range = KeyRange::cover(tables.iter().map(|(_, table)| &table.range))?;
-        Some(Candidate {
-            tree: context.facts.tree,
-            frees: Class::L0,
-            kind: JobKind::MergeWithin,
-            inputs: Inputs { memtables: Vec::new(), tables },
-            output_level: 0,
-            range,
-            bytes_in: Bytes(bytes),
-            bytes_out: Bytes(bytes),
-            score,
-            sets_cursor: None,
-            conflicts: Vec::new(),
-        })
+        merge_within(context, count, score)
+    }
+
+    /// Rule 7.
+    fn flushed(&self, context: &Context<'_>, score: f64) -> Option<Candidate> {
+        let least = self.options.merge_flushed;
+        let flushed = |run: &&Run| run.origin == RunOrigin::Flush && !context.is_busy(run);
+        let count = context.version.l0.iter().rev().take_while(flushed).count();
+        // A merge of one run saves nothing.
+        if least == 0 || count < least.max(2) {
+            return None;
+        }
+        merge_within(context, count, score)
     }
 
     /// What compaction owes: all of L0 against L1 once it is due, and what follows from it.
@@ -141,6 +143,28 @@ impl TieredL0 {
         let overlap = rooms.bytes(level + 1).as_f64() / bytes.as_f64().max(1.0);
         Bytes((moved * (1.0 + overlap)) as u64)
     }
+}
+
+/// The merge of the newest runs of L0, so many of them, into one.
+fn merge_within(context: &Context<'_>, count: usize, score: f64) -> Option<Candidate> {
+    let l0 = &context.version.l0;
+    let tables = pick::of_runs(&l0[l0.len() - count..]);
+    let range = KeyRange::cover(tables.iter().map(|(_, table)| &table.range))?;
+    let inputs = Inputs { memtables: Vec::new(), tables };
+    let bytes = inputs.table_bytes();
+    Some(Candidate {
+        tree: context.facts.tree,
+        frees: Class::L0,
+        kind: JobKind::MergeWithin,
+        inputs,
+        output_level: 0,
+        range,
+        bytes_in: bytes,
+        bytes_out: bytes,
+        score,
+        sets_cursor: None,
+        conflicts: Vec::new(),
+    })
 }
 
 impl Shape for TieredL0 {

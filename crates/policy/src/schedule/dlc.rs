@@ -1,0 +1,357 @@
+//! `dlc`: compaction of L0 is delayed while the clients' load is high.
+//!
+//! Source: dlc.txt §3 to §5. T is the device's bandwidth (`device_bandwidth`, else the least that
+//! was measured; while neither is known this is `fifo`). Slots are those of `fifo`.
+//! 1. *Load.* Once an interval (1 s) the clients' load is told by a model (`load.rs`; Eq. 6).
+//! 2. *High or low.* Above `io_high_limit` the load is high. Only after `softness` intervals in
+//!    succession below `io_low_limit` it is low again. At first it is low.
+//! 3. *Delay.* While it is high no job out of L0 starts (`delay = full`), or none into L1, while
+//!    merges within L0 do (`part`); and one deeper job at most goes on.
+//! 4. *Burst.* While it is high and L0 has `burst_runs` runs, or `burst_bytes`: `full` starts
+//!    L0→L1; `part` counts and merges only runs straight from a flush, into one that is not merged
+//!    again, and after four of those comes a full one. One job of a burst at a time and tree.
+//! 5. *Low.* Everything goes on as in `fifo`.
+//! 6. *Bandwidth* (Eq. 2): T − load for all jobs together, reads and writes counted (§4.2).
+//!    Flushes are never delayed.
+//!
+//! Readings, where the paper is silent. Between the limits, and where the intervals below the lower
+//! one are interrupted, the state stays. The limits are shares of T, in the proportions of Table 2.
+//! Jobs out of L0 that run when the load turns high go on to their end, as what is delayed is
+//! scheduling: paused they would hold L0 and L1 for all of the peak. Deeper ones beyond the one
+//! allowed are paused; the one that a burst waits for goes on, else the one that did, else the
+//! oldest. Moves of tables cost the device nothing and are not delayed. What collides with a job
+//! that a burst wants does not start before it. The load is one for the store, bursts are by tree.
+//! For `resume full` §5 counts all runs of L0, §6.3 those flushed, which is the same without parts:
+//! ours counts all. A size of L0 that is reached always means a full one: parts do not lessen it.
+//!
+//! Deviations. The paper has no floor; here flushes and jobs out of L0 have SILK's together, 50
+//! MB/s but at most a quarter of T, and the limit is never below it: a flush that starves would
+//! stop the writers, and a deeper job that starves a burst. ε of Eq. 2 is nothing: the limit
+//! changes once an interval anyway. L0 at the bound of its shape, or where writes are slowed down,
+//! bursts (fully) whatever its number of runs, so that no choice of sizes makes a tree wait for the
+//! load to drop. The shape has to propose the merge of flushed runs (`merge_flushed` of
+//! `tiered_l0`); where it does not, a full one takes its place. What a person asked to be compacted
+//! is delayed as all else is.
+//!
+//! Liveness: while the load is high one deeper job goes on, with what flushes leave of the limit;
+//! they leave some at the latest when the shape or the admission stops them. A burst starts as soon
+//! as what it conflicts with has ended, and nothing new gets in its way. `burst = none`, which is
+//! there for the paper's Fig. 4, waits for a low load. Cost: O(trees · candidates) on top of
+//! `fifo`'s. State: the load, whether it is high, parts by tree, the queue.
+
+use super::fifo::{Fifo, takes_slot};
+use super::load::{LoadMeter, LoadModel};
+use super::{Schedule, device_bandwidth};
+use crate::candidate::{Candidate, Class};
+use crate::decision::{Bandwidth, Counted, Grants};
+use crate::options::PolicyOptions;
+use crate::signals::{Pressure, Running, Signals};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, BytesPerSec, Error, JobId, Micros, Result, TreeId};
+
+/// What flushes and jobs out of L0 may take together whatever the load (silk.txt §5).
+const FLOOR: BytesPerSec = BytesPerSec(50 << 20);
+/// The floor is at most this part of the device: SILK's was 50 of 200 MB/s.
+const FLOOR_PART: u64 = 4;
+/// Merges of flushed runs before a full compaction (dlc.txt §6.3).
+const PARTS: u32 = 4;
+
+/// Which jobs out of L0 wait while the load is high (dlc.txt §4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delay {
+    /// All of them.
+    Full,
+    /// Those into L1: merges within L0 go on.
+    Part,
+}
+
+/// What happens when L0 grows too large while the load is high (dlc.txt §5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Burst {
+    /// Nothing.
+    None,
+    /// All of L0 goes into L1.
+    Full,
+    /// Runs straight from a flush become one, four times; then all of L0 goes into L1.
+    Part,
+}
+
+/// DLC's constants (dlc.txt, Table 2 and §6).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DlcOptions {
+    /// How the load of the clients is told.
+    pub load: LoadModel,
+    /// Bytes of a get where it is told by weight: ω′ of Eq. 5.
+    pub weight: Bytes,
+    /// How often the load is told: `time_interval`.
+    pub interval: Micros,
+    /// Intervals in succession below the lower limit that make the load low.
+    pub softness: u64,
+    /// The load is high above this share of the device's bandwidth.
+    pub io_high_limit: f64,
+    /// The load may be low below this share of the device's bandwidth.
+    pub io_low_limit: f64,
+    /// What waits while the load is high.
+    pub delay: Delay,
+    /// What a burst does.
+    pub burst: Burst,
+    /// Runs in L0 from which it bursts.
+    pub burst_runs: usize,
+    /// Bytes in L0 from which it bursts; 0 for no such limit.
+    pub burst_bytes: Bytes,
+}
+
+impl Default for DlcOptions {
+    fn default() -> Self {
+        Self {
+            load: LoadModel::CacheMisses,
+            weight: Bytes(16_000),
+            interval: Micros(1_000_000),
+            softness: 3,
+            io_high_limit: 300.0 / 350.0,
+            io_low_limit: 180.0 / 350.0,
+            delay: Delay::Full,
+            burst: Burst::Full,
+            burst_runs: 20,
+            burst_bytes: Bytes::ZERO,
+        }
+    }
+}
+
+impl DlcOptions {
+    /// Refuses values that cannot work, each with the reason.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules = [
+            (self.interval >= Micros(1_000), "dlc.interval", "must be at least 1 ms (1000)"),
+            (self.softness >= 1, "dlc.softness", "must be at least 1 interval"),
+            (
+                self.io_high_limit > 0.0 && self.io_high_limit <= 1.0,
+                "dlc.io_high_limit",
+                "must be above 0 and at most 1: it is a share of the device's bandwidth",
+            ),
+            (
+                self.io_low_limit > 0.0 && self.io_low_limit <= self.io_high_limit,
+                "dlc.io_low_limit",
+                "must be above 0 and at most io_high_limit",
+            ),
+            (self.burst_runs >= 1, "dlc.burst_runs", "must be at least 1"),
+        ];
+        match rules.into_iter().find(|(holds, ..)| !holds) {
+            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// DLC.
+#[derive(Debug)]
+pub struct Dlc {
+    options: DlcOptions,
+    /// T; zero for the least that was measured.
+    device: BytesPerSec,
+    /// Runs in L0 at which its flushes would wait, or its writes be slowed down.
+    l0_bound: usize,
+    queue: Fifo,
+    meter: LoadMeter,
+    /// When the load was told last, or first asked for.
+    told_at: Option<Micros>,
+    load: Option<BytesPerSec>,
+    high: bool,
+    /// Intervals in succession below the lower limit.
+    below: u64,
+    /// Merges of flushed runs since all of L0 went down.
+    parts: BTreeMap<TreeId, u32>,
+}
+
+/// Whether the job is one of those of which one at most goes on while the load is high.
+fn is_deeper(candidate: &Candidate) -> bool {
+    matches!(candidate.frees, Class::Level(_)) && candidate.kind != JobKind::TrivialMove
+}
+
+impl Dlc {
+    /// With these options.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        let own = options.dlc.clone();
+        Self {
+            device: options.device_bandwidth,
+            l0_bound: options.l0_max.min(options.l0_slowdown),
+            queue: Fifo::new(options),
+            meter: LoadMeter::new(own.load, own.weight, own.interval),
+            told_at: None,
+            load: None,
+            high: false,
+            below: 0,
+            parts: BTreeMap::new(),
+            options: own,
+        }
+    }
+
+    /// Rules 1 and 2.
+    fn classify(&mut self, signals: &Signals, device: BytesPerSec) {
+        let now = signals.now;
+        let Some(load) = self.meter.sample(signals) else {
+            self.told_at.get_or_insert(now);
+            return;
+        };
+        let since = self.told_at.replace(now).unwrap_or(now);
+        // Where nobody asked for long, one answer is about several intervals.
+        let intervals = now.saturating_sub(since).0 / self.options.interval.0.max(1);
+        self.load = Some(load);
+        if load.as_f64() > device.as_f64() * self.options.io_high_limit {
+            self.high = true;
+            self.below = 0;
+        } else if load.as_f64() < device.as_f64() * self.options.io_low_limit {
+            self.below = self.below.saturating_add(intervals.max(1));
+            self.high &= self.below < self.options.softness;
+        } else {
+            self.below = 0;
+        }
+    }
+
+    /// Rule 4: of each tree whose L0 has to burst, the candidate for it.
+    fn bursts(
+        &self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Vec<usize> {
+        let merging = |tree: TreeId| {
+            let mut jobs = running.iter().map(|job| &job.candidate);
+            jobs.any(|job| job.tree == tree && job.frees == Class::L0)
+        };
+        let trees = signals.pressure.iter().filter(|(tree, _)| !merging(*tree));
+        trees.filter_map(|(tree, pressure)| self.burst(*tree, pressure, candidates)).collect()
+    }
+
+    fn burst(
+        &self,
+        tree: TreeId,
+        pressure: &Pressure,
+        candidates: &[&Candidate],
+    ) -> Option<usize> {
+        let options = &self.options;
+        let by_bytes =
+            options.burst_bytes > Bytes::ZERO && pressure.l0_bytes >= options.burst_bytes;
+        let must = by_bytes || pressure.l0_runs >= self.l0_bound;
+        let due = match options.burst {
+            Burst::None => false,
+            Burst::Full => must || pressure.l0_runs >= options.burst_runs,
+            Burst::Part => must || pressure.l0_flushed >= options.burst_runs,
+        };
+        if !due {
+            return None;
+        }
+        let of = |within: bool| {
+            let wanted = move |candidate: &Candidate| {
+                let merges = candidate.kind == JobKind::MergeWithin;
+                candidate.tree == tree && candidate.frees == Class::L0 && merges == within
+            };
+            (0..candidates.len()).filter(move |&index| wanted(candidates[index]))
+        };
+        let parts = self.parts.get(&tree).copied().unwrap_or(0);
+        let part = options.burst == Burst::Part && !must && parts < PARTS;
+        // A shape lists the merge of flushed runs last.
+        let merge = if part { of(true).next_back() } else { None };
+        merge.or_else(|| of(false).next())
+    }
+
+    /// The deeper jobs beyond the one that goes on.
+    fn beyond_one(candidates: &[&Candidate], burst: &[usize], running: &[Running]) -> Vec<JobId> {
+        let awaited = |job: JobId| burst.iter().any(|&b| candidates[b].conflicts.contains(&job));
+        let deeper = || running.iter().filter(|job| is_deeper(&job.candidate));
+        let kept = deeper()
+            .min_by_key(|job| (!awaited(job.job), job.paused_since.is_some(), job.job))
+            .map(|job| job.job);
+        deeper().map(|job| job.job).filter(|job| Some(*job) != kept).collect()
+    }
+
+    /// Remembers which of the jobs that start are parts.
+    fn count_parts(&mut self, candidates: &[&Candidate], start: &[usize], burst: &[usize]) {
+        for &index in start {
+            let candidate = candidates[index];
+            let merges = candidate.kind == JobKind::MergeWithin;
+            if candidate.frees == Class::L0 && !merges {
+                self.parts.remove(&candidate.tree);
+            } else if merges && burst.contains(&index) {
+                *self.parts.entry(candidate.tree).or_default() += 1;
+            }
+        }
+    }
+
+    /// Rule 6.
+    fn bandwidth(&self, device: BytesPerSec) -> Option<Bandwidth> {
+        let floor = FLOOR.min(device / FLOOR_PART);
+        let limit = device.saturating_sub(self.load?).max(floor);
+        Some(Bandwidth { limit, floor, counted: Counted::ReadAndWritten })
+    }
+}
+
+impl Schedule for Dlc {
+    fn name(&self) -> &'static str {
+        "dlc"
+    }
+
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants {
+        let device = device_bandwidth(self.device, signals);
+        if let Some(device) = device {
+            self.classify(signals, device);
+        }
+        let (high, delay) = (self.high, self.options.delay);
+        let (mut burst, mut paused) = (Vec::new(), Vec::new());
+        if high {
+            burst = self.bursts(signals, candidates, running);
+            paused = Self::beyond_one(candidates, &burst, running);
+        }
+        let goes_on = |job: &&Running| takes_slot(&job.candidate) && !paused.contains(&job.job);
+        let busy = running.iter().filter(goes_on).count();
+        let slots = self.queue.slots(signals).saturating_sub(busy);
+        let deeper_runs = running.iter().any(|job| is_deeper(&job.candidate));
+        let start = self.queue.start(slots, candidates, |index, granted| {
+            let candidate = candidates[index];
+            if !high || candidate.kind == JobKind::TrivialMove {
+                return true;
+            }
+            match candidate.frees {
+                Class::Memtable => true,
+                Class::L0 => {
+                    let merges = candidate.kind == JobKind::MergeWithin;
+                    burst.contains(&index) || delay == Delay::Part && merges
+                }
+                Class::Level(_) => {
+                    !deeper_runs
+                        && !granted.iter().any(|&other| is_deeper(candidates[other]))
+                        && !burst.iter().any(|&first| candidates[first].collides(candidate))
+                }
+            }
+        });
+        self.count_parts(candidates, &start, &burst);
+        self.parts.retain(|tree, _| signals.pressure.iter().any(|(known, _)| known == tree));
+        // When the interval ends, as long as there is something to decide.
+        let ends = self.told_at.map(|told| told + self.options.interval);
+        let works = !candidates.is_empty() || !running.is_empty();
+        Grants {
+            start,
+            paused,
+            bandwidth: device.and_then(|device| self.bandwidth(device)),
+            again: ends.filter(|_| works),
+            ..Grants::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! How much of the device the clients take, by three models: what SILK and DLC plan with.
+//!
+//! Source: dlc.txt §3. Over the window that has just passed:
+//! 1. `operations`, SILK's (Eq. 1): (reads + writes) · bytes of a pair ÷ time. A read is a get or a
+//!    scan. The bytes of a pair are the mean of all pairs written since the store was opened, 1 KB
+//!    before the first one: readers do not tell what they got;
+//! 2. `weighted` (Eq. 5): gets · ω′ ÷ time. The paper fits ω′ to a workload whose scans and writes
+//!    come in proportion to its gets (16,000 bytes), so it holds for that workload only;
+//! 3. `cache_misses`, DLC's (Eq. 6): bytes that the block cache had to read ÷ time. The paper
+//!    multiplies blocks by the length of a block and by the ratio of compression, γ; ours counts
+//!    the bytes as they lie on the device, which has γ in it.
+//!
+//! Windows are as long as the caller comes: when more than one has passed, the mean over all of the
+//! time is the answer, and the next window begins at the call. Cost: O(1).
+
+use crate::signals::{Counters, Signals};
+use serde::{Deserialize, Serialize};
+use vlsm_core::{Bytes, BytesPerSec, Micros};
+
+/// Bytes of a pair before the first one was written.
+const PAIR: f64 = 1024.0;
+
+/// By what the load of the clients is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoadModel {
+    /// Reads and writes, each a pair (SILK's, Eq. 1 of dlc.txt).
+    Operations,
+    /// Gets, each of a weight (Eq. 5).
+    Weighted,
+    /// Bytes read into the block cache (DLC's, Eq. 6).
+    CacheMisses,
+}
+
+/// Tells the load of the clients from the counters, window by window.
+#[derive(Debug)]
+pub struct LoadMeter {
+    model: LoadModel,
+    weight: Bytes,
+    window: Micros,
+    /// When the window began, and the counters then.
+    begun: Option<(Micros, Counters)>,
+}
+
+impl LoadMeter {
+    /// By this model, over windows of this length. The weight is ω′ of Eq. 5: bytes of a get.
+    #[must_use]
+    pub fn new(model: LoadModel, weight: Bytes, window: Micros) -> Self {
+        Self { model, weight, window, begun: None }
+    }
+
+    /// Bytes per second that clients took of the device over the window that has just passed. None
+    /// while no window has passed since the last answer, and at the first call.
+    pub fn sample(&mut self, signals: &Signals) -> Option<BytesPerSec> {
+        let Some((since, before)) = self.begun else {
+            self.begun = Some((signals.now, signals.counters));
+            return None;
+        };
+        let passed = signals.now.saturating_sub(since);
+        if passed < self.window || passed == Micros::ZERO {
+            return None;
+        }
+        self.begun = Some((signals.now, signals.counters));
+        let bytes = self.bytes(&before, &signals.counters);
+        Some(BytesPerSec((bytes / passed.as_secs_f64()).round() as u64))
+    }
+
+    fn bytes(&self, before: &Counters, now: &Counters) -> f64 {
+        let gets = now.gets.saturating_sub(before.gets) as f64;
+        match self.model {
+            LoadModel::Operations => {
+                let scans = now.scans.saturating_sub(before.scans) as f64;
+                let writes = now.writes.saturating_sub(before.writes) as f64;
+                let pair = match now.writes {
+                    0 => PAIR,
+                    written => now.write_bytes.as_f64() / written as f64,
+                };
+                (gets + scans + writes) * pair
+            }
+            LoadModel::Weighted => gets * self.weight.as_f64(),
+            LoadModel::CacheMisses => {
+                now.cache_miss_bytes.saturating_sub(before.cache_miss_bytes).as_f64()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64, counters: Counters) -> Signals {
+        Signals { now: Micros(millis * 1_000), counters, ..Signals::default() }
+    }
+
+    fn meter(model: LoadModel) -> LoadMeter {
+        LoadMeter::new(model, Bytes(16_000), Micros(10_000))
+    }
+
+    #[test]
+    fn each_model_counts_its_own() {
+        let before = Counters { gets: 5, scans: 5, ..Counters::default() };
+        let after = Counters {
+            writes: 100,
+            write_bytes: Bytes(20_000),
+            gets: 105,
+            scans: 55,
+            cache_miss_blocks: 10,
+            cache_miss_bytes: Bytes(30_000),
+            ..Counters::default()
+        };
+        let load = |model| {
+            let mut meter = meter(model);
+            assert_eq!(meter.sample(&at(1_000, before)), None, "no window has passed");
+            meter.sample(&at(1_100, after))
+        };
+        // 100 writes, 100 gets and 50 scans of 200 bytes in a tenth of a second.
+        assert_eq!(load(LoadModel::Operations), Some(BytesPerSec(500_000)));
+        assert_eq!(load(LoadModel::Weighted), Some(BytesPerSec(16_000_000)));
+        assert_eq!(load(LoadModel::CacheMisses), Some(BytesPerSec(300_000)));
+    }
+
+    #[test]
+    fn pairs_are_of_a_kilobyte_until_one_is_written() {
+        let mut meter = meter(LoadModel::Operations);
+        assert_eq!(meter.sample(&at(0, Counters::default())), None);
+        let counters = Counters { gets: 10, ..Counters::default() };
+        assert_eq!(meter.sample(&at(1_000, counters)), Some(BytesPerSec(10 << 10)));
+    }
+
+    #[test]
+    fn a_window_is_at_least_as_long_as_asked_for_and_its_mean_is_told() {
+        let mut meter = meter(LoadModel::CacheMisses);
+        let missed = |bytes| Counters { cache_miss_bytes: Bytes(bytes), ..Counters::default() };
+        assert_eq!(meter.sample(&at(0, missed(1_000))), None);
+        assert_eq!(meter.sample(&at(9, missed(5_000))), None, "not over yet");
+        assert_eq!(meter.sample(&at(10, missed(6_000))), Some(BytesPerSec(500_000)));
+        assert_eq!(meter.sample(&at(10, missed(6_000))), None, "the next one has begun");
+        // Nobody asked for ten windows: the mean over all of them.
+        assert_eq!(meter.sample(&at(110, missed(16_000))), Some(BytesPerSec(100_000)));
+        // Nothing happened, which is a load too.
+        assert_eq!(meter.sample(&at(120, missed(16_000))), Some(BytesPerSec::ZERO));
+    }
+
+    #[test]
+    fn without_a_window_no_time_is_no_answer() {
+        let mut meter = LoadMeter::new(LoadModel::Weighted, Bytes(1), Micros::ZERO);
+        assert_eq!(meter.sample(&at(5, Counters::default())), None);
+        assert_eq!(meter.sample(&at(5, Counters::default())), None);
+        assert_eq!(meter.sample(&at(6, Counters::default())), Some(BytesPerSec::ZERO));
+    }
+}
