@@ -145,6 +145,10 @@ impl Schedule for AutoTuned {
         "auto_tuned"
     }
 
+    fn needs_device(&self) -> bool {
+        self.device == BytesPerSec::ZERO
+    }
+
     fn decide(
         &mut self,
         signals: &Signals,

@@ -300,6 +300,10 @@ impl Schedule for Dlc {
         "dlc"
     }
 
+    fn needs_device(&self) -> bool {
+        self.device == BytesPerSec::ZERO
+    }
+
     fn decide(
         &mut self,
         signals: &Signals,

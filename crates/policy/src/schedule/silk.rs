@@ -440,6 +440,10 @@ impl Schedule for Silk {
         "silk"
     }
 
+    fn needs_device(&self) -> bool {
+        self.device == BytesPerSec::ZERO
+    }
+
     fn decide(
         &mut self,
         signals: &Signals,
