@@ -25,6 +25,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Crash points of opening and settling that are drawn from; a small tree has fewer.
 const CRASH_POINTS: u64 = 150;
+/// Days between two lives, in which what can expire does: more than pass in a life of many hours.
+const DAYS: u64 = 100;
 /// Batches of one filling, and puts of each: several memtables.
 const BATCHES: usize = 10;
 const PUTS: usize = 12;
@@ -74,10 +76,9 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
         let told = |why: String| {
             format!("seed {seed}, crashes {crashes}, life {day} ({mechanisms}): {why}")
         };
-        // A day has passed.
         carried.contents.expire();
         if chance.one_in(2) {
-            let mut config = SimConfig::new(chance.u64()).day(day);
+            let mut config = SimConfig::new(chance.u64()).day(day * DAYS);
             config.device.crash_point = Some(chance.below(CRASH_POINTS));
             if settled(&config, &disk, mechanisms, &carried).map_err(told)? {
                 lived.early += 1;
@@ -90,7 +91,7 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
             1 => Ending::Kill,
             _ => Ending::PowerCut(Damage::random(&mut chance)),
         };
-        let config = SimConfig::new(chance.u64()).day(day);
+        let config = SimConfig::new(chance.u64()).day(day * DAYS);
         carried = worked(&config, &disk, mechanisms, carried, ops, ending).map_err(told)?;
         match ending {
             Ending::Close => {
@@ -113,7 +114,7 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
     }
     if let Some(&mechanisms) = lives.last() {
         carried.contents.expire();
-        let config = SimConfig::new(chance.u64()).day(lives.len() as u64);
+        let config = SimConfig::new(chance.u64()).day(lives.len() as u64 * DAYS);
         settled(&config, &disk, mechanisms, &carried).map_err(|why| format!("at last: {why}"))?;
     }
     lived.digest = carried.digest.digest();
@@ -277,7 +278,7 @@ mod tests {
         disk.lose_power(Damage::LoseAll);
         carried.contents.expire();
         let again = |seed, carried: &Carried| {
-            settled(&SimConfig::new(seed).day(1), &disk, mechanisms, carried)
+            settled(&SimConfig::new(seed).day(DAYS), &disk, mechanisms, carried)
         };
         assert_eq!(again(8, &carried), Ok(false));
         carried.contents.apply(&Write::put(2, "more", "than was written"));
