@@ -27,7 +27,8 @@ Examples:
   vlsm lab compare vlsm:rocksdb --rate 100000     one store, open loop
   vlsm lab workloads                              what can be asked of a store
 
-Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine; rocksdb, pebble, fjall and others
+Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine, and vlsm:PROFILE/schedule=NAME
+has another schedule (shape, admission) at that profile's sizes; rocksdb, pebble, fjall and others
 are built by peers/build. Reports are pages that need no network, with JSON and CSV beside them.";
 
 /// What to do in the laboratory.

@@ -29,7 +29,8 @@ fn entries(path: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn two_stores_are_compared_and_nothing_is_left_behind() {
     let world = World::new();
-    let arguments = ["compare", "vlsm", "vlsm:rocksdb", "--pairs", "20k", "--seconds", "0.5"];
+    let stores = ["compare", "vlsm", "vlsm:rocksdb/admission=open"];
+    let arguments = [&stores[..], &["--pairs", "20k", "--seconds", "0.5"]].concat();
     let more = ["--load", "max,50%", "--rounds", "1", "--regions", "4", "--out", "out"];
     let output = lab(&world, &[&arguments[..], &more[..]].concat()).output().unwrap();
     let text = said(&output);
@@ -39,6 +40,10 @@ fn two_stores_are_compared_and_nothing_is_left_behind() {
     let json = std::fs::read_to_string(out.join("reports.json")).unwrap();
     let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
     assert_eq!(reports.len(), 2);
+    let second = reports[1].method.spec.as_ref().unwrap();
+    assert_eq!(second.store.name(), "vlsm:rocksdb/admission=open");
+    assert_eq!(second.store.options.policy.admission, "open");
+    assert_eq!(second.store.options.policy.shape, "tiered_l0");
     for report in &reports {
         let names: Vec<_> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["load", "max", "50%"]);
@@ -93,6 +98,8 @@ fn what_cannot_be_done_is_refused_with_help() {
     refused(&["figure", "8", "--scale", "1/5000"], &["too small"]);
     refused(&["compare", "vlsm", "--workload", "fillseg"], &["did you mean \"fillseq\""]);
     refused(&["compare", "vlsm:rocksbd"], &["did you mean \"rocksdb\""]);
+    refused(&["compare", "vlsm:rocksdb/shape=lsim"], &["did you mean \"lsmi\""]);
+    refused(&["compare", "vlsm/schedul=fifo"], &["did you mean \"schedule\""]);
     refused(&["compare", "rocksdb"], &["not built", "peers/build"]);
     refused(&["compare", "vlsm", "--pairs", "900G"], &["free", "may need"]);
     refused(&["compare", "vlsm", "--load", "fast"], &["sustainable"]);
