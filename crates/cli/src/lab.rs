@@ -23,11 +23,14 @@ Examples:
   vlsm lab list                                   all figures of the papers, and what they cost
   vlsm lab figure 8 --scale smoke                 vLSM's figure 8, to see that it works
   vlsm lab figure vlsm-8 silk-1 --out results     measured; an interrupted campaign goes on
+  vlsm lab figure 8 --also pebble:sized,fjall:sized
+                                                  other stores beside the figure's own
   vlsm lab compare vlsm rocksdb pebble            the same work on several stores, in turn
   vlsm lab compare vlsm:rocksdb --rate 100000     one store, open loop
   vlsm lab workloads                              what can be asked of a store
 
-Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine; rocksdb, pebble, fjall and others
+Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine, and vlsm:PROFILE/schedule=NAME
+has another schedule (shape, admission) at that profile's sizes; rocksdb, pebble, fjall and others
 are built by peers/build. Reports are pages that need no network, with JSON and CSV beside them.";
 
 /// What to do in the laboratory.

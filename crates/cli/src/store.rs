@@ -20,7 +20,8 @@ pub struct StoreArgs {
     /// Keyspace to work on
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub keyspace: String,
-    /// Profile to open the store with, for example vlsm or rocksdb [default: vlsm]
+    /// Profile to open the store with, for example rocksdb, or rocksdb/admission=open for its
+    /// sizes and another mechanism [default: vlsm]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
 }

@@ -29,7 +29,8 @@ fn entries(path: &Path) -> Vec<std::path::PathBuf> {
 #[test]
 fn two_stores_are_compared_and_nothing_is_left_behind() {
     let world = World::new();
-    let arguments = ["compare", "vlsm", "vlsm:rocksdb", "--pairs", "20k", "--seconds", "0.5"];
+    let stores = ["compare", "vlsm", "vlsm:rocksdb/admission=open"];
+    let arguments = [&stores[..], &["--pairs", "20k", "--seconds", "0.5"]].concat();
     let more = ["--load", "max,50%", "--rounds", "1", "--regions", "4", "--out", "out"];
     let output = lab(&world, &[&arguments[..], &more[..]].concat()).output().unwrap();
     let text = said(&output);
@@ -39,6 +40,10 @@ fn two_stores_are_compared_and_nothing_is_left_behind() {
     let json = std::fs::read_to_string(out.join("reports.json")).unwrap();
     let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
     assert_eq!(reports.len(), 2);
+    let second = reports[1].method.spec.as_ref().unwrap();
+    assert_eq!(second.store.name(), "vlsm:rocksdb/admission=open");
+    assert_eq!(second.store.options.policy.admission, "open");
+    assert_eq!(second.store.options.policy.shape, "tiered_l0");
     for report in &reports {
         let names: Vec<_> = report.phases.iter().map(|phase| phase.name.as_str()).collect();
         assert_eq!(names, ["load", "max", "50%"]);
@@ -91,8 +96,12 @@ fn what_cannot_be_done_is_refused_with_help() {
     };
     refused(&["figure", "slik-8"], &["did you mean \"silk-8\""]);
     refused(&["figure", "8", "--scale", "1/5000"], &["too small"]);
+    refused(&["figure", "silk-2", "--also", "pebble:sized"], &["pebble among them: run peers/build"]);
+    refused(&["figure", "silk-2", "--also", "vlsm:lsim"], &["did you mean \"lsmi\""]);
     refused(&["compare", "vlsm", "--workload", "fillseg"], &["did you mean \"fillseq\""]);
     refused(&["compare", "vlsm:rocksbd"], &["did you mean \"rocksdb\""]);
+    refused(&["compare", "vlsm:rocksdb/shape=lsim"], &["did you mean \"lsmi\""]);
+    refused(&["compare", "vlsm/schedul=fifo"], &["did you mean \"schedule\""]);
     refused(&["compare", "rocksdb"], &["not built", "peers/build"]);
     refused(&["compare", "vlsm", "--pairs", "900G"], &["free", "may need"]);
     refused(&["compare", "vlsm", "--load", "fast"], &["sustainable"]);
@@ -141,6 +150,26 @@ fn all_figures_are_listed_with_what_is_missing() {
     }
     let output = lab(&world, &["workloads"]).output().unwrap();
     assert!(said(&output).contains("mixgraph"));
+}
+
+/// An added store costs what it costs, and that is said before.
+#[test]
+fn added_stores_are_part_of_the_plan() {
+    let world = World::new();
+    let plan = |more: &[&str]| {
+        let arguments = ["figure", "silk-2", "--scale", "smoke", "--no-peers", "--plan"];
+        let output = lab(&world, &[&arguments[..], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert!(plan(&[]).contains("1 runs to do"));
+    let text = plan(&["--also", "vlsm/admission=open,vlsm:lsmi"]);
+    for part in ["3 runs to do", "vlsm:vlsm/admission=open", "vlsm:lsmi"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let nothing = ["figure", "silk-5", "--plan", "--also", "vlsm"];
+    let text = said(&lab(&world, &nothing).output().unwrap());
+    assert!(text.contains("silk-5: --also adds nothing"), "{text}");
 }
 
 /// A campaign of two small runs, in the same folder twice: the second time nothing is done again.

@@ -213,6 +213,17 @@ impl StoreSpec {
         self
     }
 
+    /// Kind and configuration of a store that is named `KIND` or `KIND:CONFIG`; of ours the
+    /// configuration is a profile, and `vlsm/AXIS=MECHANISM` says it without the kind.
+    #[must_use]
+    pub fn parts(name: &str) -> (&str, &str) {
+        match name.split_once(':').unwrap_or((name, "")) {
+            ("vlsm", "") => ("vlsm", "vlsm"),
+            (profile, "") if profile.starts_with("vlsm/") => ("vlsm", profile),
+            parts => parts,
+        }
+    }
+
     /// `vlsm:silk`, `rocksdb`: as it is named on the command line and in reports.
     #[must_use]
     pub fn name(&self) -> String {

@@ -1,5 +1,6 @@
 //! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
-//! profiles").
+//! profiles"). Any other triple is a profile with mechanisms of one's own:
+//! `rocksdb/schedule=fifo/admission=open` has the sizes of `rocksdb`.
 
 use crate::admission::{self, Admission};
 use crate::options::PolicyOptions;
@@ -165,23 +166,44 @@ fn silk(silk: SilkOptions) -> PolicyOptions {
     }
 }
 
-/// The options of the profile of this name.
+/// The options of the profile of this name: `NAME`, or `NAME/AXIS=MECHANISM/…` with the profile's
+/// sizes and other mechanisms, where an axis is `shape`, `schedule` or `admission`.
 ///
 /// # Errors
-/// [`vlsm_core::Error::InvalidOption`] that names the nearest known one.
+/// [`vlsm_core::Error::InvalidOption`] that names the nearest known one, or says why the mechanisms
+/// do not work together.
 pub fn profile(name: &str) -> Result<PolicyOptions> {
-    match PROFILES.iter().find(|profile| profile.name == name) {
-        Some(profile) => Ok((profile.options)()),
-        None => {
-            Err(registry::unknown("profile", name, PROFILES.iter().map(|profile| profile.name)))
-        }
+    let (name, changes) = name.split_once('/').unwrap_or((name, ""));
+    let Some(profile) = PROFILES.iter().find(|profile| profile.name == name) else {
+        let known = PROFILES.iter().map(|profile| profile.name);
+        return Err(registry::unknown("profile", name, known));
+    };
+    let mut options = (profile.options)();
+    for change in changes.split('/').filter(|change| !change.is_empty()) {
+        let (axis, mechanism) = change.split_once('=').unwrap_or((change, ""));
+        *options.axis(axis)? = mechanism.to_owned();
     }
+    options.build()?;
+    Ok(options)
 }
 
 /// The three mechanisms that options name.
 pub type Policies = (Arc<dyn Shape>, Box<dyn Schedule>, Box<dyn Admission>);
 
 impl PolicyOptions {
+    /// The name of the mechanism on an axis.
+    fn axis(&mut self, axis: &str) -> Result<&mut String> {
+        match axis {
+            "shape" => Ok(&mut self.shape),
+            "schedule" => Ok(&mut self.schedule),
+            "admission" => Ok(&mut self.admission),
+            _ => {
+                let known = ["shape", "schedule", "admission"];
+                Err(registry::unknown("profile, axis", axis, known.into_iter()))
+            }
+        }
+    }
+
     /// Makes the three mechanisms.
     ///
     /// # Errors
@@ -205,6 +227,20 @@ mod tests {
             profile(entry.name).expect("known").build().expect(entry.name);
         }
         assert_eq!(profile("vlsm").expect("known"), PolicyOptions::default());
+    }
+
+    #[test]
+    fn a_triple_of_ones_own_has_a_profiles_sizes() {
+        let own = profile("rocksdb/shape=lsmi/admission=open").expect("known");
+        let (shape, admission) = ("lsmi".into(), "open".into());
+        assert_eq!(own, PolicyOptions { shape, admission, ..PolicyOptions::rocksdb() });
+        assert_eq!(profile("vlsm/").expect("known"), PolicyOptions::default());
+        let refused = |name: &str| profile(name).expect_err("unknown").to_string();
+        assert!(refused("rocksbd/shape=lsmi").contains("did you mean \"rocksdb\"?"));
+        let near = "option admission: \"opne\" is not known; did you mean \"open\"?";
+        assert!(refused("rocksdb/admission=opne").starts_with(near));
+        assert!(refused("rocksdb/shap=lsmi").contains("did you mean \"shape\"?"));
+        assert!(refused("rocksdb/lsmi").contains("There are: shape, schedule, admission"));
     }
 
     #[test]

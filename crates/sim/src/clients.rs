@@ -70,7 +70,7 @@ pub struct Story {
     pub ops: u64,
     /// Whether file calls go wrong.
     pub faults: bool,
-    /// The store's mechanisms; drawn where none are given.
+    /// The store's mechanisms; by the seed where none are given.
     pub mechanisms: Option<Mechanisms>,
     /// Changes the options that were drawn.
     pub tweak: fn(&mut Options),
@@ -88,6 +88,8 @@ impl Story {
 /// How often things happened, over any number of stories.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
+    /// Stories, by the mechanisms of their store.
+    pub mechanisms: BTreeMap<String, u64>,
     /// Lives, by how they ended.
     pub power_cuts: u64,
     /// Deaths of the process.
@@ -147,7 +149,11 @@ impl Tally {
         self.ingests += other.ingests;
         self.busy += other.busy;
         self.refused += other.refused;
-        for (sum, counts) in [(&mut self.faults, &other.faults), (&mut self.work, &other.work)] {
+        for (sum, counts) in [
+            (&mut self.faults, &other.faults),
+            (&mut self.work, &other.work),
+            (&mut self.mechanisms, &other.mechanisms),
+        ] {
             for (name, count) in counts {
                 *sum.entry(name.clone()).or_default() += count;
             }
@@ -194,8 +200,8 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         tally: Mutex::default(),
         open: Mutex::new(false),
     });
-    let drawn = *rng.pick(&Mechanisms::all());
-    let mechanisms = story.mechanisms.unwrap_or(drawn);
+    let mechanisms = story.mechanisms.unwrap_or_else(|| Mechanisms::of(story.seed));
+    *shared.tally.lock().mechanisms.entry(mechanisms.to_string()).or_default() += 1;
     let lives = rng.between(1, story.lives.max(1));
     for life in 0..lives {
         let plan = Plan::new(story, mechanisms, clients, life + 1 == lives, &mut rng);

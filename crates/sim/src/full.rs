@@ -101,7 +101,7 @@ pub fn play(seed: u64, free: u64) -> Result<Tally, String> {
         history: Mutex::new(History::new(clients, SPACES.len())),
         tally: Mutex::new(Tally { stories: 1, ..Tally::default() }),
     });
-    let mechanisms = *rng.pick(&Mechanisms::all());
+    let mechanisms = *rng.pick(Mechanisms::all());
     let options = mechanisms.options(&mut rng);
     let ending = *rng.pick(&ENDINGS);
     let told = |why: String| format!("seed {seed}, {free} free, {mechanisms}, {ending:?}: {why}");

@@ -4,6 +4,10 @@
 //! changes, snapshots held over flushes and compactions, reopening with other options: whatever the
 //! public face offers. Keys come from families that sit on each other's borders: prefixes of one
 //! another, bytes 0 and 255, the keys at which regions begin.
+//!
+//! [`lives`] takes the same operations through several lives of one store, with crashes.
+
+pub mod lives;
 
 use crate::disk::Disk;
 use crate::env::{SimConfig, SimEnv};
@@ -26,19 +30,18 @@ pub type Counts = BTreeMap<&'static str, u64>;
 /// # Errors
 /// The first wrong answer, with the seed.
 pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
-    run_under(seed, ops, None).map(|(counts, _)| counts)
+    run_under(seed, ops, None)
 }
 
-/// Runs random operations on a new store of these mechanisms, or of drawn ones. Also returns a
-/// number that stands for all that was read: the same for the same seed under all mechanisms.
+/// Runs random operations on a new store of these mechanisms, or of drawn ones.
 ///
 /// # Errors
 /// The first wrong answer, with the seed.
-pub fn run_under(seed: u64, ops: u64, given: Option<Mechanisms>) -> Result<(Counts, u64), String> {
+pub fn run_under(seed: u64, ops: u64, given: Option<Mechanisms>) -> Result<Counts, String> {
     let config = SimConfig { steps_max: 100_000 + ops * 10_000, ..SimConfig::new(seed) };
     let outcome = SimEnv::run(&config, &Disk::new(), move |env| {
         let mut rng = Rng::new(seed);
-        let drawn = *rng.pick(&Mechanisms::all());
+        let drawn = *rng.pick(Mechanisms::all());
         let mechanisms = given.unwrap_or(drawn);
         let mut run = Run::open(&env, mechanisms, rng).map_err(|error| error.to_string())?;
         for op in 0..ops {
@@ -48,13 +51,23 @@ pub fn run_under(seed: u64, ops: u64, given: Option<Mechanisms>) -> Result<(Coun
     });
     let (tail, running) = (outcome.tail.clone(), outcome.running);
     match outcome.end {
-        crate::End::Done(Ok(read)) if running == 0 => Ok(read),
+        crate::End::Done(Ok(counts)) if running == 0 => Ok(counts),
         crate::End::Done(Ok(_)) => Err(format!("seed {seed}: {running} tasks run after close")),
         crate::End::Done(Err(why)) | crate::End::Failed(why) => {
             Err(format!("seed {seed}: {why}\n{tail}"))
         }
         crate::End::Crashed => Err(format!("seed {seed}: crashed unasked")),
     }
+}
+
+/// What outlives a life of the store.
+#[derive(Clone)]
+struct Carried {
+    rng: Rng,
+    contents: Contents,
+    keys: u64,
+    counts: Counts,
+    digest: Xxh3,
 }
 
 struct Run {
@@ -69,6 +82,7 @@ struct Run {
     walks: Vec<Walk>,
     keys: u64,
     counts: Counts,
+    /// Over all that was read.
     digest: Xxh3,
 }
 
@@ -100,18 +114,25 @@ impl Run {
         let options = mechanisms.options(&mut rng);
         let world = World::open(env, &options)?;
         let keys = *rng.pick(&[20, 200, 2_000]);
-        Ok(Self {
+        let (contents, counts, digest) = (Contents::new(SPACES.len()), Counts::new(), Xxh3::new());
+        let carried = Carried { rng, contents, keys, counts, digest };
+        Ok(Self::on(env, mechanisms, world, carried))
+    }
+
+    fn on(env: &Arc<SimEnv>, mechanisms: Mechanisms, world: World, carried: Carried) -> Self {
+        let Carried { rng, contents, keys, counts, digest } = carried;
+        Self {
             env: env.clone(),
             mechanisms,
             rng,
             world: Some(world),
-            contents: Contents::new(SPACES.len()),
+            contents,
             snapshots: Vec::new(),
             walks: Vec::new(),
             keys,
-            counts: Counts::new(),
-            digest: Xxh3::new(),
-        })
+            counts,
+            digest,
+        }
     }
 
     fn world(&self) -> &World {
@@ -142,14 +163,18 @@ impl Run {
         result
     }
 
-    fn finish(mut self) -> Result<(Counts, u64)> {
+    fn finish(mut self) -> Result<Counts> {
         self.reopen()?;
         self.world().wait_idle()?;
         self.look()?;
-        if let Some(world) = self.world.take() {
-            world.close()?;
-        }
-        Ok((self.counts, self.digest.digest()))
+        self.close()?;
+        Ok(self.counts)
+    }
+
+    fn close(&mut self) -> Result<()> {
+        self.walks.clear();
+        self.snapshots.clear();
+        self.world.take().map_or(Ok(()), World::close)
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -228,7 +253,11 @@ impl Run {
             1..4 => Promise::Lazy,
             _ => Promise::Process,
         };
-        self.world().write(&writes, promise)?;
+        self.commit(&writes, promise)
+    }
+
+    fn commit(&mut self, writes: &[Write], promise: Promise) -> Result<()> {
+        self.world().write(writes, promise)?;
         writes.iter().for_each(|write| self.contents.apply(write));
         Ok(())
     }
@@ -250,6 +279,7 @@ impl Run {
     fn get(&mut self) -> Result<()> {
         let (space, key) = (self.space(), self.key());
         let found = self.world().get(space, &key)?;
+        self.note(found.as_deref());
         same("get", found.as_deref(), self.contents.get(space, &key))
     }
 
@@ -343,7 +373,10 @@ impl Run {
             return Ok(());
         }
         let (view, contents) = self.rng.pick(&self.snapshots);
-        same("snapshot get", view.get(space, &key)?.as_deref(), contents.get(space, &key))
+        let found = view.get(space, &key)?;
+        same("snapshot get", found.as_deref(), contents.get(space, &key))?;
+        self.note(found.as_deref());
+        Ok(())
     }
 
     fn snapshot_look(&mut self) -> Result<()> {
@@ -351,7 +384,10 @@ impl Run {
             return Ok(());
         }
         let (view, contents) = self.rng.pick(&self.snapshots);
-        difference("snapshot", contents, &view.contents()?)
+        let found = view.contents()?;
+        difference("snapshot", contents, &found)?;
+        self.note_all(&found);
+        Ok(())
     }
 
     fn release(&mut self) -> Result<()> {
@@ -370,21 +406,27 @@ impl Run {
 
     fn look(&mut self) -> Result<()> {
         let found = self.world().contents()?;
-        for space in 0..found.spaces() {
-            for part in found.pairs(space).flat_map(|(key, value)| [key, value]) {
-                self.digest.update(&(part.len() as u64).to_le_bytes());
-                self.digest.update(part);
-            }
-        }
+        self.note_all(&found);
         difference("look", &self.contents, &found)
     }
 
-    fn reopen(&mut self) -> Result<()> {
-        self.walks.clear();
-        self.snapshots.clear();
-        if let Some(world) = self.world.take() {
-            world.close()?;
+    fn note_all(&mut self, found: &Contents) {
+        for space in 0..found.spaces() {
+            for (key, value) in found.pairs(space) {
+                self.note(Some(key));
+                self.note(Some(value));
+            }
         }
+    }
+
+    fn note(&mut self, read: Option<&[u8]>) {
+        let len = read.map_or(u64::MAX, |read| read.len() as u64);
+        self.digest.update(&len.to_le_bytes());
+        self.digest.update(read.unwrap_or_default());
+    }
+
+    fn reopen(&mut self) -> Result<()> {
+        self.close()?;
         let options = self.mechanisms.options(&mut self.rng);
         self.world = Some(World::open(&self.env, &options)?);
         self.look()

@@ -8,16 +8,16 @@ use crate::oracle::{ALL, Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use vlsm::{
     Batch, Db, Durability, Env, IngestOptions, Iter, Keyspace, KeyspaceOptions, Options, Snapshot,
     SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, Result, Version};
+use vlsm_core::{Bytes, BytesPerSec, Error, Result, Version};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
-use vlsm_policy::{PolicyOptions, admission, schedule, shape};
+use vlsm_policy::{Busy, PolicyOptions, TreeFacts, admission, schedule, shape};
 
 /// The store's folder.
 pub const FOLDER: &str = "/store";
@@ -44,28 +44,78 @@ pub struct Mechanisms {
     pub admission: &'static str,
 }
 
-impl Mechanisms {
-    /// All combinations of what is built.
-    #[must_use]
-    pub fn all() -> Vec<Self> {
-        let mut all = Vec::new();
-        for shape in shape::REGISTRY {
-            for schedule in schedule::REGISTRY {
-                for admission in admission::REGISTRY {
-                    let (shape, schedule, admission) = (shape.name, schedule.name, admission.name);
-                    all.push(Self { shape, schedule, admission });
+/// The combinations of what is built that a store can be opened with, and the others with what is
+/// said against them.
+type Combinations = (Vec<Mechanisms>, Vec<(Mechanisms, String)>);
+
+static COMBINATIONS: LazyLock<Combinations> = LazyLock::new(|| {
+    let mut found = Combinations::default();
+    for shape in shape::REGISTRY {
+        for schedule in schedule::REGISTRY {
+            for admission in admission::REGISTRY {
+                let (shape, schedule, admission) = (shape.name, schedule.name, admission.name);
+                let mechanisms = Mechanisms { shape, schedule, admission };
+                match refusal(&mechanisms.options(&mut Rng::new(0))) {
+                    None => found.0.push(mechanisms),
+                    Some(why) => found.1.push((mechanisms, why.to_string())),
                 }
             }
         }
-        all
+    }
+    found
+});
+
+/// Why no store is opened with these options.
+fn refusal(options: &Options) -> Option<Error> {
+    options.check().and_then(|()| options.policy.build().map(drop)).err()
+}
+
+/// Draws at most until mechanisms have sizes that they can work with.
+const DRAWS: usize = 32;
+
+impl Mechanisms {
+    /// All combinations of what is built, but for those that [`Mechanisms::refused`] lists.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        &COMBINATIONS.0
     }
 
-    /// Options with these mechanisms.
+    /// The combinations that no store is opened with, whatever sizes are drawn, and why.
+    #[must_use]
+    pub fn refused() -> &'static [(Self, String)] {
+        &COMBINATIONS.1
+    }
+
+    /// The combination of a seed: as many seeds in a row as there are combinations have them all.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let all = Self::all();
+        all[(seed % all.len() as u64) as usize]
+    }
+
+    /// Options with these mechanisms, and sizes that they can work with. Whatever the mechanisms
+    /// are, it draws as many numbers.
     #[must_use]
     pub fn options(&self, rng: &mut Rng) -> Options {
+        let mut options = self.drawn(rng);
+        let mut aside = rng.clone().fork(0);
+        for _ in 0..DRAWS {
+            if refusal(&options).is_none() {
+                break;
+            }
+            options = self.drawn(&mut aside);
+        }
+        options
+    }
+
+    fn drawn(&self, rng: &mut Rng) -> Options {
         let mut options = tiny_options(self.shape, rng);
-        options.policy.schedule = self.schedule.into();
-        options.policy.admission = self.admission.into();
+        let policy = &mut options.policy;
+        policy.schedule = self.schedule.into();
+        policy.admission = self.admission.into();
+        // Of no known device, or of one that is in the way of much or little.
+        let bandwidth = *rng.clone().pick(&[0, 0, 16 << 20, 256 << 20]);
+        policy.device_bandwidth = BytesPerSec(bandwidth);
         options
     }
 }
@@ -254,6 +304,31 @@ impl World {
     /// Waits until there is nothing left to flush or compact.
     pub fn wait_idle(&self) -> Result<()> {
         self.db.wait_idle()
+    }
+
+    /// Whether the store's shape takes the trees, as the manifest has them, for its own and has
+    /// nothing left to do with them. So it must be when the store is idle, whatever shape they had
+    /// before.
+    ///
+    /// # Errors
+    /// What reading the manifest fails with; [`Error::Internal`] with what is left to do.
+    pub fn check_settled(&self, env: &Arc<SimEnv>) -> Result<()> {
+        let policy = &self.db.options().policy;
+        let (shape, ..) = policy.build()?;
+        let state = manifest::log::read(&**env.fs(), Path::new(FOLDER))?.state;
+        for (&tree, version) in &state.trees {
+            let wrong =
+                |why: String| Error::Internal(format!("tree {tree}, {}: {why}", policy.shape));
+            shape.check(version).map_err(|violation| wrong(violation.to_string()))?;
+            let (memtable_bytes, none) = (policy.memtable_bytes, TreeFacts::default());
+            let facts = TreeFacts { tree, memtable_bytes, ..none };
+            if let Some(left) = shape.candidates(version, &facts, &Busy::default()).first() {
+                let (from, to) = (left.frees, left.output_level);
+                let why = format!("idle, and {:?} from {from:?} to L{to} is left", left.kind);
+                return Err(wrong(why));
+            }
+        }
+        Ok(())
     }
 
     /// Brings puts and deletes of one keyspace in, of each key the last one: in files of at most

@@ -2,7 +2,8 @@
 
 mod common;
 
-use vlsm_sim::model::{Counts, run};
+use vlsm_sim::model::{Counts, run, run_under};
+use vlsm_sim::world::Mechanisms;
 
 #[test]
 fn equals_the_oracle() {
@@ -30,7 +31,10 @@ fn equals_the_oracle() {
 /// none can be let go of.
 #[test]
 fn an_idle_store_is_idle() {
-    for seed in [297, 308] {
-        run(seed, 2_500).expect("right");
+    let schedule = "fifo";
+    let open = Mechanisms { shape: "lsmi", schedule, admission: "open" };
+    let slowed = Mechanisms { shape: "tiered_l0", schedule, admission: "slowdown_stop" };
+    for (seed, mechanisms) in [(297, open), (308, slowed)] {
+        run_under(seed, 2_500, Some(mechanisms)).expect("right");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_sim::clients::{CLASSES, Story, Tally, play};
+use vlsm_sim::world::Mechanisms;
 
 /// No write takes longer, in virtual time, on a disk that is never slower than 30 ms. The largest
 /// batch, 600 kB, takes 37 s at the slowest rate of `slowdown_stop`, 16 kB/s; and with the least
@@ -27,6 +28,13 @@ fn every_answer_is_right_whatever_crashes() {
     });
     println!("{count} seeds: {tally:#?}");
     common::none(&failures);
+    common::say_refused();
+    if count >= Mechanisms::all().len() as u64 {
+        for mechanisms in Mechanisms::all() {
+            let played = tally.mechanisms.contains_key(&mechanisms.to_string());
+            assert!(played, "{mechanisms}: not once");
+        }
+    }
     assert!(tally.longest_wait < WAIT_MAX, "a write took {:?}", tally.longest_wait);
     if count >= 100 {
         let fired = [

@@ -78,10 +78,11 @@ impl Builder {
         self
     }
 
-    /// With the shape, schedule, admission and sizes of a named profile.
+    /// With the shape, schedule, admission and sizes of a named profile; or, as
+    /// `rocksdb/schedule=fifo/admission=open`, with its sizes and other mechanisms.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such profile; the message lists them.
+    /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
     pub fn profile(mut self, name: &str) -> Result<Self> {
         self.options.policy = vlsm_policy::profile::profile(name)?;
         Ok(self)

@@ -17,6 +17,8 @@ const EXAMPLES: &str = "\
 Examples:
   vlsm bench                                   load 4 M pairs, then YCSB A for 25 s: about a minute
   vlsm bench --profile rocksdb                 the same with another profile
+  vlsm bench --profile rocksdb --admission open
+                                               its sizes, any shape, schedule and admission
   vlsm bench --rate 100000                     open loop: latency from each request's due time
   vlsm bench --pairs 20M --workload load       the load only
   vlsm bench --workload a,b,e --seconds 60     several runs on one store
@@ -32,6 +34,15 @@ pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
     #[arg(long, value_name = "NAME", default_value = "vlsm")]
     pub profile: String,
+    /// What is merged: a shape instead of the profile's, at its sizes
+    #[arg(long, value_name = "NAME")]
+    pub shape: Option<String>,
+    /// When: a schedule instead of the profile's
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<String>,
+    /// How fast writes are let in: an admission instead of the profile's
+    #[arg(long, value_name = "NAME")]
+    pub admission: Option<String>,
     /// Runs after the load, separated by commas: YCSB's letters a to f, names of db_bench, silk,
     /// dlc; or `load` for none
     #[arg(long, value_name = "LIST", default_value = "a")]
@@ -206,7 +217,7 @@ impl Args {
         Ok(RunSpec {
             store: StoreSpec {
                 kind: "vlsm".into(),
-                config: self.profile.clone(),
+                config: self.profile(),
                 options: self.options()?,
                 cache: 0,
                 regions: 1,
@@ -221,11 +232,21 @@ impl Args {
         })
     }
 
+    /// The profile, with the mechanisms that are named beside it.
+    fn profile(&self) -> String {
+        let axes =
+            [("shape", &self.shape), ("schedule", &self.schedule), ("admission", &self.admission)];
+        axes.into_iter().fold(self.profile.clone(), |profile, (axis, mechanism)| match mechanism {
+            Some(mechanism) => format!("{profile}/{axis}={mechanism}"),
+            None => profile,
+        })
+    }
+
     /// The options of the store.
     fn options(&self) -> Result<Options, String> {
         let mut options = Options::default();
         options.policy =
-            vlsm_policy::profile::profile(&self.profile).map_err(|error| error.to_string())?;
+            vlsm_policy::profile::profile(&self.profile()).map_err(|error| error.to_string())?;
         if let Some(bytes) = self.memtable {
             options.policy.memtable_bytes = bytes;
         }
@@ -383,6 +404,15 @@ mod tests {
     }
 
     #[test]
+    fn any_triple_can_be_named() {
+        let store = spec(&["--profile=rocksdb", "--shape=lsmi", "--admission=open"]).unwrap().store;
+        assert_eq!(store.name(), "vlsm:rocksdb/shape=lsmi/admission=open");
+        let policy = store.options.policy;
+        assert_eq!((policy.shape, policy.admission), ("lsmi".into(), "open".into()));
+        assert_eq!((policy.schedule, policy.memtable_bytes), ("fifo".into(), Bytes::mib(64)));
+    }
+
+    #[test]
     fn wrong_options_are_answered_with_help() {
         let refused = |args: &[&str], expected: &str| {
             let error = spec(args).err().unwrap();
@@ -390,6 +420,9 @@ mod tests {
         };
         refused(&["--workload=x"], "There are: load, a, ");
         refused(&["--profile=rocksbd"], "did you mean \"rocksdb\"");
+        refused(&["--shape=lsim"], "option shape: \"lsim\" is not known; did you mean \"lsmi\"?");
+        refused(&["--schedule=fofi"], "did you mean \"fifo\"?");
+        refused(&["--admission=slow"], "slowdown_stop");
         refused(&["--key-size=4"], "8 bytes");
         refused(&["--pairs=many"], "suffix");
         refused(&["--pairs=0"], "at least 1");

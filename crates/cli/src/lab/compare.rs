@@ -25,6 +25,8 @@ Examples:
                                                       the maximum, then shares of each store's own
   vlsm lab compare vlsm:rocksdb vlsm --load 100000    open loop at the same rate
   vlsm lab compare vlsm --workload silk --load own    the workload's own bursts
+  vlsm lab compare vlsm:rocksdb vlsm:rocksdb/admission=open
+                                                      a profile's sizes, another mechanism
   vlsm lab compare rocksdb vlsm:rocksdb --workload readrandom,scan100 --empty-l0
   vlsm lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
   vlsm lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
@@ -34,7 +36,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Stores, as KIND or KIND:CONFIG; the first one is what the others are compared to
+    /// Stores, as KIND or KIND:CONFIG; the first one is what the others are compared to. Of ours
+    /// CONFIG is PROFILE or PROFILE/AXIS=MECHANISM/…, an axis being shape, schedule or admission
     #[arg(required = true, value_name = "STORE")]
     stores: Vec<String>,
     /// What is asked, one after the other (`lab workloads` lists them); the first one says what the
@@ -183,12 +186,8 @@ impl Args {
         }
         vlsm_core::key::check_lengths(shape.key_size, shape.values.max())
             .map_err(|error| error.to_string())?;
-        let (kind, config) = name.split_once(':').unwrap_or((name, ""));
-        let profile = match (kind, config) {
-            ("vlsm", "") => "vlsm",
-            ("vlsm", config) => config,
-            _ => "rocksdb",
-        };
+        let (kind, config) = StoreSpec::parts(name);
+        let profile = if kind == "vlsm" { config } else { "rocksdb" };
         let mut options = Options::default();
         options.policy = vlsm_policy::profile::profile(profile).map_err(|e| e.to_string())?;
         if let Some(bytes) = self.memtable {
@@ -201,7 +200,7 @@ impl Args {
         options.error_if_exists = true;
         let store = StoreSpec {
             kind: kind.to_owned(),
-            config: if kind == "vlsm" { profile.to_owned() } else { config.to_owned() },
+            config: config.to_owned(),
             options,
             cache: self.cache.0,
             regions: usize::from(self.regions),

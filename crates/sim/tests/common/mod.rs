@@ -8,7 +8,7 @@ use vlsm_core::Bytes;
 use vlsm_sim::disk::Disk;
 use vlsm_sim::history::Promise;
 use vlsm_sim::oracle::{ALL, Write};
-use vlsm_sim::world::{World, pairs, tiny_options};
+use vlsm_sim::world::{Mechanisms, World, pairs, tiny_options};
 use vlsm_sim::{Rng, SimConfig, SimEnv};
 
 /// The seeds to run: `A..B` or `A` in this environment variable.
@@ -57,6 +57,13 @@ pub fn in_parallel<T: Default + Send>(
 /// Fails when there are failures.
 pub fn none(failures: &[String]) {
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+/// Says which combinations of mechanisms no store can have, and why.
+pub fn say_refused() {
+    for (mechanisms, why) in Mechanisms::refused() {
+        println!("left out: {mechanisms}: {why}");
+    }
 }
 
 /// Fails when something that should have happened never did.
