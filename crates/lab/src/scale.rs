@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vlsm::Options;
-use vlsm_core::Bytes;
+use vlsm_core::{Bytes, Micros};
 
 /// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory.
+    /// Options at this scale: everything that is a size of the tree or of memory, a time or a
+    /// number of operations.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         let policy = &mut options.policy;
@@ -73,6 +74,9 @@ impl Scale {
         for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
             *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });
         }
+        let starvation = &mut policy.priority.starvation;
+        *starvation = Micros(self.count(starvation.0)).max(Micros(1_000));
+        policy.cruise.window = self.count(policy.cruise.window);
         options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
         options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
         options

@@ -3,6 +3,8 @@
 //! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
 //! once; the constructors of shapes, schedules and admissions take what they need of it.
 
+use crate::admission::cruise::CruiseOptions;
+use crate::schedule::priority::PriorityOptions;
 use crate::shape::Overlap;
 use serde::{Deserialize, Serialize};
 use vlsm_core::version::LEVELS_MAX;
@@ -13,11 +15,11 @@ use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PolicyOptions {
-    /// Name of the shape: `vlsm`, `tiered_l0` or `lsmi`.
+    /// Name of the shape: `vlsm`, `tiered_l0`, `lsmi` or `sp_lsm`.
     pub shape: String,
-    /// Name of the schedule: `fifo`.
+    /// Name of the schedule: `fifo` or `priority`.
     pub schedule: String,
-    /// Name of the admission: `open` or `slowdown_stop`.
+    /// Name of the admission: `open`, `slowdown_stop` or `cruise`.
     pub admission: String,
     /// Size at which the active memtable is sealed.
     pub memtable_bytes: Bytes,
@@ -69,6 +71,10 @@ pub struct PolicyOptions {
     /// What schedules that plan with the device's bandwidth take it to be; 0 for the least that was
     /// measured.
     pub device_bandwidth: BytesPerSec,
+    /// Of the schedule `priority`.
+    pub priority: PriorityOptions,
+    /// Of the admission `cruise`.
+    pub cruise: CruiseOptions,
 }
 
 impl Default for PolicyOptions {
@@ -110,6 +116,8 @@ impl PolicyOptions {
             delayed_write_rate: BytesPerSec(16 << 20),
             compaction_jobs: 0,
             device_bandwidth: BytesPerSec::ZERO,
+            priority: PriorityOptions::default(),
+            cruise: CruiseOptions::default(),
         }
     }
 
@@ -132,6 +140,21 @@ impl PolicyOptions {
             debt_soft: Some(Bytes::mib(64 << 10)),
             debt_hard: Some(Bytes::mib(256 << 10)),
             ..Self::default()
+        }
+    }
+
+    /// CruiseDB: no L0 and 12 memtables (cruisedb.txt §VI.B). The rest as in [`Self::rocksdb`], so
+    /// that they can be compared; the paper names no other sizes.
+    #[must_use]
+    pub fn cruise() -> Self {
+        Self {
+            shape: "sp_lsm".into(),
+            schedule: "priority".into(),
+            admission: "cruise".into(),
+            memtable_count: 12,
+            debt_soft: None,
+            debt_hard: None,
+            ..Self::rocksdb()
         }
     }
 
@@ -219,7 +242,7 @@ impl PolicyOptions {
         ];
         match rules.into_iter().find(|(holds, ..)| !holds) {
             Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
+            None => self.priority.check().and_then(|()| self.cruise.check()),
         }
     }
 }

@@ -73,6 +73,20 @@ pub static PROFILES: &[Profile] = &[
             ..PolicyOptions::rocksdb()
         },
     },
+    Profile {
+        name: "cruise",
+        what: "CruiseDB: no L0, 12 memtables of 64 MB, memory first, writes held to its watermark",
+        options: PolicyOptions::cruise,
+    },
+    Profile {
+        name: "vlsm+cruise",
+        what: "vLSM with 12 memtables of 8 MB, writes held to their watermark",
+        options: || PolicyOptions {
+            admission: "cruise".into(),
+            memtable_count: 12,
+            ..PolicyOptions::vlsm(Bytes::mib(8))
+        },
+    },
 ];
 
 /// The options of the profile of this name.
@@ -122,7 +136,8 @@ mod tests {
         assert_eq!(
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi"
+             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, cruise, \
+             vlsm+cruise"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -199,6 +199,11 @@ impl Model {
         if candidate.output_level == 1 && candidate.conflicts.is_empty() {
             assert!(first == 0 || first == runs.len(), "the oldest first: {candidate:?}");
         }
+        let memtables = &candidate.inputs.memtables;
+        let sealed: Vec<MemtableId> = self.sealed.iter().map(|(id, _)| *id).collect();
+        assert!(sealed.starts_with(memtables), "memtables, the oldest first: {candidate:?}");
+        let over_l0 = !memtables.is_empty() && candidate.output_level > 0 && !runs.is_empty();
+        assert!(!over_l0, "memtables before an older run of L0: {candidate:?}");
     }
 
     fn install(&mut self, job: &Job) {
@@ -307,8 +312,8 @@ impl Model {
         }
         let Some(overflow) = options.overflow else { return };
         // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
-        // late. Tiering brings all of L0 into L1.
-        let tiered = options.shape == "tiered_l0";
+        // late. Tiering brings all of L0 into L1, and where there is no L0 all of memory.
+        let tiered = ["tiered_l0", "sp_lsm"].contains(&options.shape.as_str());
         let step = options.sst_max * if tiered { 8 } else { 3 };
         let levels = shape.pressure(&self.version, &self.facts()).levels;
         for level in levels.into_iter().skip(usize::from(tiered)) {
@@ -374,7 +379,8 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 6] = ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-debt64", "lsmi"];
+const NAMES: [&str; 7] =
+    ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-debt64", "lsmi", "cruise"];
 
 fn run_all(keys: fn(u32, u32) -> u32) {
     for name in NAMES {
