@@ -58,8 +58,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory, and the windows of
-    /// policies, of which none is shorter than a millisecond.
+    /// Options at this scale: everything that is a size of the tree or of memory, a time (none of
+    /// which is shorter than a millisecond) or a number of operations.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         let policy = &mut options.policy;
@@ -78,13 +78,15 @@ impl Scale {
         if policy.dlc.burst_bytes > Bytes::ZERO {
             policy.dlc.burst_bytes = self.bytes(policy.dlc.burst_bytes);
         }
-        for window in [
+        policy.cruise.window = self.count(policy.cruise.window);
+        for time in [
             &mut policy.silk.window,
             &mut policy.auto_tuned.period,
             &mut policy.dlc.interval,
             &mut policy.adoc.interval,
+            &mut policy.priority.starvation,
         ] {
-            *window = Micros(self.count(window.0).max(1_000));
+            *time = Micros(self.count(time.0).max(1_000));
         }
         options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
         options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));

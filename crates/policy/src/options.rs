@@ -3,9 +3,11 @@
 //! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
 //! once; the constructors of shapes, schedules and admissions take what they need of it.
 
+use crate::admission::cruise::CruiseOptions;
 use crate::schedule::adoc::AdocOptions;
 use crate::schedule::auto_tuned::AutoTunedOptions;
 use crate::schedule::dlc::DlcOptions;
+use crate::schedule::priority::PriorityOptions;
 use crate::schedule::silk::SilkOptions;
 use crate::shape::Overlap;
 use serde::{Deserialize, Serialize};
@@ -17,11 +19,11 @@ use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PolicyOptions {
-    /// Name of the shape: `vlsm`, `tiered_l0` or `lsmi`.
+    /// Name of the shape: `vlsm`, `tiered_l0`, `lsmi` or `sp_lsm`.
     pub shape: String,
-    /// Name of the schedule: `fifo`, `silk`, `auto_tuned`, `dlc` or `adoc`.
+    /// Name of the schedule: `fifo`, `silk`, `auto_tuned`, `dlc`, `adoc` or `priority`.
     pub schedule: String,
-    /// Name of the admission: `open` or `slowdown_stop`.
+    /// Name of the admission: `open`, `slowdown_stop` or `cruise`.
     pub admission: String,
     /// Size at which the active memtable is sealed.
     pub memtable_bytes: Bytes,
@@ -84,6 +86,10 @@ pub struct PolicyOptions {
     pub dlc: DlcOptions,
     /// Constants of the schedule `adoc`.
     pub adoc: AdocOptions,
+    /// Constants of the schedule `priority`.
+    pub priority: PriorityOptions,
+    /// Constants of the admission `cruise`.
+    pub cruise: CruiseOptions,
 }
 
 impl Default for PolicyOptions {
@@ -130,6 +136,8 @@ impl PolicyOptions {
             auto_tuned: AutoTunedOptions::default(),
             dlc: DlcOptions::default(),
             adoc: AdocOptions::default(),
+            priority: PriorityOptions::default(),
+            cruise: CruiseOptions::default(),
         }
     }
 
@@ -170,6 +178,21 @@ impl PolicyOptions {
             l0_max: 100,
             l0_slowdown: 100,
             l0_stop: 100,
+            ..Self::rocksdb()
+        }
+    }
+
+    /// CruiseDB: no L0 and 12 memtables (cruisedb.txt §VI.B). The rest as in [`Self::rocksdb`], so
+    /// that they can be compared; the paper names no other sizes.
+    #[must_use]
+    pub fn cruise() -> Self {
+        Self {
+            shape: "sp_lsm".into(),
+            schedule: "priority".into(),
+            admission: "cruise".into(),
+            memtable_count: 12,
+            debt_soft: None,
+            debt_hard: None,
             ..Self::rocksdb()
         }
     }
@@ -267,7 +290,9 @@ impl PolicyOptions {
         self.silk.check()?;
         self.auto_tuned.check()?;
         self.dlc.check()?;
-        self.adoc.check()
+        self.adoc.check()?;
+        self.priority.check()?;
+        self.cruise.check()
     }
 }
 

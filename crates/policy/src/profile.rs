@@ -146,6 +146,20 @@ pub static PROFILES: &[Profile] = &[
             ..PolicyOptions::rocksdb()
         },
     },
+    Profile {
+        name: "cruise",
+        what: "CruiseDB: no L0, 12 memtables of 64 MB, memory first, writes held to its watermark",
+        options: PolicyOptions::cruise,
+    },
+    Profile {
+        name: "vlsm+cruise",
+        what: "vLSM with 12 memtables of 8 MB, writes held to their watermark",
+        options: || PolicyOptions {
+            admission: "cruise".into(),
+            memtable_count: 12,
+            ..PolicyOptions::vlsm(Bytes::mib(8))
+        },
+    },
 ];
 
 /// SILK as its paper has it (silk.txt §6.1): 128 MB memtables, L0 without bounds, four threads with
@@ -250,7 +264,7 @@ mod tests {
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
              There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, rocksdb-auto, \
              silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk, dlc, dlc-part, \
-             dlc-no-burst, adoc"
+             dlc-no-burst, adoc, cruise, vlsm+cruise"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -18,11 +18,17 @@
 //! | `chain`, `pressure` | | what the shape says |
 //! | `decide workers=2 now=10 device=200M gets=50 …` | | what the schedule decides |
 //! | `admit 0.5 0.9 debt=8M runs=3` | | what the admission lets in at this slowdown and stop |
+//! | `admit now=1000 fill=0.5 writes=9 …` | | the same, of a store that has counted so much |
 //!
 //! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
 //! `cache-miss-bytes`, `job-read`, `job-written`. They count from the beginning, as in the engine;
 //! what is not named is as it was in the case before.
+//!
+//! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, what was
+//! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
+//! `job-written`), and `device`, the bytes per second that it moves of any mix. What is left out is
+//! 0. Options of one mechanism are named as `cruise.k1=0.5`.
 #![allow(clippy::disallowed_methods, reason = "test data is read and rewritten as files")]
 
 use std::fmt::Write;
@@ -298,16 +304,19 @@ impl World {
         signals.pressure = vec![(self.facts.tree, Arc::new(pressure))];
     }
 
-    /// Each argument pair is one tree; `debt=` and `runs=` hold for the last one named.
+    /// Each argument pair is one tree; `debt=` and `runs=` hold for the last one named. What is
+    /// named otherwise is of the store.
     fn admit(&mut self, args: &[&str]) -> String {
         let mut trees: Vec<Pressure> = Vec::new();
         let mut numbers = Vec::new();
-        for arg in args {
+        let (of_store, of_trees): (Vec<&str>, Vec<&str>) =
+            args.iter().copied().partition(|arg| STORE.iter().any(|name| arg.starts_with(*name)));
+        for arg in of_trees {
             if let Some(debt) = arg.strip_prefix("debt=") {
                 trees.last_mut().expect("a tree").debt = text::parse_bytes(debt).expect("a size");
             } else if let Some(runs) = arg.strip_prefix("runs=") {
                 trees.last_mut().expect("a tree").l0_runs = runs.parse().expect("a number");
-            } else if *arg == "by-l0" {
+            } else if arg == "by-l0" {
                 trees.last_mut().expect("a tree").by_l0 = true;
             } else {
                 numbers.push(arg.parse::<f64>().expect("a number"));
@@ -319,17 +328,59 @@ impl World {
         }
         let pressure =
             trees.into_iter().enumerate().map(|(n, p)| (TreeId(n as u64), Arc::new(p))).collect();
-        let signals = Signals { pressure, ..Signals::default() };
-        let admit = self.policies.2.decide(&signals);
+        let admit = self.policies.2.decide(&Signals { pressure, ..counted(&of_store) });
         let rate = match admit.writes {
             None => "all".into(),
             Some(rate) if rate.0 == 0 => "nothing".into(),
             Some(rate) => rate.to_string(),
         };
-        match admit.cause {
-            None => format!("{rate}\n"),
-            Some(cause) => format!("{rate}: {}\n", cause.name()),
-        }
+        let cause = admit.cause.map_or(String::new(), |cause| format!(": {}", cause.name()));
+        let again = admit.again.map_or(String::new(), |again| format!(", again at {again}"));
+        format!("{rate}{cause}{again}\n")
+    }
+}
+
+/// What `admit` may be told of the store.
+const STORE: [&str; 9] = [
+    "now=",
+    "fill=",
+    "writes=",
+    "write-bytes=",
+    "gets=",
+    "cache-miss-bytes=",
+    "job-read=",
+    "job-written=",
+    "device=",
+];
+
+/// The signals of a store of which this is said.
+fn counted(args: &[&str]) -> Signals {
+    let word = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name));
+    let size = |name: &str| {
+        let size = word(name).map(|word| text::parse_bytes(word).expect("a number"));
+        size.unwrap_or_default()
+    };
+    let fill = word("fill=").map_or(0.0, |word| word.parse::<f64>().expect("a number"));
+    let device = size("device=");
+    let map = DeviceMap::even(BytesPerSec(device.0));
+    Signals {
+        now: Micros(size("now=").0 * 1_000),
+        counters: Counters {
+            writes: size("writes=").0,
+            write_bytes: size("write-bytes="),
+            gets: size("gets=").0,
+            cache_miss_bytes: size("cache-miss-bytes="),
+            job_read_bytes: size("job-read="),
+            job_written_bytes: size("job-written="),
+            ..Counters::default()
+        },
+        memtables: signals::MemtableSignals {
+            active: Bytes((fill * 1e6).round() as u64),
+            capacity: Bytes(1_000_000),
+            ..Default::default()
+        },
+        device: Arc::new(if device.0 > 0 { map } else { DeviceMap::default() }),
+        ..Signals::default()
     }
 }
 

@@ -196,7 +196,8 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 6] = ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-debt64", "lsmi"];
+const NAMES: [&str; 7] =
+    ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-debt64", "lsmi", "cruise"];
 
 fn run_all(keys: fn(u32, u32) -> u32) {
     for name in NAMES {

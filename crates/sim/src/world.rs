@@ -14,7 +14,7 @@ use vlsm::{
     SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, BytesPerSec, Error, Result, Version};
+use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result, Version};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
 use vlsm_policy::{Busy, PolicyOptions, TreeFacts, admission, schedule, shape};
@@ -168,6 +168,8 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
     policy.debt_soft = *rng.pick(&[None, None, Some(Bytes::kib(32))]);
     policy.debt_hard = policy.debt_soft.map(|soft| soft * 4);
     policy.trivial_move = !rng.one_in(4);
+    policy.priority.starvation = Micros(5_000);
+    policy.cruise.window = 300;
     policy
 }
 

@@ -79,7 +79,8 @@ pub(crate) struct Counters {
     pub rotations: Counter,
     pub shape_asks: Counter,
     pub shortages: Counter,
-    /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0).
+    /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0, or out of
+    /// memory where memtables are merged into L1).
     pub levels: [LevelCounter; LEVELS_MAX + 2],
     pub waits: [WaitCounter; WaitCause::ALL.len()],
 }

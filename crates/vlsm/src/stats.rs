@@ -127,8 +127,8 @@ pub struct Stats {
     pub waits: Vec<WaitStats>,
     /// Flushes.
     pub flush: WorkStats,
-    /// Compactions by source level; index 0 is out of L0. Levels that did nothing are left out at
-    /// the end.
+    /// Compactions by source level; index 0 is out of L0, or out of memory where memtables are
+    /// merged into L1. Levels that did nothing are left out at the end.
     pub compactions: Vec<WorkStats>,
     /// The levels.
     pub levels: Vec<LevelStats>,

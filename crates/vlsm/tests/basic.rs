@@ -33,7 +33,7 @@ fn what_is_put_is_there_after_reopening() {
 #[test]
 fn many_flushes_and_compactions_keep_everything() {
     let folder = folder();
-    for profile in ["vlsm", "rocksdb", "lsmi"] {
+    for profile in ["vlsm", "rocksdb", "lsmi", "cruise"] {
         let path = folder.path().join(profile);
         let open = || {
             let builder = Db::builder(&path).profile(profile).unwrap();

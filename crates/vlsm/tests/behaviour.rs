@@ -97,7 +97,8 @@ fn any_profile_opens_what_another_wrote() {
     let folder = folder();
     let path = folder.path().join("store");
     let mut written = 0;
-    for (turn, profile) in ["vlsm", "rocksdb", "lsmi", "vlsm", "rocksdb-io"].iter().enumerate() {
+    let profiles = ["vlsm", "rocksdb", "cruise", "lsmi", "vlsm", "cruise", "rocksdb-io"];
+    for (turn, profile) in profiles.iter().enumerate() {
         let compression = [Compression::None, Compression::Lz4][turn % 2];
         let db = small(profile, &path)
             .configure(|options| options.compression = vec![Compression::None, compression])

@@ -40,7 +40,7 @@ fn bytes(db: &Db) -> (u64, u64, u64) {
 #[test]
 fn everything_goes_to_the_last_level_and_tombstones_go() {
     let folder = tempfile::tempdir().unwrap();
-    for profile in ["vlsm", "rocksdb", "lsmi"] {
+    for profile in ["vlsm", "rocksdb", "lsmi", "cruise"] {
         let db = small(profile, &folder.path().join(profile));
         fill(&db, 0, 20_000);
         db.wait_idle().unwrap();

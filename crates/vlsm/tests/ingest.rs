@@ -35,7 +35,7 @@ fn ssts(folder: &Path) -> usize {
 #[test]
 fn over_memtables_runs_and_levels_and_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
-    for profile in ["vlsm", "rocksdb", "lsmi"] {
+    for profile in ["vlsm", "rocksdb", "lsmi", "cruise"] {
         let path = folder.path().join(profile);
         let file = |name: &str| folder.path().join(format!("{profile}-{name}.sst"));
         let db = small(profile, &path).open().unwrap();

@@ -181,6 +181,11 @@ fn rocksdb_shape_against_a_map() {
 }
 
 #[test]
+fn a_tree_without_l0_against_a_map() {
+    against_a_map("cruise", &[], 4);
+}
+
+#[test]
 fn a_long_deleted_stretch_is_not_walked() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("store")).unwrap();
@@ -205,7 +210,7 @@ fn a_long_deleted_stretch_is_not_walked() {
 #[test]
 fn a_full_compaction_leaves_nothing_of_what_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
-    for profile in ["vlsm", "rocksdb"] {
+    for profile in ["vlsm", "rocksdb", "cruise"] {
         let db = tiny(profile, &folder.path().join(profile)).open().unwrap();
         let all = db.default_keyspace();
         let tables = || db.stats().levels.iter().map(|level| level.tables).sum::<u64>();

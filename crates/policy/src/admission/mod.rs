@@ -1,5 +1,6 @@
 //! *How fast* new bytes are let in.
 
+pub mod cruise;
 pub mod open;
 pub mod slowdown_stop;
 
@@ -18,6 +19,11 @@ pub static REGISTRY: &[Entry<dyn Admission>] = &[
         name: "slowdown_stop",
         what: "RocksDB's delayed write rate, then stop",
         make: |options| Box::new(slowdown_stop::SlowdownStop::new(options)),
+    },
+    Entry {
+        name: "cruise",
+        what: "CruiseDB: the limit follows the watermark of memory",
+        make: |options| Box::new(cruise::Cruise::new(options)),
     },
 ];
 

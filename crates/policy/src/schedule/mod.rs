@@ -5,6 +5,7 @@ pub mod auto_tuned;
 pub mod dlc;
 pub mod fifo;
 pub mod load;
+pub mod priority;
 pub mod silk;
 
 use crate::candidate::Candidate;
@@ -39,6 +40,11 @@ pub static REGISTRY: &[Entry<dyn Schedule>] = &[
         name: "adoc",
         what: "ADOC: number of jobs and size of memtables follow what overflows",
         make: |options| Box::new(adoc::Adoc::new(options)),
+    },
+    Entry {
+        name: "priority",
+        what: "CruiseDB: what frees memory first, the rest paused meanwhile",
+        make: |options| Box::new(priority::Priority::new(options)),
     },
 ];
 

@@ -7,7 +7,8 @@
 //!    Hence a job that moves T out of level n and one that writes into level n at T's keys exclude
 //!    each other: the second one would have to read T;
 //! 3. of L0, a job into L1 takes an oldest-first prefix of the runs within its range; a merge
-//!    within L0 takes runs that are neighbours by age.
+//!    within L0 takes runs that are neighbours by age. Of memtables a job takes the oldest ones,
+//!    one job at a time; into L1 it takes them only where no run of L0 shares a key with them.
 
 pub mod cuts;
 mod incremental;
@@ -15,6 +16,7 @@ pub mod lsmi;
 pub mod manual;
 mod pick;
 mod room;
+pub mod sp_lsm;
 pub mod tiered_l0;
 pub mod vlsm;
 
@@ -39,6 +41,11 @@ pub static REGISTRY: &[Entry<dyn Shape>] = &[
         name: "lsmi",
         what: "incremental, no tiering: one run of L0 against all of L1",
         make: |options| Box::new(lsmi::Lsmi::new(options)),
+    },
+    Entry {
+        name: "sp_lsm",
+        what: "CruiseDB: no L0, memtables are merged straight into L1",
+        make: |options| Box::new(sp_lsm::SpLsm::new(options)),
     },
 ];
 

@@ -54,7 +54,11 @@ impl Rooms {
             let inputs = candidate.inputs.tables.iter();
             let moved =
                 inputs.filter(|(place, _)| usize::from(place.level()) == from).map(|i| i.1.bytes);
-            let moved: Bytes = moved.sum();
+            let mut moved: Bytes = moved.sum();
+            if candidate.frees == Class::Memtable {
+                // What it reads and is of no table is of memtables.
+                moved += candidate.bytes_in.saturating_sub(candidate.inputs.table_bytes());
+            }
             if from > 0
                 && let Some(room) = levels.get_mut(from - 1)
             {
@@ -145,6 +149,38 @@ impl Rooms {
             }
         }
         Bytes(owed as u64)
+    }
+
+    /// The stages behind a merge that brings `arriving` bytes into L1: of each level that would
+    /// then exceed what `limit` says of the level and its target, what is moved and merged when the
+    /// excess goes down in whole SSTs. They end at the first level that would not.
+    pub fn stages(
+        &self,
+        mut arriving: Bytes,
+        sst: Bytes,
+        limit: impl Fn(u8, Bytes) -> Option<Bytes>,
+    ) -> Vec<(u8, Bytes)> {
+        let mut stages = Vec::new();
+        for level in 1..self.last() {
+            let target = self.target(level).unwrap_or(Bytes(u64::MAX / 4));
+            let Some(limit) = limit(level, target) else { break };
+            let bytes = self.bytes(level);
+            let excess = (bytes + arriving).saturating_sub(limit).min(bytes);
+            if excess == Bytes::ZERO {
+                break;
+            }
+            stages.push((level, self.width(level, excess, sst)));
+            arriving = excess;
+        }
+        stages
+    }
+
+    /// Bytes moved and merged when `excess` bytes of a level go down in whole SSTs.
+    fn width(&self, level: u8, excess: Bytes, sst: Bytes) -> Bytes {
+        let bytes = self.bytes(level);
+        let moved = Bytes(excess.0.div_ceil(sst.0).saturating_mul(sst.0)).min(bytes).as_f64();
+        let overlap = self.bytes(level + 1).as_f64() / bytes.as_f64().max(1.0);
+        Bytes((moved * (1.0 + overlap)) as u64)
     }
 
     /// The levels as a pressure reports them.

@@ -134,15 +134,6 @@ impl TieredL0 {
         let (out_of_l0, carried) = if due { (l0 + rooms.bytes(1), l0) } else { Default::default() };
         rooms.owed(out_of_l0, carried)
     }
-
-    /// Bytes moved and merged when `excess` bytes of a level go down in whole SSTs.
-    fn width(&self, rooms: &Rooms, level: u8, excess: Bytes) -> Bytes {
-        let sst = self.options.sst_max.0;
-        let bytes = rooms.bytes(level);
-        let moved = Bytes(excess.0.div_ceil(sst).saturating_mul(sst)).min(bytes).as_f64();
-        let overlap = rooms.bytes(level + 1).as_f64() / bytes.as_f64().max(1.0);
-        Bytes((moved * (1.0 + overlap)) as u64)
-    }
 }
 
 /// The merge of the newest runs of L0, so many of them, into one.
@@ -211,20 +202,10 @@ impl Shape for TieredL0 {
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
         let l0 = version.l0_bytes().max(full);
         let mut stages = vec![(0, l0 + rooms.bytes(1))];
-        let Some(allowed) = self.options.overflow.or(self.options.debt_hard) else {
-            return Chain { stages };
-        };
-        let mut arriving = l0;
-        for level in 1..rooms.last() {
-            let limit = rooms.target(level).unwrap_or(Bytes(u64::MAX / 2)).0 + allowed.0;
-            let bytes = rooms.bytes(level);
-            let excess = (bytes + arriving).saturating_sub(Bytes(limit)).min(bytes);
-            if excess == Bytes::ZERO {
-                break;
-            }
-            stages.push((level, self.width(&rooms, level, excess)));
-            arriving = excess;
-        }
+        let allowed = self.options.overflow.or(self.options.debt_hard);
+        stages.extend(rooms.stages(l0, self.options.sst_max, |_, target| {
+            allowed.map(|allowed| Bytes(target.0.saturating_add(allowed.0)))
+        }));
         Chain { stages }
     }
 

@@ -232,6 +232,14 @@ impl Tree {
         if candidate.output_level == 1 && candidate.conflicts.is_empty() && !oldest {
             return Err(format!("not the oldest run first: {candidate:?}"));
         }
+        let memtables = &candidate.inputs.memtables;
+        let sealed: Vec<MemtableId> = self.sealed.iter().map(|(facts, _)| facts.id).collect();
+        if !sealed.starts_with(memtables) {
+            return Err(format!("not the oldest memtables first: {candidate:?}"));
+        }
+        if !memtables.is_empty() && candidate.output_level > 0 && !runs.is_empty() {
+            return Err(format!("memtables before an older run of L0: {candidate:?}"));
+        }
         Ok(())
     }
 
@@ -246,7 +254,8 @@ impl Tree {
         }
         let Some(overflow) = options.overflow else { return Ok(()) };
         // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
-        // late. Tiering brings all of L0 into L1.
+        // late. Tiering brings all of L0 into L1, and where there is no L0 all of memory.
+        let tiered = tiered || options.shape == "sp_lsm";
         let step = options.sst_max * if tiered { 8 } else { 3 };
         let facts = self.facts(Micros::ZERO, options.memtable_bytes);
         let levels = shape.pressure(&self.version, &facts).levels;

@@ -2,7 +2,8 @@
 //!
 //! Two measures, for every shape:
 //! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush
-//!   and none is under way) or its shape has writes slowed down or stopped. The stages of the chain
+//!   that could start, and none is under way) or its shape has writes slowed down or stopped. Where
+//!   memtables are merged into L1, that merge counts as their flush. The stages of the chain
 //!   are the levels from which the shape says room must be made; the width of a stage is the bytes
 //!   that jobs out of that level merged meanwhile. The chain of one memtable ends with the next
 //!   flush.

@@ -88,7 +88,9 @@ impl Engine {
             let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
             let mut state = self.control.state.lock();
             let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
-            let may_flush = candidates.iter().any(flushing)
+            // Where memtables are merged into L1, that may have to wait for other jobs.
+            let can_start = |candidate: &Candidate| candidate.conflicts.is_empty();
+            let may_flush = candidates.iter().any(|job| flushing(job) && can_start(job))
                 || busy.reservations.iter().any(|held| flushing(&held.candidate));
             let ready = facts.memtables.first().is_some_and(|memtable| memtable.ready);
             let waits = ready && !may_flush || pressure.slowdown >= 1.0;

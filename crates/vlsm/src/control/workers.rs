@@ -3,7 +3,8 @@
 //!
 //! Workers are niced: they take what clients leave. But a flush that gets no processor stops the
 //! very clients it gives way to. So there is one worker more, as urgent as clients, which takes
-//! flushes only; and, while a writer waits for a memtable, any job.
+//! flushes only (or what frees memtables in their place); and, while a writer waits for a memtable,
+//! any job.
 //!
 //! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking
 //! it. Order: jobs that free memory, then L0, then the levels from the top; within a class first

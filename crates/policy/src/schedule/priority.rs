@@ -1,0 +1,509 @@
+//! `priority`: CruiseDB's order of I/O: what frees memory before what does not.
+//!
+//! Source: cruisedb.txt §VI.B and §VII ("I/O Scheduler"); 2-mechanisms ("priority"). The paper has
+//! three levels. The first one, clients and the WAL, is outside of any schedule here. The second
+//! one is *memory*: jobs that free memtables, and those out of L0, which stand between memory and
+//! L1 where a tree has an L0. The third one is all other compactions, *deeper* ones here.
+//! 1. Jobs that free memtables start at once and take no slot. Of the others as many run as there
+//!    are slots, one a worker unless `compaction_jobs` says otherwise; of those that may start, the
+//!    trees take turns, and of a tree the first one in the order of its shape goes.
+//! 2. While memory has work, running or waiting, deeper jobs do not start, and those that run are
+//!    paused and hold no slot. Not paused is one that memory waits for.
+//! 3. A level beyond [`FAR`] times its target goes before memory. Its jobs take the first slots,
+//!    and while one runs or starts, the memory jobs of the same tree wait and are paused.
+//! 4. Deeper work of a tree and level that has waited for `starvation` gets its turn: one of its
+//!    jobs goes on, or starts before memory's, and runs to its end. Then the wait begins anew.
+//! 5. Moves of tables do no I/O: they start as soon as what they need is free.
+//!
+//! While memory has no work, all that can start starts: no worker is kept idle for work that is not
+//! there. The engine's workers take the more urgent job first, too, but whenever that waits for the
+//! device they would go on with a deeper one; pausing keeps the device free of it.
+//!
+//! Readings. The paper's granularity is a request of I/O, ours a job's quantum. It names no time
+//! for the starvation; the published code lets a write wait for up to a second. There each request
+//! that has waited so long goes on; here a whole job does, as a merge that moves by a quantum a
+//! second would hold its tables for hours. It goes before memory in starting, too: what conflicts
+//! with memory's jobs would else never begin while these follow each other. Rule 3 counts by tree,
+//! because a tree in trouble should not hold up another one's memory.
+//!
+//! Liveness. While memory has work, one of its jobs runs or can start, or waits for jobs that are
+//! not paused (rule 2), or for those of a level beyond [`FAR`], which wait for nobody. So something
+//! always moves, and whoever is paused goes on when memory's work ends, if not before. A shape does
+//! not propose what lacks tables that a paused job holds: rule 4 ends that. Trees: as in `fifo`,
+//! each start sends its tree behind all that wait.
+//!
+//! Cost: O(trees · candidates · started). State: turns and waits.
+
+use super::Schedule;
+use super::fifo::{is_free, takes_slot};
+use crate::candidate::{Candidate, Class};
+use crate::decision::Grants;
+use crate::options::PolicyOptions;
+use crate::signals::{Running, Signals};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use vlsm_core::event::JobKind;
+use vlsm_core::{Error, JobId, Micros, Result, TreeId};
+
+/// How many times its target a level must hold to go before memory (cruisedb.txt §VI.B).
+const FAR: u64 = 5;
+
+/// CruiseDB's order of I/O.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PriorityOptions {
+    /// How long compactions of deeper levels wait for those that free memory. A second, as in the
+    /// published code (`MAX_WAITING_TIME`).
+    pub starvation: Micros,
+}
+
+impl Default for PriorityOptions {
+    fn default() -> Self {
+        Self { starvation: Micros(1_000_000) }
+    }
+}
+
+impl PriorityOptions {
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.starvation >= Micros(1_000) {
+            return Ok(());
+        }
+        let why = "must be at least 1 ms (1000): below, deeper compactions hardly wait".into();
+        Err(Error::InvalidOption { option: "priority.starvation", why })
+    }
+}
+
+/// What work is to this schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// Of a level far beyond its target.
+    Far,
+    /// On the way out of memory.
+    Memory,
+    /// All other compactions.
+    Deeper,
+    /// Without I/O.
+    Move,
+}
+
+/// Deeper work of one tree and level, while memory has work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Since(Micros),
+    /// A candidate was granted: there is no other job of it.
+    Granted,
+    /// This job runs to its end.
+    Through(JobId),
+}
+
+/// Memory first.
+#[derive(Debug)]
+pub struct Priority {
+    /// 0 for as many as there are workers.
+    compaction_jobs: usize,
+    starvation: Micros,
+    /// Trees with something to start, each from when it first had.
+    queue: Vec<TreeId>,
+    waits: BTreeMap<(TreeId, Class), Wait>,
+}
+
+/// One decision in the making.
+struct Plan<'a> {
+    candidates: &'a [&'a Candidate],
+    running: &'a [Running],
+    /// Levels far beyond their targets.
+    far: Vec<(TreeId, u8)>,
+    slots: usize,
+    start: Vec<usize>,
+    paused: Vec<JobId>,
+}
+
+impl Priority {
+    /// With the options' number of slots and time to wait.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self {
+            compaction_jobs: options.compaction_jobs,
+            starvation: options.priority.starvation,
+            queue: Vec::new(),
+            waits: BTreeMap::new(),
+        }
+    }
+
+    /// Trees with candidates keep their places, others leave, new ones come last.
+    fn update_queue(&mut self, candidates: &[&Candidate]) {
+        let mut trees: Vec<_> = candidates.iter().map(|candidate| candidate.tree).collect();
+        trees.dedup();
+        self.queue.retain(|tree| trees.contains(tree));
+        for tree in trees {
+            if !self.queue.contains(&tree) {
+                self.queue.push(tree);
+            }
+        }
+    }
+
+    /// Rule 4: takes note of who waits, and says whose wait is over.
+    fn mind_waits(&mut self, now: Micros, plan: &Plan<'_>) -> Turns {
+        let (needed, mut turns) = (plan.needed(), Turns::default());
+        let deeper = |candidate: &Candidate| plan.rank(candidate) == Rank::Deeper;
+        let key_of = |candidate: &Candidate| (candidate.tree, candidate.frees);
+        for candidate in plan.candidates.iter().filter(|candidate| deeper(candidate)) {
+            self.waits.entry(key_of(candidate)).or_insert(Wait::Since(now));
+        }
+        for job in plan.running.iter().filter(|job| deeper(&job.candidate)) {
+            let wait = self.waits.entry(key_of(&job.candidate)).or_insert(Wait::Since(now));
+            // One that memory waits for goes on.
+            if needed.contains(&job.job) && matches!(wait, Wait::Since(_)) {
+                *wait = Wait::Since(now);
+            }
+        }
+        for (key, wait) in &mut self.waits {
+            let jobs = plan.running.iter();
+            let jobs = jobs.filter(|job| deeper(&job.candidate) && key_of(&job.candidate) == *key);
+            let jobs: Vec<JobId> = jobs.map(|job| job.job).collect();
+            let oldest = jobs.iter().copied().min();
+            let is_over = |since: Micros| now.saturating_sub(since) >= self.starvation;
+            *wait = match *wait {
+                Wait::Through(job) if jobs.contains(&job) => Wait::Through(job),
+                Wait::Through(_) => Wait::Since(now),
+                Wait::Granted => oldest.map_or(Wait::Since(now), Wait::Through),
+                Wait::Since(since) if is_over(since) => {
+                    oldest.map_or(Wait::Since(since), Wait::Through)
+                }
+                Wait::Since(since) => Wait::Since(since),
+            };
+            match *wait {
+                Wait::Through(job) => turns.through.push(job),
+                Wait::Since(since) if is_over(since) => turns.to_start.push(*key),
+                Wait::Since(since) if oldest.is_some() || plan.lists(*key) => {
+                    let over = since + self.starvation;
+                    turns.next = Some(turns.next.map_or(over, |next| next.min(over)));
+                }
+                Wait::Since(_) | Wait::Granted => {}
+            }
+        }
+        turns
+    }
+
+    /// Starts what is wanted and can start, while there are slots; trees take turns.
+    fn start(&mut self, plan: &mut Plan<'_>, wanted: impl Fn(&Plan<'_>, &Candidate) -> bool) {
+        while let Some((place, index)) = self.next(plan, &wanted) {
+            plan.grant(index);
+            if takes_slot(plan.candidates[index]) {
+                let tree = self.queue.remove(place);
+                self.queue.push(tree);
+            }
+        }
+    }
+
+    /// The next to start, and the place of its tree in the queue.
+    fn next(
+        &self,
+        plan: &Plan<'_>,
+        wanted: impl Fn(&Plan<'_>, &Candidate) -> bool,
+    ) -> Option<(usize, usize)> {
+        self.queue.iter().enumerate().find_map(|(place, &tree)| {
+            let is_next = |candidate: &Candidate| candidate.tree == tree && wanted(plan, candidate);
+            plan.first(is_next).map(|index| (place, index))
+        })
+    }
+}
+
+/// Whose wait is over.
+#[derive(Debug, Default)]
+struct Turns {
+    /// These jobs go on.
+    through: Vec<JobId>,
+    /// These may start one.
+    to_start: Vec<(TreeId, Class)>,
+    /// When the next wait is over.
+    next: Option<Micros>,
+}
+
+impl Plan<'_> {
+    fn rank(&self, candidate: &Candidate) -> Rank {
+        match candidate.frees {
+            _ if candidate.kind == JobKind::TrivialMove => Rank::Move,
+            Class::Memtable | Class::L0 => Rank::Memory,
+            Class::Level(level) if self.far.contains(&(candidate.tree, level)) => Rank::Far,
+            Class::Level(_) => Rank::Deeper,
+        }
+    }
+
+    /// Whether memory has work.
+    fn memory_works(&self) -> bool {
+        let running = self.running.iter().map(|job| &*job.candidate);
+        let mut all = running.chain(self.candidates.iter().copied());
+        all.any(|candidate| self.rank(candidate) == Rank::Memory)
+    }
+
+    /// Running jobs that memory, or a level far beyond its target, waits for.
+    fn needed(&self) -> Vec<JobId> {
+        let is_urgent = |rank: Rank| matches!(rank, Rank::Memory | Rank::Far);
+        let urgent = self.candidates.iter().filter(|candidate| is_urgent(self.rank(candidate)));
+        urgent.flat_map(|candidate| candidate.conflicts.iter().copied()).collect()
+    }
+
+    /// Whether there are candidates of this tree and class.
+    fn lists(&self, (tree, class): (TreeId, Class)) -> bool {
+        self.candidates.iter().any(|candidate| candidate.tree == tree && candidate.frees == class)
+    }
+
+    /// Whether a level of the tree far beyond its target is being compacted.
+    fn far_works(&self, tree: TreeId) -> bool {
+        let running = self.running.iter().map(|job| &*job.candidate);
+        let starting = self.start.iter().map(|&index| self.candidates[index]);
+        let mut all = running.chain(starting);
+        all.any(|candidate| candidate.tree == tree && self.rank(candidate) == Rank::Far)
+    }
+
+    /// Decides who is paused, and counts the slots of the others.
+    fn pause(&mut self, memory_works: bool, through: &[JobId], slots: usize) {
+        let needed = self.needed();
+        let pauses = |job: &&Running| match self.rank(&job.candidate) {
+            Rank::Far | Rank::Move => false,
+            Rank::Memory => self.far_works(job.candidate.tree) && !needed.contains(&job.job),
+            Rank::Deeper => {
+                memory_works && !needed.contains(&job.job) && !through.contains(&job.job)
+            }
+        };
+        let paused: Vec<JobId> = self.running.iter().filter(pauses).map(|job| job.job).collect();
+        let works = |job: &&Running| takes_slot(&job.candidate) && !paused.contains(&job.job);
+        self.slots = slots.saturating_sub(self.running.iter().filter(works).count());
+        self.paused = paused;
+    }
+
+    /// The first wanted candidate that can start.
+    fn first(&self, wanted: impl Fn(&Candidate) -> bool) -> Option<usize> {
+        (0..self.candidates.len()).find(|&index| {
+            let candidate = self.candidates[index];
+            wanted(candidate)
+                && (self.slots > 0 || !takes_slot(candidate))
+                && is_free(index, self.candidates, &self.start)
+        })
+    }
+
+    fn grant(&mut self, index: usize) {
+        self.slots -= usize::from(takes_slot(self.candidates[index]));
+        self.start.push(index);
+    }
+}
+
+impl Schedule for Priority {
+    fn name(&self) -> &'static str {
+        "priority"
+    }
+
+    fn decide(
+        &mut self,
+        signals: &Signals,
+        candidates: &[&Candidate],
+        running: &[Running],
+    ) -> Grants {
+        let slots = if self.compaction_jobs > 0 { self.compaction_jobs } else { signals.workers };
+        let far = far_levels(signals);
+        let (start, paused) = (Vec::new(), Vec::new());
+        let mut plan = Plan { candidates, running, far, slots: 0, start, paused };
+        let memory_works = plan.memory_works();
+        let turns = match memory_works {
+            true => self.mind_waits(signals.now, &plan),
+            false => {
+                self.waits.clear();
+                Turns::default()
+            }
+        };
+        self.update_queue(candidates);
+        plan.pause(memory_works, &turns.through, slots.max(1));
+        self.start(&mut plan, |plan, candidate| plan.rank(candidate) == Rank::Far);
+        for key in turns.to_start {
+            let first = plan.first(|candidate| {
+                (candidate.tree, candidate.frees) == key && plan.rank(candidate) == Rank::Deeper
+            });
+            if let Some(index) = first {
+                plan.grant(index);
+                self.waits.insert(key, Wait::Granted);
+            }
+        }
+        self.start(&mut plan, |plan, candidate| {
+            plan.rank(candidate) == Rank::Memory && !plan.far_works(candidate.tree)
+        });
+        self.start(&mut plan, |plan, candidate| plan.rank(candidate) == Rank::Move);
+        if !memory_works {
+            self.start(&mut plan, |plan, candidate| plan.rank(candidate) == Rank::Deeper);
+        }
+        Grants { start: plan.start, paused: plan.paused, again: turns.next, ..Grants::default() }
+    }
+}
+
+/// The levels that exceed their targets by far, by tree.
+fn far_levels(signals: &Signals) -> Vec<(TreeId, u8)> {
+    let mut far = Vec::new();
+    for (tree, pressure) in &signals.pressure {
+        for level in &pressure.levels {
+            if level.target.is_some_and(|target| level.bytes.0 > target.0.saturating_mul(FAR)) {
+                far.push((*tree, level.level));
+            }
+        }
+    }
+    far
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidate::Inputs;
+    use crate::signals::{LevelPressure, Pressure};
+    use std::sync::Arc;
+    use vlsm_core::{Bytes, KeyRange};
+
+    const MEMORY: Class = Class::Memtable;
+    const NOTHING: [usize; 0] = [];
+    const NOBODY: [JobId; 0] = [];
+
+    /// A compaction of these keys into the level below.
+    fn candidate(tree: u64, frees: Class, lo: &'static str, hi: &'static str) -> Candidate {
+        let output_level = if let Class::Level(level) = frees { level + 1 } else { 1 };
+        Candidate {
+            tree: TreeId(tree),
+            frees,
+            kind: JobKind::Compact,
+            inputs: Inputs::default(),
+            output_level,
+            range: KeyRange::closed(lo, hi),
+            bytes_in: Bytes(1),
+            bytes_out: Bytes(1),
+            score: 1.0,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        }
+    }
+
+    fn running(job: u64, candidate: &Candidate) -> Running {
+        Running {
+            job: JobId(job),
+            candidate: Arc::new(candidate.clone()),
+            done: Bytes::ZERO,
+            left: Bytes(1),
+            paused_since: None,
+        }
+    }
+
+    fn priority() -> Priority {
+        Priority::new(&PolicyOptions::default())
+    }
+
+    fn at(millis: u64) -> Signals {
+        Signals { now: Micros(millis * 1_000), workers: 2, ..Signals::default() }
+    }
+
+    /// As [`at`], with a level of tree 0 that has so many times its target.
+    fn with_level(millis: u64, level: u8, times: u64) -> Signals {
+        let (bytes, target) = (Bytes(times * 10 + 1), Some(Bytes(10)));
+        let level = LevelPressure { level, bytes, target, debt: Bytes::ZERO };
+        let pressure = Pressure { levels: vec![level], ..Pressure::default() };
+        Signals { pressure: vec![(TreeId(0), Arc::new(pressure))], ..at(millis) }
+    }
+
+    #[test]
+    fn deeper_jobs_start_only_where_memory_has_no_work_and_moves_always() {
+        let memory = candidate(0, MEMORY, "a", "z");
+        let level = |tree, level| candidate(tree, Class::Level(level), "a", "b");
+        let deep = [level(0, 2), level(1, 1)];
+        let moved = Candidate { kind: JobKind::TrivialMove, ..level(0, 3) };
+        let mut priority = priority();
+        let grants = priority.decide(&at(0), &[&deep[0], &deep[1], &memory, &moved], &[]);
+        assert_eq!((grants.start, grants.again), (vec![2, 3], Some(Micros(1_000_000))));
+        let grants = priority.decide(&at(1), &[&deep[0], &deep[1], &moved], &[]);
+        assert_eq!((grants.start, grants.again), (vec![2, 0, 1], None));
+        // A job out of memory takes no slot, but while it runs deeper ones do not start.
+        let runs = [running(1, &memory)];
+        let grants = priority.decide(&at(2), &[&deep[0], &deep[1]], &runs);
+        assert_eq!(grants.start, NOTHING);
+    }
+
+    #[test]
+    fn what_runs_is_paused_unless_memory_waits_for_it() {
+        let level = |level| candidate(0, Class::Level(level), "a", "b");
+        let runs = [running(1, &level(1)), running(2, &level(2))];
+        let mut priority = priority();
+        assert_eq!(priority.decide(&at(0), &[], &runs).paused, NOBODY);
+        let mut memory = candidate(0, MEMORY, "a", "z");
+        memory.conflicts = vec![JobId(1)];
+        let grants = priority.decide(&at(1), &[&memory], &runs);
+        assert_eq!((grants.start, grants.paused), (vec![], vec![JobId(2)]));
+        // Of an L0 the same holds.
+        memory.frees = Class::L0;
+        let grants = priority.decide(&at(2), &[&memory], &runs);
+        assert_eq!((grants.start, grants.paused), (vec![], vec![JobId(2)]));
+        memory.conflicts.clear();
+        let grants = priority.decide(&at(3), &[&memory], &runs);
+        assert_eq!((grants.start, grants.paused), (vec![0], vec![JobId(1), JobId(2)]));
+        assert_eq!(priority.decide(&at(4), &[], &runs).paused, NOBODY, "memory has no work");
+    }
+
+    #[test]
+    fn who_has_waited_long_goes_through_and_waits_again() {
+        let memory = candidate(0, MEMORY, "a", "z");
+        let deep = candidate(0, Class::Level(2), "a", "b");
+        let both = [running(1, &memory), running(2, &deep), running(3, &deep)];
+        let mut priority = priority();
+        let paused = |priority: &mut Priority, now: u64, runs: &[Running]| {
+            let grants = priority.decide(&at(now), &[], runs);
+            (grants.paused.iter().map(|job| job.0).collect::<Vec<_>>(), grants.again)
+        };
+        let ms = |millis: u64| Some(Micros(millis * 1_000));
+        assert_eq!(paused(&mut priority, 500, &both), (vec![2, 3], ms(1_500)));
+        assert_eq!(paused(&mut priority, 1_499, &both), (vec![2, 3], ms(1_500)));
+        assert_eq!(paused(&mut priority, 1_500, &both), (vec![3], None), "one of them");
+        assert_eq!(paused(&mut priority, 9_000, &both), (vec![3], None), "to its end");
+        let left = [both[0].clone(), both[2].clone()];
+        assert_eq!(paused(&mut priority, 9_001, &left), (vec![3], ms(10_001)));
+        assert_eq!(paused(&mut priority, 10_001, &left), (vec![], None));
+    }
+
+    #[test]
+    fn who_has_waited_long_starts_before_memory() {
+        let mut priority = priority();
+        // They write into the same keys of L1, so that one has to wait for the other.
+        let memory = candidate(0, MEMORY, "a", "z");
+        let deep = Candidate { output_level: 1, ..candidate(0, Class::Level(1), "a", "b") };
+        assert_eq!(priority.decide(&at(0), &[&memory, &deep], &[]).start, [0]);
+        let runs = [running(1, &memory)];
+        assert_eq!(priority.decide(&at(2_000), &[], &runs).start, NOTHING);
+        assert_eq!(priority.decide(&at(2_001), &[&memory, &deep], &[]).start, [1]);
+        // Granted, it runs to its end, although memory has work.
+        let runs = [running(2, &deep), running(3, &candidate(1, MEMORY, "a", "z"))];
+        assert_eq!(priority.decide(&at(2_002), &[], &runs).paused, NOBODY);
+        // Then it waits again.
+        assert_eq!(priority.decide(&at(5_000), &[&memory, &deep], &[]).start, [0]);
+    }
+
+    #[test]
+    fn a_level_far_beyond_its_target_goes_before_memory_of_its_tree() {
+        let memory = [candidate(0, MEMORY, "a", "z"), candidate(1, MEMORY, "a", "z")];
+        let deep = candidate(0, Class::Level(2), "a", "b");
+        let list = [&memory[0], &memory[1], &deep];
+        let mut priority = priority();
+        assert_eq!(priority.decide(&with_level(0, 2, 4), &list, &[]).start, [0, 1]);
+        assert_eq!(priority.decide(&with_level(1, 2, 5), &list, &[]).start, [2, 1]);
+        let runs = [running(1, &memory[0]), running(2, &deep), running(3, &memory[1])];
+        assert_eq!(priority.decide(&with_level(2, 2, 5), &[], &runs).paused, [JobId(1)]);
+        assert_eq!(priority.decide(&with_level(3, 2, 4), &[], &runs).paused, [JobId(2)]);
+        // Without a job of the level there is nothing to go first.
+        assert_eq!(priority.decide(&with_level(4, 2, 9), &[], &runs[..1]).paused, NOBODY);
+        let shallow = candidate(0, Class::Level(1), "a", "b");
+        let runs = [running(4, &memory[0]), running(5, &shallow)];
+        assert_eq!(priority.decide(&with_level(5, 2, 9), &[], &runs).paused, [JobId(5)]);
+    }
+
+    #[test]
+    fn trees_take_turns() {
+        let list: Vec<_> = (0..3).map(|tree| candidate(tree, Class::Level(1), "a", "b")).collect();
+        let all: Vec<_> = list.iter().collect();
+        let mut priority = Priority { compaction_jobs: 1, ..priority() };
+        let mut turn = |running: &[Running]| priority.decide(&at(0), &all, running).start;
+        let turns: Vec<usize> = (0..4).flat_map(|_| turn(&[])).collect();
+        assert_eq!(turns, [0, 1, 2, 0]);
+        assert_eq!(turn(&[running(1, &list[0])]), NOTHING, "one slot");
+    }
+}

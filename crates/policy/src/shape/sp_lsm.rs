@@ -1,0 +1,215 @@
+//! `sp_lsm`: CruiseDB's tree without L0. Memtables are merged straight into L1.
+//!
+//! Source: cruisedb.txt §VI; 2-mechanisms ("sp_lsm"). There is no flush: a job that frees memory is
+//! a compaction into L1. Rules:
+//! 1. memory→L1 takes all memtables that are ready, from the oldest on, and all they overlap of L1;
+//!    one at a time, so that they are installed in the order of their age;
+//! 2. score of a level: bytes that no job moves down ÷ target. What scores at least 1 gives single
+//!    SSTs, least overlap per byte first, several at once; the level farthest beyond its target
+//!    first;
+//! 3. a level beyond [`FAR`] times its target stands before memory in the list. An L1 that large
+//!    takes nothing in until its own jobs have brought it back;
+//! 4. runs of L0 that another shape or an ingest has left go into L1 before anything else, all at
+//!    once, oldest first. Memtables that overlap one wait for it;
+//! 5. if a merge into L1 waits for a job out of L1, no further job starts out of L1: it might wait
+//!    for ever.
+//!
+//! Readings. The paper does not say how many memtables go at once; RocksDB's flush, which this job
+//! takes the place of, takes all that are ready, and here each one more spares a rewrite of L1. So
+//! the load sets the number: the longer a merge takes, the more memtables wait for the next one.
+//! The paper has compactions run in parallel; two out of one memory would both have to write most
+//! of L1, so they are one after the other, beside those of deeper levels. It has its order kept by
+//! the picker. Here schedules that know no order but that of urgency (`fifo`) would start memory→L1
+//! again and again, and L1, which overlaps all of it, would never get its turn: hence the second
+//! half of rule 3, which keeps L1 within [`FAR`] targets and what one merge brings in, whatever the
+//! schedule. The schedule `priority` keeps the order across levels.
+//!
+//! Debt is that of `tiered_l0`; there are no limits on L0. Chain: the memtables against L1, then
+//! each level that would be beyond target + overflow (L1: beyond rule 3's bound, too). Before the
+//! merge itself can begin only the latter and old runs of L0 must be waited for.
+//!
+//! Liveness. The job out of memory waits for: jobs that it conflicts with, which end, and rule 5
+//! lets no others take their place; runs of L0, which no flush adds to, so that an ingest is what
+//! it takes to have another; room in L1. An L1 that refuses is beyond its target, so it proposes
+//! jobs, if L2 has room, and so on down to the last level, which always has. While L1 refuses, rule
+//! 5 stands in nobody's way: neither merge into it is proposed.
+//!
+//! Cost of one call: O(levels · 50 · log tables + overlapped tables).
+
+use super::incremental::pressure;
+use super::pick::{self, Context};
+use super::room::{Rooms, towards};
+use super::{CutRule, Shape, conflicts};
+use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs};
+use crate::options::PolicyOptions;
+use crate::signals::{Chain, Pressure, TreeFacts};
+use vlsm_core::event::JobKind;
+use vlsm_core::{Bytes, KeyRange, Place, Run, Version, Violation};
+
+/// How many times its target a level must hold to go before memory (cruisedb.txt §VI.B).
+const FAR: u64 = 5;
+/// Jobs out of one level proposed at once.
+const JOBS_MAX: usize = 4;
+
+/// Levels with their scores and jobs.
+type Ranked = Vec<(f64, Vec<Candidate>)>;
+
+/// CruiseDB's tree.
+#[derive(Debug)]
+pub struct SpLsm {
+    options: PolicyOptions,
+}
+
+impl SpLsm {
+    /// With these sizes.
+    #[must_use]
+    pub fn new(options: &PolicyOptions) -> Self {
+        Self { options: options.clone() }
+    }
+
+    fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
+        Rooms::new(version, busy, &self.options, self.options.growth)
+    }
+
+    /// Rule 1.
+    fn out_of_memory(&self, context: &Context<'_>, rooms: &Rooms) -> Option<Candidate> {
+        let Context { version, facts, busy, .. } = *context;
+        if !takes_in(rooms) {
+            return None;
+        }
+        let memory = pick::flush(facts, busy, usize::MAX)?;
+        let overlaps = |run: &Run| run.tables.overlapping(&memory.range).next().is_some();
+        if version.l0.iter().any(overlaps) {
+            return None;
+        }
+        let below: Vec<_> = version.level(1).overlapping(&memory.range).cloned().collect();
+        let ranges = below.iter().map(|table| &table.range);
+        let range = KeyRange::cover(std::iter::once(&memory.range).chain(ranges))?;
+        let tables = below.into_iter().map(|table| (Place::Level(1), table)).collect();
+        let inputs = Inputs { memtables: memory.inputs.memtables, tables };
+        let bytes = memory.bytes_in + inputs.table_bytes();
+        let mut candidate = Candidate {
+            kind: JobKind::Compact,
+            inputs,
+            output_level: 1,
+            range,
+            bytes_in: bytes,
+            bytes_out: bytes,
+            ..memory
+        };
+        candidate.conflicts = conflicts(busy, &candidate);
+        Some(candidate)
+    }
+
+    /// Rule 4.
+    fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms) -> Option<Candidate> {
+        let Context { version, busy, .. } = *context;
+        let to_l1 = busy
+            .reservations
+            .iter()
+            .any(|held| held.candidate.frees == Class::L0 && held.candidate.output_level == 1);
+        if to_l1 || !takes_in(rooms) {
+            return None;
+        }
+        let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
+        context.merge(pick::of_runs(oldest), 1, version.l0.len() as f64, |_| true)
+    }
+
+    /// The stages behind a merge that brings so many bytes into L1.
+    fn stages(&self, rooms: &Rooms, arriving: Bytes) -> Vec<(u8, Bytes)> {
+        let allowed = self.options.overflow.or(self.options.debt_hard);
+        rooms.stages(arriving, self.options.sst_max, |level, target| {
+            let bound = allowed.map(|allowed| Bytes(target.0.saturating_add(allowed.0)));
+            let size = (level == 1).then(|| far(target));
+            [bound, size].into_iter().flatten().min()
+        })
+    }
+}
+
+/// Rule 3's bound.
+fn far(target: Bytes) -> Bytes {
+    Bytes(target.0.saturating_mul(FAR))
+}
+
+/// Whether L1 takes a merge in: it does not exceed its target by more than the overflow, nor is it
+/// so large that it goes before memory.
+fn takes_in(rooms: &Rooms) -> bool {
+    rooms.allows(1, Bytes::ZERO)
+        && rooms.target(1).is_none_or(|target| rooms.staying(1) <= far(target))
+}
+
+impl Shape for SpLsm {
+    fn name(&self) -> &'static str {
+        "sp_lsm"
+    }
+
+    fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
+        let context = Context { version, facts, busy, options: &self.options };
+        let rooms = self.rooms(version, busy);
+        let l0 = self.out_of_l0(&context, &rooms);
+        let memory = self.out_of_memory(&context, &rooms);
+        let held = |candidate: &Candidate| !candidate.conflicts.is_empty();
+        let waits = l0.as_ref().is_some_and(held) || memory.as_ref().is_some_and(held);
+        let mut ranked: Ranked = Vec::new();
+        for level in 1..=version.depth() {
+            let Some(target) = rooms.target(level) else { break };
+            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
+            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !(level == 1 && waits) {
+                let excess = rooms.excess(level, Bytes::ZERO);
+                ranked.push((score, context.singles(level, score, excess, JOBS_MAX)));
+            }
+        }
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let rest = ranked.split_off(ranked.partition_point(|(score, _)| *score > FAR as f64));
+        let jobs = |ranked: Ranked| ranked.into_iter().flat_map(|(_, jobs)| jobs);
+        jobs(ranked).chain(l0).chain(memory).chain(jobs(rest)).collect()
+    }
+
+    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+        match candidate.output_level {
+            0 => CutRule::Never,
+            _ => CutRule::Size { sst: self.options.sst_max },
+        }
+    }
+
+    fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
+        let rooms = self.rooms(version, &Busy::default());
+        let l0 = version.l0_bytes();
+        let out_of_l0 = if l0 > Bytes::ZERO { l0 + rooms.bytes(1) } else { Bytes::ZERO };
+        let debt = rooms.owed(out_of_l0, l0);
+        Pressure {
+            slowdown: towards(debt, self.options.debt_soft),
+            stop: towards(debt, self.options.debt_hard),
+            by_l0: false,
+            ..pressure(version, &self.options, rooms.pressures(version.depth()), debt)
+        }
+    }
+
+    /// Memory is what an L0 is elsewhere: the memtables that wait, or a full one, against L1.
+    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        let rooms = self.rooms(version, &Busy::default());
+        let sealed: Bytes = facts.memtables.iter().map(|memtable| memtable.bytes).sum();
+        let arriving = version.l0_bytes() + sealed.max(facts.memtable_bytes);
+        let mut stages = vec![(0, arriving + rooms.bytes(1))];
+        stages.extend(self.stages(&rooms, arriving));
+        Chain { stages }
+    }
+
+    fn chain(&self, version: &Version, _: &TreeFacts) -> Chain {
+        let rooms = self.rooms(version, &Busy::default());
+        let l0 = version.l0_bytes();
+        if version.l0.is_empty() && takes_in(&rooms) {
+            return Chain::default();
+        }
+        let mut stages = Vec::new();
+        if !version.l0.is_empty() {
+            stages.push((0, l0 + rooms.bytes(1)));
+        }
+        stages.extend(self.stages(&rooms, l0));
+        Chain { stages }
+    }
+
+    fn check(&self, version: &Version) -> Result<(), Violation> {
+        version.check()
+    }
+}
