@@ -9,7 +9,7 @@ use vlsm_lab::figures::result::{FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, page, text};
 use vlsm_lab::report::Report;
 use vlsm_lab::scale::Scale;
-use vlsm_lab::spec::{RunSpec, Step};
+use vlsm_lab::spec::{RunSpec, Step, StoreSpec};
 
 fn setting(scale: Scale) -> Setting {
     Setting { scale, dir: None, peers: false, seconds: 20.0 }
@@ -82,6 +82,27 @@ fn a_measured_figure_has_curves_and_verdicts() {
 }
 
 #[test]
+fn every_run_of_every_figure_asks_for_what_can_be_opened() {
+    for scale in [Scale::FULL, Scale::CAMPAIGN, Scale::SMOKE] {
+        let setting = setting(scale);
+        for entry in figures::all() {
+            for run in (entry.build)(&setting).runs() {
+                let check = |store: &StoreSpec| {
+                    let legal = store.options.check();
+                    legal.unwrap_or_else(|why| panic!("{}, {}, {scale}: {why}", entry.id, store));
+                };
+                check(&run.store);
+                for step in &run.steps {
+                    if let Step::Reopen(change, _) = step {
+                        check(&change.apply(run.store.clone(), run.data.pairs));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_condition_can_fail() {
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 2, |_| ()), "three rounds or more: 2");
     why_not(&result_of("vlsm-8", Scale::SMOKE, 3, |_| ()), "a scale to measure with: 1/64");
@@ -105,6 +126,25 @@ fn every_condition_can_fail() {
         }
     };
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "90 % full");
+    // A level that is the last one at first may fill up until the next one begins.
+    let growing = |report: &mut Report| {
+        for phase in &mut report.phases {
+            let last = phase.store.levels.iter().rposition(|level| level.bytes > 0).unwrap();
+            let early = phase.seconds / 3.0;
+            for sample in phase.samples.iter_mut().filter(|sample| sample.at < early) {
+                sample.levels[last] = 0;
+                sample.levels[last - 1] /= 2;
+            }
+        }
+    };
+    assert_eq!(result_of("vlsm-8", Scale::CAMPAIGN, 3, growing).why_not(), None);
+    let shrinking = |report: &mut Report| {
+        for phase in &mut report.phases {
+            let last = phase.store.levels.iter().rposition(|level| level.bytes > 0).unwrap();
+            phase.samples.iter_mut().for_each(|sample| sample.levels[last - 1] /= 2);
+        }
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, shrinking), "90 % full");
     let changed = |report: &mut Report| report.method.commit += "+";
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, changed), "one commit, without changes");
     let unlimited = |report: &mut Report| report.method.limits_in_force = false;
