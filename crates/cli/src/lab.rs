@@ -23,6 +23,8 @@ Examples:
   vlsm lab list                                   all figures of the papers, and what they cost
   vlsm lab figure 8 --scale smoke                 vLSM's figure 8, to see that it works
   vlsm lab figure vlsm-8 silk-1 --out results     measured; an interrupted campaign goes on
+  vlsm lab figure 8 --also pebble:sized,fjall:sized
+                                                  other stores beside the figure's own
   vlsm lab compare vlsm rocksdb pebble            the same work on several stores, in turn
   vlsm lab compare vlsm:rocksdb --rate 100000     one store, open loop
   vlsm lab workloads                              what can be asked of a store

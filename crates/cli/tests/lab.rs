@@ -91,6 +91,11 @@ fn what_cannot_be_done_is_refused_with_help() {
     };
     refused(&["figure", "slik-8"], &["did you mean \"silk-8\""]);
     refused(&["figure", "8", "--scale", "1/5000"], &["too small"]);
+    refused(
+        &["figure", "silk-2", "--also", "pebble:sized"],
+        &["pebble among them: run peers/build"],
+    );
+    refused(&["figure", "silk-2", "--also", "vlsm:lsim"], &["did you mean \"lsmi\""]);
     refused(&["compare", "vlsm", "--workload", "fillseg"], &["did you mean \"fillseq\""]);
     refused(&["compare", "vlsm:rocksbd"], &["did you mean \"rocksdb\""]);
     refused(&["compare", "rocksdb"], &["not built", "peers/build"]);
@@ -141,6 +146,26 @@ fn all_figures_are_listed_with_what_is_missing() {
     }
     let output = lab(&world, &["workloads"]).output().unwrap();
     assert!(said(&output).contains("mixgraph"));
+}
+
+/// An added store costs what it costs, and that is said before.
+#[test]
+fn added_stores_are_part_of_the_plan() {
+    let world = World::new();
+    let plan = |more: &[&str]| {
+        let arguments = ["figure", "silk-2", "--scale", "smoke", "--no-peers", "--plan"];
+        let output = lab(&world, &[&arguments[..], more].concat()).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert!(plan(&[]).contains("1 runs to do"));
+    let text = plan(&["--also", "vlsm:rocksdb-io,vlsm:lsmi"]);
+    for part in ["3 runs to do", "vlsm:rocksdb-io", "vlsm:lsmi"] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let nothing = ["figure", "silk-5", "--plan", "--also", "vlsm"];
+    let text = said(&lab(&world, &nothing).output().unwrap());
+    assert!(text.contains("silk-5: --also adds nothing"), "{text}");
 }
 
 /// A campaign of two small runs, in the same folder twice: the second time nothing is done again.

@@ -12,6 +12,7 @@
 //! In the campaign's folder: `runs/NAME-ROUND.json`, and for each figure `ID.json` and a page.
 
 use crate::child::{Answer, Line, Programs};
+use crate::figures::beside::Beside;
 use crate::figures::judge::{self, Rounds, judge};
 use crate::figures::result::FigureResult;
 use crate::figures::{Entry, Figure, Setting};
@@ -31,6 +32,8 @@ pub struct Campaign {
     folder: PathBuf,
     /// The commit of the program, for the reports.
     commit: String,
+    /// Names of stores beside the figures' own.
+    also: Vec<String>,
 }
 
 /// A run that is to be done.
@@ -64,7 +67,17 @@ impl Campaign {
         commit: String,
     ) -> Self {
         let figures = entries.iter().map(|&entry| (entry, (entry.build)(&setting))).collect();
-        Self { setting, figures, rounds, folder: folder.to_owned(), commit }
+        Self { setting, figures, rounds, folder: folder.to_owned(), commit, also: Vec::new() }
+    }
+
+    /// Shows these stores beside the figures' own. Returns the figures that have nothing to show
+    /// them in.
+    pub fn show_beside(&mut self, stores: &[Beside]) -> Vec<&'static str> {
+        self.also.extend(stores.iter().map(|beside| beside.store().name()));
+        let without = |(entry, figure): &mut (&'static Entry, Figure)| {
+            (!figure.show_beside(stores)).then_some(entry.id)
+        };
+        self.figures.iter_mut().filter_map(without).collect()
     }
 
     /// The runs that are not done yet, in their order.
@@ -196,7 +209,7 @@ impl Campaign {
             known.borrow_mut().entry(first).or_insert_with(|| self.rounds_of(run)).clone()
         };
         let result = |(entry, figure): &(&'static Entry, Figure)| {
-            let command = format!(
+            let mut command = format!(
                 "vlsm lab figure {} --scale {} --rounds {} --seconds {}{}",
                 entry.id,
                 self.setting.scale,
@@ -204,6 +217,9 @@ impl Campaign {
                 self.setting.seconds,
                 if self.setting.peers { "" } else { " --no-peers" },
             );
+            if !self.also.is_empty() {
+                command += &format!(" --also {}", self.also.join(","));
+            }
             judge(entry, figure, &self.setting, command, &rounds)
         };
         self.figures.iter().map(result).collect()

@@ -213,6 +213,15 @@ impl StoreSpec {
         self
     }
 
+    /// Kind and configuration of a store that is named `KIND` or `KIND:CONFIG`.
+    #[must_use]
+    pub fn parts(name: &str) -> (&str, &str) {
+        match name.split_once(':').unwrap_or((name, "")) {
+            ("vlsm", "") => ("vlsm", "vlsm"),
+            parts => parts,
+        }
+    }
+
     /// `vlsm:silk`, `rocksdb`: as it is named on the command line and in reports.
     #[must_use]
     pub fn name(&self) -> String {

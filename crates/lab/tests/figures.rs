@@ -4,6 +4,7 @@ mod synthetic;
 
 use std::rc::Rc;
 use synthetic::{Shape, phase, report, show};
+use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::judge::{Rounds, judge};
 use vlsm_lab::figures::result::{FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, page, text};
@@ -78,6 +79,77 @@ fn a_measured_figure_has_curves_and_verdicts() {
         let json = serde_json::to_string(&result).expect("it has an encoding");
         let read: FigureResult = serde_json::from_str(&json).expect("it can be read back");
         assert_eq!(read.claims.len(), result.claims.len());
+    }
+}
+
+/// Figure 8 with Pebble beside it, which tells neither targets nor chains, and is `change`d.
+fn with_pebble(change: fn(&mut Report, u64) -> Result<(), String>) -> FigureResult {
+    let setting = setting(Scale::CAMPAIGN);
+    let entry = figures::named("vlsm-8").expect("it exists");
+    let mut figure = (entry.build)(&setting);
+    let pebble = Beside::named(&setting, "pebble:sized").expect("known");
+    assert!(figure.show_beside(&[pebble]));
+    let brought = |run: &RunSpec| -> Rounds {
+        let one = |round| -> Result<Report, String> {
+            let mut report = made_up(run, round);
+            if run.store.kind == "pebble" {
+                for phase in &mut report.phases {
+                    phase.store.levels.iter_mut().for_each(|level| level.target = None);
+                    phase.chains.clear();
+                    phase.store.flush_bytes = 0;
+                    phase.jobs.clear();
+                    phase.seconds = 30.0;
+                }
+                change(&mut report, round)?;
+            }
+            Ok(report)
+        };
+        (1..=3).map(one).collect::<Rc<[_]>>()
+    };
+    judge(entry, &figure, &setting, "vlsm lab figure".into(), &brought)
+}
+
+#[test]
+fn added_stores_are_shown_and_not_judged() {
+    let plain = result_of("vlsm-8", Scale::CAMPAIGN, 3, |_| ());
+    let result = with_pebble(|_, _| Ok(()));
+    assert_eq!(result.why_not(), None, "its levels and chains are not asked for");
+    assert_eq!((&result.claims, &result.conditions), (&plain.claims, &plain.conditions));
+    let of = |result: &FigureResult| -> Vec<usize> {
+        let points = result.panels[0].points.iter().filter(|point| point.series == "pebble:sized");
+        points.map(|point| point.values.iter().flatten().count()).collect()
+    };
+    assert_eq!(of(&result), [3, 3, 3], "every rate in every round");
+    assert!(result.proofs.iter().any(|proof| proof.store == "pebble:sized"));
+    for shown in [text::render(&result), page::render(&result)] {
+        assert!(shown.contains("pebble:sized") && shown.contains("not judged"), "{shown}");
+    }
+    show("figure-beside.html", &page::render(&result));
+    let json = serde_json::to_string(&result).expect("it has an encoding");
+    assert_eq!(serde_json::from_str::<FigureResult>(&json).expect("it can be read"), result);
+
+    let failed = |_: &mut Report, round: u64| match round {
+        2 => Err("it vanished".to_owned()),
+        _ => Ok(()),
+    };
+    let unequal = |report: &mut Report, _: u64| {
+        report.method.limits_in_force = false;
+        Ok(())
+    };
+    let other = |report: &mut Report, _: u64| {
+        report.method.commit = "another".into();
+        Ok(())
+    };
+    for (result, why) in [
+        (with_pebble(failed), "it vanished"),
+        (with_pebble(unequal), "limits asked for are in force"),
+        (with_pebble(other), "one commit"),
+    ] {
+        assert_eq!(result.why_not(), None, "the figure is what it was");
+        assert_eq!(of(&result), [0, 0, 0]);
+        let said = result.added[0].why_not.as_ref().expect("it is not shown");
+        assert!(said.contains(why), "{said}");
+        assert!(text::render(&result).contains("pebble:sized is not shown: "));
     }
 }
 

@@ -183,12 +183,8 @@ impl Args {
         }
         vlsm_core::key::check_lengths(shape.key_size, shape.values.max())
             .map_err(|error| error.to_string())?;
-        let (kind, config) = name.split_once(':').unwrap_or((name, ""));
-        let profile = match (kind, config) {
-            ("vlsm", "") => "vlsm",
-            ("vlsm", config) => config,
-            _ => "rocksdb",
-        };
+        let (kind, config) = StoreSpec::parts(name);
+        let profile = if kind == "vlsm" { config } else { "rocksdb" };
         let mut options = Options::default();
         options.policy = vlsm_policy::profile::profile(profile).map_err(|e| e.to_string())?;
         if let Some(bytes) = self.memtable {
@@ -201,7 +197,7 @@ impl Args {
         options.error_if_exists = true;
         let store = StoreSpec {
             kind: kind.to_owned(),
-            config: if kind == "vlsm" { profile.to_owned() } else { config.to_owned() },
+            config: config.to_owned(),
             options,
             cache: self.cache.0,
             regions: usize::from(self.regions),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vlsm_lab::campaign::Campaign;
 use vlsm_lab::child::Programs;
+use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::result::FigureResult;
 use vlsm_lab::figures::{self, Entry, Setting, page, text};
 use vlsm_lab::scale::Scale;
@@ -29,9 +30,13 @@ pub struct Shared {
     /// Folder for the stores' data [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Leave other stores out
+    /// Leave out the other stores that figures name
     #[arg(long)]
     pub no_peers: bool,
+    /// Stores to show beside a figure's own, as KIND or KIND:CONFIG: the same data, workload and
+    /// loads. They are shown, not judged
+    #[arg(long, value_name = "STORES", value_delimiter = ',')]
+    pub also: Vec<String>,
 }
 
 impl Shared {
@@ -43,6 +48,11 @@ impl Shared {
             peers: !self.no_peers,
             seconds: if self.scale.is_smoke() { self.seconds.min(2.0) } else { self.seconds },
         }
+    }
+
+    /// The stores beside the figures' own.
+    pub fn beside(&self, setting: &Setting) -> Result<Vec<Beside>> {
+        self.also.iter().map(|name| Beside::named(setting, name)).collect()
     }
 }
 
@@ -98,7 +108,14 @@ pub fn run(args: &Args) -> Result {
     if setting.scale.is_smoke() {
         eprintln!("scale smoke: to see that it works. This is not a measurement.");
     }
-    let campaign = Campaign::new(setting, &entries, rounds, &args.out, COMMIT.into());
+    let beside = shared.beside(&setting)?;
+    if !args.judge {
+        beside.iter().try_for_each(|beside| programs.check(beside.store()))?;
+    }
+    let mut campaign = Campaign::new(setting, &entries, rounds, &args.out, COMMIT.into());
+    for id in campaign.show_beside(&beside).into_iter().filter(|_| !beside.is_empty()) {
+        eprintln!("{id}: --also adds nothing, for nothing of it is built or only vlsm tells it");
+    }
     let tasks = campaign.todo();
     eprintln!(
         "{} runs to do, about {} in all; reports in {}",
@@ -108,12 +125,8 @@ pub fn run(args: &Args) -> Result {
     );
     if args.plan {
         for task in &tasks {
-            println!(
-                "round {}  {:>7}  {}",
-                task.round,
-                duration(task.run.seconds()),
-                super::describe(&task.run)
-            );
+            let seconds = duration(task.run.seconds());
+            println!("round {}  {seconds:>7}  {}", task.round, super::describe(&task.run));
         }
         return Ok(());
     }

@@ -16,9 +16,11 @@ pub struct Args {
 /// Prints all figures with what they cost.
 pub fn figures(args: &Args) -> Result {
     let setting: Setting = args.shared.setting();
+    let beside = args.shared.beside(&setting)?;
     println!("{:<12} {:>5} {:>8}  what it shows", "figure", "runs", "time");
     for entry in figures::all() {
-        let figure = (entry.build)(&setting);
+        let mut figure = (entry.build)(&setting);
+        figure.show_beside(&beside);
         let runs = figure.runs();
         let seconds: f64 = runs.iter().map(|run| run.seconds()).sum();
         let time = duration(seconds * args.shared.rounds as f64);
@@ -34,8 +36,9 @@ pub fn figures(args: &Args) -> Result {
     }
     let all: Vec<_> = figures::all().collect();
     let folder = std::env::temp_dir();
-    let campaign =
+    let mut campaign =
         Campaign::new(setting, &all, args.shared.rounds, &folder.join("none"), String::new());
+    campaign.show_beside(&beside);
     let todo = campaign.todo();
     println!(
         "\nAll together: {} runs, about {}, because figures share runs. At scale {} in {} rounds.",

@@ -183,7 +183,7 @@ impl Setting {
 /// The options that the data of a run is loaded with. Ours: RocksDB's shape with large memtables,
 /// which loads several times faster than vLSM's, and SSTs and deeper levels as they will be. The
 /// others: as they are measured, but for limits of debt, which would make the load wait.
-fn loading(store: &StoreSpec) -> Options {
+pub(super) fn loading(store: &StoreSpec) -> Options {
     let mut options = store.options.clone();
     if store.kind == "vlsm" {
         let own = &store.options.policy;

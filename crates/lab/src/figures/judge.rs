@@ -13,6 +13,10 @@
 //! 6. all of it was done by programs of one commit, built without changes;
 //! 7. the scale is not the one for smoke.
 //!
+//! Of a store that was asked for beside the figure's own ([`super::beside`]) 1, 4, 5, 6 and 7 are
+//! asked, together with the figure's; it is not shown where one of them does not hold, and makes no
+//! difference to the figure.
+//!
 //! A claim is judged round by round: the ratio of two points of the same round, so that what
 //! changes from round to round is in both. It *holds* when the median of the ratios is what the
 //! paper says, *in part* when every round agrees in the direction (the ratio is above one) but the
@@ -22,7 +26,8 @@
 
 use super::measure::{Measure, Unit};
 use super::result::{
-    ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
+    Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
+    failed,
 };
 use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
 use crate::process::Machine;
@@ -58,26 +63,30 @@ pub fn judge(
     command: String,
     rounds: &dyn Fn(&RunSpec) -> Rounds,
 ) -> FigureResult {
-    let mut proofs = Vec::new();
-    let mut failures = Vec::new();
-    let panels = figure
-        .panels
-        .iter()
-        .map(|panel| panel_result(panel, setting, rounds, &mut proofs, &mut failures))
-        .collect();
-    let count = proofs.iter().map(|proof: &Proof| proof.round).max().unwrap_or(0);
+    let mut evidence = AllEvidence::default();
+    let panels = figure.panels.iter();
+    let mut panels: Vec<PanelResult> =
+        panels.map(|panel| panel_result(panel, setting, rounds, &mut evidence)).collect();
+    let AllEvidence { own: Evidence { mut proofs, failures }, added } = evidence;
+    let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
+    let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
+    let mut conditions = conditions(&proofs, &failures, setting);
+    conditions.extend(told_conditions(&proofs));
+    let added = judged_added(added, &conditions, &mut proofs, setting);
+    hide(&added, &mut panels);
     let mut result = FigureResult {
         id: entry.id.into(),
         title: entry.title.into(),
         says: figure.says.clone(),
         here: figure.here.clone(),
         scale: setting.scale,
-        commit: proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default(),
+        commit,
         machine: Machine::this(),
         command,
         rounds: count,
         not_built: figure.not_built().into_iter().map(str::to_owned).collect(),
-        conditions: conditions(&proofs, &failures, setting),
+        added,
+        conditions,
         panels,
         claims: Vec::new(),
         proofs,
@@ -86,6 +95,72 @@ pub fn judge(
     let judged = figure.claims.iter().map(|claim| judged(claim, figure, setting, measured, rounds));
     result.claims = judged.collect();
     result
+}
+
+/// What runs prove, and what failed.
+#[derive(Default)]
+struct Evidence {
+    proofs: Vec<Proof>,
+    failures: Vec<String>,
+}
+
+/// That of the figure's own stores, and that of each added one.
+#[derive(Default)]
+struct AllEvidence {
+    own: Evidence,
+    added: Vec<(String, Evidence)>,
+}
+
+impl AllEvidence {
+    fn of(&mut self, point: &Point) -> &mut Evidence {
+        if !point.added {
+            return &mut self.own;
+        }
+        let known = self.added.iter().position(|(store, _)| *store == point.series);
+        let index = known.unwrap_or_else(|| {
+            self.added.push((point.series.clone(), Evidence::default()));
+            self.added.len() - 1
+        });
+        &mut self.added[index].1
+    }
+}
+
+/// Whether the added stores can be shown beside the figure's own, of which these are the conditions
+/// and proofs; theirs are added to the proofs. What the figure itself lacks is not said again.
+fn judged_added(
+    added: Vec<(String, Evidence)>,
+    figures: &[Condition],
+    proofs: &mut Vec<Proof>,
+    setting: &Setting,
+) -> Vec<Added> {
+    let own = proofs.clone();
+    let judged = |(store, evidence): (String, Evidence)| {
+        let all = [&own[..], &evidence.proofs[..]].concat();
+        let mut asked = conditions(&all, &evidence.failures, setting);
+        asked.retain(|asked| figures.iter().all(|one| one.what != asked.what || one.holds));
+        let why_not = failed(&asked);
+        for proof in evidence.proofs {
+            if !proofs.contains(&proof) {
+                proofs.push(proof);
+            }
+        }
+        Added { store, why_not }
+    };
+    added.into_iter().map(judged).collect()
+}
+
+/// Takes the points of added stores away that cannot be shown.
+fn hide(added: &[Added], panels: &mut [PanelResult]) {
+    let points = panels.iter_mut().flat_map(|panel| &mut panel.points);
+    for point in points.filter(|point| point.added) {
+        let store = added.iter().find(|added| added.store == point.series);
+        if store.is_some_and(|store| store.why_not.is_some()) {
+            point.values.clear();
+            point.over_time.clear();
+            point.jobs.clear();
+            point.missing = Some("not shown".into());
+        }
+    }
 }
 
 fn phase_of<'a>(report: &'a Report, name: &str) -> Option<&'a PhaseReport> {
@@ -104,8 +179,7 @@ fn panel_result(
     panel: &Panel,
     setting: &Setting,
     rounds: &dyn Fn(&RunSpec) -> Rounds,
-    proofs: &mut Vec<Proof>,
-    failures: &mut Vec<String>,
+    evidence: &mut AllEvidence,
 ) -> PanelResult {
     let unit = panel.measure.unit();
     let points = panel.points.iter().map(|point| {
@@ -114,10 +188,11 @@ fn panel_result(
             Source::Run(run, phase) => (run, phase),
         };
         let reports = rounds(run);
+        let evidence = evidence.of(point);
         for (round, report) in reports.iter().enumerate() {
             match report {
-                Ok(report) => prove(report, phase, round + 1, proofs, failures),
-                Err(why) => note(failures, format!("{}: {why}", run.store)),
+                Ok(report) => prove(report, phase, round + 1, evidence),
+                Err(why) => note(&mut evidence.failures, format!("{}: {why}", run.store)),
             }
         }
         point_result(point, phase, &panel.form, &reports)
@@ -144,6 +219,7 @@ fn missing(point: &Point, why: &str) -> PointResult {
         over_time: Vec::new(),
         jobs: Vec::new(),
         missing: Some(why.to_owned()),
+        added: point.added,
     }
 }
 
@@ -154,12 +230,13 @@ fn point_result(point: &Point, phase: &str, form: &Form, reports: &Rounds) -> Po
     };
     let first = reports.first().and_then(|report| phase_of(report.as_ref().ok()?, phase));
     let values: Vec<_> = reports.iter().map(value).collect();
-    let none = values.iter().all(Option::is_none) && matches!(form, Form::Bars | Form::Lines(_));
+    let over_time = match (form, first) {
+        (Form::Time | Form::Jobs, Some(phase)) => thinned(point.measure.over_time(phase)),
+        _ => Vec::new(),
+    };
+    let none = values.iter().all(Option::is_none) && over_time.is_empty();
     PointResult {
-        over_time: match (form, first) {
-            (Form::Time | Form::Jobs, Some(phase)) => thinned(point.measure.over_time(phase)),
-            _ => Vec::new(),
-        },
+        over_time,
         jobs: match (form, first) {
             (Form::Jobs, Some(phase)) => widest(&phase.jobs),
             _ => Vec::new(),
@@ -208,13 +285,8 @@ fn run_of(report: &Report) -> u32 {
 }
 
 /// Takes down what the phase proves, once.
-fn prove(
-    report: &Report,
-    name: &str,
-    round: usize,
-    proofs: &mut Vec<Proof>,
-    failures: &mut Vec<String>,
-) {
+fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
+    let Evidence { proofs, failures } = evidence;
     let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
     let Some(phase) = phase_of(report, name) else {
         return note(failures, format!("{store}: the phase {name:?} was not reached"));
@@ -253,6 +325,7 @@ fn worst<'a>(
     proofs.map(|proof| (number(proof), named(proof))).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
+/// Those that do not depend on what stores tell of themselves.
 fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<Condition> {
     let mut all = Vec::new();
     let mut add = |what: &str, value: String, holds: bool| {
@@ -266,13 +339,6 @@ fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<C
     let failed = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
     add("no run failed", failed, failures.is_empty());
     add("a scale to measure with", setting.scale.to_string(), !setting.scale.is_smoke());
-    // A phase and its repetitions together.
-    let enough = |proof: &Proof| {
-        let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
-        let (chains, seconds) =
-            same.fold((0, 0.0), |(c, s), other| (c + other.chains, s + other.seconds));
-        (chains as f64 / CHAINS as f64).max(seconds / SECONDS)
-    };
     let commits: std::collections::BTreeSet<&str> = proofs.iter().map(|p| &*p.commit).collect();
     let one = commits.len() == 1 && !commits.iter().any(|c| c.is_empty() || c.ends_with('+'));
     let named: Vec<_> = commits.into_iter().collect();
@@ -280,6 +346,27 @@ fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<C
     let lacking = proofs.iter().find(|proof| !proof.limits_in_force);
     let limits = lacking.map_or("yes".into(), |one| format!("{}: {}", one.store, one.limits));
     add("the limits asked for are in force", limits, lacking.is_none());
+    let open = proofs.iter().filter(|proof| proof.open_loop);
+    if let Some((negative, at)) = worst(open, |proof| -proof.floor_p999_us) {
+        let value = format!("{:.0} µs ({at})", -negative);
+        add("the driver's own P99.9 at most 300 µs", value, -negative <= FLOOR);
+    }
+    all
+}
+
+/// Those that do.
+fn told_conditions(proofs: &[Proof]) -> Vec<Condition> {
+    let mut all = Vec::new();
+    let mut add = |what: &str, value: String, holds: bool| {
+        all.push(Condition { what: what.to_owned(), value, holds });
+    };
+    // A phase and its repetitions together.
+    let enough = |proof: &Proof| {
+        let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
+        let (chains, seconds) =
+            same.fold((0, 0.0), |(c, s), other| (c + other.chains, s + other.seconds));
+        (chains as f64 / CHAINS as f64).max(seconds / SECONDS)
+    };
     if let Some((least, at)) = worst(proofs.iter(), enough) {
         let share = format!("{:.0} % of that ({at})", least * 100.0);
         add("five minutes or 100 compaction chains", share, least >= 1.0);
@@ -298,11 +385,6 @@ fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<C
     if let Some((least, at)) = worst(told.into_iter(), fullest) {
         let value = format!("{:.0} % ({at})", least * 100.0);
         add("every level but the last 90 % full", value, least >= FULL);
-    }
-    let open = proofs.iter().filter(|proof| proof.open_loop);
-    if let Some((negative, at)) = worst(open, |proof| -proof.floor_p999_us) {
-        let value = format!("{:.0} µs ({at})", -negative);
-        add("the driver's own P99.9 at most 300 µs", value, -negative <= FLOOR);
     }
     all
 }

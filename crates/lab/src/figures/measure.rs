@@ -170,6 +170,22 @@ impl Measure {
         }
     }
 
+    /// Whether only our engine tells it.
+    #[must_use]
+    pub fn is_of_ours(self) -> bool {
+        matches!(
+            self,
+            Self::ChainWidth
+                | Self::ChainWidest
+                | Self::ChainLength
+                | Self::Stage(_)
+                | Self::ChainAbove(_)
+                | Self::GoodByCount
+                | Self::GoodByRatio
+                | Self::DelayedFlushes
+        )
+    }
+
     /// The number of a phase; nothing where the store or the phase does not tell.
     #[must_use]
     pub fn of(self, phase: &PhaseReport) -> Option<f64> {
@@ -217,6 +233,7 @@ impl Measure {
                 let device = phase.amplification.device?;
                 (device.read + device.written) as f64 / phase.seconds.max(1e-9)
             }
+            Self::L0Runs if phase.store.levels.is_empty() => return None,
             Self::L0Runs => mean(phase.samples.iter().map(|sample| sample.l0_runs as f64))?,
         })
     }
@@ -227,6 +244,7 @@ impl Measure {
         let samples = || phase.samples.iter();
         match self {
             Self::Memory => samples().map(|s| (s.at, s.memory as f64)).collect(),
+            Self::L0Runs if phase.store.levels.is_empty() => Vec::new(),
             Self::L0Runs => samples().map(|s| (s.at, s.l0_runs as f64)).collect(),
             Self::DeviceRate => (phase.samples.windows(2))
                 .filter_map(|pair| {

@@ -6,7 +6,8 @@
 //!    phases it is taken from. Equal runs of different figures are one run of the campaign.
 //! 3. A mechanism that is not built makes its points [`Source::NotBuilt`]: shown as such, never as
 //!    zeros.
-//! 4. `judge` says of the results whether the figure is measured, and of each claim whether it
+//! 4. Other stores may be asked for beside a figure's own ([`beside`]).
+//! 5. `judge` says of the results whether the figure is measured, and of each claim whether it
 //!    holds.
 //!
 //! Papers' numbers are those of the text; their plots are pictures that the text form lost. At a
@@ -14,6 +15,7 @@
 //! and rates are not.
 
 pub mod arms;
+pub mod beside;
 pub mod cruise;
 pub mod dlc;
 pub mod judge;
@@ -150,6 +152,8 @@ pub struct Point {
     pub measure: Measure,
     /// Where it comes from.
     pub source: Source,
+    /// Of a store that was asked for beside the figure's own: shown, not judged.
+    pub added: bool,
 }
 
 /// Where a point comes from.
@@ -276,7 +280,7 @@ impl Panel {
             Ok(run) => Source::Run(run.clone(), phase.to_owned()),
             Err(why) => Source::NotBuilt(why.clone()),
         };
-        self.points.push(Point { series: series.to_owned(), x, measure, source });
+        self.points.push(Point { series: series.to_owned(), x, measure, source, added: false });
         self
     }
 

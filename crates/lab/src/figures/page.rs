@@ -74,6 +74,15 @@ fn head(out: &mut String, result: &FigureResult) {
     for missing in &result.not_built {
         let _ = write!(out, "<p class=\"none\">Not there: {}</p>", escape(missing));
     }
+    if let Some(beside) = result.beside() {
+        let _ = write!(out, "<p>Beside: {}</p>", escape(&beside));
+    }
+    for added in &result.added {
+        if let Some(why) = &added.why_not {
+            let store = escape(&added.store);
+            let _ = write!(out, "<p class=\"none\">{store} is not shown: {}</p>", escape(why));
+        }
+    }
 }
 
 fn drawn(unit: Unit) -> Drawn {

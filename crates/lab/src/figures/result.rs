@@ -32,6 +32,9 @@ pub struct FigureResult {
     pub rounds: usize,
     /// What it needs and is not there.
     pub not_built: Vec<String>,
+    /// Stores that were asked for beside its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub added: Vec<Added>,
     /// What makes it a measurement.
     pub conditions: Vec<Condition>,
     /// Its parts.
@@ -52,11 +55,40 @@ impl FigureResult {
     /// The conditions that do not hold, in one line.
     #[must_use]
     pub fn why_not(&self) -> Option<String> {
-        let failed = self.conditions.iter().filter(|condition| !condition.holds);
-        let failed: Vec<_> =
-            failed.map(|condition| format!("{}: {}", condition.what, condition.value)).collect();
-        (!failed.is_empty()).then(|| format!("not measured: {}", failed.join("; ")))
+        failed(&self.conditions).map(|why| format!("not measured: {why}"))
     }
+
+    /// What is to be said of the added stores, in one line.
+    #[must_use]
+    pub fn beside(&self) -> Option<String> {
+        let names: Vec<_> = self.added.iter().map(|added| added.store.as_str()).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{}. Added stores are shown, not judged: no claim is about them, and they need \
+                 not tell that their levels are full or how many chains there were.",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// The conditions that do not hold, in one line.
+#[must_use]
+pub fn failed(conditions: &[Condition]) -> Option<String> {
+    let failed = conditions.iter().filter(|condition| !condition.holds);
+    let failed: Vec<_> =
+        failed.map(|condition| format!("{}: {}", condition.what, condition.value)).collect();
+    (!failed.is_empty()).then(|| failed.join("; "))
+}
+
+/// A store that was asked for beside the figure's own. It is shown, not judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    /// Its name, and that of its series.
+    pub store: String,
+    /// Why it is not shown, where that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
 }
 
 /// One condition.
@@ -105,6 +137,9 @@ pub struct PointResult {
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// Of a store that was asked for beside the figure's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub added: bool,
 }
 
 impl PointResult {

@@ -22,6 +22,14 @@ pub fn render(result: &FigureResult) -> String {
     for missing in &result.not_built {
         wrapped(&mut out, "not there: ", missing);
     }
+    if let Some(beside) = result.beside() {
+        wrapped(&mut out, "beside: ", &beside);
+    }
+    for added in &result.added {
+        if let Some(why) = &added.why_not {
+            wrapped(&mut out, "", &format!("{} is not shown: {why}", added.store));
+        }
+    }
     match result.why_not() {
         Some(why) => wrapped(&mut out, "", &why),
         None => result.panels.iter().for_each(|panel| panel_text(&mut out, panel)),

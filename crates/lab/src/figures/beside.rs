@@ -1,0 +1,187 @@
+//! Stores that are asked for beside a figure's own: the same data, workloads and loads.
+//!
+//! 1. In each panel one series is the model: the first one whose store has RocksDB's shape, which
+//!    all four papers compare with; the first one of all where no panel has such a store. Each of
+//!    its points is there once more with the added store: the same run but for the store.
+//! 2. A store that is not ours has the sizes of the model's (memtables, cache, limits; which of
+//!    them it follows, its configuration decides). A profile of ours has its own, with the model's
+//!    durability, workers, blocks and cache.
+//! 3. Added stores are shown, not judged: no claim is about them. What a store has to tell of
+//!    itself, levels and chains, is not asked of them; what makes numbers comparable is, and one
+//!    that lacks it is not shown (`judge`).
+//!
+//! Left alone are panels of jobs, whose lanes are those of one store, points that only our engine
+//! tells (chains, good vSSTs), for stores that are not ours, and points whose model is not built.
+
+use super::arms::loading;
+use super::{Figure, Form, Panel, Point, Setting, Source};
+use crate::spec::{LoadSpec, RunSpec, StoreSpec};
+use std::sync::Arc;
+
+/// A store to be shown beside a figure's own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    store: StoreSpec,
+}
+
+impl Beside {
+    /// The store of this name: `KIND`, `KIND:CONFIG`, or a profile of ours.
+    ///
+    /// # Errors
+    /// A profile that is not known, with the nearest name.
+    pub fn named(setting: &Setting, name: &str) -> Result<Self, String> {
+        let (kind, config) = StoreSpec::parts(name.trim());
+        let profile = if kind == "vlsm" { config } else { "rocksdb" };
+        let policy = vlsm_policy::profile::profile(profile).map_err(|error| error.to_string())?;
+        let ours = setting.ours(config, policy);
+        Ok(Self { store: StoreSpec { kind: kind.to_owned(), ..ours } })
+    }
+
+    /// The store, for whoever wants to know whether it is there.
+    #[must_use]
+    pub fn store(&self) -> &StoreSpec {
+        &self.store
+    }
+
+    /// The run of the model with this store.
+    fn run(&self, model: &RunSpec) -> RunSpec {
+        let mut store = model.store.clone();
+        store.kind.clone_from(&self.store.kind);
+        store.config.clone_from(&self.store.config);
+        if store.kind == "vlsm" {
+            store.options.policy = self.store.options.policy.clone();
+            store = store.with_memory_for(model.data.pairs);
+        }
+        let anew = |load: &LoadSpec| LoadSpec { options: loading(&store), settle: load.settle };
+        let load = model.load.as_ref().map(anew);
+        RunSpec { store, load, ..model.clone() }
+    }
+
+    /// The points of the model with this store.
+    fn points(&self, panel: &Panel, model: &str) -> Vec<Point> {
+        let tells = |point: &Point| self.store.kind == "vlsm" || !point.measure.is_of_ours();
+        let points = panel.points.iter().filter(|point| point.series == model && tells(point));
+        let with = |point: &Point| {
+            let Source::Run(run, phase) = &point.source else { return None };
+            Some(Point {
+                series: self.store.name(),
+                x: point.x.clone(),
+                measure: point.measure,
+                source: Source::Run(Arc::new(self.run(run)), phase.clone()),
+                added: true,
+            })
+        };
+        points.filter_map(with).collect()
+    }
+}
+
+fn is_tiered(run: &RunSpec) -> bool {
+    run.store.options.policy.shape == "tiered_l0"
+}
+
+impl Panel {
+    /// The first series with a run, of RocksDB's shape where that is asked for.
+    fn model(&self, tiered: bool) -> Option<String> {
+        let mut points = self.points.iter().filter(|_| self.form != Form::Jobs);
+        let fits = |point: &&Point| match &point.source {
+            Source::Run(run, _) => !point.added && (!tiered || is_tiered(run)),
+            Source::NotBuilt(_) => false,
+        };
+        points.find(fits).map(|point| point.series.clone())
+    }
+}
+
+impl Figure {
+    /// Shows these stores beside its own. False where there is nothing to show them in.
+    pub fn show_beside(&mut self, stores: &[Beside]) -> bool {
+        let tiered = self.panels.iter().any(|panel| panel.model(true).is_some());
+        let mut shown = false;
+        for panel in &mut self.panels {
+            let Some(model) = panel.model(tiered) else { continue };
+            let points = |store: &Beside| store.points(panel, &model);
+            let more: Vec<Point> = stores.iter().flat_map(points).collect();
+            shown |= !more.is_empty();
+            panel.points.extend(more);
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::all;
+    use super::*;
+    use crate::scale::Scale;
+
+    fn setting() -> Setting {
+        Setting { scale: Scale::CAMPAIGN, dir: None, peers: true, seconds: 20.0 }
+    }
+
+    fn beside(id: &str, names: &[&str]) -> (Figure, bool) {
+        let setting = setting();
+        let entry = all().find(|entry| entry.id == id).expect("it exists");
+        let mut figure = (entry.build)(&setting);
+        let named = |name: &&str| Beside::named(&setting, name).expect("known");
+        let stores: Vec<Beside> = names.iter().map(named).collect();
+        let shown = figure.show_beside(&stores);
+        (figure, shown)
+    }
+
+    #[test]
+    fn an_added_store_does_the_run_of_rocksdbs_shape() {
+        let (figure, shown) = beside("vlsm-8", &["pebble:sized"]);
+        assert!(shown);
+        let of = |series: &str| -> Vec<usize> {
+            let points = figure.panels[0].points.iter().enumerate();
+            points.filter(|(_, point)| point.series == series).map(|(index, _)| index).collect()
+        };
+        let (added, model) = (of("pebble:sized"), of("RocksDB's shape"));
+        assert_eq!(added.len(), model.len());
+        for (added, model) in added.into_iter().zip(model) {
+            let (added, model) = (&figure.panels[0].points[added], &figure.panels[0].points[model]);
+            assert!(added.added && !model.added && added.x == model.x);
+            let (Source::Run(added, phase), Source::Run(model, same)) =
+                (&added.source, &model.source)
+            else {
+                panic!("both are runs")
+            };
+            assert_eq!((phase, added.data, added.seed), (same, model.data, model.seed));
+            assert_eq!((&added.steps, added.threads), (&model.steps, model.threads));
+            assert_eq!(added.store.options, model.store.options, "the same sizes");
+            assert_eq!(added.store.name(), "pebble:sized");
+        }
+    }
+
+    /// RocksDB itself takes part in this figure: asked for once more it costs nothing.
+    #[test]
+    fn a_store_that_takes_part_already_is_not_run_again() {
+        let plain = beside("vlsm-8", &[]).0.runs().len();
+        assert_eq!(beside("vlsm-8", &["rocksdb:debt64"]).0.runs().len(), plain);
+        assert_eq!(beside("vlsm-8", &["pebble", "fjall:sized"]).0.runs().len(), plain + 2);
+    }
+
+    #[test]
+    fn a_profile_of_ours_keeps_its_own_sizes() {
+        let (figure, _) = beside("vlsm-8", &["vlsm:vlsm-4/admission=open"]);
+        let runs = figure.runs();
+        let own = runs.iter().find(|run| run.store.config == "vlsm-4/admission=open");
+        let policy = &own.expect("it takes part").store.options.policy;
+        let four = setting().scale.bytes(vlsm_core::Bytes::mib(4));
+        assert_eq!((policy.sst_max, policy.admission.as_str()), (four, "open"));
+        let why = Beside::named(&setting(), "vlsm:vslm").expect_err("unknown");
+        assert!(why.contains("did you mean \"vlsm\"?"), "{why}");
+    }
+
+    #[test]
+    fn what_only_ours_tells_stays_with_ours() {
+        let (figure, shown) = beside("vlsm-9", &["pebble"]);
+        assert!(!shown && figure.runs().iter().all(|run| run.store.kind == "vlsm"), "chains");
+        assert!(beside("vlsm-9", &["vlsm:lsmi"]).1);
+        let (figure, shown) = beside("silk-5", &["pebble"]);
+        assert!(!shown && figure.runs().is_empty(), "nothing of it is built");
+        // Jobs of two stores in the same lanes could not be told apart.
+        let (figure, _) = beside("silk-2", &["pebble"]);
+        assert!(figure.panels[0].points.iter().all(|point| !point.added));
+        assert!(figure.panels[2].points.iter().any(|point| point.added));
+    }
+}
