@@ -162,12 +162,12 @@ mod tests {
 
     #[test]
     fn a_profile_of_ours_keeps_its_own_sizes() {
-        let (figure, _) = beside("vlsm-8", &["vlsm:vlsm-4/admission=open"]);
+        let (figure, _) = beside("vlsm-8", &["vlsm:vlsm-4"]);
         let runs = figure.runs();
-        let own = runs.iter().find(|run| run.store.config == "vlsm-4/admission=open");
+        let own = runs.iter().find(|run| run.store.config == "vlsm-4");
         let policy = &own.expect("it takes part").store.options.policy;
         let four = setting().scale.bytes(vlsm_core::Bytes::mib(4));
-        assert_eq!((policy.sst_max, policy.admission.as_str()), (four, "open"));
+        assert_eq!((policy.sst_max, policy.levels), (four, 8));
         let why = Beside::named(&setting(), "vlsm:vslm").expect_err("unknown");
         assert!(why.contains("did you mean \"vlsm\"?"), "{why}");
     }
