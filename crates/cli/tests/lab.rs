@@ -96,7 +96,10 @@ fn what_cannot_be_done_is_refused_with_help() {
     };
     refused(&["figure", "slik-8"], &["did you mean \"silk-8\""]);
     refused(&["figure", "8", "--scale", "1/5000"], &["too small"]);
-    refused(&["figure", "silk-2", "--also", "pebble:sized"], &["pebble among them: run peers/build"]);
+    refused(
+        &["figure", "silk-2", "--also", "pebble:sized"],
+        &["pebble among them: run peers/build"],
+    );
     refused(&["figure", "silk-2", "--also", "vlsm:lsim"], &["did you mean \"lsmi\""]);
     refused(&["compare", "vlsm", "--workload", "fillseg"], &["did you mean \"fillseq\""]);
     refused(&["compare", "vlsm:rocksbd"], &["did you mean \"rocksdb\""]);

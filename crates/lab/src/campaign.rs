@@ -4,7 +4,8 @@
 //! 1. The runs of all figures, without repetitions. Round by round: A B C … A B C …, so that what
 //!    changes on the machine over time is in all of them.
 //! 2. A run whose file is there, made from the same specification by a program of the same format,
-//!    is not done again. A run that failed or was stopped is.
+//!    is not done again. A run that failed or was stopped is, and one in which the driver by itself
+//!    was slower than a figure accepts (not with the scale for smoke, which measures nothing).
 //! 3. Before the first one: is every store built, is there room, how long will it take.
 //! 4. Afterwards each figure is judged by what its runs brought ([`crate::figures::judge`]).
 //!
@@ -12,10 +13,10 @@
 
 use crate::child::{Answer, Line, Programs};
 use crate::figures::beside::Beside;
-use crate::figures::judge::{Rounds, judge};
+use crate::figures::judge::{self, Rounds, judge};
 use crate::figures::result::FigureResult;
 use crate::figures::{Entry, Figure, Setting};
-use crate::report::Report;
+use crate::report::{PhaseReport, Report};
 use crate::spec::{RunSpec, free_bytes};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -92,7 +93,7 @@ impl Campaign {
             let runs = runs.clone();
             runs.into_iter().map(move |run| self.task(&run, round))
         };
-        (1..=self.rounds).flat_map(task).filter(|task| self.done(task).is_none()).collect()
+        (1..=self.rounds).flat_map(task).filter(|task| !self.is_done(task)).collect()
     }
 
     /// About how many seconds the runs take.
@@ -109,6 +110,14 @@ impl Campaign {
         let name = run.store.name().replace(|c: char| !c.is_alphanumeric(), "-");
         let file = format!("{name}-{:08x}.json", crc32c::crc32c(text.as_bytes()));
         Task { run: Arc::new(run), round, file: self.folder.join("runs").join(file) }
+    }
+
+    fn is_done(&self, task: &Task) -> bool {
+        let slow = |phase: &PhaseReport| {
+            phase.arrivals.peak().is_some() && phase.floor.p999_us > judge::FLOOR
+        };
+        let smoke = self.setting.scale.is_smoke();
+        self.done(task).is_some_and(|report| smoke || !report.phases.iter().any(slow))
     }
 
     /// What the run brought, where it was done and nothing failed.

@@ -11,7 +11,7 @@
 //! are a share of the maximum take the throughput of the latest closed-loop phase.
 
 use crate::arrivals::Arrivals;
-use crate::clock::Clock;
+use crate::clock::{self, Clock};
 use crate::driver::{self, Outcome, Phase, Progress};
 use crate::metrics::{Point, Series};
 use crate::process::{Machine, Usage, peak_memory, resident_memory};
@@ -42,6 +42,8 @@ pub enum Notice<'a> {
 const SAMPLE: f64 = 0.1;
 /// Trials of a search for the sustainable rate.
 const TRIALS: usize = 5;
+/// Tenths of a second that the process is given to become calm.
+const CALM_LOOKS: usize = 100;
 
 /// What steps share.
 struct Runner<'a> {
@@ -241,6 +243,20 @@ impl Runner<'_> {
         Ok(())
     }
 
+    /// Waits until the process is calm: a store that says that it has settled may still make memory
+    /// ready, and the driver's floor would be measured beside that.
+    fn calm(&self) {
+        const LOOK: Duration = Duration::from_millis(100);
+        for _ in 0..CALM_LOOKS {
+            let before = Usage::now();
+            clock::sleep(LOOK);
+            let used = Usage::now().since(&before).cpu_nanos;
+            if self.stop.load(Relaxed) || u128::from(used) < LOOK.as_nanos() / 20 {
+                return;
+            }
+        }
+    }
+
     /// Waits for background work to end, which belongs to the latest phase.
     fn settle_phase(&mut self, seconds: f64) -> Result<(), String> {
         self.settle(seconds)?;
@@ -260,7 +276,9 @@ impl Runner<'_> {
         store.close().map_err(text)?;
         let spec = change.apply(self.spec.store.clone(), self.spec.data.pairs);
         self.store = Some((self.open)(self.spec, &spec, self.dir).map_err(text)?);
-        self.settle(seconds)
+        self.settle(seconds)?;
+        self.calm();
+        Ok(())
     }
 
     fn phase(&mut self, spec: &PhaseSpec) -> Result<(), String> {

@@ -10,7 +10,7 @@ use vlsm_lab::figures::result::{FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, page, text};
 use vlsm_lab::report::Report;
 use vlsm_lab::scale::Scale;
-use vlsm_lab::spec::{RunSpec, Step};
+use vlsm_lab::spec::{RunSpec, Step, StoreSpec};
 
 fn setting(scale: Scale) -> Setting {
     Setting { scale, dir: None, peers: false, seconds: 20.0 }
@@ -151,6 +151,64 @@ fn added_stores_are_shown_and_not_judged() {
         assert!(said.contains(why), "{said}");
         assert!(text::render(&result).contains("pebble:sized is not shown: "));
     }
+}
+
+#[test]
+fn every_run_of_every_figure_asks_for_what_can_be_opened() {
+    for scale in [Scale::FULL, Scale::CAMPAIGN, Scale::SMOKE] {
+        let setting = setting(scale);
+        for entry in figures::all() {
+            for run in (entry.build)(&setting).runs() {
+                let check = |store: &StoreSpec| {
+                    let legal = store.options.check();
+                    legal.unwrap_or_else(|why| panic!("{}, {}, {scale}: {why}", entry.id, store));
+                };
+                check(&run.store);
+                for step in &run.steps {
+                    if let Step::Reopen(change, _) = step {
+                        check(&change.apply(run.store.clone(), run.data.pairs));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_have_to_be_full_when_they_can_be() {
+    // A level that is the last one at first may fill up until the next one begins.
+    let growing = |report: &mut Report| {
+        for phase in &mut report.phases {
+            let last = phase.store.levels.iter().rposition(|level| level.bytes > 0).unwrap();
+            let early = phase.seconds / 3.0;
+            for sample in phase.samples.iter_mut().filter(|sample| sample.at < early) {
+                sample.levels[last] = 0;
+                sample.levels[last - 1] /= 2;
+            }
+        }
+    };
+    assert_eq!(result_of("vlsm-8", Scale::CAMPAIGN, 3, growing).why_not(), None);
+    let shrinking = |report: &mut Report| {
+        for phase in &mut report.phases {
+            let last = phase.store.levels.iter().rposition(|level| level.bytes > 0).unwrap();
+            phase.samples.iter_mut().for_each(|sample| sample.levels[last - 1] /= 2);
+        }
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, shrinking), "90 % full");
+    // Three of four SSTs are a full L1 where no job runs, and only there.
+    fn three_of_four(report: &mut Report) {
+        for phase in &mut report.phases {
+            let target = phase.store.levels[1].target.unwrap();
+            phase.samples.iter_mut().for_each(|sample| sample.levels[1] = target / 4 * 3);
+            (phase.store.levels[1].bytes, phase.store.levels[1].tables) = (target / 4 * 3, 3);
+        }
+    }
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, three_of_four), "90 % full");
+    let resting = |report: &mut Report| {
+        three_of_four(report);
+        report.phases.iter_mut().for_each(|phase| phase.jobs.clear());
+    };
+    assert_eq!(result_of("vlsm-8", Scale::CAMPAIGN, 3, resting).why_not(), None);
 }
 
 #[test]

@@ -125,12 +125,8 @@ pub fn run(args: &Args) -> Result {
     );
     if args.plan {
         for task in &tasks {
-            println!(
-                "round {}  {:>7}  {}",
-                task.round,
-                duration(task.run.seconds()),
-                super::describe(&task.run)
-            );
+            let seconds = duration(task.run.seconds());
+            println!("round {}  {seconds:>7}  {}", task.round, super::describe(&task.run));
         }
         return Ok(());
     }

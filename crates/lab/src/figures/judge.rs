@@ -4,7 +4,9 @@
 //! 1. at least three rounds, and no run failed or was stopped;
 //! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
 //! 3. every level with a target but the last gets nine tenths full within the first and within the
-//!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four);
+//!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four;
+//!    one that was the last when the phase began need not have been full then, and where no job
+//!    runs one at rest is short of full by up to an SST);
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
 //! 5. the limits of device and memory that were asked for are in force;
@@ -42,7 +44,7 @@ const CHAINS: u64 = 100;
 /// How full levels have to be.
 const FULL: f64 = 0.9;
 /// P99.9 of the driver alone at most, in microseconds.
-const FLOOR: f64 = 300.0;
+pub(crate) const FLOOR: f64 = 300.0;
 /// Ratios that differ from one by less say nothing.
 const SAME: f64 = 0.01;
 /// Points of a line over time at most.
@@ -283,12 +285,7 @@ fn run_of(report: &Report) -> u32 {
 }
 
 /// Takes down what the phase proves, once.
-fn prove(
-    report: &Report,
-    name: &str,
-    round: usize,
-    evidence: &mut Evidence,
-) {
+fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
     let Evidence { proofs, failures } = evidence;
     let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
     let Some(phase) = phase_of(report, name) else {
@@ -375,7 +372,7 @@ fn told_conditions(proofs: &[Proof]) -> Vec<Condition> {
         add("five minutes or 100 compaction chains", share, least >= 1.0);
     }
     let fullest = |proof: &Proof| {
-        let both = proof.fullness.iter().map(|&(_, start, end)| start.min(end));
+        let both = proof.fullness.iter().map(|&(_, start, end)| start.unwrap_or(end).min(end));
         // A tree of one level proves nothing.
         both.fold(None, |least: Option<f64>, one| Some(least.map_or(one, |l| l.min(one))))
             .unwrap_or(0.0)

@@ -272,8 +272,9 @@ fn conditions(out: &mut String, result: &FigureResult) {
          <th>limits</th></tr></thead><tbody>",
     );
     for proof in &result.proofs {
-        let full = |(level, start, end): &(u8, f64, f64)| {
-            format!("L{level} {:.0} %, {:.0} %", start * 100.0, end * 100.0)
+        let full = |(level, start, end): &(u8, Option<f64>, f64)| {
+            let start = start.map_or("last".into(), |start| format!("{:.0} %", start * 100.0));
+            format!("L{level} {start}, {:.0} %", end * 100.0)
         };
         let full: Vec<_> = proof.fullness.iter().map(full).collect();
         let _ = write!(

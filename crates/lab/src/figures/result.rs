@@ -244,8 +244,8 @@ pub struct Proof {
     /// Whether the store tells targets of levels.
     pub targets: bool,
     /// Each level that has a target and is not the last: its number, and how full it got in the
-    /// first and in the last fifth of the phase.
-    pub fullness: Vec<(u8, f64, f64)>,
+    /// first (unless it was the last level then) and in the last fifth of the phase.
+    pub fullness: Vec<(u8, Option<f64>, f64)>,
     /// P99.9 of the driver alone in microseconds, for an open loop.
     pub floor_p999_us: f64,
     /// Whether it was an open loop.

@@ -277,9 +277,12 @@ impl PhaseReport {
 
     /// How full each level with a target gets that is not the last one, in the first and in the
     /// last fifth of the phase: its number, and the two shares of its target. The fullest moment
-    /// counts, because a level breathes by an SST, which is a quarter of an L1 of four.
+    /// counts, because a level breathes by an SST, which is a quarter of an L1 of four. A level
+    /// that was the last one when the phase began had no need to be full then: no first share.
+    /// Where no job ran nothing breathes, and a level at rest is short of its target by up to an
+    /// SST, which then counts as there.
     #[must_use]
-    pub fn fullness(&self) -> Vec<(u8, f64, f64)> {
+    pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
         let most = |level: usize, from: f64, to: f64| {
             let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
@@ -288,10 +291,15 @@ impl PhaseReport {
         };
         let levels = &self.store.levels;
         let last = levels.iter().rposition(|level| level.bytes > 0).unwrap_or(0);
+        let first = self.samples.first().map_or(&[][..], |sample| &sample.levels[..]);
+        let last_at_first = first.iter().rposition(|bytes| *bytes > 0).unwrap_or(0);
         let full = |level: usize| {
             let target = levels[level].target.filter(|target| *target > 0)? as f64;
-            let (start, end) = (most(level, 0.0, end * 0.2), most(level, end * 0.8, end));
-            Some((level as u8, start / target, end / target))
+            let sst = levels[level].bytes as f64 / levels[level].tables.max(1) as f64;
+            let rests = if self.jobs.is_empty() { sst } else { 0.0 };
+            let share = |from, to| (most(level, from, to) + rests) / target;
+            let (start, end) = (share(0.0, end * 0.2), share(end * 0.8, end));
+            Some((level as u8, (level < last_at_first).then_some(start), end))
         };
         (1..last).filter_map(full).collect()
     }
