@@ -78,15 +78,14 @@ mod tests {
 
     #[test]
     fn between_two_points_it_is_both_in_proportion() {
-        let point = |read_share, mib: u64| DevicePoint {
-            read_share,
-            throughput: BytesPerSec(mib << 20),
-        };
+        let point =
+            |read_share, mib: u64| DevicePoint { read_share, throughput: BytesPerSec(mib << 20) };
         let map = DeviceMap { points: vec![point(0.0, 100), point(0.5, 200), point(1.0, 400)] };
         let at = |share| map.throughput(share).map(|rate| rate.0 >> 20);
-        assert_eq!([at(0.0), at(0.25), at(0.5), at(0.75), at(1.0)].map(Option::unwrap), [
-            100, 150, 200, 300, 400
-        ]);
+        assert_eq!(
+            [at(0.0), at(0.25), at(0.5), at(0.75), at(1.0)].map(Option::unwrap),
+            [100, 150, 200, 300, 400]
+        );
         assert_eq!(map.least(), Some(BytesPerSec(100 << 20)));
         map.check().expect("ascending");
         let wrong = DeviceMap { points: map.points.iter().rev().copied().collect() };

@@ -14,7 +14,9 @@ use std::fmt::Write;
 use vlsm_core::event::{JobKind, WaitCause};
 use vlsm_core::{BytesPerSec, Micros};
 use vlsm_policy::profile::PROFILES;
-use vlsm_policy::{Admission, Admit, Candidate, Class, Grants, Policies, Running, Schedule, Signals};
+use vlsm_policy::{
+    Admission, Admit, Candidate, Class, Grants, Policies, Running, Schedule, Signals,
+};
 
 /// Units in which everything that a scenario left must be done. It is hardly more than one unit's
 /// work; a schedule that grants a tenth of the device may take ten times as long.

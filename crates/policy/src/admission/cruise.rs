@@ -350,7 +350,11 @@ mod tests {
         assert_eq!(store.second(500, 0.8), None);
         store.signals.device = device();
         assert_eq!(store.second(0, 0.79), None);
-        assert_eq!(store.second(0, 0.8), Some(167), "500 in three seconds; the device could do 256");
+        assert_eq!(
+            store.second(0, 0.8),
+            Some(167),
+            "500 in three seconds; the device could do 256"
+        );
         assert_eq!(Store::new(|_| {}).second(0, 0.9), None, "nothing was written");
     }
 

@@ -232,12 +232,7 @@ impl Dlc {
         trees.filter_map(|(tree, pressure)| self.burst(*tree, pressure, candidates)).collect()
     }
 
-    fn burst(
-        &self,
-        tree: TreeId,
-        pressure: &Pressure,
-        candidates: &[&Candidate],
-    ) -> Option<usize> {
+    fn burst(&self, tree: TreeId, pressure: &Pressure, candidates: &[&Candidate]) -> Option<usize> {
         let options = &self.options;
         let by_bytes =
             options.burst_bytes > Bytes::ZERO && pressure.l0_bytes >= options.burst_bytes;

@@ -239,8 +239,8 @@ impl Round<'_> {
     fn verdict(&self, index: usize, overtaken: u32) -> Verdict {
         let candidate = self.candidates[index];
         let into_l1 = |job: &Candidate| is_l0_job(job) && job.output_level > 0;
-        let second = into_l1(candidate)
-            && self.jobs().any(|job| job.tree == candidate.tree && into_l1(job));
+        let second =
+            into_l1(candidate) && self.jobs().any(|job| job.tree == candidate.tree && into_l1(job));
         let may_cancel = |id: &JobId| {
             self.running.iter().any(|job| job.job == *id && is_deeper_job(&job.candidate))
         };

@@ -49,7 +49,8 @@ impl Pace {
             return;
         };
         let passed = now.saturating_sub(self.at).as_secs_f64();
-        let fill = |bucket: f64, rate: f64| (bucket + rate * passed).min(rate * BURST.as_secs_f64());
+        let fill =
+            |bucket: f64, rate: f64| (bucket + rate * passed).min(rate * BURST.as_secs_f64());
         self.limit = fill(self.limit, bandwidth.limit.as_f64());
         self.floor = fill(self.floor, bandwidth.floor.as_f64());
         self.at = now;

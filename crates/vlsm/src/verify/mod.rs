@@ -432,7 +432,8 @@ impl Check<'_> {
                 || sst_number(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
                 || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME);
-            if old || name == "CURRENT.tmp" || name == device::SCRATCH || name.ends_with(".wal.tmp") {
+            if old || name == "CURRENT.tmp" || name == device::SCRATCH || name.ends_with(".wal.tmp")
+            {
                 self.leftover(&path);
             } else if !ours {
                 self.find(Finding {

@@ -107,8 +107,7 @@ impl Loop {
         if self.job.is_none() && self.runs.0 >= 20 {
             list.push(candidate(Class::L0, JobKind::MergeWithin, 1));
         }
-        let pressure =
-            Pressure { l0_runs: runs, l0_flushed: self.runs.0, ..Pressure::default() };
+        let pressure = Pressure { l0_runs: runs, l0_flushed: self.runs.0, ..Pressure::default() };
         let missed = Bytes(self.missed);
         let signals = Signals {
             now: Micros(self.millis * 1_000),
@@ -224,10 +223,8 @@ fn one_deeper_job_goes_on_while_the_load_is_high() {
     let grants = dlc.decide(&signals(5), &[], &jobs);
     assert_eq!(grants.paused, [JobId(1), JobId(2)]);
     // A burst waits for another one; that goes on instead.
-    let waits = Candidate {
-        conflicts: vec![JobId(2)],
-        ..candidate(Class::L0, JobKind::Compact, 2)
-    };
+    let waits =
+        Candidate { conflicts: vec![JobId(2)], ..candidate(Class::L0, JobKind::Compact, 2) };
     let grants = dlc.decide(&signals(20), &[&waits], &jobs);
     assert_eq!((grants.start.len(), grants.paused), (0, vec![JobId(1), JobId(3)]));
     // Nothing new gets in its way; what does not may start when no other runs.
