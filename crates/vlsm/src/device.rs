@@ -97,8 +97,8 @@ fn measure(env: &Arc<dyn Env>, dir: &Path) -> Result<DeviceMap> {
     let free = fs.free_bytes(dir).map_err(|error| Error::io("cannot look at", dir, error))?;
     if free < 2 * FILE_BYTES {
         return Err(Error::InvalidArgument(format!(
-            "{}: the device has to be measured, which needs {} bytes for a moment; {free} are free. \
-             Make space, or say what it can do in the option `device`",
+            "{}: the device has to be measured, which needs {} bytes for a moment; {free} are \
+             free. Make space, or say what it can do in the option `device`",
             dir.display(),
             2 * FILE_BYTES
         )));

@@ -53,6 +53,7 @@ use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
 use vlsm_disk::wal::{WalFile, prepare_next};
+use vlsm_policy::{DeviceMap, Shape};
 
 /// The first WAL after opening is made this long at once; each of its successors twice as long,
 /// up to the full length.
@@ -85,7 +86,6 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let start = env.now();
     opening.check()?;
     let Opening { options, read_only, listener, extensions, default_keyspace } = opening;
-    let (shape, schedule, admission) = options.policy.build()?;
     let lock = match read_only {
         true => enter_read_only(&env, dir)?,
         false => Some(enter(&env, dir, &options)?),
@@ -93,11 +93,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let log_in = (options.log && !read_only).then_some(dir);
     let events = Arc::new(Events::new(env.clone(), listener, log_in));
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
-    let planned = schedule.needs_device() || admission.needs_device();
-    let device = match planned && !read_only {
-        true => device::map(&env, dir, &options)?,
-        false => Arc::default(),
-    };
+    let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let wake = env.condition(Duration::ZERO);
@@ -116,8 +112,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let begin = || begin_wal(&*env, dir, &options, next_file, &recovered, last_seq);
     let wal = if read_only { WalFile::none() } else { begin()? };
 
-    let live = recovered.live.iter().map(|live| live.number);
-    let live_wals = live.chain([wal.number()]).collect();
+    let live = recovered.live.iter().map(|live| live.number).chain([wal.number()]);
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
         space: Space::default(),
@@ -132,13 +127,13 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         gate: Gate::new(&*env),
         commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
         wal: WalStage::new(&*env, &options, wal),
-        live_wals: Mutex::new(live_wals),
+        live_wals: Mutex::new(live.collect()),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
         memory: memory.clone(),
         files: Arc::new(Files::new(env.clone(), dir.to_owned(), memory, options.direct_reads)),
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
-        control: Control::new(&*env, wake, shape, Policies { schedule, admission }),
+        control: Control::new(&*env, wake, shape, policies),
         device,
         store_uid: state.store_uid,
         tracer: Tracer::new(),
@@ -156,6 +151,22 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     }
     engine.tell_opened(&recovered, start);
     Ok(engine)
+}
+
+/// The policies of the options, and what the device can do where one of them plans with it.
+fn policies_of(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    options: &Options,
+    read_only: bool,
+) -> Result<(Arc<dyn Shape>, Policies, Arc<DeviceMap>)> {
+    let (shape, schedule, admission) = options.policy.build()?;
+    let planned = schedule.needs_device() || admission.needs_device();
+    let device = match planned && !read_only {
+        true => device::map(env, dir, options)?,
+        false => Arc::default(),
+    };
+    Ok((shape, Policies { schedule, admission }, device))
 }
 
 /// The memory of all memtables of one tree.

@@ -49,12 +49,14 @@ const AGAIN_MAX: Micros = Micros(60_000_000);
 const QUIET: Micros = Micros(5_000_000);
 
 /// How long a class may have work and get nothing, of effort. Deeper classes wait for upper ones:
-/// CruiseDB and SILK have them wait as long as there is other work, with a limit.
+/// CruiseDB and SILK have them wait as long as there is other work, with a limit. Where there is
+/// one slot (ADOC's least), the highest score has it: a deep level waits until it has outgrown
+/// those above.
 fn patience(class: Class) -> Micros {
     match class {
         Class::Memtable => Micros(20_000_000),
         Class::L0 => Micros(60_000_000),
-        Class::Level(_) => Micros(120_000_000),
+        Class::Level(_) => Micros(240_000_000),
     }
 }
 
@@ -215,10 +217,12 @@ impl Plant {
         }
     }
 
-    /// What is proposed, in a few words.
+    /// What is proposed, in a few words, with the scores.
     fn proposed(&self) -> String {
         let list = self.known.iter().flat_map(|known| &known.candidates);
-        let names = list.map(|candidate| format!("{:?} {:?}", candidate.kind, candidate.frees));
+        let names = list.map(|candidate| {
+            format!("{:?} {:?} {:.2}", candidate.kind, candidate.frees, candidate.score)
+        });
         names.collect::<Vec<_>>().join(", ")
     }
 

@@ -1,8 +1,8 @@
 //! Where the three axes meet the engine.
 //!
 //! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
-//! what they are told; [`workers`] runs what they grant, at the [`pace`] they grant; [`manual`] adds
-//! what a person asked for; [`chain`] records what memtables had to wait for.
+//! what they are told; [`workers`] runs what they grant, at the [`pace`] they grant; [`manual`]
+//! adds what a person asked for; [`chain`] records what memtables had to wait for.
 
 pub(crate) mod chain;
 pub(crate) mod manual;
