@@ -17,7 +17,7 @@ use vlsm_core::event::Event;
 use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result, Version};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
-use vlsm_policy::{Busy, PolicyOptions, TreeFacts, admission, schedule, shape};
+use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule, shape};
 
 /// The store's folder.
 pub const FOLDER: &str = "/store";
@@ -113,9 +113,13 @@ impl Mechanisms {
         let policy = &mut options.policy;
         policy.schedule = self.schedule.into();
         policy.admission = self.admission.into();
-        // Of no known device, or of one that is in the way of much or little.
-        let bandwidth = *rng.clone().pick(&[0, 0, 16 << 20, 256 << 20]);
+        // A device that is in the way of much or little. It is always said: where calls take no
+        // time, nothing can be measured.
+        let mut aside = rng.clone();
+        let bandwidth = *aside.pick(&[0, 0, 16 << 20, 256 << 20]);
         policy.device_bandwidth = BytesPerSec(bandwidth);
+        let device = *aside.pick(&[8 << 20, 64 << 20, 4 << 30]);
+        options.device = DeviceMap::even(BytesPerSec(device));
         options
     }
 }
@@ -317,7 +321,9 @@ impl World {
     pub fn check_settled(&self, env: &Arc<SimEnv>) -> Result<()> {
         let policy = &self.db.options().policy;
         let (shape, ..) = policy.build()?;
-        let state = manifest::log::read(&**env.fs(), Path::new(FOLDER))?.state;
+        let read = || manifest::log::read(&**env.fs(), Path::new(FOLDER));
+        // An idle store may still put a new manifest in the place of the one that is being read.
+        let state = read().or_else(|_| read())?.state;
         for (&tree, version) in &state.trees {
             let wrong =
                 |why: String| Error::Internal(format!("tree {tree}, {}: {why}", policy.shape));

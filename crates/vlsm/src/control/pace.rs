@@ -84,7 +84,7 @@ impl Pace {
         let until = |bucket: f64, rate: f64| {
             // One byte more than nothing.
             let seconds = (rate > 0.0).then(|| (1.0 - bucket) / rate)?;
-            Some(self.at + Duration::from_secs_f64(seconds.min(60.0)))
+            Some(self.at + Duration::from_secs_f64(seconds.clamp(0.0, 60.0)))
         };
         let limit = until(self.limit, bandwidth.limit.as_f64());
         let floor = until(self.floor, bandwidth.floor.as_f64()).filter(|_| is_urgent(class));
