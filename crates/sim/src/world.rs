@@ -321,9 +321,7 @@ impl World {
     pub fn check_settled(&self, env: &Arc<SimEnv>) -> Result<()> {
         let policy = &self.db.options().policy;
         let (shape, ..) = policy.build()?;
-        let read = || manifest::log::read(&**env.fs(), Path::new(FOLDER));
-        // An idle store may still put a new manifest in the place of the one that is being read.
-        let state = read().or_else(|_| read())?.state;
+        let state = manifest::log::read(&**env.fs(), Path::new(FOLDER))?.state;
         for (&tree, version) in &state.trees {
             let wrong =
                 |why: String| Error::Internal(format!("tree {tree}, {}: {why}", policy.shape));

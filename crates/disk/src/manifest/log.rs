@@ -337,7 +337,8 @@ pub struct Found {
     pub end: u64,
 }
 
-/// Reads the manifest of a store and changes nothing.
+/// Reads the manifest of a store and changes nothing. The store may be in use: where its manifest
+/// is replaced meanwhile, the next one is read.
 ///
 /// # Errors
 /// As [`Manifest::recover`].
@@ -350,7 +351,18 @@ pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Found> {
             return Err(Error::NotAStore { path: dir.to_owned(), why });
         }
     }
-    let number = read_current(fs, dir)?;
+    let mut number = read_current(fs, dir)?;
+    loop {
+        let found = read_numbered(fs, dir, number);
+        let current = if found.is_err() { read_current(fs, dir)? } else { number };
+        if current == number {
+            return found;
+        }
+        number = current;
+    }
+}
+
+fn read_numbered(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Found> {
     let path = manifest_path(dir, number);
     let failed = |error| Error::io("cannot read manifest", &path, error);
     if !fs.exists(&path).map_err(failed)? {
