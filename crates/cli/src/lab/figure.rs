@@ -11,7 +11,8 @@ use vlsm_lab::campaign::Campaign;
 use vlsm_lab::child::Programs;
 use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::result::FigureResult;
-use vlsm_lab::figures::{self, Entry, Setting, page, text};
+use vlsm_lab::figures::table::is_overview;
+use vlsm_lab::figures::{self, Entry, Setting, matrix, page, text};
 use vlsm_lab::scale::Scale;
 
 /// What the experiment is like.
@@ -152,10 +153,14 @@ pub fn run(args: &Args) -> Result {
     Ok(())
 }
 
-/// Writes a figure's JSON and page.
+/// Writes a figure's JSON and page; an overview's tables, too.
 fn publish(out: &Path, result: &FigureResult) -> Result {
     let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
-    for (extension, content) in [("json", json), ("html", page::render(result))] {
+    let mut files = vec![("json", json), ("html", page::render(result))];
+    if is_overview(&result.id) {
+        files.push(("md", matrix::render(result)));
+    }
+    for (extension, content) in files {
         let file = out.join(&result.id).with_extension(extension);
         std::fs::write(&file, content)
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;

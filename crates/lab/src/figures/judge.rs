@@ -13,6 +13,8 @@
 //! 6. all of it was done by programs of one commit, built without changes;
 //! 7. the scale is not the one for smoke.
 //!
+//! Of an overview ([`super::table`]) 2 and 3 are told and decide nothing.
+//!
 //! Of a store that was asked for beside the figure's own ([`super::beside`]) 1, 4, 5, 6 and 7 are
 //! asked, together with the figure's; it is not shown where one of them does not hold, and makes no
 //! difference to the figure.
@@ -29,6 +31,7 @@ use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
     failed,
 };
+use super::table::is_overview;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
 use crate::process::Machine;
 use crate::report::{JobMark, PhaseReport, Report};
@@ -71,7 +74,9 @@ pub fn judge(
     let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
     let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
     let mut conditions = conditions(&proofs, &failures, setting);
-    conditions.extend(told_conditions(&proofs));
+    let told = told_conditions(&proofs).into_iter();
+    let decides = !is_overview(entry.id);
+    conditions.extend(told.map(|told| Condition { holds: told.holds || !decides, ..told }));
     let added = judged_added(added, &conditions, &mut proofs, setting);
     hide(&added, &mut panels);
     let mut result = FigureResult {

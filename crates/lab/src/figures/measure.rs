@@ -25,10 +25,16 @@ pub enum Measure {
     WriteP99,
     /// 99.9th percentile of writes.
     WriteP999,
+    /// The longest latency of a write.
+    WriteMax,
     /// Median latency of reads.
     ReadP50,
     /// 99th percentile of reads.
     ReadP99,
+    /// 99.9th percentile of reads.
+    ReadP999,
+    /// The longest latency of a read.
+    ReadMax,
     /// 99th percentile of scans.
     ScanP99,
     /// 99th percentile of whatever the workload asks most.
@@ -112,8 +118,11 @@ impl Measure {
             Self::WriteP90 => "write P90",
             Self::WriteP99 => "write P99",
             Self::WriteP999 => "write P99.9",
+            Self::WriteMax => "write max",
             Self::ReadP50 => "read P50",
             Self::ReadP99 => "read P99",
+            Self::ReadP999 => "read P99.9",
+            Self::ReadMax => "read max",
             Self::ScanP99 => "scan P99",
             Self::P99 => "P99",
             Self::WorstP99 => "largest P99 of an interval",
@@ -155,8 +164,11 @@ impl Measure {
             | Self::WriteP90
             | Self::WriteP99
             | Self::WriteP999
+            | Self::WriteMax
             | Self::ReadP50
             | Self::ReadP99
+            | Self::ReadP999
+            | Self::ReadMax
             | Self::ScanP99
             | Self::P99
             | Self::WorstP99
@@ -211,8 +223,11 @@ impl Measure {
             Self::WriteP90 => writes(|p| p.p90_us)?,
             Self::WriteP99 => writes(|p| p.p99_us)?,
             Self::WriteP999 => writes(|p| p.p999_us)?,
+            Self::WriteMax => writes(|p| p.max_us)?,
             Self::ReadP50 => reads(|p| p.p50_us)?,
             Self::ReadP99 => reads(|p| p.p99_us)?,
+            Self::ReadP999 => reads(|p| p.p999_us)?,
+            Self::ReadMax => reads(|p| p.max_us)?,
             Self::ScanP99 => phase.scans.as_ref()?.p99_us,
             Self::P99 => most_asked(phase)?.p99_us,
             Self::WorstP99 => interval_p99(&phase.series)

@@ -9,6 +9,7 @@
 //! 4. Other stores may be asked for beside a figure's own ([`beside`]).
 //! 5. `judge` says of the results whether the figure is measured, and of each claim whether it
 //!    holds.
+//! 6. An overview ([`table`]) has all profiles on the same work, written as tables ([`matrix`]).
 //!
 //! Papers' numbers are those of the text; their plots are pictures that the text form lost. At a
 //! smaller scale sizes and times of the paper are divided by the scale's factor (`scale`), ratios
@@ -19,10 +20,12 @@ pub mod beside;
 pub mod cruise;
 pub mod dlc;
 pub mod judge;
+pub mod matrix;
 pub mod measure;
 pub mod page;
 pub mod result;
 pub mod silk;
+pub mod table;
 pub mod text;
 pub mod vlsm;
 
@@ -57,8 +60,9 @@ pub struct Entry {
     pub build: fn(&Setting) -> Figure,
 }
 
-/// All figures, paper by paper.
-pub static FIGURES: &[&[Entry]] = &[vlsm::FIGURES, silk::FIGURES, dlc::FIGURES, cruise::FIGURES];
+/// All figures, paper by paper; then the overview of all profiles.
+pub static FIGURES: &[&[Entry]] =
+    &[vlsm::FIGURES, silk::FIGURES, dlc::FIGURES, cruise::FIGURES, table::FIGURES];
 
 /// All figures.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
@@ -370,6 +374,7 @@ mod tests {
         expected.extend(numbers("silk", &[1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13]));
         expected.extend(numbers("dlc", &[3, 4, 6, 7, 8, 9, 10, 11, 12]));
         expected.extend(numbers("cruise", &[3, 4, 10, 11, 12, 13, 14, 15, 16, 17, 18]));
+        expected.extend(["table", "table-200"].map(str::to_owned));
         let found: Vec<_> = all().map(|entry| entry.id.to_owned()).collect();
         assert_eq!(found, expected);
     }
