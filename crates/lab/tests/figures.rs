@@ -7,7 +7,7 @@ use synthetic::{Shape, phase, report, show};
 use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::judge::{Rounds, judge};
 use vlsm_lab::figures::result::{FigureResult, Verdict};
-use vlsm_lab::figures::{self, Setting, page, text};
+use vlsm_lab::figures::{self, Setting, matrix, page, text};
 use vlsm_lab::report::Report;
 use vlsm_lab::scale::Scale;
 use vlsm_lab::spec::{RunSpec, Step, StoreSpec};
@@ -261,4 +261,46 @@ fn what_is_not_built_is_said_and_never_zero() {
     }
     assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::NotMeasured));
     assert!(text::render(&result).contains("not there: TRIAD is not built"));
+}
+
+#[test]
+fn a_stall_is_one_that_was_seen() {
+    // In a ratio nothing counts as an interval; by itself nothing is nothing.
+    fn steady(report: &mut Report) {
+        let points = report.phases.iter_mut().flat_map(|phase| &mut phase.series.0);
+        points.for_each(|point| point.ops = point.ops.max(1));
+    }
+    for (id, with_stalls, without) in [
+        ("silk-10", Verdict::DoesNotHold, Verdict::Holds),
+        ("dlc-4", Verdict::Holds, Verdict::DoesNotHold),
+    ] {
+        let verdict = |change| result_of(id, Scale::CAMPAIGN, 3, change).claims[0].verdict;
+        assert_eq!((verdict(|_| ()), verdict(steady)), (with_stalls, without), "{id}");
+    }
+}
+
+#[test]
+fn an_overview_is_written_as_tables() {
+    fn short(report: &mut Report) {
+        for phase in &mut report.phases {
+            phase.seconds = 2.0;
+            phase.chains.clear();
+        }
+    }
+    let result = result_of("table-200", Scale::CAMPAIGN, 3, short);
+    assert_eq!(result.why_not(), None, "it says how long phases were, and is no worse for it");
+    let long = "five minutes or 100 compaction chains";
+    let told = result.conditions.iter().find(|condition| condition.what == long).expect("told");
+    assert!(told.value.contains("% of that"), "{told:?}");
+    assert!(result.claims.iter().all(|claim| claim.verdict != Verdict::NotMeasured));
+    let tables = matrix::render(&result);
+    for profile in ["| vlsm |", "| dlc |", "| cruise |", "| RocksDB itself | – |"] {
+        assert!(tables.contains(profile), "{profile} is not in {tables}");
+    }
+    for workload in ["**Load A, closed loop**", "**DLC, sustained**", "**Run C at 70 %**"] {
+        assert!(tables.contains(workload), "{workload} is not in {tables}");
+    }
+    let row = tables.lines().find(|line| line.starts_with("| vlsm |")).expect("a row");
+    // P50, P99, P99.9 and the longest of the store that was made up.
+    assert!(row.contains("3 µs, 163 µs, 915 µs, 21 ms"), "{row}");
 }

@@ -394,10 +394,11 @@ fn told_conditions(proofs: &[Proof]) -> Vec<Condition> {
     all
 }
 
-/// The value of a point in each round.
+/// The value of a point in each round. In a ratio stalls count as an interval at least, because a
+/// shorter one cannot be told from none.
 fn values(
     named: &Named,
-    measure: Measure,
+    (measure, in_ratio): (Measure, bool),
     figure: &Figure,
     rounds: &dyn Fn(&RunSpec) -> Rounds,
 ) -> Result<Vec<(String, Vec<f64>)>, String> {
@@ -415,10 +416,9 @@ fn values(
             let report = report.as_ref().ok()?;
             let phase = phase_of(report, phase)?;
             let value = measure.of(phase)?;
-            // Shorter than an interval cannot be told from nothing.
             let interval = phase.series.interval() * 1e6;
             let is_stall = matches!(measure, Measure::StallTime | Measure::LongestStall);
-            Some(if is_stall { value.max(interval) } else { value })
+            Some(if is_stall && in_ratio { value.max(interval) } else { value })
         };
         let found: Option<Vec<f64>> = rounds(run).iter().map(value).collect();
         let found = found.filter(|found| !found.is_empty());
@@ -436,7 +436,8 @@ fn judged(
     rounds: &dyn Fn(&RunSpec) -> Rounds,
 ) -> ClaimResult {
     let unit = claim.measure.unit();
-    let of = |named: &Named| values(named, claim.measure, figure, rounds);
+    let is_ratio = matches!(claim.test, Test::AtLeast(..) | Test::AtMost(..));
+    let of = |named: &Named| values(named, (claim.measure, is_ratio), figure, rounds);
     let ratios = |a: &Named, b: &Named| -> Result<Vec<Vec<f64>>, String> {
         let (top, bottom) = (of(a)?, of(b)?);
         let with = |(x, top): &(String, Vec<f64>)| {
@@ -466,7 +467,6 @@ fn judged(
         Test::ValueAtLeast(a, bound) => (scaled(*bound, unit, setting), true, of(a).map(least)),
         Test::ValueAtMost(a, bound) => (scaled(*bound, unit, setting), false, of(a).map(most)),
     };
-    let is_ratio = matches!(claim.test, Test::AtLeast(..) | Test::AtMost(..));
     let (found, missing) = match found {
         Ok(found) => (found, None),
         Err(why) => (Vec::new(), Some(why)),
