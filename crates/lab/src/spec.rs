@@ -207,9 +207,7 @@ impl StoreSpec {
         let least = Bytes(self.options.least_memory().0 * regions);
         self.options.memory_limit = limit.max(least);
         // A WAL of two memtables, where they are larger than the default one allows for.
-        let policy = &self.options.policy;
-        let logged = (policy.memtable_bytes + self.options.wal_file_bytes) * 2;
-        self.options.wal_limit = self.options.wal_limit.max(logged);
+        self.options.wal_limit = self.options.wal_limit.max(self.options.least_wal());
         self
     }
 

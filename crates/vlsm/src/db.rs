@@ -79,12 +79,13 @@ impl Builder {
     }
 
     /// With the shape, schedule, admission and sizes of a named profile; or, as
-    /// `rocksdb/schedule=fifo/admission=open`, with its sizes and other mechanisms.
+    /// `rocksdb/schedule=fifo/admission=open`, with its sizes and other mechanisms. Where that
+    /// needs more memory than `memory_limit` has, it is raised ([`Options::set_profile`]).
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
     pub fn profile(mut self, name: &str) -> Result<Self> {
-        self.options.policy = vlsm_policy::profile::profile(name)?;
+        self.options.set_profile(name)?;
         Ok(self)
     }
 

@@ -13,6 +13,9 @@ use vlsm_core::{Bytes, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::{DeviceMap, PolicyOptions};
 
+/// The cache that a profile brings where it needs more memory than there is by default.
+const PROFILE_CACHE: Bytes = Bytes::mib(64);
+
 /// When a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -180,10 +183,9 @@ impl Options {
         within("bits_per_key", self.bits_per_key.into(), 0, 64)?;
         within("wal_file_bytes", self.wal_file_bytes.0, 16 * KIB, 4096 * MIB)?;
         within("wal_sync_bytes", self.wal_sync_bytes.0, KIB, 4096 * MIB)?;
-        let logged = self.policy.memtable_bytes.0.saturating_mul(2) + self.wal_file_bytes.0 * 2;
-        if self.wal_limit.0 < logged {
-            let why =
-                format!("must be at least {}: two memtables and two WAL files", Bytes(logged));
+        let logged = self.least_wal();
+        if self.wal_limit < logged {
+            let why = format!("must be at least {logged}: two memtables and two WAL files");
             return Err(Error::InvalidOption { option: "wal_limit", why });
         }
         let least = self.least_memory();
@@ -205,6 +207,28 @@ impl Options {
         }
         self.device.check()?;
         self.policy.validate()
+    }
+
+    /// Takes over the mechanisms and sizes of a named profile. Where they need more memory or WAL
+    /// than the limits allow for, these are raised to what its memtables need, with 64 MB for a
+    /// cache.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
+    pub fn set_profile(&mut self, name: &str) -> Result<()> {
+        self.policy = vlsm_policy::profile::profile(name)?;
+        let memory = self.least_memory();
+        if self.memory_limit < memory {
+            self.memory_limit = memory + PROFILE_CACHE;
+        }
+        self.wal_limit = self.wal_limit.max(self.least_wal());
+        Ok(())
+    }
+
+    /// The least `wal_limit`: two memtables and two WAL files.
+    #[must_use]
+    pub fn least_wal(&self) -> Bytes {
+        Bytes(self.policy.memtable_bytes.0.saturating_add(self.wal_file_bytes.0).saturating_mul(2))
     }
 
     /// The least `memory_limit` under which one tree can have all its memtables.
@@ -260,5 +284,19 @@ mod tests {
         options.memory_limit = options.least_memory();
         options.check().expect("the least that works");
         assert!(error.contains(&options.memory_limit.0.to_string()), "{error}");
+    }
+
+    #[test]
+    fn every_profile_brings_the_memory_it_needs() {
+        for profile in vlsm_policy::profile::PROFILES {
+            let mut options = Options::default();
+            options.set_profile(profile.name).unwrap();
+            options.check().expect(profile.name);
+        }
+        let mut options = Options::default();
+        options.set_profile("rocksdb").unwrap();
+        assert_eq!(options.memory_limit, Options::default().memory_limit, "it is enough");
+        options.set_profile("cruise").unwrap();
+        assert!(options.memory_limit > Bytes::mib(12 * 64), "{}", options.memory_limit);
     }
 }

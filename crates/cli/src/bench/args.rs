@@ -86,9 +86,10 @@ pub struct Args {
     /// Memtables at most, the active one among them [default: the profile's]
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
-    /// Memory for memtables, indexes, filters and the block cache together
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
-    pub memory_limit: Bytes,
+    /// Memory for memtables, indexes, filters and the block cache together [default: 256M, and more
+    /// where the profile's memtables need it]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_limit: Option<Bytes>,
     /// Worker threads for flushes and compactions [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
@@ -245,8 +246,7 @@ impl Args {
     /// The options of the store.
     fn options(&self) -> Result<Options, String> {
         let mut options = Options::default();
-        options.policy =
-            vlsm_policy::profile::profile(&self.profile()).map_err(|error| error.to_string())?;
+        options.set_profile(&self.profile()).map_err(|error| error.to_string())?;
         if let Some(bytes) = self.memtable {
             options.policy.memtable_bytes = bytes;
         }
@@ -255,9 +255,8 @@ impl Args {
         }
         options.durability = self.durability;
         options.compression = vec![self.compression];
-        options.memory_limit = self.memory_limit;
-        let logged = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
-        options.wal_limit = options.wal_limit.max(logged);
+        options.memory_limit = self.memory_limit.unwrap_or(options.memory_limit);
+        options.wal_limit = options.wal_limit.max(options.least_wal());
         options.workers = self.workers.unwrap_or(options.workers);
         options.direct_io = !self.buffered_io;
         options.direct_reads = !self.buffered_io;
