@@ -32,7 +32,7 @@
 //! the little it was asked for. T_c only ever lowers the limit, and at 80 % feedback goes on: T_c
 //! counts the device alone, and would raise the limit where processors are what is scarce. Where
 //! there is no map, or no job has written in the window, feedback alone remains. The limit is kept
-//! between 1 % of the first one (at least [`RATE_MIN`]), as a product with zero stays zero, and
+//! between 1 % of the first one (at least `RATE_MIN`), as a product with zero stays zero, and
 //! four times the largest throughput of a window, so that it does not run away while less is asked
 //! for than it allows. A window also ends after twice the time that one takes at the throughput of
 //! the first limit: at a low limit 0.4 M operations would take for ever.

@@ -9,7 +9,7 @@
 //!    trees take turns, and of a tree the first one in the order of its shape goes.
 //! 2. While memory has work, running or waiting, deeper jobs do not start, and those that run are
 //!    paused and hold no slot. Not paused is one that memory waits for.
-//! 3. A level beyond [`FAR`] times its target goes before memory. Its jobs take the first slots,
+//! 3. A level beyond `FAR` times its target goes before memory. Its jobs take the first slots,
 //!    and while one runs or starts, the memory jobs of the same tree wait and are paused.
 //! 4. Deeper work of a tree and level that has waited for `starvation` gets its turn: one of its
 //!    jobs goes on, or starts before memory's, and runs to its end. Then the wait begins anew.
@@ -27,7 +27,7 @@
 //! because a tree in trouble should not hold up another one's memory.
 //!
 //! Liveness. While memory has work, one of its jobs runs or can start, or waits for jobs that are
-//! not paused (rule 2), or for those of a level beyond [`FAR`], which wait for nobody. So something
+//! not paused (rule 2), or for those of a level beyond `FAR`, which wait for nobody. So something
 //! always moves, and whoever is paused goes on when memory's work ends, if not before. A shape does
 //! not propose what lacks tables that a paused job holds: rule 4 ends that. Trees: as in `fifo`,
 //! each start sends its tree behind all that wait.

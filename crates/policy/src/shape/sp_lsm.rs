@@ -7,7 +7,7 @@
 //! 2. score of a level: bytes that no job moves down ÷ target. What scores at least 1 gives single
 //!    SSTs, least overlap per byte first, several at once; the level farthest beyond its target
 //!    first;
-//! 3. a level beyond [`FAR`] times its target stands before memory in the list. An L1 that large
+//! 3. a level beyond `FAR` times its target stands before memory in the list. An L1 that large
 //!    takes nothing in until its own jobs have brought it back;
 //! 4. runs of L0 that another shape or an ingest has left go into L1 before anything else, all at
 //!    once, oldest first. Memtables that overlap one wait for it;
@@ -21,7 +21,7 @@
 //! of L1, so they are one after the other, beside those of deeper levels. It has its order kept by
 //! the picker. Here schedules that know no order but that of urgency (`fifo`) would start memory→L1
 //! again and again, and L1, which overlaps all of it, would never get its turn: hence the second
-//! half of rule 3, which keeps L1 within [`FAR`] targets and what one merge brings in, whatever the
+//! half of rule 3, which keeps L1 within `FAR` targets and what one merge brings in, whatever the
 //! schedule. The schedule `priority` keeps the order across levels.
 //!
 //! Debt is that of `tiered_l0`; there are no limits on L0. Chain: the memtables against L1, then
