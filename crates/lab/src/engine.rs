@@ -200,6 +200,7 @@ impl Store for Engine {
             job_read_bytes: jobs().map(|work| work.read).sum(),
             job_written_bytes: jobs().map(|work| work.written).sum(),
             waiting_writers: 0,
+            stopped_writers: 0,
         })
     }
 

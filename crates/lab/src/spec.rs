@@ -206,8 +206,8 @@ impl StoreSpec {
         let limit = Bytes(memtables + self.cache + tables);
         let least = Bytes(self.options.least_memory().0 * regions);
         self.options.memory_limit = limit.max(least);
-        // A WAL of two memtables, where they are larger than the default one allows for.
-        self.options.wal_limit = self.options.wal_limit.max(self.options.least_wal());
+        // A WAL of all memtables, where they are larger than the default one allows for.
+        self.options.wal_limit = self.options.wal_limit.max(self.options.wal_of_memtables());
         self
     }
 

@@ -272,7 +272,7 @@ fn a_stall_is_one_that_was_seen() {
     }
     for (id, with_stalls, without) in [
         ("silk-10", Verdict::DoesNotHold, Verdict::Holds),
-        ("dlc-4", Verdict::Holds, Verdict::DoesNotHold),
+        ("dlc-8", Verdict::DoesNotHold, Verdict::Holds),
     ] {
         let verdict = |change| result_of(id, Scale::CAMPAIGN, 3, change).claims[0].verdict;
         assert_eq!((verdict(|_| ()), verdict(steady)), (with_stalls, without), "{id}");

@@ -53,6 +53,8 @@ pub struct PolicyOptions {
     pub l0_stop: usize,
     /// Merge runs within L0 while L0→L1 is busy (shape `tiered_l0`).
     pub intra_l0: bool,
+    /// `tiered_l0`: propose merges within L0 also where L0→L1 could start.
+    pub intra_l0_beside: bool,
     /// Runs in L0 straight from a flush from which a merge of them alone is proposed, whatever else
     /// is (shape `tiered_l0`, for DLC's `resume part`); 0 for never.
     pub merge_flushed: usize,
@@ -123,6 +125,7 @@ impl PolicyOptions {
             l0_slowdown: 16,
             l0_stop: 36,
             intra_l0: false,
+            intra_l0_beside: false,
             merge_flushed: 0,
             overflow: Some(Bytes::mib(64)),
             debt_soft: None,

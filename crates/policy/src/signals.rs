@@ -97,6 +97,8 @@ pub struct Running {
     pub left: Bytes,
     /// Since when it has been granted nothing.
     pub paused_since: Option<Micros>,
+    /// Its result is being installed: it ends soon, and cannot be cancelled any more.
+    pub settled: bool,
 }
 
 /// Counters since the store was opened.
@@ -123,6 +125,8 @@ pub struct Counters {
     pub job_written_bytes: Bytes,
     /// Writers waiting at the moment (not cumulative).
     pub waiting_writers: u64,
+    /// Those of them that wait for a memtable or for memory, at this moment.
+    pub stopped_writers: u64,
 }
 
 /// The memtables of the store (of one tree, where an admission is asked for one tree).

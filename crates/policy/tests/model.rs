@@ -102,6 +102,7 @@ impl Model {
             done: Bytes::ZERO,
             left: job.candidate.bytes_in,
             paused_since: None,
+            settled: false,
         };
         let running: Vec<_> = self.jobs.iter().map(running).collect();
         let signals = Signals { workers: self.workers, ..Signals::default() };

@@ -17,6 +17,8 @@ use vlsm_core::event::Event;
 use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result, Version};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
+use vlsm_policy::schedule::dlc::{Burst, Delay};
+use vlsm_policy::schedule::load::LoadModel;
 use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule, shape};
 
 /// The store's folder.
@@ -172,8 +174,24 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
     policy.debt_soft = *rng.pick(&[None, None, Some(Bytes::kib(32))]);
     policy.debt_hard = policy.debt_soft.map(|soft| soft * 4);
     policy.trivial_move = !rng.one_in(4);
+    // What policies remember and wait for is as short as lives are.
     policy.priority.starvation = Micros(5_000);
     policy.cruise.window = 300;
+    policy.auto_tuned.period = Micros(20_000);
+    policy.adoc.interval = Micros(5_000);
+    policy.adoc.batch = Bytes::kib(4);
+    let mut aside = rng.clone().fork(1);
+    policy.dlc.interval = Micros(2_000);
+    policy.dlc.io_high_limit = *aside.pick(&[0.01, 0.1, 0.9]);
+    policy.dlc.io_low_limit = policy.dlc.io_high_limit / 2.0;
+    policy.dlc.delay = *aside.pick(&[Delay::Full, Delay::Part]);
+    policy.dlc.burst = *aside.pick(&[Burst::Full, Burst::Part]);
+    policy.dlc.burst_runs = *aside.pick(&[3, 20]);
+    policy.merge_flushed = *aside.pick(&[0, 2, 3]);
+    policy.silk.load = *aside.pick(&[LoadModel::Operations, LoadModel::CacheMisses]);
+    policy.silk.window = Micros(1_000);
+    (policy.silk.bandwidth, policy.silk.scheduling) =
+        *aside.pick(&[(true, true), (true, true), (true, false), (false, true)]);
     policy
 }
 

@@ -410,6 +410,10 @@ impl Engine {
             orphans.map(|number| sst_path(&self.dir, number)).collect();
         leftovers.extend(recovered.unused.iter().cloned());
         leftovers.extend(self.install.unused_manifests()?);
+        let scratch = self.dir.join(device::SCRATCH);
+        if self.env.fs().exists(&scratch).unwrap_or(false) {
+            leftovers.push(scratch);
+        }
         for path in leftovers {
             let removed = self.env.fs().remove(&path);
             removed.map_err(|error| Error::io("cannot remove", &path, error))?;

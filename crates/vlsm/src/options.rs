@@ -221,8 +221,16 @@ impl Options {
         if self.memory_limit < memory {
             self.memory_limit = memory + PROFILE_CACHE;
         }
-        self.wal_limit = self.wal_limit.max(self.least_wal());
+        self.wal_limit = self.wal_limit.max(self.wal_of_memtables());
         Ok(())
+    }
+
+    /// The `wal_limit` under which no memtable is sealed because of it: all memtables of a tree and
+    /// two WAL files.
+    #[must_use]
+    pub fn wal_of_memtables(&self) -> Bytes {
+        let count = self.policy.memtable_count as u64;
+        Bytes(self.policy.memtable_bytes.0.saturating_mul(count) + self.wal_file_bytes.0 * 2)
     }
 
     /// The least `wal_limit`: two memtables and two WAL files.

@@ -4,7 +4,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm::{
-    Batch, ByteCount, Compression, Db, Durability, Error, Event, KeyspaceOptions, WriteOptions,
+    Batch, ByteCount, Compression, Db, Durability, Error, Event, JobKind, KeyspaceOptions,
+    WriteOptions,
 };
 
 fn folder() -> tempfile::TempDir {
@@ -167,4 +168,40 @@ fn a_panic_in_the_background_stops_writes_and_nothing_else() {
     let found = db.iter().count() as u64;
     assert!(found == count + 1 || found == count + 2, "{found} of {count}: nothing is lost");
     db.put("second", "2").unwrap();
+}
+
+/// Memory that is there already, with memtables' full size, is no reason to fill them.
+#[test]
+fn a_schedule_has_memtables_sealed_before_they_are_full() {
+    let folder = folder();
+    let sizes = |memory: ByteCount| {
+        let path = folder.path().join(memory.to_string().replace(' ', "-"));
+        let builder = small("adoc", &path).configure(|options| {
+            options.policy.memtable_bytes = ByteCount::mib(2);
+            options.policy.adoc.batch = ByteCount::kib(128);
+            options.wal_file_bytes = ByteCount::mib(16);
+            options.memory_limit = memory;
+        });
+        let flushed = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let told = flushed.clone();
+        let listen = move |event: &Event| {
+            if let Event::JobStarted { kind: JobKind::Flush, bytes, .. } = event {
+                told.lock().unwrap().push(*bytes);
+            }
+        };
+        let db = builder.listener(listen).open().unwrap();
+        // The first decision says how large they may be.
+        db.put("a", "b").unwrap();
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        fill(&db, 0, 10_000);
+        db.flush().unwrap();
+        db.close().unwrap();
+        flushed.lock().unwrap().clone()
+    };
+    for memory in [ByteCount::mib(16), ByteCount::mib(512)] {
+        let sizes = sizes(memory);
+        let largest = sizes.iter().max().unwrap();
+        assert!(sizes.len() > 3 && *largest < ByteCount::mib(1), "{memory}: {sizes:?}");
+    }
 }

@@ -252,7 +252,8 @@ fn figure_13(setting: &Setting) -> Figure {
 
 fn figure_14(setting: &Setting) -> Figure {
     let mut panel = Panel::new("50 % inserts, 50 % gets", Form::Bars, Measure::WriteAmplification);
-    for (name, profile) in [("with L0 (P-LSM)", "rocksdb"), ("without L0 (SP-LSM)", "cruise")] {
+    let arms = [("with L0 (P-LSM)", "cruise/shape=tiered_l0"), ("without L0 (SP-LSM)", "cruise")];
+    for (name, profile) in arms {
         let run = a_variant(setting, &store(setting, profile));
         panel = panel.point(name, X::name(0, "bytes written ÷ bytes inserted"), &run, "run");
     }

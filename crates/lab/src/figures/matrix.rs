@@ -7,11 +7,15 @@ use super::text::number;
 use std::fmt::Write;
 
 /// A column: its head, and the measures that share it, by their names.
-const COLUMNS: [(&str, &[&str]); 9] = [
+const COLUMNS: [(&str, &[&str]); 10] = [
     ("operations/s", &["throughput"]),
     ("99 % of the time", &["tail throughput (99 %)"]),
     ("write P50, P99, P99.9, max", &["write P50", "write P99", "write P99.9", "write max"]),
     ("read P50, P99, P99.9, max", &["read P50", "read P99", "read P99.9", "read max"]),
+    (
+        "most asked P50, P99, P99.9, worst P99 of an interval",
+        &["P50", "P99", "P99.9", "largest P99 of an interval"],
+    ),
     ("at zero, longest", &["time at zero throughput", "longest time at zero throughput"]),
     ("I/O amp., write amp.", &["I/O amplification", "write amplification"]),
     ("chain: width, stages", &["chain width, mean", "chain length, mean"]),

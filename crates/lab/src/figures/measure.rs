@@ -37,8 +37,12 @@ pub enum Measure {
     ReadMax,
     /// 99th percentile of scans.
     ScanP99,
-    /// 99th percentile of whatever the workload asks most.
+    /// Median of whatever the workload asks most.
+    P50,
+    /// Its 99th percentile.
     P99,
+    /// Its 99.9th percentile.
+    P999,
     /// The largest 99th percentile of any interval.
     WorstP99,
     /// The mean of the 99th percentiles of all intervals.
@@ -124,7 +128,9 @@ impl Measure {
             Self::ReadP999 => "read P99.9",
             Self::ReadMax => "read max",
             Self::ScanP99 => "scan P99",
+            Self::P50 => "P50",
             Self::P99 => "P99",
+            Self::P999 => "P99.9",
             Self::WorstP99 => "largest P99 of an interval",
             Self::MeanP99 => "mean P99 of the intervals",
             Self::StallShare => "share of the time at zero throughput",
@@ -170,7 +176,9 @@ impl Measure {
             | Self::ReadP999
             | Self::ReadMax
             | Self::ScanP99
+            | Self::P50
             | Self::P99
+            | Self::P999
             | Self::WorstP99
             | Self::MeanP99
             | Self::StallTime
@@ -229,7 +237,9 @@ impl Measure {
             Self::ReadP999 => reads(|p| p.p999_us)?,
             Self::ReadMax => reads(|p| p.max_us)?,
             Self::ScanP99 => phase.scans.as_ref()?.p99_us,
+            Self::P50 => most_asked(phase)?.p50_us,
             Self::P99 => most_asked(phase)?.p99_us,
+            Self::P999 => most_asked(phase)?.p999_us,
             Self::WorstP99 => interval_p99(&phase.series)
                 .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))))?,
             Self::MeanP99 => mean(interval_p99(&phase.series))?,

@@ -44,6 +44,8 @@ const BYTES: u64 = 17_500_000_000;
 const RATE: f64 = 18_000.0;
 /// All of a device for the store (§6.1).
 const DEVICE: u64 = 200 << 20;
+/// What of it can be written: a limited device has half for reads and half for writes.
+const WRITES: u64 = DEVICE / 2;
 
 /// A store set up as §6.1 has it: 128 MB memtables, L0 without limits, four internal threads with
 /// the one that flushes, and all of the device for what plans with it. vLSM, which is ours beside,
@@ -56,7 +58,7 @@ fn store(setting: &Setting, profile: &str) -> Arm {
             policy.memtable_bytes = setting.scale.bytes(Bytes::mib(128));
             (policy.l0_slowdown, policy.l0_stop, policy.l0_max) = (10_000, 10_000, 10_000);
             policy.compaction_jobs = 3;
-            policy.device_bandwidth = BytesPerSec(DEVICE);
+            policy.device_bandwidth = BytesPerSec(WRITES);
         }
         store
     });

@@ -8,8 +8,9 @@
 //! 3. *Delay.* While it is high no job out of L0 starts (`delay = full`), or none into L1, while
 //!    merges within L0 do (`part`); and one deeper job at most goes on.
 //! 4. *Burst.* While it is high and L0 has `burst_runs` runs, or `burst_bytes`: `full` starts
-//!    L0→L1; `part` counts and merges only runs straight from a flush, into one that is not merged
-//!    again, and after four of those comes a full one. One job of a burst at a time and tree.
+//!    L0→L1, again and again until the shape has nothing more to bring down; `part` counts and
+//!    merges only runs straight from a flush, into one that is not merged again, and after four of
+//!    those comes a full one. One job of a burst at a time and tree.
 //! 5. *Low.* Everything goes on as in `fifo`.
 //! 6. *Bandwidth* (Eq. 2): T − load for all jobs together, reads and writes counted (§4.2).
 //!    Flushes are never delayed.
@@ -22,7 +23,8 @@
 //! oldest. Moves of tables cost the device nothing and are not delayed. What collides with a job
 //! that a burst wants does not start before it. The load is one for the store, bursts are by tree.
 //! For `resume full` §5 counts all runs of L0, §6.3 those flushed, which is the same without parts:
-//! ours counts all. A size of L0 that is reached always means a full one: parts do not lessen it.
+//! ours counts all. A part counts when it is granted. A size of L0 that is reached always means a
+//! full one: parts do not lessen it.
 //!
 //! Deviations. The paper has no floor; here flushes and jobs out of L0 have SILK's together, 50
 //! MB/s but at most a quarter of T, and the limit is never below it: a flush that starves would
@@ -47,7 +49,7 @@ use crate::decision::{Bandwidth, Counted, Grants};
 use crate::options::PolicyOptions;
 use crate::signals::{Pressure, Running, Signals};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, BytesPerSec, Error, JobId, Micros, Result, TreeId};
 
@@ -159,6 +161,8 @@ pub struct Dlc {
     device: BytesPerSec,
     /// Runs in L0 at which its flushes would wait, or its writes be slowed down.
     l0_bound: usize,
+    /// Flushed runs from which the shape proposes to merge them; 0 for never.
+    merge_flushed: usize,
     queue: Fifo,
     meter: LoadMeter,
     /// When the load was told last, or first asked for.
@@ -169,6 +173,8 @@ pub struct Dlc {
     below: u64,
     /// Merges of flushed runs since all of L0 went down.
     parts: BTreeMap<TreeId, u32>,
+    /// Trees in a full burst.
+    bursting: BTreeSet<TreeId>,
 }
 
 /// Whether the job is one of those of which one at most goes on while the load is high.
@@ -184,6 +190,7 @@ impl Dlc {
         Self {
             device: options.device_bandwidth,
             l0_bound: options.l0_max.min(options.l0_slowdown),
+            merge_flushed: options.merge_flushed,
             queue: Fifo::new(options),
             meter: LoadMeter::new(own.load, own.weight, own.interval),
             told_at: None,
@@ -191,6 +198,7 @@ impl Dlc {
             high: false,
             below: 0,
             parts: BTreeMap::new(),
+            bursting: BTreeSet::new(),
             options: own,
         }
     }
@@ -219,24 +227,38 @@ impl Dlc {
 
     /// Rule 4: of each tree whose L0 has to burst, the candidate for it.
     fn bursts(
-        &self,
+        &mut self,
         signals: &Signals,
         candidates: &[&Candidate],
         running: &[Running],
     ) -> Vec<usize> {
-        let merging = |tree: TreeId| {
-            let mut jobs = running.iter().map(|job| &job.candidate);
-            jobs.any(|job| job.tree == tree && job.frees == Class::L0)
-        };
-        let trees = signals.pressure.iter().filter(|(tree, _)| !merging(*tree));
-        trees.filter_map(|(tree, pressure)| self.burst(*tree, pressure, candidates)).collect()
+        let into_l1 = |job: &Candidate| job.frees == Class::L0 && job.output_level > 0;
+        let mut bursts = Vec::new();
+        for (tree, pressure) in &signals.pressure {
+            let of_tree = |job: &&Candidate| job.tree == *tree;
+            let jobs = running.iter().map(|job| &*job.candidate).filter(of_tree);
+            let merging = jobs.clone().any(|job| job.frees == Class::L0);
+            let left = candidates.iter().copied().filter(of_tree).any(into_l1);
+            if !left && !jobs.clone().any(into_l1) {
+                self.bursting.remove(tree);
+            }
+            if !merging {
+                bursts.extend(self.burst(*tree, pressure, candidates));
+            }
+        }
+        bursts
     }
 
-    fn burst(&self, tree: TreeId, pressure: &Pressure, candidates: &[&Candidate]) -> Option<usize> {
+    fn burst(
+        &mut self,
+        tree: TreeId,
+        pressure: &Pressure,
+        candidates: &[&Candidate],
+    ) -> Option<usize> {
         let options = &self.options;
         let by_bytes =
             options.burst_bytes > Bytes::ZERO && pressure.l0_bytes >= options.burst_bytes;
-        let must = by_bytes || pressure.l0_runs >= self.l0_bound;
+        let must = by_bytes || pressure.l0_runs >= self.l0_bound || self.bursting.contains(&tree);
         let due = match options.burst {
             Burst::None => false,
             Burst::Full => must || pressure.l0_runs >= options.burst_runs,
@@ -254,9 +276,16 @@ impl Dlc {
         };
         let parts = self.parts.get(&tree).copied().unwrap_or(0);
         let part = options.burst == Burst::Part && !must && parts < PARTS;
-        // A shape lists the merge of flushed runs last.
-        let merge = if part { of(true).next_back() } else { None };
-        merge.or_else(|| of(false).next())
+        // A shape lists the merge of flushed runs last, where it has enough of them.
+        let flushed = self.merge_flushed > 0 && pressure.l0_flushed >= self.merge_flushed.max(2);
+        let merge = if part && flushed { of(true).next_back() } else { None };
+        merge.or_else(|| {
+            let full = of(false).next();
+            if full.is_some() {
+                self.bursting.insert(tree);
+            }
+            full
+        })
     }
 
     /// The deeper jobs beyond the one that goes on.
@@ -274,7 +303,8 @@ impl Dlc {
         for &index in start {
             let candidate = candidates[index];
             let merges = candidate.kind == JobKind::MergeWithin;
-            if candidate.frees == Class::L0 && !merges {
+            let moves = candidate.kind == JobKind::TrivialMove;
+            if candidate.frees == Class::L0 && !merges && !moves {
                 self.parts.remove(&candidate.tree);
             } else if merges && burst.contains(&index) {
                 *self.parts.entry(candidate.tree).or_default() += 1;
@@ -338,10 +368,14 @@ impl Schedule for Dlc {
             }
         });
         self.count_parts(candidates, &start, &burst);
-        self.parts.retain(|tree, _| signals.pressure.iter().any(|(known, _)| known == tree));
-        // When the interval ends, as long as there is something to decide.
+        let known = |tree: &TreeId| signals.pressure.iter().any(|(known, _)| known == tree);
+        self.parts.retain(|tree, _| known(tree));
+        self.bursting.retain(known);
+        // When the interval ends, as long as there is something to decide or clients load the
+        // device: who is not asked for long learns of a peak only as part of a mean.
         let ends = self.told_at.map(|told| told + self.options.interval);
-        let works = !candidates.is_empty() || !running.is_empty();
+        let loaded = self.load.is_some_and(|load| load > BytesPerSec::ZERO);
+        let works = !candidates.is_empty() || !running.is_empty() || loaded;
         Grants {
             start,
             paused,

@@ -65,6 +65,12 @@ impl LoadMeter {
         Some(BytesPerSec((bytes / passed.as_secs_f64()).round() as u64))
     }
 
+    /// When the window that is under way ends.
+    #[must_use]
+    pub fn due(&self) -> Option<Micros> {
+        self.begun.map(|(since, _)| since + self.window)
+    }
+
     fn bytes(&self, before: &Counters, now: &Counters) -> f64 {
         let gets = now.gets.saturating_sub(before.gets) as f64;
         match self.model {

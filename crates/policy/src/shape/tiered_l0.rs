@@ -8,7 +8,9 @@
 //! 3. L0→L1 takes every run that is idle, from the oldest on, and all it overlaps of L1; one at a
 //!    time;
 //! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged
-//!    within L0 (option), newest first, as long as the bytes per run saved do not grow;
+//!    within L0 (option), newest first, as long as the bytes per run saved do not grow; with
+//!    `intra_l0_beside` always, after rule 3, for a schedule that holds that back (DLC's `delay =
+//!    part`, dlc.txt §4.1);
 //! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
 //! 6. deeper levels give single SSTs, least overlap per byte first, several at once;
 //! 7. with `merge_flushed` set, so many neighbouring idle runs straight from a flush may be merged
@@ -86,7 +88,7 @@ impl TieredL0 {
             list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
         }
         let waits = list.first().is_none_or(|candidate| !candidate.conflicts.is_empty());
-        if waits && self.options.intra_l0 {
+        if self.options.intra_l0 && (waits || self.options.intra_l0_beside) {
             list.extend(self.within_l0(context, score));
         }
         list.extend(self.flushed(context, score));

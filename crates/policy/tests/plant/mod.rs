@@ -159,7 +159,8 @@ impl Job {
         let all = self.candidate.bytes_in;
         let done = Bytes(share(all.0, self.moved, self.total));
         let (job, candidate) = (self.id, self.candidate.clone());
-        Running { job, candidate, done, left: all - done, paused_since: self.paused_since }
+        let (paused_since, settled) = (self.paused_since, self.settled);
+        Running { job, candidate, done, left: all - done, paused_since, settled }
     }
 }
 
@@ -314,13 +315,26 @@ impl Plant {
         self.counters.writes = self.counters.write_bytes.0 / operation;
         let writers = |clients: &Clients| (clients.waiting / operation).min(64);
         self.counters.waiting_writers = self.clients.iter().map(writers).sum();
+        let stopped = self.clients.iter().zip(&self.trees).filter(|(_, tree)| self.is_full(tree));
+        self.counters.stopped_writers = stopped.map(|(clients, _)| writers(clients)).sum();
         sum
+    }
+
+    /// The size at which memtables are sealed.
+    fn sealed_at(&self) -> Bytes {
+        let granted = self.grants.memtable_bytes.unwrap_or(self.options.memtable_bytes);
+        granted.min(self.options.memtable_bytes)
+    }
+
+    /// Whether a tree's memtables have no room.
+    fn is_full(&self, tree: &Tree) -> bool {
+        let sealed = tree.sealed.len() + 1 >= self.options.memtable_count;
+        sealed && tree.active_bytes() >= self.sealed_at()
     }
 
     /// Writes into a tree's memtables, as far as they have room. Bytes written.
     fn write(&mut self, index: usize, want: u64) -> u64 {
-        let sealed_at = self.grants.memtable_bytes.unwrap_or(self.options.memtable_bytes);
-        let sealed_at = sealed_at.min(self.options.memtable_bytes);
+        let sealed_at = self.sealed_at();
         let (tree, clients) = (&mut self.trees[index], &mut self.clients[index]);
         let mut written = 0;
         while written < want {

@@ -1,6 +1,8 @@
 //! A schedule's bandwidth as two token buckets, as the engine keeps them: all jobs take from the
 //! first, which is filled at the limit; urgent ones go on while either holds anything, and take
-//! from both. Buckets hold what [`BURST`] fills and go below zero by what one step moves.
+//! from the floor's what the limit does not let through. Buckets hold what [`BURST`] fills and go
+//! below zero by what one step moves; the limit's by no more than it fills in [`BURST`] for what
+//! the floor let through.
 
 use super::per;
 use vlsm_core::Micros;
@@ -44,9 +46,13 @@ impl Pace {
             Counted::Written => written,
             Counted::ReadAndWritten => read + written,
         };
-        self.limit -= moved as f64;
-        if is_urgent(class) {
+        let by_floor = self.limit <= 0.0 && is_urgent(class) && bandwidth.floor.0 > 0;
+        let left = self.limit - moved as f64;
+        if by_floor {
             self.floor -= moved as f64;
+            self.limit = left.max(self.limit.min(-per(BURST, bandwidth.limit.as_f64())));
+        } else {
+            self.limit = left;
         }
     }
 }

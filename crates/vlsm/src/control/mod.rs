@@ -132,9 +132,21 @@ impl Control {
         self.wake.wait(epoch, until);
     }
 
-    /// Sets when the policies are asked again although nothing has happened.
+    /// Sets when the policies are asked again although nothing has happened. Who sleeps until a
+    /// later time, or for ever, is woken.
     pub fn ask_again_at(&self, time: Option<Micros>) {
-        self.again_at.store(time.map_or(NEVER, |time| time.0), Ordering::Release);
+        let time = time.map_or(NEVER, |time| time.0);
+        if time < self.again_at.swap(time, Ordering::AcqRel) {
+            self.wake();
+        }
+    }
+
+    /// Has the policies asked again at this time, where they want to be asked never or later.
+    pub fn ask_again_within(&self, time: Duration) {
+        let time = time.as_micros() as u64;
+        if time < self.again_at.fetch_min(time, Ordering::AcqRel) {
+            self.wake();
+        }
     }
 
     /// When that is.
@@ -269,6 +281,7 @@ impl State {
             done: slot.done,
             left: slot.candidate.bytes_in.saturating_sub(slot.done),
             paused_since: slot.paused_since,
+            settled: slot.settled,
         };
         self.jobs.iter().filter(|slot| !slot.cancelled).map(running).collect()
     }

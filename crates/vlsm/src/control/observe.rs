@@ -35,9 +35,14 @@ impl Engine {
             tree: tree.id,
             now: self.now_micros(),
             memtables: tree.immutables.iter().map(facts).collect(),
-            memtable_bytes: self.options.policy.memtable_bytes,
+            memtable_bytes: self.memtable_bytes(),
             oldest_snapshot: self.snapshots.oldest(),
         }
+    }
+
+    /// The size at which memtables are sealed.
+    fn memtable_bytes(&self) -> Bytes {
+        self.options.policy.memtable_bytes.min(Bytes(self.control.memtable_bytes()))
     }
 
     /// What a schedule and an admission are told.
@@ -68,18 +73,19 @@ impl Engine {
             job_read_bytes: Bytes(read),
             job_written_bytes: Bytes(written),
             waiting_writers: counters.waiting_writers.get(),
+            stopped_writers: counters.stopped_writers.get(),
         }
     }
 
     /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
     /// for.
     fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
-        let policy = &self.options.policy;
+        let count = self.options.policy.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
             active: Bytes(tree.active.bytes() as u64),
             immutable: Bytes(tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum()),
             immutable_count: tree.immutables.len(),
-            capacity: policy.memtable_bytes * policy.memtable_count as u64,
+            capacity: self.memtable_bytes() * count,
         };
         let signals = view.trees().map(of_tree);
         signals.max_by_key(|signals| signals.active + signals.immutable).unwrap_or_default()

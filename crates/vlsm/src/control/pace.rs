@@ -1,11 +1,13 @@
 //! How fast jobs may move bytes: a schedule's bandwidth as two token buckets.
 //!
 //! 1. One bucket is filled at the limit. Every step of a job takes what it moved from it, below
-//!    zero if need be; a job of any class may step while it is above zero. What the floor alone let
-//!    through makes no debt beyond [`BURST`]: deeper jobs do not pay for a peak when it is over.
-//! 2. A second one is filled at the floor and filled and emptied by jobs of the classes `Memtable`
-//!    and `L0` alone; they may step while either is above zero.
-//! 3. Among jobs that may step workers take the most urgent one, so deeper classes get what the
+//!    zero if need be; a job of any class may step while it is above zero.
+//! 2. A second one is filled at the floor. Jobs of the classes `Memtable` and `L0` may step while
+//!    either is above zero. They take from the floor's only what the limit does not let through, so
+//!    that the floor is theirs when the limit is used up, however much they moved before.
+//! 3. What the floor alone let through takes the limit's no further below zero than what [`BURST`]
+//!    fills: deeper jobs do not pay for a peak when it is over.
+//! 4. Among jobs that may step workers take the most urgent one, so deeper classes get what the
 //!    urgent ones leave.
 //!
 //! Buckets hold what [`BURST`] fills. Under the lock of the control's state.
@@ -33,13 +35,18 @@ fn is_urgent(class: Class) -> bool {
 }
 
 impl Pace {
-    /// Puts a bandwidth in force.
-    pub fn set(&mut self, now: Duration, bandwidth: Option<Bandwidth>) {
+    /// Puts a bandwidth in force. True where jobs that lacked some may go on sooner.
+    pub fn set(&mut self, now: Duration, bandwidth: Option<Bandwidth>) -> bool {
         self.fill(now);
         if self.bandwidth.is_none() {
             (self.limit, self.floor) = (0.0, 0.0);
         }
-        self.bandwidth = bandwidth;
+        let before = std::mem::replace(&mut self.bandwidth, bandwidth);
+        match (before, bandwidth) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(old), Some(new)) => new.limit > old.limit || new.floor > old.floor,
+        }
     }
 
     /// Fills the buckets up to now.
@@ -68,8 +75,9 @@ impl Pace {
             Counted::Written => written,
             Counted::ReadAndWritten => read + written,
         };
+        let by_floor = self.limit <= 0.0 && is_urgent(class) && bandwidth.floor.0 > 0;
         let left = self.limit - moved.as_f64();
-        if is_urgent(class) {
+        if by_floor {
             self.floor -= moved.as_f64();
             let least = -bandwidth.limit.as_f64() * BURST.as_secs_f64();
             self.limit = left.max(least.min(self.limit));
@@ -131,6 +139,33 @@ mod tests {
         assert!(pace.next(Class::Level(1)).is_some_and(|time| time < at(10_030)));
         pace.set(at(10_000), None);
         assert!(pace.allows(Class::Level(1)) && pace.next(Class::Level(1)).is_none());
+    }
+
+    #[test]
+    fn the_floor_is_there_when_the_limit_is_used_up_and_is_no_way_around_it() {
+        let mut pace = Pace::default();
+        let bandwidth = Bandwidth {
+            limit: BytesPerSec(10_000_000),
+            floor: BytesPerSec(500_000),
+            counted: Counted::Written,
+        };
+        pace.set(at(0), Some(bandwidth));
+        // For a second an urgent job has the limit, twenty times the floor.
+        for millis in 1..1_000 {
+            pace.fill(at(millis));
+            pace.spend(Class::L0, Bytes(0), Bytes(9_000));
+        }
+        pace.fill(at(1_000));
+        pace.spend(Class::Level(1), Bytes(0), Bytes(10_000_000));
+        assert!(!pace.allows(Class::Level(1)), "a second's worth was moved");
+        assert!(pace.allows(Class::L0), "the floor was not used");
+        // Without a floor an urgent job makes all the debt that it moves.
+        let mut pace = Pace::default();
+        pace.set(at(0), Some(Bandwidth { floor: BytesPerSec::ZERO, ..bandwidth }));
+        pace.fill(at(1));
+        pace.spend(Class::L0, Bytes(0), Bytes(5_000_000));
+        pace.spend(Class::Memtable, Bytes(0), Bytes(5_000_000));
+        assert!(pace.next(Class::L0).is_some_and(|time| time > at(990)), "{pace:?}");
     }
 
     #[test]

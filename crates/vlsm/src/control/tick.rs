@@ -125,11 +125,11 @@ impl Engine {
             self.latch(error);
             return false;
         }
-        let resumed;
+        let may_go_on;
         let not_cancelled: Vec<JobId> = {
             let mut state = self.control.state.lock();
-            state.pace.set(self.env.now(), grants.bandwidth);
-            resumed = pause(&mut state, &grants.paused, self.now_micros());
+            let faster = state.pace.set(self.env.now(), grants.bandwidth);
+            may_go_on = pause(&mut state, &grants.paused, self.now_micros()) || faster;
             grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
         };
         let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
@@ -148,7 +148,7 @@ impl Engine {
             }
         }
         let cancelled = not_cancelled.len() < grants.cancel.len();
-        if started || cancelled || resumed {
+        if started || cancelled || may_go_on {
             self.control.wake();
         }
         started || cancelled

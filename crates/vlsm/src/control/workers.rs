@@ -26,6 +26,8 @@ use vlsm_policy::Class;
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
+/// How soon a time to ask the policies is looked at again, where another worker asks them.
+const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Starts the workers.
@@ -62,14 +64,16 @@ impl Engine {
         self.tell_rotations();
         self.balance_memory();
         match self.take_job(priority) {
-            Some((id, job)) => self.step(id, job),
-            None => {
+            Ok((id, job)) => self.step(id, job),
+            Err(paced) => {
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.env.now() + UNREADY_RETRY);
                 // One worker keeps the policies' time; those that are not asleep look at it, too.
                 let again = self.control.again_at().filter(|_| priority == Priority::Normal);
-                let again = again.map(|time| Duration::from_micros(time.0));
-                let paced = self.paced_until(priority);
+                // Where another one is asking them just now, it is a while until they are asked
+                // anew.
+                let soon = self.env.now() + AGAIN_RETRY;
+                let again = again.map(|time| Duration::from_micros(time.0).max(soon));
                 let until = [unready, look, self.take_back(), again, paced];
                 let until = until.into_iter().flatten().min();
                 self.chores();
@@ -105,10 +109,11 @@ impl Engine {
         }
     }
 
-    /// The most urgent job that can go on, of those that a worker of this priority takes. While
-    /// memory is scarce, one flush after the other: each of many small trees has one.
-    fn take_job(&self, priority: Priority) -> Option<(JobId, Box<Job>)> {
-        let any = self.takes_any(priority);
+    /// The most urgent job that can go on, of those that a worker of this priority takes; where
+    /// there is none, when one that lacks bandwidth now may go on. While memory is scarce, one
+    /// flush after the other: each of many small trees has one.
+    fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
+        let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
         let mut state = self.control.state.lock();
         let State { jobs, pace, .. } = &mut *state;
         pace.fill(self.env.now());
@@ -117,31 +122,23 @@ impl Engine {
         let one_by_one = !self.memory.jobs_fit() && flushes.clone().any(begun);
         let ready = |slot: &&mut Slot| {
             let is_flush = slot.candidate.frees == Class::Memtable;
-            let may_go_on = slot.paused_since.is_none() && pace.allows(slot.candidate.frees);
             (any || is_flush)
-                && (may_go_on || slot.cancelled)
+                && (slot.paused_since.is_none() || slot.cancelled)
                 && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
-        let slots = jobs.iter_mut().filter(ready);
-        let slot = slots.min_by_key(|slot| (slot.candidate.frees, slot.id))?;
-        slot.job.take().map(|job| (slot.id, job))
-    }
-
-    /// Whether a worker of this priority takes any job, or flushes only.
-    fn takes_any(&self, priority: Priority) -> bool {
-        priority == Priority::Background || self.counters.stopped_writers.get() > 0
-    }
-
-    /// When a job that lacks bandwidth now may go on.
-    fn paced_until(&self, priority: Priority) -> Option<Duration> {
-        let any = self.takes_any(priority);
-        let state = self.control.state.lock();
-        let jobs = state.jobs.iter().filter(|slot| {
-            let ready = slot.job.as_ref().is_some_and(|job| job.is_ready());
-            ready && slot.paused_since.is_none() && (any || slot.candidate.frees == Class::Memtable)
-        });
-        jobs.filter_map(|slot| state.pace.next(slot.candidate.frees)).min()
+        // A move of tables has nothing to do with the device.
+        let paced = |slot: &Slot| {
+            let moves = slot.candidate.kind == JobKind::TrivialMove;
+            !moves && !slot.cancelled && !pace.allows(slot.candidate.frees)
+        };
+        let (waiting, able): (Vec<_>, Vec<_>) =
+            jobs.iter_mut().filter(ready).partition(|slot| paced(slot));
+        let next = able.into_iter().min_by_key(|slot| (slot.candidate.frees, slot.id));
+        match next.and_then(|slot| Some((slot.id, slot.job.take()?))) {
+            Some(taken) => Ok(taken),
+            None => Err(waiting.iter().filter_map(|slot| pace.next(slot.candidate.frees)).min()),
+        }
     }
 
     /// One step of a job that was taken from its slot.

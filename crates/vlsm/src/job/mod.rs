@@ -32,7 +32,7 @@ use vlsm_core::event::{Event, JobKind};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
-    RunId, RunOrigin, Table, Version, VersionEdit,
+    Run, RunId, RunOrigin, Table, Version, VersionEdit,
 };
 use vlsm_disk::sst::{Scanner, SstReader};
 use vlsm_disk::{Charge, Pending};
@@ -68,7 +68,6 @@ pub(crate) struct Job {
     started: Duration,
     stage: Stage,
     memtables: Vec<Arc<Memtable>>,
-    version: Arc<Version>,
     outputs: Option<Outputs>,
     /// What its merge decides by; the inputs' range tombstones are added when they are open.
     sight: Sight,
@@ -97,6 +96,7 @@ impl Job {
         let version = tree.version.clone();
         let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
         let memtables = memtables.collect::<Result<Vec<_>>>()?;
+        check_order(&candidate, tree)?;
         engine.emit(Event::JobStarted {
             job: id,
             tree: tree.id,
@@ -131,11 +131,10 @@ impl Job {
             blocked_at: None,
             wake: engine.control.wake_condition(),
             memtables,
-            version,
             candidate,
         };
         if job.candidate.kind != JobKind::TrivialMove {
-            job.outputs = Some(job.new_outputs(engine));
+            job.outputs = Some(job.new_outputs(engine, &version));
             job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
                 Stage::Opening(job.open_inputs(engine))
             } else {
@@ -160,13 +159,13 @@ impl Job {
         engine.io.submit(open)
     }
 
-    fn new_outputs(&self, engine: &Arc<Engine>) -> Outputs {
+    fn new_outputs(&self, engine: &Arc<Engine>, version: &Version) -> Outputs {
         let level = self.candidate.output_level;
         let options = &engine.options;
         let sst_options = options.sst(level, engine.env.wall_clock());
-        let rule = engine.control.shape.cuts(&self.version, &self.candidate);
+        let rule = engine.control.shape.cuts(version, &self.candidate);
         let next = match rule {
-            CutRule::LookAhead { next_level, .. } => self.version.level(next_level).clone(),
+            CutRule::LookAhead { next_level, .. } => version.level(next_level).clone(),
             _ => vlsm_core::Tables::default(),
         };
         let env = engine.env.clone();
@@ -368,6 +367,39 @@ impl Buffers {
         let most = self.runs * (READ_DEPTH + 1) * self.read_len + self.unwritten_max;
         (most as u64).min(bytes_in.0.saturating_mul(2))
     }
+}
+
+/// Refuses a candidate that would bring newer entries below older ones: of the runs of L0 that what
+/// it takes from memory and L0 overlaps it takes neighbours by age, the oldest of all into a level,
+/// and memtables from the oldest on, into a level only where no such run is left.
+fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
+    let wrong = |what: &str| Err(Error::Internal(format!("{what}: {candidate:?}")));
+    let older = tree.older_part();
+    let tree = older.as_ref().unwrap_or(tree);
+    let inputs = &candidate.inputs;
+    let sealed = tree.immutables.iter().take(inputs.memtables.len());
+    if !sealed.clone().map(|memtable| memtable.id()).eq(inputs.memtables.iter().copied()) {
+        return wrong("a memtable before an older one");
+    }
+    let tables = inputs.tables.iter().filter(|(place, _)| matches!(place, Place::L0(_)));
+    let ranges = tables.map(|(_, table)| table.range.clone());
+    let ranges: Vec<KeyRange> = ranges.chain(sealed.filter_map(|sealed| sealed.range())).collect();
+    let Some(range) = KeyRange::cover(ranges.iter()) else { return Ok(()) };
+    let overlaps = |run: &&Run| run.tables.overlapping(&range).next().is_some();
+    let is_input = |run: &Run| inputs.tables.iter().any(|(place, _)| *place == Place::L0(run.id));
+    let runs: Vec<bool> = tree.version.l0.iter().filter(overlaps).map(is_input).collect();
+    let first = runs.iter().position(|taken| *taken).unwrap_or(runs.len());
+    let taken = runs.iter().filter(|taken| **taken).count();
+    if !runs[first..].iter().take(taken).all(|taken| *taken) {
+        return wrong("runs of L0 that are no neighbours by age");
+    }
+    if candidate.output_level > 0 && taken > 0 && first > 0 {
+        return wrong("a run of L0 before an older one");
+    }
+    if !inputs.memtables.is_empty() && candidate.output_level > 0 && taken < runs.len() {
+        return wrong("memtables before an older run of L0");
+    }
+    Ok(())
 }
 
 /// Whether no table outside the inputs can hold an older version of a key in the job's range.

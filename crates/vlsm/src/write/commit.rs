@@ -45,6 +45,8 @@ use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size}
 pub(crate) const IN_FLIGHT_MAX: u64 = 4096;
 /// A waiter for its turn to publish spins this long before it sleeps.
 const PUBLISH_SPIN: Duration = Duration::from_micros(5);
+/// How soon policies look at writers that wait at the gate.
+const GATE_LOOK: Duration = Duration::from_millis(100);
 /// Who passes a gate with a rate within this time was let in at once.
 const TURN: Duration = Duration::from_micros(1);
 /// A wait at least this long is an event of its own.
@@ -239,6 +241,7 @@ impl Engine {
     pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
         let since = self.env.now();
         self.counters.waiting_writers.add(1);
+        self.control.ask_again_within(since + GATE_LOOK);
         let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
         self.counters.waiting_writers.sub(1);
         if self.env.now().saturating_sub(since) > TURN {

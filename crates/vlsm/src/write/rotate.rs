@@ -31,7 +31,12 @@ impl Engine {
         bytes: usize,
         spared: impl Fn(TreeId) -> bool,
     ) -> Result<bool, WaitCause> {
-        if self.views.load().tree(tree).active.has_room(bytes) {
+        let view = self.views.load();
+        let active = &view.tree(tree).active;
+        // A schedule may have memtables sealed before they are full.
+        let sealed_at = self.control.memtable_bytes();
+        let small = sealed_at == u64::MAX || (active.bytes() + bytes) as u64 <= sealed_at;
+        if small && active.has_room(bytes) {
             return Ok(false);
         }
         // What was rotated in vain is flushed while the writer waits.
@@ -50,8 +55,6 @@ impl Engine {
         let view = self.views.load();
         let view = view.tree(tree);
         let active = &view.active;
-        // A schedule may have memtables sealed before they are full. The charge grows in steps of
-        // an eighth, so this is how exact it is.
         let sealed_at = usize::try_from(self.control.memtable_bytes()).unwrap_or(usize::MAX);
         let small = active.is_empty() || active.bytes() + bytes <= sealed_at;
         if small && active.growth_for(bytes).is_some() {

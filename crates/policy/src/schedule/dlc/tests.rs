@@ -35,6 +35,7 @@ fn running(job: u64, candidate: Candidate) -> Running {
         done: Bytes::ZERO,
         left: Bytes(1),
         paused_since: None,
+        settled: false,
     }
 }
 
@@ -75,6 +76,7 @@ impl Loop {
     fn new(burst: Burst) -> Self {
         let mut options = options();
         options.dlc.burst = burst;
+        options.merge_flushed = options.dlc.burst_runs;
         Self {
             dlc: Dlc::new(&options),
             millis: 0,
@@ -256,6 +258,7 @@ fn a_burst_follows_bytes_and_the_bound_of_l0() {
     let mut options = options();
     options.dlc.burst = Burst::Part;
     options.dlc.burst_bytes = Bytes(100);
+    options.merge_flushed = 4;
     let high = |options: &PolicyOptions| {
         let mut dlc = Dlc::new(options);
         dlc.high = true;
