@@ -241,7 +241,10 @@ impl Engine {
     pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
         let since = self.env.now();
         self.counters.waiting_writers.add(1);
-        self.control.ask_again_within(since + GATE_LOOK);
+        // A stop ends with a change, after which they are asked anyway.
+        if !self.gate.is_stopped() {
+            self.control.ask_again_within(since + GATE_LOOK);
+        }
         let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
         self.counters.waiting_writers.sub(1);
         if self.env.now().saturating_sub(since) > TURN {

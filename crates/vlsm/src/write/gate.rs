@@ -68,6 +68,11 @@ impl Gate {
         self.rate.load(Ordering::Acquire) == OPEN
     }
 
+    /// Whether nobody is let in until something changes.
+    pub fn is_stopped(&self) -> bool {
+        self.rate.load(Ordering::Acquire) == 0
+    }
+
     /// Lets a write of `bytes` in, when its time has come.
     pub fn admit(
         &self,
