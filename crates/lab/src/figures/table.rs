@@ -54,7 +54,7 @@ const TRANSACTIONS: f64 = 500.0;
 /// Seconds of the sources: of a round of SILK's bursts, of DLC's, of CruiseDB's mix.
 const BURSTS: f64 = 700.0;
 const PERIODIC: f64 = 600.0 * STRETCH;
-const SUSTAINED: f64 = 480.0 * STRETCH;
+const SUSTAINED: f64 = 240.0 * STRETCH;
 const MIXED: f64 = 320.0;
 
 const LOAD: &str = "Load A, closed loop";
