@@ -282,10 +282,8 @@ impl PolicyOptions {
             ),
             (self.compaction_jobs <= 256, "compaction_jobs", "must be at most 256"),
         ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => self.check_mechanisms(),
-        }
+        all_hold(rules)?;
+        self.check_mechanisms()
     }
 
     /// The constants of every mechanism, in use or not.
@@ -296,6 +294,16 @@ impl PolicyOptions {
         self.adoc.check()?;
         self.priority.check()?;
         self.cruise.check()
+    }
+}
+
+/// Refuses the first option whose rule does not hold: whether it does, the option, and the reason.
+pub(crate) fn all_hold(
+    rules: impl IntoIterator<Item = (bool, &'static str, &'static str)>,
+) -> Result<()> {
+    match rules.into_iter().find(|(holds, ..)| !holds) {
+        Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
+        None => Ok(()),
     }
 }
 

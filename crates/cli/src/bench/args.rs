@@ -261,6 +261,7 @@ impl Args {
         options.direct_io = !self.buffered_io;
         options.direct_reads = !self.buffered_io;
         options.error_if_exists = true;
+        options.check().map_err(|error| error.to_string())?;
         Ok(options)
     }
 }

@@ -35,10 +35,10 @@ use super::Schedule;
 use super::fifo::{Fifo, takes_slot};
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
-use crate::options::PolicyOptions;
+use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Running, Signals};
 use serde::{Deserialize, Serialize};
-use vlsm_core::{Bytes, Error, JobId, Micros, Result};
+use vlsm_core::{Bytes, JobId, Micros, Result};
 
 /// A flush is slow below this share of the best speed.
 const SLOW: f64 = 0.5;
@@ -74,10 +74,7 @@ impl AdocOptions {
             (self.interval >= Micros(1_000), "adoc.interval", "must be at least 1 ms (1000)"),
             (self.batch >= Bytes::kib(4), "adoc.batch", "must be at least 4 KB"),
         ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
-        }
+        all_hold(rules)
     }
 }
 

@@ -27,10 +27,10 @@ use super::fifo::Fifo;
 use super::{Schedule, device_bandwidth};
 use crate::candidate::Candidate;
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::PolicyOptions;
+use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Running, Signals};
 use serde::{Deserialize, Serialize};
-use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
+use vlsm_core::{Bytes, BytesPerSec, Micros, Result};
 
 /// The least rate is this part of the largest.
 const RANGE: f64 = 20.0;
@@ -79,10 +79,7 @@ impl AutoTunedOptions {
             ),
             (self.step_percent <= 100, "auto_tuned.step_percent", "must be at most 100"),
         ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
-        }
+        all_hold(rules)
     }
 }
 

@@ -46,12 +46,12 @@ use super::load::{LoadMeter, LoadModel};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class};
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::PolicyOptions;
+use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Pressure, Running, Signals};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, BytesPerSec, Error, JobId, Micros, Result, TreeId};
+use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
 /// What flushes and jobs out of L0 may take together whatever the load (silk.txt §5).
 const FLOOR: BytesPerSec = BytesPerSec(50 << 20);
@@ -146,10 +146,7 @@ impl DlcOptions {
             ),
             (self.burst_runs >= 1, "dlc.burst_runs", "must be at least 1"),
         ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
-        }
+        all_hold(rules)
     }
 }
 

@@ -71,11 +71,11 @@ use super::load::{LoadMeter, LoadModel};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class};
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::PolicyOptions;
+use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Running, Signals};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use vlsm_core::{Bytes, BytesPerSec, Error, JobId, Micros, Result, TreeId};
+use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
 /// One for jobs out of L0, one for deeper ones.
 const SLOTS_MIN: usize = 2;
@@ -144,10 +144,7 @@ impl SilkOptions {
                 "must be at least 1 MB/s, or flushes would stop while clients are busy",
             ),
         ];
-        match rules.into_iter().find(|(holds, ..)| !holds) {
-            Some((_, option, why)) => Err(Error::InvalidOption { option, why: why.into() }),
-            None => Ok(()),
-        }
+        all_hold(rules)
     }
 }
 
