@@ -19,12 +19,16 @@
 //! there. The engine's workers take the more urgent job first, too, but whenever that waits for the
 //! device they would go on with a deeper one; pausing keeps the device free of it.
 //!
-//! Readings. The paper's granularity is a request of I/O, ours a job's quantum. It names no time
-//! for the starvation; the published code lets a write wait for up to a second. There each request
-//! that has waited so long goes on; here a whole job does, as a merge that moves by a quantum a
-//! second would hold its tables for hours. It goes before memory in starting, too: what conflicts
-//! with memory's jobs would else never begin while these follow each other. Rule 3 counts by tree,
-//! because a tree in trouble should not hold up another one's memory.
+//! Deviation. In the paper a request of I/O waits while more urgent ones are queued, and
+//! compactions go on beside each other; here whole jobs are paused as long as memory has work, also
+//! while that waits for a processor. Deeper levels get less by it: under overload L1 may stay near
+//! `FAR` times its target, where rule 3 ends it.
+//!
+//! Readings. The paper names no time for the starvation; the published code lets a write wait for
+//! up to a second. There each request that has waited so long goes on; here a whole job does, as a
+//! merge that moves by a quantum a second would hold its tables for hours. It goes before memory in
+//! starting, too: what conflicts with memory's jobs would else never begin while these follow each
+//! other. Rule 3 counts by tree, because a tree in trouble should not hold up another one's memory.
 //!
 //! Liveness. While memory has work, one of its jobs runs or can start, or waits for jobs that are
 //! not paused (rule 2), or for those of a level beyond `FAR`, which wait for nobody. So something
