@@ -6,8 +6,8 @@
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
 use crate::store::{
-    ChainMark, JobMark, LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats, WaitStats,
-    Write,
+    Admitted, ChainMark, JobMark, LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats,
+    WaitStats, Write,
 };
 use parking_lot::Mutex;
 use std::path::Path;
@@ -202,6 +202,12 @@ impl Store for Engine {
             waiting_writers: 0,
             stopped_writers: 0,
         })
+    }
+
+    fn admitted(&self) -> Option<Admitted> {
+        let stats = self.db.stats();
+        let limit = stats.write_limit.map(|rate| rate.as_f64());
+        Some(Admitted { fill: stats.memtable_fill, limit })
     }
 
     fn marks(&self, clock: &Clock) -> Marks {

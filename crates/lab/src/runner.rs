@@ -423,6 +423,7 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
         cpu_nanos: used.cpu_nanos,
         device: used.device,
         counters: store.counters(),
+        admitted: store.admitted(),
     }
 }
 

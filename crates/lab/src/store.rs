@@ -55,6 +55,12 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// How full its memtables are and how fast its admission lets writes in; none where it does not
+    /// tell.
+    fn admitted(&self) -> Option<Admitted> {
+        None
+    }
+
     /// Background jobs that ended and chains that were seen since it was last asked, in seconds of
     /// this clock. Nothing where the store does not tell.
     fn marks(&self, _clock: &Clock) -> Marks {
@@ -182,6 +188,15 @@ pub struct StoreMemory {
     pub peak: u64,
     /// The most of each kind, each at its own moment.
     pub peaks: Vec<(String, u64)>,
+}
+
+/// What the admission of a store sees and does at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Admitted {
+    /// Share of the memory for memtables that is in use.
+    pub fill: f64,
+    /// Bytes per second that are let in; none for no limit.
+    pub limit: Option<f64>,
 }
 
 /// What a store says of itself. Counters count from its opening; zero where it has none.

@@ -7,7 +7,7 @@ use crate::memory::MemoryStats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
-use vlsm_core::{Bytes, Micros, Version};
+use vlsm_core::{Bytes, BytesPerSec, Micros, Version};
 use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
 
@@ -105,6 +105,11 @@ pub struct Stats {
     pub memory_peaks: MemoryStats,
     /// The most that all took together.
     pub memory_peak: Bytes,
+    /// Share of their memory that the memtables of the fullest tree have in use, as an admission is
+    /// told it.
+    pub memtable_fill: f64,
+    /// Bytes per second that the admission lets in; none where it holds nothing back.
+    pub write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
     /// Zeros written to make new WAL files; recycled ones need none.
@@ -207,6 +212,8 @@ impl Engine {
             cache_misses: cache.misses,
             cache_miss_bytes: Bytes(cache.miss_bytes),
             memory_limit: self.options.memory_limit,
+            memtable_fill: self.memtable_signals(&view).fill(),
+            write_limit: self.gate.limit(),
             memory: self.memory.stats(),
             memory_peaks: peak.kinds,
             memory_peak: peak.total,

@@ -91,6 +91,10 @@ pub enum Measure {
     Load(LoadModel),
     /// Runs in L0.
     L0Runs,
+    /// Share of the memory for memtables that is in use.
+    Fill,
+    /// Bytes per second that the admission lets in.
+    Limit,
 }
 
 /// What a number is, which decides how it is written and what a scale does to it.
@@ -157,6 +161,8 @@ impl Measure {
             Self::Load(LoadModel::Weighted) => "load by weighted gets",
             Self::Load(LoadModel::CacheMisses) => "load by cache misses",
             Self::L0Runs => "runs in L0",
+            Self::Fill => "memory for memtables in use",
+            Self::Limit => "limit of the admission",
         };
         name.to_owned()
     }
@@ -184,7 +190,7 @@ impl Measure {
             | Self::StallTime
             | Self::LongestStall => Unit::Micros,
             Self::CpuPerOp => Unit::Number,
-            Self::StallShare | Self::GoodByCount | Self::GoodByRatio => Unit::Share,
+            Self::StallShare | Self::GoodByCount | Self::GoodByRatio | Self::Fill => Unit::Share,
             Self::Written
             | Self::ChainWidth
             | Self::ChainWidest
@@ -193,7 +199,7 @@ impl Measure {
             | Self::JobBytes(_)
             | Self::WidestJob
             | Self::Memory => Unit::Bytes,
-            Self::DeviceRate | Self::ClientReads | Self::Load(_) => Unit::ByteRate,
+            Self::DeviceRate | Self::ClientReads | Self::Load(_) | Self::Limit => Unit::ByteRate,
             Self::IoAmplification
             | Self::WriteAmplification
             | Self::ChainLength
@@ -215,6 +221,8 @@ impl Measure {
                 | Self::GoodByCount
                 | Self::GoodByRatio
                 | Self::DelayedFlushes
+                | Self::Fill
+                | Self::Limit
         )
     }
 
@@ -271,7 +279,7 @@ impl Measure {
                 (device.read + device.written) as f64 / phase.seconds.max(1e-9)
             }
             // Samples are evenly spaced.
-            Self::ClientReads | Self::Load(_) => {
+            Self::ClientReads | Self::Load(_) | Self::Fill | Self::Limit => {
                 mean(self.over_time(phase).into_iter().map(|(_, value)| value))?
             }
             Self::L0Runs if phase.store.levels.is_empty() => return None,
@@ -303,6 +311,8 @@ impl Measure {
                 })
                 .collect(),
             Self::Load(model) => loads(model, phase),
+            Self::Fill => samples().filter_map(|s| Some((s.at, s.admitted?.fill))).collect(),
+            Self::Limit => samples().filter_map(|s| Some((s.at, s.admitted?.limit?))).collect(),
             _ => {
                 let mut at = 0.0;
                 let mut all = Vec::with_capacity(phase.series.0.len());

@@ -22,7 +22,7 @@ use crate::metrics::{Group, Kind, Percentiles, Series, Stalls};
 use crate::process::{Device, Machine};
 use crate::spec::RunSpec;
 use crate::store::StoreStats;
-pub use crate::store::{ChainMark, JobMark};
+pub use crate::store::{Admitted, ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
 use vlsm_policy::Counters;
 
@@ -207,6 +207,9 @@ pub struct Sample {
     /// What the store counted since it was opened, where it tells.
     #[serde(default)]
     pub counters: Option<Counters>,
+    /// What its admission saw and did, where it tells.
+    #[serde(default)]
+    pub admitted: Option<Admitted>,
 }
 
 impl PhaseReport {

@@ -110,6 +110,7 @@ fn samples(shape: &Shape, dice: &mut Dice) -> Vec<Sample> {
                 written: grown * if shape.stalls { 120 } else { 105 } * MB,
             }),
             counters: None,
+            admitted: None,
         }
     };
     (0..SECONDS).step_by(2).map(sample).collect()

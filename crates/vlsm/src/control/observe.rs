@@ -79,7 +79,7 @@ impl Engine {
 
     /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
     /// for.
-    fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
+    pub fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
         let count = self.options.policy.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
             active: Bytes(tree.active.bytes() as u64),

@@ -12,7 +12,7 @@ use crate::sync::{Slip, slips};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::WaitCause;
-use vlsm_core::{Error, Micros, Result};
+use vlsm_core::{BytesPerSec, Error, Micros, Result};
 use vlsm_disk::{Condition, Env};
 use vlsm_policy::Admit;
 
@@ -66,6 +66,12 @@ impl Gate {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.rate.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Bytes per second that are let in; none for no limit.
+    pub fn limit(&self) -> Option<BytesPerSec> {
+        let rate = self.rate.load(Ordering::Acquire);
+        (rate != OPEN).then_some(BytesPerSec(rate))
     }
 
     /// Whether nobody is let in until something changes.
@@ -134,7 +140,6 @@ impl Gate {
 mod tests {
     use super::*;
     use crate::events::Events;
-    use vlsm_core::BytesPerSec;
     use vlsm_disk::env_real::RealEnv;
 
     #[test]
