@@ -174,10 +174,9 @@ impl Mounts {
     }
 
     fn device(&self, disk: &str, rate: u64) -> Result<(Option<Group>, String), String> {
-        let half = rate / 2;
-        let each = format!("{} read and as much written on {disk}", BytesPerSec(half));
+        let each = format!("{} read and as much written on {disk}", BytesPerSec(rate));
         if let Some(home) = &self.blkio {
-            let setting = format!("{disk} {half}");
+            let setting = format!("{disk} {rate}");
             let settings = [
                 ("blkio.throttle.read_bps_device", setting.clone()),
                 ("blkio.throttle.write_bps_device", setting),
@@ -190,7 +189,7 @@ impl Mounts {
             return Ok((Some(group), text));
         }
         let (parent, home) = self.parent("io")?;
-        let setting = format!("{disk} rbps={half} wbps={half}");
+        let setting = format!("{disk} rbps={rate} wbps={rate}");
         let group = Group::enter(&parent, &home, true, &[("io.max", setting)])?;
         Ok((Some(group), format!("{each} (control groups v2)")))
     }
@@ -329,13 +328,13 @@ mod tests {
         write(&root.0.join("cgroup.controllers"), "cpu io memory").expect("written");
         write(&root.0.join("a/cgroup.subtree_control"), "io memory").expect("written");
         let (group, text) = mounts.device("8:0", 100).expect("limited");
-        assert_eq!(text, "50 B/s read and as much written on 8:0 (control groups v2)");
+        assert_eq!(text, "100 B/s read and as much written on 8:0 (control groups v2)");
         let group = group.expect("a group");
         assert_eq!(group.path.parent(), Some(root.0.join("a").as_path()));
         let (second, _) = mounts.memory(1 << 20, Some(group.path.clone())).expect("limited");
         assert!(second.is_none());
         let read = |name: &str| fs::read_to_string(group.path.join(name)).expect(name);
-        assert_eq!(read("io.max"), "8:0 rbps=50 wbps=50");
+        assert_eq!(read("io.max"), "8:0 rbps=100 wbps=100");
         assert_eq!(read("memory.max"), "1048576");
         assert_eq!(read("cgroup.procs"), std::process::id().to_string());
     }

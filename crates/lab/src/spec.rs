@@ -268,7 +268,8 @@ pub struct LoadSpec {
 /// What the process of a run may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes per second to and from the device together: half of it for reads, half for writes.
+    /// Bytes per second that are read from the device, and as many that are written to it: the
+    /// kernel has no limit for both together.
     #[serde(default)]
     pub device: Option<u64>,
     /// Bytes of memory, page cache included.

@@ -33,7 +33,7 @@ fn limits_hold_until_dropped() {
     // Not in the folder for temporary files: that may be in memory.
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let before = groups();
-    let limits = Limits { device: Some(16 << 20), memory: Some(512 << 20) };
+    let limits = Limits { device: Some(8 << 20), memory: Some(512 << 20) };
     let applied = limits::apply(&limits, dir);
     if !applied.complete() {
         eprintln!("SKIPPED: limits cannot be applied here: {}", applied);

@@ -91,7 +91,7 @@ pub struct Args {
     /// Through the page cache
     #[arg(long)]
     buffered_io: bool,
-    /// Bytes per second to and from the device, by cgroups (as root)
+    /// Bytes per second from the device, and as many to it, by cgroups (as root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device: Option<ByteCount>,
     /// Memory of the process, page cache included, by cgroups (as root)

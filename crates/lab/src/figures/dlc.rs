@@ -78,7 +78,7 @@ fn oltp(setting: &Setting, arm: &Arm, name: &str, seconds: f64) -> Wanted {
     let seconds = setting.scale.seconds(seconds * STRETCH).max(setting.seconds);
     let phases = vec![setting.phase("oltp", name, Offered::As(arrivals), seconds)];
     let pairs = (BYTES as f64 / preset.shape.pair_bytes()) as u64;
-    let limits = Limits { device: Some(DEVICE), memory: None };
+    let limits = Limits { device: Some(DEVICE / 2), memory: None };
     limited(setting.run_shaped(arm, pairs, preset.shape, phases), limits)
 }
 
