@@ -5,12 +5,13 @@
 //!    the source gives some (SILK's bursts, DLC's transactions). Else a store is asked for 70 % of
 //!    its own maximum, which is measured before.
 //! 2. Profiles keep their own sizes, at the scale; what plans with the device measures it.
+//!    DLC's transactions have the cache of that paper.
 //! 3. It is an overview, not a figure of a paper: phases are shorter than a figure asks for, so
 //!    that all of it is done in a few hours. How long they were and how full the levels is told and
 //!    decides nothing; the claims of the papers are measured by their own figures.
 
 use super::arms::{Arm, SHARE, limited};
-use super::dlc::STRETCH;
+use super::dlc::CACHED;
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
 use crate::arrivals::Arrivals;
@@ -49,12 +50,10 @@ const PEER: &str = "RocksDB itself";
 
 /// Bytes of pairs that are loaded, at the papers' size: a region of vLSM's testbed.
 const BYTES: f64 = 17_500_000_000.0;
-/// DLC's high load in transactions per second, as in its figures.
-const TRANSACTIONS: f64 = 500.0;
 /// Seconds of the sources: of a round of SILK's bursts, of DLC's, of CruiseDB's mix.
 const BURSTS: f64 = 700.0;
-const PERIODIC: f64 = 600.0 * STRETCH;
-const SUSTAINED: f64 = 240.0 * STRETCH;
+const PERIODIC: f64 = 1200.0;
+const SUSTAINED: f64 = 600.0;
 const MIXED: f64 = 320.0;
 
 const LOAD: &str = "Load A, closed loop";
@@ -120,13 +119,7 @@ fn run(
 /// A phase with the arrivals of its source, for so many of the source's seconds.
 fn of_source(setting: &Setting, name: &str, seconds: f64) -> Step {
     let preset = Preset::named(name).expect("the table names workloads that exist");
-    let arrivals = match preset.arrivals {
-        Some(Arrivals::Varying(pattern)) if name == "dlc" => {
-            Arrivals::Varying(pattern.scale(STRETCH).with_peak(TRANSACTIONS))
-        }
-        Some(arrivals @ Arrivals::Varying(_)) => arrivals,
-        _ => Arrivals::Open(TRANSACTIONS),
-    };
+    let arrivals = preset.arrivals.expect("it has arrivals of its own");
     let offered = Offered::As(arrivals.scale(setting.scale.seconds(1.0)));
     setting.phase(name, name, offered, setting.scale.seconds(seconds).max(setting.seconds))
 }
@@ -142,6 +135,10 @@ fn rows(setting: &Setting, arm: &Arm, limits: Limits) -> [Row; 5] {
     };
     let of = |preset: &str, phases| run(setting, (arm, limits), preset, phases);
     let mixed = setting.scale.seconds(MIXED).max(seconds);
+    let cached = arm.clone().map(|mut store| {
+        store.cache = (setting.scale.count(BYTES as u64) as f64 * CACHED) as u64;
+        store
+    });
     [
         of(
             "load",
@@ -159,7 +156,9 @@ fn rows(setting: &Setting, arm: &Arm, limits: Limits) -> [Row; 5] {
             ],
         ),
         of("silk", vec![(SILK, of_source(setting, "silk", BURSTS))]),
-        of(
+        run(
+            setting,
+            (&cached, limits),
             "dlc",
             vec![
                 (DLC, of_source(setting, "dlc", PERIODIC)),
