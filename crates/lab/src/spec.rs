@@ -175,6 +175,10 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     Some(device.f_bavail.saturating_mul(device.f_frsize))
 }
 
+/// Bytes that a compaction of RocksDB has for what it reads ahead and what it has not written yet,
+/// whatever the scale.
+const JOB_BUFFERS: u64 = 3 << 20;
+
 /// A store and how it is set up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoreSpec {
@@ -196,16 +200,22 @@ pub struct StoreSpec {
 impl StoreSpec {
     /// With the memory that the others have in effect: memtables, cache, and beside them the
     /// indexes and filters of so many pairs, which RocksDB keeps outside of its cache (measured:
-    /// 2.7 bytes a pair at 10 bits a key). Our engine has one limit for all of it.
+    /// 2.7 bytes a pair at 10 bits a key), and `JOB_BUFFERS` for each worker. Our engine has one
+    /// limit for all of it.
     #[must_use]
     pub fn with_memory_for(mut self, pairs: u64) -> Self {
         let policy = &self.options.policy;
         let regions = self.regions.max(1) as u64;
         let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64 * regions;
         let tables = (pairs as f64 * 2.7) as u64;
-        let limit = Bytes(memtables + self.cache + tables);
+        let workers = match self.options.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            workers => workers,
+        };
+        let limit = Bytes(memtables + self.cache + tables + workers as u64 * JOB_BUFFERS);
         let least = Bytes(self.options.least_memory().0 * regions);
         self.options.memory_limit = limit.max(least);
+        self.options.cache_limit = Some(Bytes(self.cache));
         // A WAL of all memtables, where they are larger than the default one allows for.
         self.options.wal_limit = self.options.wal_limit.max(self.options.wal_of_memtables());
         self

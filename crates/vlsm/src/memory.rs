@@ -5,27 +5,31 @@
 //! 1. *Memtables* have five eighths of the limit. When active ones fill half of that, the largest
 //!    is rotated although it is not full (`write/rotate`); at all of it writers wait for a flush.
 //!    What they do not use is free for the others; blocks made ready for the next ones go first.
-//! 2. What *readers pin* (flushed memtables, blocks that left the cache) and buffers of *jobs*
-//!    cannot be refused. Pins are taken back: iterators go over to a fresh view (`iter`).
+//! 2. What *readers pin* (flushed memtables, blocks that left the cache) cannot be refused. Pins
+//!    are taken back: iterators go over to a fresh view (`iter`). Nor can buffers of *jobs*, which
+//!    are made so that those of all workers take a quarter of the limit at most (`job`).
 //! 3. *Indexes and filters* of open SSTs have what is left but for an eighth of the limit. Beyond
 //!    that the coldest are let go, and files are opened for one use only.
-//! 4. The *block cache* has the rest, an eighth of the limit at least.
+//! 4. The *block cache* has the rest, an eighth of the limit at least, but no more than
+//!    `cache_limit`.
 //!
 //! [`Memory::balance`] sets 3 and 4 anew; workers call it between steps, and who opened a file. It
 //! keeps a small part of the limit free for what memtables grow meanwhile.
 //!
 //! Not counted: WAL buffers, the tree's metadata, and values that the caller copied.
 //!
-//! Threads and locks: gauges are atomics; `balance` takes a lock that is only ever tried.
+//! Threads and locks: gauges are atomics; `balance` takes a lock, which is only tried but where a
+//! job needs room.
 
 use crate::memtable::ArenaGauges;
+use crate::options::Options;
 use crate::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use vlsm_core::Bytes;
 use vlsm_disk::sst::BlockCache;
-use vlsm_disk::{Condition, Gauge};
+use vlsm_disk::{Charge, Condition, Gauge};
 
 /// The smallest limit, whatever the memtables.
 pub(crate) const LIMIT_MIN: u64 = 64 << 10;
@@ -33,6 +37,11 @@ pub(crate) const LIMIT_MIN: u64 = 64 << 10;
 /// What memtables may take of a limit.
 const fn memtable_share(limit: u64) -> u64 {
     limit / 8 * 5
+}
+
+/// What buffers of jobs may take of a limit.
+pub(crate) const fn jobs_share(limit: u64) -> u64 {
+    limit / 4
 }
 
 /// The least limit under which `bytes` of memtables work.
@@ -117,6 +126,8 @@ pub(crate) struct Peak {
 /// The ledger of one store.
 pub(crate) struct Memory {
     limit: u64,
+    /// The most that the cache takes.
+    cache_limit: u64,
     /// What all blocks made ready for memtables take.
     spare: u64,
     pub arenas: ArenaGauges,
@@ -143,20 +154,22 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn new(limit: Bytes, spare: u64, wake: Arc<dyn Condition>) -> Self {
-        let limit = limit.0;
+    pub fn new(options: &Options, spare: u64, wake: Arc<dyn Condition>) -> Self {
+        let limit = options.memory_limit.0;
+        let cache_limit = options.cache_limit.map_or(limit, |most| most.0.min(limit));
         let this = Self {
             limit,
+            cache_limit,
             spare,
             arenas: ArenaGauges::default(),
             readers: Gauge::default(),
             let_go: Gauge::default(),
             uncoolable: AtomicU64::new(u64::MAX),
             jobs: Gauge::default(),
-            cache: Arc::new(BlockCache::new(limit)),
+            cache: Arc::new(BlockCache::new(cache_limit)),
             reader_share: AtomicU64::new(0),
             balanced_at: AtomicU64::new(0),
-            balancing: Mutex::new(limit),
+            balancing: Mutex::new(cache_limit),
             peak: Mutex::default(),
             cooling: AtomicBool::new(false),
             asked: AtomicBool::new(false),
@@ -189,12 +202,14 @@ impl Memory {
 
     /// Whether jobs' buffers leave room for those of one more.
     pub fn jobs_fit(&self) -> bool {
-        self.jobs.get() < self.limit / 16
+        self.jobs.get() < jobs_share(self.limit)
     }
 
     /// Memory by kind.
     pub fn stats(&self) -> MemoryStats {
         let arenas = &self.arenas;
+        // Before the cache, which gives way before buffers are counted.
+        let jobs = Bytes(self.jobs.get());
         MemoryStats {
             active: Bytes(arenas.active.get()),
             sealed: Bytes(arenas.sealed.get()),
@@ -203,7 +218,7 @@ impl Memory {
             readers: Bytes(self.readers.get() + self.let_go.get()),
             cache: Bytes(self.cache.memory_bytes()),
             pinned_blocks: Bytes(self.cache.pinned_bytes()),
-            jobs: Bytes(self.jobs.get()),
+            jobs,
         }
     }
 
@@ -247,14 +262,33 @@ impl Memory {
     /// Gives readers and cache what the others leave. True when readers hold more than that, and
     /// something changed since none could be let go of: the look for them wakes those who ask here.
     pub fn balance(&self) -> bool {
+        let capacity = self.balancing.try_lock();
+        capacity.is_some_and(|mut capacity| self.balance_with(0, &mut capacity))
+    }
+
+    /// Counts the buffers of a job, before they are made; the cache gives way first.
+    pub fn take_buffers(&self, held: &mut Charge, bytes: u64) {
+        let more = bytes.saturating_sub(held.bytes());
+        if more > 0 {
+            // Nobody sees the room and not yet what it is for.
+            let mut capacity = self.balancing.lock();
+            let is_short = self.balance_with(more, &mut capacity);
+            held.set(bytes);
+            drop(capacity);
+            if is_short {
+                self.ask();
+            }
+        }
+    }
+
+    fn balance_with(&self, coming: u64, capacity: &mut u64) -> bool {
         self.asked.store(false, Relaxed);
         let now = self.stats();
         self.note_peak(&now);
-        let Some(mut capacity) = self.balancing.try_lock() else { return false };
-        let fixed = now.fixed();
+        let fixed = now.fixed() + coming;
         self.balanced_at.store(fixed, Relaxed);
         let left = self.limit.saturating_sub(fixed + self.limit / 32);
-        let floor = self.limit / 8;
+        let floor = (self.limit / 8).min(self.cache_limit);
         let readers = left.saturating_sub(floor).max(self.limit / 16);
         self.reader_share.store(readers, Relaxed);
         let scarce = &self.arenas.scarce;
@@ -263,7 +297,7 @@ impl Memory {
         } else if now.readers.0 + self.spare <= readers {
             scarce.store(false, Relaxed);
         }
-        let wanted = left.saturating_sub(now.readers.0).max(floor);
+        let wanted = left.saturating_sub(now.readers.0).clamp(floor, self.cache_limit);
         // Not for every little, because it looks at every shard of the cache.
         if wanted.abs_diff(*capacity) >= self.limit / 64 {
             self.cache.set_capacity(wanted);

@@ -98,7 +98,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let ssts = check_trees(&*env, dir, &state, &*shape)?;
     let wake = env.condition(Duration::ZERO);
     let spare = arena_bytes_of(&options);
-    let memory = Arc::new(Memory::new(options.memory_limit, spare, wake.clone()));
+    let memory = Arc::new(Memory::new(&options, spare, wake.clone()));
     let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);

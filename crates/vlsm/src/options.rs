@@ -92,6 +92,8 @@ pub struct Options {
     /// Memory for everything large together: memtables, indexes and filters of open SSTs, cached
     /// blocks, and what readers hold of them. Default: 256 MB.
     pub memory_limit: Bytes,
+    /// The most of it that cached blocks take. Default: what the others leave.
+    pub cache_limit: Option<Bytes>,
     /// Length of a block of an SST. Default: 4 KB.
     pub block_bytes: Bytes,
     /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
@@ -131,6 +133,7 @@ impl Default for Options {
             io_threads: 4,
             quantum: Bytes::kib(256),
             memory_limit: Bytes::mib(256),
+            cache_limit: None,
             block_bytes: Bytes::kib(4),
             bits_per_key: 10,
             compression: vec![Compression::None],

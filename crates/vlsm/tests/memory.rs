@@ -227,3 +227,24 @@ fn an_iterator_that_stands_still_holds_neither_files_nor_memtables() {
     assert!(std::iter::once(idle_first).chain(rest).eq(expected), "so did the idle one");
     db.close().unwrap();
 }
+
+#[test]
+fn the_cache_takes_what_it_may_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let read_all = |most: Option<ByteCount>| {
+        let db = open(&folder, |options| options.cache_limit = most);
+        if db.get(key(0, 0)).unwrap().is_none() {
+            (0..20_000).for_each(|n| db.put(key(0, n), [1; 400]).unwrap());
+            db.wait_idle().unwrap();
+        }
+        (0..20_000).for_each(|n| assert!(db.get(key(0, n)).unwrap().is_some()));
+        let held = db.stats().memory.cache;
+        db.close().unwrap();
+        held
+    };
+    let free = read_all(None);
+    assert!(free > ByteCount::mib(6), "nothing else needs the memory: {free}");
+    let limited = read_all(Some(ByteCount::mib(2)));
+    assert!(limited > ByteCount::mib(1) && limited <= ByteCount::mib(2), "{limited}");
+    assert_eq!(read_all(Some(ByteCount::ZERO)), ByteCount::ZERO);
+}

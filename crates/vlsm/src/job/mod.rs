@@ -19,6 +19,7 @@ pub(crate) mod output;
 
 use crate::engine::Engine;
 use crate::install::Request;
+use crate::memory::jobs_share;
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
 use crate::snapshot::Filtering;
@@ -125,7 +126,7 @@ impl Job {
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
-            buffers: Buffers::under(engine.options.memory_limit),
+            buffers: Buffers::of(engine.options.memory_limit, engine.worker_count()),
             memory: engine.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,
@@ -196,7 +197,7 @@ impl Job {
         if planted::is(Bug::InputForgotten) && runs.len() > 1 {
             runs.pop();
         }
-        self.buffers.runs = runs.len();
+        self.buffers.read_by(runs.len());
         for (_, mut parts) in runs {
             parts.sort_by(|a, b| a.1.lo.cmp(&b.1.lo));
             sources.push(Source::tables(Scanner::new(parts, self.buffers.read_len, READ_DEPTH)));
@@ -234,7 +235,8 @@ impl Job {
                 }
             },
             Stage::Merging(mut merge) => {
-                self.memory.set(self.buffers.bytes(self.candidate.bytes_in));
+                let buffers = self.buffers.bytes(self.candidate.bytes_in);
+                engine.memory.take_buffers(&mut self.memory, buffers);
                 self.files.collect(merge.outputs())?;
                 let stepped = merge.step(&engine.io, quantum.0)?;
                 self.files.write(engine, merge.outputs())?;
@@ -346,20 +348,34 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
 /// How large the buffers of a job are.
 #[derive(Clone, Copy)]
 struct Buffers {
-    read_len: usize,
-    unwritten_max: usize,
+    /// For chunks of all runs.
+    read: usize,
     /// How many runs are read.
     runs: usize,
+    /// Of a chunk.
+    read_len: usize,
+    unwritten_max: usize,
 }
 
 impl Buffers {
-    /// Small against the limit of memory, of which a job of many runs has dozens.
-    fn under(limit: Bytes) -> Self {
+    /// With a worker's share of what jobs may take: half of it for what is read, half for what is
+    /// not written yet.
+    fn of(limit: Bytes, workers: usize) -> Self {
+        let share = jobs_share(limit.0) / workers.max(1) as u64;
+        let half = usize::try_from(share / 2).unwrap_or(usize::MAX);
         Self {
-            read_len: (limit.0 / 1024).clamp(16 << 10, READ_LEN as u64) as usize,
-            unwritten_max: (limit.0 / 64).clamp(64 << 10, UNWRITTEN_MAX as u64) as usize,
+            read: half,
             runs: 0,
+            read_len: 0,
+            unwritten_max: half.clamp(64 << 10, UNWRITTEN_MAX),
         }
+    }
+
+    /// Shares what is read among so many runs.
+    fn read_by(&mut self, runs: usize) {
+        let each = self.read / (runs * (READ_DEPTH + 1)).max(1);
+        self.runs = runs;
+        self.read_len = each.clamp(16 << 10, READ_LEN);
     }
 
     /// What they take at most.
