@@ -60,6 +60,12 @@ impl From<io::Error> for Failure {
     }
 }
 
+impl From<String> for Failure {
+    fn from(what: String) -> Self {
+        Self::Failed(what)
+    }
+}
+
 impl From<vlsm_core::Error> for Failure {
     fn from(error: vlsm_core::Error) -> Self {
         use vlsm_core::Error as E;

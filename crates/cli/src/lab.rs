@@ -8,6 +8,7 @@ mod figure;
 mod list;
 mod progress;
 
+use crate::failure;
 use clap::Subcommand;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,16 +52,13 @@ pub enum Command {
 }
 
 /// Does it.
-///
-/// # Errors
-/// A text for the user.
-pub fn run(command: Command) -> Result {
+pub fn run(command: Command) -> failure::Result {
     match command {
         Command::List(args) => list::figures(&args),
         Command::Workloads => list::workloads(),
         Command::Figure(args) => figure::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Child => serve(),
+        Command::Child => Ok(serve()?),
     }
 }
 

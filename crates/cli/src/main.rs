@@ -113,7 +113,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result {
     match command {
         Command::Bench(args) => bench::run(args).map_err(Failure::new),
-        Command::Lab(command) => lab::run(command).map_err(Failure::new),
+        Command::Lab(command) => lab::run(command),
         Command::Put(args) => data::put(&args),
         Command::Get(args) => data::get(&args),
         Command::Merge(args) => data::merge(&args),

@@ -6,7 +6,7 @@ mod common;
 
 use common::World;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 /// Runs `vlsm lab` with data in a folder of its own, where no other stores are built.
@@ -191,4 +191,19 @@ fn a_campaign_resumes_and_says_why_nothing_is_measured() {
     assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
     let text = said(&lab(&world, &arguments).output().unwrap());
     assert!(text.contains("0 runs to do"), "{text}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let world = World::new();
+    let plan = ["figure", "table", "--no-peers", "--plan"];
+    for arguments in [&["list"][..], &["workloads"], &plan] {
+        let mut command = lab(&world, arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(!said(&output).contains("panicked"), "{}", said(&output));
+    }
 }

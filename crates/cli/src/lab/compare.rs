@@ -3,6 +3,8 @@
 
 use super::{COMMIT, Result, duration, stop_flag};
 use crate::bench::args::{compression, count, durability, percent, positive, size};
+use crate::failure::{self, Failure};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vlsm::{ByteCount, Compression, Durability, Options, PolicyOptions};
@@ -116,7 +118,7 @@ fn within(range: std::ops::RangeInclusive<i64>) -> clap::builder::RangedI64Value
 }
 
 /// Runs and reports.
-pub fn run(args: &Args) -> Result {
+pub fn run(args: &Args) -> failure::Result {
     let programs = Programs::find()?;
     let specs: Vec<RunSpec> =
         args.stores.iter().map(|store| args.spec(store)).collect::<Result<_>>()?;
@@ -165,7 +167,7 @@ pub fn run(args: &Args) -> Result {
     if failures.is_empty() {
         published?;
     }
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
 }
 
 impl Args {
@@ -300,16 +302,12 @@ fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
 }
 
 /// Prints the report, and writes it as a page, as JSON and as CSV.
-fn publish(out: &Path, all: &[Runs]) -> Result {
+fn publish(out: &Path, all: &[Runs]) -> failure::Result {
     let reports: Vec<Report> = all.iter().flat_map(|runs| runs.reports.clone()).collect();
     if reports.is_empty() {
-        return Err("interrupted before anything was measured".into());
+        return Err(Failure::new("interrupted before anything was measured"));
     }
     let compared = (all.len() > 1).then(|| Comparison::new(all, 0));
-    match &compared {
-        Some(comparison) => print!("{}", comparison.text()),
-        None => print!("{}", table::render(&reports[0])),
-    }
     std::fs::create_dir_all(out)
         .map_err(|error| format!("cannot make the folder {}: {error}", out.display()))?;
     let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -329,6 +327,11 @@ fn publish(out: &Path, all: &[Runs]) -> Result {
         std::fs::write(&file, content)
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    println!("report: {}", out.join("index.html").display());
+    // Last, so that nothing is lost when nobody reads it.
+    let text = match &compared {
+        Some(comparison) => comparison.text(),
+        None => table::render(&reports[0]),
+    };
+    writeln!(io::stdout(), "{text}report: {}", out.join("index.html").display())?;
     Ok(())
 }

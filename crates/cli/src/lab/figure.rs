@@ -5,6 +5,8 @@
 use super::progress::Shown;
 use super::{COMMIT, Result, duration, stop_flag};
 use crate::bench::args::positive;
+use crate::failure;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vlsm_lab::campaign::Campaign;
@@ -84,7 +86,7 @@ pub struct Args {
 }
 
 /// Does the figures asked for.
-pub fn run(args: &Args) -> Result {
+pub fn run(args: &Args) -> failure::Result {
     let shared = &args.shared;
     let all = args.figures.iter().any(|name| name == "all");
     let mut entries: Vec<&'static Entry> = Vec::new();
@@ -127,7 +129,8 @@ pub fn run(args: &Args) -> Result {
     if args.plan {
         for task in &tasks {
             let seconds = duration(task.run.seconds());
-            println!("round {}  {seconds:>7}  {}", task.round, super::describe(&task.run));
+            let run = super::describe(&task.run);
+            writeln!(io::stdout(), "round {}  {seconds:>7}  {run}", task.round)?;
         }
         return Ok(());
     }
@@ -143,12 +146,13 @@ pub fn run(args: &Args) -> Result {
         stopped = stop.load(Relaxed);
     }
     let results = campaign.results();
-    for result in &results {
-        print!("{}", text::render(result));
-        publish(&args.out, result)?;
-    }
+    results.iter().try_for_each(|result| publish(&args.out, result))?;
     if stopped {
         eprintln!("interrupted: the same command goes on where it stopped");
+    }
+    for result in &results {
+        let page = args.out.join(&result.id).with_extension("html");
+        writeln!(io::stdout(), "{}  page: {}\n", text::render(result), page.display())?;
     }
     Ok(())
 }
@@ -165,6 +169,5 @@ fn publish(out: &Path, result: &FigureResult) -> Result {
         std::fs::write(&file, content)
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    println!("  page: {}\n", out.join(&result.id).with_extension("html").display());
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! `vlsm lab list`, `vlsm lab workloads`: what there is to be done again, and to be asked.
 //! Times are guesses from the lengths of phases and a moderate rate of loading.
 
-use super::{Result, duration};
+use super::duration;
+use crate::failure::Result;
+use std::io::{self, Write};
 use vlsm_lab::campaign::Campaign;
 use vlsm_lab::figures::{self, Setting};
 use vlsm_lab::workload::Preset;
@@ -15,23 +17,25 @@ pub struct Args {
 
 /// Prints all figures with what they cost.
 pub fn figures(args: &Args) -> Result {
+    let mut out = io::stdout().lock();
     let setting: Setting = args.shared.setting();
     let beside = args.shared.beside(&setting)?;
-    println!("{:<12} {:>5} {:>8}  what it shows", "figure", "runs", "time");
+    writeln!(out, "{:<12} {:>5} {:>8}  what it shows", "figure", "runs", "time")?;
     for entry in figures::all() {
         let mut figure = (entry.build)(&setting);
         figure.show_beside(&beside);
         let runs = figure.runs();
         let seconds: f64 = runs.iter().map(|run| run.seconds()).sum();
         let time = duration(seconds * args.shared.rounds as f64);
-        println!(
+        writeln!(
+            out,
             "{:<12} {:>5} {time:>8}  {}",
             entry.id,
             runs.len() * args.shared.rounds,
             entry.title
-        );
+        )?;
         for missing in figure.not_built() {
-            println!("{:28}  not there: {missing}", "");
+            writeln!(out, "{:28}  not there: {missing}", "")?;
         }
     }
     let all: Vec<_> = figures::all().collect();
@@ -40,20 +44,22 @@ pub fn figures(args: &Args) -> Result {
         Campaign::new(setting, &all, args.shared.rounds, &folder.join("none"), String::new());
     campaign.show_beside(&beside);
     let todo = campaign.todo();
-    println!(
+    writeln!(
+        out,
         "\nAll together: {} runs, about {}, because figures share runs. At scale {} in {} rounds.",
         todo.len(),
         duration(Campaign::seconds(&todo)),
         args.shared.scale,
         args.shared.rounds,
-    );
+    )?;
     Ok(())
 }
 
 /// Prints all workloads.
 pub fn workloads() -> Result {
+    let mut out = io::stdout().lock();
     for preset in Preset::all() {
-        println!("{:<22} {}", preset.name, preset.what);
+        writeln!(out, "{:<22} {}", preset.name, preset.what)?;
     }
     Ok(())
 }
