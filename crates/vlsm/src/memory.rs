@@ -7,9 +7,10 @@
 //!    What they do not use is free for the others; blocks made ready for the next ones go first.
 //! 2. What *readers pin* (flushed memtables, blocks that left the cache) cannot be refused. Pins
 //!    are taken back: iterators go over to a fresh view (`iter`). Nor can buffers of *jobs*, which
-//!    are made so that those of all workers take a quarter of the limit at most (`job`).
-//! 3. *Indexes and filters* of open SSTs have what is left but for an eighth of the limit. Beyond
-//!    that the coldest are let go, and files are opened for one use only.
+//!    are made so that those of as many jobs as run at once take about an eighth of the
+//!    limit (`job`).
+//! 3. *Indexes and filters* of open SSTs have what is left but for what the cache has at least.
+//!    Beyond that the coldest are let go, and files are opened for one use only.
 //! 4. The *block cache* has the rest, an eighth of the limit at least, but no more than
 //!    `cache_limit`.
 //!
@@ -41,7 +42,7 @@ const fn memtable_share(limit: u64) -> u64 {
 
 /// What buffers of jobs may take of a limit.
 pub(crate) const fn jobs_share(limit: u64) -> u64 {
-    limit / 4
+    limit / 8
 }
 
 /// The least limit under which `bytes` of memtables work.
@@ -141,7 +142,7 @@ pub(crate) struct Memory {
     pub cache: Arc<BlockCache>,
     /// What readers may take, as of the last balance.
     reader_share: AtomicU64,
-    /// What all but readers and cache took at the last balance.
+    /// What memtables took at the last balance.
     balanced_at: AtomicU64,
     balancing: Mutex<u64>,
     peak: Mutex<Peak>,
@@ -262,6 +263,7 @@ impl Memory {
     /// Gives readers and cache what the others leave. True when readers hold more than that, and
     /// something changed since none could be let go of: the look for them wakes those who ask here.
     pub fn balance(&self) -> bool {
+        self.asked.store(false, Relaxed);
         let capacity = self.balancing.try_lock();
         capacity.is_some_and(|mut capacity| self.balance_with(0, &mut capacity))
     }
@@ -282,11 +284,11 @@ impl Memory {
     }
 
     fn balance_with(&self, coming: u64, capacity: &mut u64) -> bool {
-        self.asked.store(false, Relaxed);
         let now = self.stats();
         self.note_peak(&now);
         let fixed = now.fixed() + coming;
-        self.balanced_at.store(fixed, Relaxed);
+        let memtables = now.active + now.sealed + now.spare + now.pinned_memtables;
+        self.balanced_at.store(memtables.0, Relaxed);
         let left = self.limit.saturating_sub(fixed + self.limit / 32);
         let floor = (self.limit / 8).min(self.cache_limit);
         let readers = left.saturating_sub(floor).max(self.limit / 16);

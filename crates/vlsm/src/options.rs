@@ -90,9 +90,9 @@ pub struct Options {
     /// Merge work of one step of a job. Default: 256 KB.
     pub quantum: Bytes,
     /// Memory for everything large together: memtables, indexes and filters of open SSTs, cached
-    /// blocks, and what readers hold of them. Default: 256 MB.
+    /// blocks, what readers hold of them, and buffers of jobs. Default: 256 MB.
     pub memory_limit: Bytes,
-    /// The most of it that cached blocks take. Default: what the others leave.
+    /// The most of it that cached blocks take; 0 for no cache. Default: what the others leave.
     pub cache_limit: Option<Bytes>,
     /// Length of a block of an SST. Default: 4 KB.
     pub block_bytes: Bytes,

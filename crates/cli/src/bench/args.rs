@@ -86,8 +86,8 @@ pub struct Args {
     /// Memtables at most, the active one among them [default: the profile's]
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
-    /// Memory for memtables, indexes, filters and the block cache together [default: 256M, and more
-    /// where the profile's memtables need it]
+    /// Memory for memtables, indexes, filters, the block cache and jobs' buffers together [default:
+    /// 256M, and more where the profile's memtables need it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_limit: Option<Bytes>,
     /// Worker threads for flushes and compactions [default: the number of cores]

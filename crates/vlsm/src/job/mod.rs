@@ -21,6 +21,7 @@ use crate::engine::Engine;
 use crate::install::Request;
 use crate::memory::jobs_share;
 use crate::memtable::Memtable;
+use crate::options::Options;
 use crate::read::view::TreeView;
 use crate::snapshot::Filtering;
 use combine::Sight;
@@ -126,7 +127,7 @@ impl Job {
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
-            buffers: Buffers::of(engine.options.memory_limit, engine.worker_count()),
+            buffers: Buffers::of(&engine.options, engine.worker_count()),
             memory: engine.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,
@@ -350,6 +351,8 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
 struct Buffers {
     /// For chunks of all runs.
     read: usize,
+    /// The least for one.
+    least: usize,
     /// How many runs are read.
     runs: usize,
     /// Of a chunk.
@@ -358,24 +361,24 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// With a worker's share of what jobs may take: half of it for what is read, half for what is
-    /// not written yet.
-    fn of(limit: Bytes, workers: usize) -> Self {
-        let share = jobs_share(limit.0) / workers.max(1) as u64;
-        let half = usize::try_from(share / 2).unwrap_or(usize::MAX);
-        Self {
-            read: half,
-            runs: 0,
-            read_len: 0,
-            unwritten_max: half.clamp(64 << 10, UNWRITTEN_MAX),
-        }
+    /// With the share of one of all compactions at once and a flush: half of it for what is read,
+    /// half for what is not written yet.
+    fn of(options: &Options, workers: usize) -> Self {
+        let jobs = workers.max(options.policy.compaction_jobs) as u64 + 1;
+        let half = usize::try_from(jobs_share(options.memory_limit.0) / jobs / 2);
+        let half = half.unwrap_or(usize::MAX);
+        let least = (16 << 10).max(options.block_bytes.0 as usize);
+        let unwritten_max = half.clamp(64 << 10, UNWRITTEN_MAX);
+        Self { read: half, least, runs: 0, read_len: least, unwritten_max }
     }
 
     /// Shares what is read among so many runs.
     fn read_by(&mut self, runs: usize) {
         let each = self.read / (runs * (READ_DEPTH + 1)).max(1);
         self.runs = runs;
-        self.read_len = each.clamp(16 << 10, READ_LEN);
+        // Of few sizes, which the allocator uses again.
+        let each = (each + 1).next_power_of_two() / 2;
+        self.read_len = each.min(READ_LEN).max(self.least);
     }
 
     /// What they take at most.
