@@ -6,8 +6,8 @@
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
 use crate::store::{
-    Admitted, ChainMark, JobMark, LevelStats, Marks, Store, StoreMemory, StoreResult, StoreStats,
-    WaitStats, Write,
+    Admitted, ChainMark, JobMark, LevelStats, Look, Marks, Store, StoreMemory, StoreResult,
+    StoreStats, WaitStats, Write,
 };
 use parking_lot::Mutex;
 use std::path::Path;
@@ -100,6 +100,7 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
         0 => "one a core".to_owned(),
         count => count.to_string(),
     };
+    let cache = options.cache_limit.map_or("what is left".to_owned(), |most| most.to_string());
     [
         ("shape", policy.shape.clone()),
         ("schedule", policy.schedule.clone()),
@@ -111,6 +112,7 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
         ("WAL", lowercase(&options.durability)),
         ("compression", compression.join("/")),
         ("memory", options.memory_limit.to_string()),
+        ("of it cache", cache),
         ("jobs' I/O", io(options.direct_io).to_owned()),
         ("reads", io(options.direct_reads).to_owned()),
         ("filter", format!("{} bits/key", options.bits_per_key)),
@@ -182,14 +184,11 @@ impl Store for Engine {
         Ok(true)
     }
 
-    fn levels(&self) -> Vec<LevelStats> {
-        levels(&self.db.stats())
-    }
-
-    fn counters(&self) -> Option<Counters> {
+    fn look(&self) -> Look {
         let stats = self.db.stats();
+        let limit = stats.write_limit.map(|rate| rate.as_f64());
         let jobs = || std::iter::once(&stats.flush).chain(&stats.compactions);
-        Some(Counters {
+        let counters = Counters {
             writes: stats.writes,
             write_bytes: stats.write_bytes,
             gets: stats.gets,
@@ -201,13 +200,12 @@ impl Store for Engine {
             job_written_bytes: jobs().map(|work| work.written).sum(),
             waiting_writers: 0,
             stopped_writers: 0,
-        })
-    }
-
-    fn admitted(&self) -> Option<Admitted> {
-        let stats = self.db.stats();
-        let limit = stats.write_limit.map(|rate| rate.as_f64());
-        Some(Admitted { fill: stats.memtable_fill, limit })
+        };
+        Look {
+            levels: levels(&stats),
+            counters: Some(counters),
+            admitted: Some(Admitted { fill: stats.memtable_fill, limit }),
+        }
     }
 
     fn marks(&self, clock: &Clock) -> Marks {

@@ -17,7 +17,7 @@ use crate::metrics::{Point, Series};
 use crate::process::{Machine, Usage, peak_memory, resident_memory};
 use crate::report::{Amplification, Method, PhaseReport, Report, Sample};
 use crate::spec::{Change, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
-use crate::store::{Store, StoreResult, StoreStats};
+use crate::store::{Look, Store, StoreResult, StoreStats};
 use crate::workload::data::{Data, mix};
 use crate::workload::{Records, Workload};
 use std::path::Path;
@@ -413,7 +413,7 @@ fn same_kind(workload: &Workload, spec: &PhaseSpec) -> bool {
 
 /// A look at the store and the process.
 fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
-    let levels = store.levels();
+    let Look { levels, counters, admitted } = store.look();
     let used = Usage::now().since(begin);
     Sample {
         at,
@@ -422,8 +422,8 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
         memory: resident_memory().unwrap_or(0),
         cpu_nanos: used.cpu_nanos,
         device: used.device,
-        counters: store.counters(),
-        admitted: store.admitted(),
+        counters,
+        admitted,
     }
 }
 

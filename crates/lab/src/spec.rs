@@ -175,9 +175,9 @@ pub fn free_bytes(folder: &Path) -> Option<u64> {
     Some(device.f_bavail.saturating_mul(device.f_frsize))
 }
 
-/// Bytes that a compaction of RocksDB has for what it reads ahead and what it has not written yet,
-/// whatever the scale.
-const JOB_BUFFERS: u64 = 3 << 20;
+/// Bytes for buffers of compactions, whatever the scale: RocksDB's read 2 MB ahead of each input.
+/// Ours may use an eighth of its limit.
+const JOB_BUFFERS: u64 = 16 << 20;
 
 /// A store and how it is set up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -190,8 +190,8 @@ pub struct StoreSpec {
     /// Ours: all of it. The others take from it what they know: sizes, durability, compression,
     /// direct or buffered I/O, workers.
     pub options: Options,
-    /// Bytes of the block cache. Our engine has one limit for everything; the others have this
-    /// beside their memtables.
+    /// Bytes of the block cache: of our engine a part of its one limit, of the others beside their
+    /// memtables.
     pub cache: u64,
     /// Regions the keys are split into evenly; stores without regions are opened so many times.
     pub regions: usize,
@@ -200,19 +200,15 @@ pub struct StoreSpec {
 impl StoreSpec {
     /// With the memory that the others have in effect: memtables, cache, and beside them the
     /// indexes and filters of so many pairs, which RocksDB keeps outside of its cache (measured:
-    /// 2.7 bytes a pair at 10 bits a key), and `JOB_BUFFERS` for each worker. Our engine has one
-    /// limit for all of it.
+    /// 2.7 bytes a pair at 10 bits a key), and `JOB_BUFFERS`. Our engine has one limit for all of
+    /// it.
     #[must_use]
     pub fn with_memory_for(mut self, pairs: u64) -> Self {
         let policy = &self.options.policy;
         let regions = self.regions.max(1) as u64;
         let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64 * regions;
         let tables = (pairs as f64 * 2.7) as u64;
-        let workers = match self.options.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            workers => workers,
-        };
-        let limit = Bytes(memtables + self.cache + tables + workers as u64 * JOB_BUFFERS);
+        let limit = Bytes(memtables + self.cache + tables + JOB_BUFFERS);
         let least = Bytes(self.options.least_memory().0 * regions);
         self.options.memory_limit = limit.max(least);
         self.options.cache_limit = Some(Bytes(self.cache));

@@ -44,21 +44,9 @@ pub trait Store: Send + Sync {
     /// What the store says of itself.
     fn stats(&self) -> StoreStats;
 
-    /// Its levels, L0 first: asked often, so it must be cheap.
-    fn levels(&self) -> Vec<LevelStats> {
-        self.stats().levels
-    }
-
-    /// What its policies are told of the clients and of its own work since it was opened; none
-    /// where it has no such policies.
-    fn counters(&self) -> Option<Counters> {
-        None
-    }
-
-    /// How full its memtables are and how fast its admission lets writes in; none where it does not
-    /// tell.
-    fn admitted(&self) -> Option<Admitted> {
-        None
+    /// How it is now: asked often, so it must be cheap.
+    fn look(&self) -> Look {
+        Look { levels: self.stats().levels, ..Look::default() }
     }
 
     /// Background jobs that ended and chains that were seen since it was last asked, in seconds of
@@ -188,6 +176,18 @@ pub struct StoreMemory {
     pub peak: u64,
     /// The most of each kind, each at its own moment.
     pub peaks: Vec<(String, u64)>,
+}
+
+/// A store at a moment.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// Its levels, L0 first.
+    pub levels: Vec<LevelStats>,
+    /// What its policies are told of the clients and of its own work since it was opened; none
+    /// where it has no such policies.
+    pub counters: Option<Counters>,
+    /// None where it does not tell.
+    pub admitted: Option<Admitted>,
 }
 
 /// What the admission of a store sees and does at a moment.

@@ -27,7 +27,7 @@ use vlsm_core::Bytes;
 use vlsm_lab::clock::{self, Clock};
 use vlsm_lab::process::folder_bytes;
 use vlsm_lab::spec::StoreSpec;
-use vlsm_lab::store::{LevelStats, Marks, Store, StoreResult, StoreStats, WaitStats, Write};
+use vlsm_lab::store::{LevelStats, Look, Marks, Store, StoreResult, StoreStats, WaitStats, Write};
 
 /// Pairs that were read.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -221,6 +221,23 @@ pub struct Regions {
 }
 
 impl Regions {
+    /// Of all regions together.
+    fn levels(&self) -> Vec<LevelStats> {
+        let mut all: Vec<LevelStats> = Vec::new();
+        for levels in self.parts.iter().map(|part| part.levels()) {
+            all.resize(all.len().max(levels.len()), LevelStats::default());
+            for (sum, level) in all.iter_mut().zip(levels) {
+                sum.tables += level.tables;
+                sum.bytes += level.bytes;
+                sum.target = match (sum.target, level.target) {
+                    (Some(one), Some(other)) => Some(one + other),
+                    (one, other) => one.or(other),
+                };
+            }
+        }
+        all
+    }
+
     /// Opens all instances.
     pub fn open(spec: &StoreSpec, splits: Vec<Vec<u8>>, path: &Path) -> StoreResult<Self> {
         let kind = KINDS.iter().find(|kind| kind.name == spec.kind).ok_or_else(|| {
@@ -356,20 +373,8 @@ impl Store for Regions {
         }
     }
 
-    fn levels(&self) -> Vec<LevelStats> {
-        let mut all: Vec<LevelStats> = Vec::new();
-        for levels in self.parts.iter().map(|part| part.levels()) {
-            all.resize(all.len().max(levels.len()), LevelStats::default());
-            for (sum, level) in all.iter_mut().zip(levels) {
-                sum.tables += level.tables;
-                sum.bytes += level.bytes;
-                sum.target = match (sum.target, level.target) {
-                    (Some(one), Some(other)) => Some(one + other),
-                    (one, other) => one.or(other),
-                };
-            }
-        }
-        all
+    fn look(&self) -> Look {
+        Look { levels: self.levels(), ..Look::default() }
     }
 
     fn stats(&self) -> StoreStats {

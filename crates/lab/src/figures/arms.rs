@@ -199,6 +199,7 @@ pub(super) fn loading(store: &StoreSpec) -> Options {
         policy.l0_trigger = 1;
         options.policy = policy;
         options.memory_limit = Bytes::mib(256);
+        options.cache_limit = None;
         options.wal_file_bytes = Bytes::mib(16);
         options.wal_limit = Bytes::mib(512);
         options.quantum = Bytes::kib(256);

@@ -49,7 +49,7 @@ const ALLOCATED: u64 = 200 << 20;
 const DEVICE: u64 = 500 << 20;
 
 /// A store set up as §6.1 has it: 128 MB memtables, L0 without limits, four internal threads with
-/// the one that flushes, and all of the device for what plans with it. vLSM, which is ours beside,
+/// the one that flushes, and what is allocated for those that plan with it. vLSM, ours beside,
 /// keeps its own sizes.
 fn store(setting: &Setting, profile: &str) -> Arm {
     let arm = setting.profile(profile).map(|mut store| {

@@ -11,8 +11,9 @@
 //! Ours: what one of the read:write ratios counts is operations, of which a transaction has twenty.
 //! The low load of those is a quarter of the high one, as it is of the default transaction. The
 //! paper does not say how keys are chosen, so as sysbench does by default: three quarters of them
-//! out of a hundredth of the rows that lie together, the others out of all. That agrees with the
-//! 16,000 bytes a get of its Eq. 5: of 14 reads of 64 KB blocks about one in six misses its cache.
+//! out of a hundredth of the rows that lie together, the others out of all (alike; sysbench prefers
+//! the middle). About one of five reads misses a cache as in the paper, whose Eq. 5 has 16,000
+//! bytes a get: one in six of 14 reads of 64 KB blocks.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::{Choice, HotRanges};

@@ -30,7 +30,7 @@
 //! - the floor is at most half of T, ε and the step a tenth: so I without load is above the floor
 //!   on any device, and no device makes it pause for ever. Nothing is limited and nothing paused
 //!   while T is not known;
-//! - the limit counts bytes written, as RocksDB's limiter does, so T is what the device writes;
+//! - the limit counts bytes written, as RocksDB's limiter does, so T is what may be written;
 //! - scans count as reads, which dlc.txt §3.2.1 says SILK's model lacks;
 //! - a job out of L0 that "moves to the high-priority pool" is one that is never paused. Its thread
 //!   stays a niced one: the pools of the paper are about slots;
