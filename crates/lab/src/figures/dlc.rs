@@ -183,6 +183,12 @@ fn figure_4(setting: &Setting) -> Figure {
     }
 }
 
+/// That DLC's P99 over all of Fig. 6 is lower than another's.
+fn lower(text: &str, other: &str) -> Claim {
+    let all = |series| Named::point(2, series, "P99").by(Measure::P99);
+    Claim::at_least(text, Measure::P99, all(other), all("DLC"), 1.0)
+}
+
 fn figure_6(setting: &Setting) -> Figure {
     Figure {
         says:
@@ -200,6 +206,8 @@ fn figure_6(setting: &Setting) -> Figure {
                 1.0,
             ),
             steadier(2),
+            lower("DLC's P99 of the whole is lower than RocksDB's", "RocksDB's shape"),
+            lower("DLC's P99 of the whole is lower than SILK's", "SILK*"),
         ],
     }
 }

@@ -311,8 +311,22 @@ fn figure_8(setting: &Setting) -> Figure {
                 Named::point(2, "SILK", "P99"),
                 1000.0,
             ),
+            lower("its P99 of the whole is lower than the auto-tuned limiter's", "auto-tuned"),
+            lower("its P99 of the whole is lower than RocksDB's", "RocksDB's shape"),
+            Claim::value_at_most(
+                "it does not stall",
+                Measure::StallTime,
+                Named::point(2, "SILK", "P99").by(Measure::StallTime),
+                0.0,
+            ),
         ],
     }
+}
+
+/// That SILK's P99 over all of Fig. 8A is lower than another's.
+fn lower(text: &str, other: &str) -> Claim {
+    let all = |series| Named::point(2, series, "P99").by(Measure::P99);
+    Claim::at_least(text, Measure::P99, all(other), all("SILK"), 1.0)
 }
 
 fn figure_9(setting: &Setting) -> Figure {
