@@ -1,5 +1,5 @@
 //! The figures of CruiseDB (cruisedb.txt): 16 B keys and 1 KB values, 10 M of them loaded before,
-//! in a closed loop as there, with 4 clients instead of its 100.
+//! in a closed loop as there, with 8 clients instead of its 100.
 
 use super::arms::Arm;
 use super::measure::Measure;
@@ -52,7 +52,7 @@ fn closed(setting: &Setting, arm: &Arm, workload: &str, seconds: f64) -> Wanted 
 }
 
 /// What is different in all of them.
-const HERE: &str = "4 clients instead of 100: a stall delays 4 requests, which the P99 of an \
+const HERE: &str = "8 clients instead of 100: a stall delays 8 requests, which the P99 of an \
                     interval (1.6 s of the paper's) may not show.";
 
 /// The run of figures 3, 4, 12 and 18: 50 % inserts, 50 % gets.

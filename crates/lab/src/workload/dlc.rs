@@ -12,8 +12,8 @@
 //! The low load of those is a quarter of the high one, as it is of the default transaction. The
 //! paper does not say how keys are chosen, so as sysbench does by default: three quarters of them
 //! out of a hundredth of the rows that lie together, the others out of all (alike; sysbench prefers
-//! the middle). About one of five reads misses a cache as in the paper, whose Eq. 5 has 16,000
-//! bytes a get: one in six of 14 reads of 64 KB blocks.
+//! the middle). About one of five reads misses a cache as in the paper, whose Eq. 5 weighs a get
+//! with 16,000 bytes: a block of 64 KB for every fourth.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::{Choice, HotRanges};
