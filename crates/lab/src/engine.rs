@@ -198,6 +198,7 @@ impl Store for Engine {
             wal_bytes: stats.wal_bytes,
             job_read_bytes: jobs().map(|work| work.read).sum(),
             job_written_bytes: jobs().map(|work| work.written).sum(),
+            drained_refills: 0,
             waiting_writers: 0,
             stopped_writers: 0,
         };

@@ -16,9 +16,9 @@ pub enum Counted {
     ReadAndWritten,
 }
 
-/// What all jobs together may take of the device. Of jobs that could go on, those of the more
-/// urgent class take theirs first.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What all jobs together may take of the device. Of jobs that could go on flushes take theirs
+/// first.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bandwidth {
     /// All of them together, per second.
     pub limit: BytesPerSec,
@@ -27,6 +27,11 @@ pub struct Bandwidth {
     pub floor: BytesPerSec,
     /// What counts.
     pub counted: Counted,
+    /// Whether compactions take theirs in turn; else the more urgent class goes first.
+    pub in_turn: bool,
+    /// How often the limit is thought to be filled up, for `Counters::drained_refills`; zero for
+    /// nothing to be counted.
+    pub refill: Micros,
 }
 
 /// A schedule's answer, in force until the next one.

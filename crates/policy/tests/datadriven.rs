@@ -298,6 +298,7 @@ impl World {
                 "cache-miss-bytes" => counters.cache_miss_bytes = bytes,
                 "job-read" => counters.job_read_bytes = bytes,
                 "job-written" => counters.job_written_bytes = bytes,
+                "drained" => counters.drained_refills = bytes.0,
                 other => panic!("{other} is nothing that a schedule is told"),
             }
         }
@@ -395,13 +396,16 @@ fn print_grants(grants: &Grants) -> String {
     if !grants.paused.is_empty() {
         _ = write!(out, " paused {}", list(&grants.paused));
     }
-    if let Some(Bandwidth { limit, floor, counted }) = grants.bandwidth {
+    if let Some(Bandwidth { limit, floor, counted, in_turn, .. }) = grants.bandwidth {
         _ = write!(out, " limit {limit}");
         if floor > BytesPerSec::ZERO {
             _ = write!(out, " floor {floor}");
         }
         if counted == Counted::ReadAndWritten {
             out.push_str(" read and written");
+        }
+        if in_turn {
+            out.push_str(" in turn");
         }
     }
     if let Some(bytes) = grants.memtable_bytes {

@@ -4,24 +4,24 @@
 //! first, is limited to one rate between a twentieth of a maximum and the maximum, at first half of
 //! it. RocksDB's limiter is refilled every 100 ms, and counts the refills that somebody waited for.
 //! Every 100 refills, at the next request:
-//! 1. nobody waited: the rate becomes the least one;
+//! 1. nobody waited (less than 1 %): the rate becomes the least one;
 //! 2. at less than 50 % of the refills: the rate ÷ 1.05;
 //! 3. at more than 90 %: the rate × 1.05; else it stays.
 //!
-//! Ours differs in this. A schedule is not told who waits; but a limit that is waited for all along
-//! is used up, so ours takes the share of the limit that was used: what jobs wrote in the `period`
-//! (10 s) ÷ what they might have written. Jobs that are slower than the limit for other reasons,
-//! where RocksDB goes to the least rate at once, lower it by steps until they use half of it. A
-//! request is a decision while a job runs or waits: nothing is tuned while nobody wants bandwidth,
-//! and a period that was slept through counts as a whole, as there. RocksDB lets one of ten refills
-//! serve compactions before flushes; ours serves flushes first.
+//! A request is a decision while a job runs or waits: nothing is tuned while nobody wants bandwidth,
+//! and a period that was slept through counts as a whole, as there: after a pause the limit is the
+//! least one. Flushes are served first and compactions in turn, without regard to their levels
+//! (`IO_HIGH`, `IO_LOW`).
+//!
+//! Deviations: the engine's bucket is filled all the time and holds 10 ms, so its refills are
+//! spans of time in which a job waited; RocksDB lets one of ten refills serve compactions first.
 //!
 //! The maximum is the device's bandwidth; while that is not known nothing is limited. With
 //! `step_percent` = 0 nothing is tuned, and the maximum is the limit, as RocksDB's limiter without
 //! auto-tuning has it (silk.txt §4.3).
 //!
 //! Liveness: the limit is never zero, and `fifo` starves nobody. Cost: O(1) on top of `fifo`'s.
-//! State: the rate, when it was tuned, what had been written then.
+//! State: the rate, when it was tuned, how many refills had been waited for then.
 
 use super::fifo::Fifo;
 use super::{Schedule, device_bandwidth};
@@ -30,10 +30,12 @@ use crate::decision::{Bandwidth, Counted, Grants};
 use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Running, Signals};
 use serde::{Deserialize, Serialize};
-use vlsm_core::{Bytes, BytesPerSec, Micros, Result};
+use vlsm_core::{BytesPerSec, Micros, Result};
 
 /// The least rate is this part of the largest.
 const RANGE: f64 = 20.0;
+/// Refills in a period.
+const REFILLS: u64 = 100;
 
 /// The constants of RocksDB's `GenericRateLimiter`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,9 +43,9 @@ const RANGE: f64 = 20.0;
 pub struct AutoTunedOptions {
     /// How often the limit is tuned, in microseconds.
     pub period: Micros,
-    /// Less of the limit used than so many percent lowers it.
+    /// Less than so many percent of the refills waited for lower it.
     pub low_percent: u64,
-    /// More than so many percent used raises it.
+    /// More than so many percent raise it.
     pub high_percent: u64,
     /// By so many percent; 0 for a limit that stays at its maximum.
     pub step_percent: u64,
@@ -75,7 +77,7 @@ impl AutoTunedOptions {
             (
                 self.high_percent < 100,
                 "auto_tuned.high_percent",
-                "must be less than 100: no more than all of the limit is used",
+                "must be less than 100: no more than all refills are waited for",
             ),
             (self.step_percent <= 100, "auto_tuned.step_percent", "must be at most 100"),
         ];
@@ -98,7 +100,7 @@ pub struct AutoTuned {
 struct Tuned {
     rate: f64,
     at: Micros,
-    written: Bytes,
+    drained: u64,
 }
 
 impl AutoTuned {
@@ -113,27 +115,31 @@ impl AutoTuned {
         }
     }
 
+    fn refill(&self) -> Micros {
+        Micros(self.options.period.0 / REFILLS)
+    }
+
     /// Rules 1 to 3.
     fn tune(&self, signals: &Signals, most: f64, wanted: bool) -> Tuned {
-        let (at, written) = (signals.now, signals.counters.job_written_bytes);
-        let Some(tuned) = self.tuned else { return Tuned { rate: most / 2.0, at, written } };
+        let (at, drained) = (signals.now, signals.counters.drained_refills);
+        let Some(tuned) = self.tuned else { return Tuned { rate: most / 2.0, at, drained } };
         let passed = at.saturating_sub(tuned.at);
         if !wanted || passed < self.options.period {
             return Tuned { rate: tuned.rate.min(most), ..tuned };
         }
-        let used = written.saturating_sub(tuned.written);
-        let percent = 100.0 * used.as_f64() / (tuned.rate * passed.as_secs_f64());
+        let refills = passed.0.div_ceil(self.refill().0);
+        let percent = 100 * drained.saturating_sub(tuned.drained) / refills;
         let step = 1.0 + self.options.step_percent as f64 / 100.0;
-        let rate = if used == Bytes::ZERO {
+        let rate = if percent == 0 {
             0.0
-        } else if percent < self.options.low_percent as f64 {
+        } else if percent < self.options.low_percent {
             tuned.rate / step
-        } else if percent > self.options.high_percent as f64 {
+        } else if percent > self.options.high_percent {
             tuned.rate * step
         } else {
             tuned.rate
         };
-        Tuned { rate: rate.clamp(most / RANGE, most), at, written }
+        Tuned { rate: rate.clamp(most / RANGE, most), at, drained }
     }
 }
 
@@ -162,8 +168,13 @@ impl Schedule for AutoTuned {
             limit = BytesPerSec(tuned.rate as u64);
             grants.again = wanted.then(|| tuned.at + self.options.period);
         }
-        let (floor, counted) = (BytesPerSec::ZERO, Counted::Written);
-        grants.bandwidth = Some(Bandwidth { limit, floor, counted });
+        grants.bandwidth = Some(Bandwidth {
+            limit,
+            floor: BytesPerSec::ZERO,
+            counted: Counted::Written,
+            in_turn: true,
+            refill: self.refill(),
+        });
         grants
     }
 }

@@ -313,7 +313,8 @@ impl Dlc {
     fn bandwidth(&self, device: BytesPerSec) -> Option<Bandwidth> {
         let floor = FLOOR.min(device / FLOOR_PART);
         let limit = device.saturating_sub(self.load?).max(floor);
-        Some(Bandwidth { limit, floor, counted: Counted::ReadAndWritten })
+        let counted = Counted::ReadAndWritten;
+        Some(Bandwidth { limit, floor, counted, ..Bandwidth::default() })
     }
 }
 

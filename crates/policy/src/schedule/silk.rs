@@ -474,6 +474,8 @@ impl Schedule for Silk {
             limit: internal.rate.max(internal.floor),
             floor: if scheduling { internal.floor } else { BytesPerSec::ZERO },
             counted: Counted::Written,
+            in_turn: !scheduling,
+            ..Bandwidth::default()
         });
         let idle = candidates.is_empty() && running.is_empty();
         grants.again = self.meter.due().filter(|_| internal.is_some() && !idle);

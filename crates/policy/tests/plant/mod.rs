@@ -362,7 +362,12 @@ impl Plant {
         let runs = |job: &Job| job.paused_since.is_none() && job.left() > 0;
         let mut turns: Vec<usize> =
             (0..self.jobs.len()).filter(|index| runs(&self.jobs[*index])).collect();
-        turns.sort_by_key(|index| (self.jobs[*index].candidate.frees, self.jobs[*index].id));
+        let in_turn = self.pace.is_in_turn();
+        turns.sort_by_key(|index| {
+            let job = &self.jobs[*index];
+            let frees = job.candidate.frees;
+            (if in_turn { frees.min(Class::L0) } else { frees }, job.id)
+        });
         let frees = |index: &usize| self.jobs[*index].candidate.frees;
         let flushing = turns.first().is_some_and(|index| frees(index) == Class::Memtable);
         turns.truncate(WORKERS + usize::from(flushing));
@@ -374,6 +379,7 @@ impl Plant {
                 let job = &mut self.jobs[*index];
                 let frees = job.candidate.frees;
                 if !self.pace.allows(frees) {
+                    self.counters.drained_refills = self.pace.wait(self.now);
                     return false;
                 }
                 let (read, written) = job.go(part.min(rest));

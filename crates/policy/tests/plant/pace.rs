@@ -16,6 +16,9 @@ pub struct Pace {
     bandwidth: Option<Bandwidth>,
     limit: f64,
     floor: f64,
+    drained: u64,
+    /// The refill that was counted last.
+    last: u64,
 }
 
 impl Pace {
@@ -37,6 +40,22 @@ impl Pace {
     /// Whether jobs of a class may move anything now.
     pub fn allows(&self, class: Class) -> bool {
         self.bandwidth.is_none() || self.limit > 0.0 || is_urgent(class) && self.floor > 0.0
+    }
+
+    /// Counts the refill of this time: a job waits for it. How many were waited for.
+    pub fn wait(&mut self, now: Micros) -> u64 {
+        let refill = self.bandwidth.and_then(|bandwidth| now.0.checked_div(bandwidth.refill.0));
+        if let Some(refill) = refill
+            && refill != self.last
+        {
+            (self.drained, self.last) = (self.drained + 1, refill);
+        }
+        self.drained
+    }
+
+    /// Whether compactions move in turn.
+    pub fn is_in_turn(&self) -> bool {
+        self.bandwidth.is_some_and(|bandwidth| bandwidth.in_turn)
     }
 
     /// Takes what a job moved.

@@ -33,6 +33,8 @@ pub(crate) struct Slot {
     /// The job, unless a worker is stepping it or its result is being installed.
     pub job: Option<Box<Job>>,
     pub done: Bytes,
+    /// When it was stepped last, as the number of that step in the store.
+    pub turn: u64,
     /// Since when it has been granted nothing.
     pub paused_since: Option<Micros>,
     pub cancelled: bool,
@@ -52,6 +54,8 @@ pub(crate) struct Known {
 #[derive(Default)]
 pub(crate) struct State {
     pub jobs: Vec<Slot>,
+    /// Steps so far.
+    pub turns: u64,
     pub pace: Pace,
     pub known: BTreeMap<TreeId, Known>,
     pub chains: Chains,

@@ -50,7 +50,7 @@ impl Engine {
         Signals {
             now: self.now_micros(),
             workers: self.worker_count(),
-            counters: self.policy_counters(),
+            counters: self.policy_counters(state),
             memtables: self.memtable_signals(view),
             device: self.device.clone(),
             work_per_byte: self.work_per_byte(),
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    fn policy_counters(&self) -> Counters {
+    fn policy_counters(&self, state: &State) -> Counters {
         let counters = &self.counters;
         let cache = self.files.cache().counters();
         let (read, written) = counters.job_bytes();
@@ -72,6 +72,7 @@ impl Engine {
             wal_bytes: Bytes(counters.wal_bytes.get()),
             job_read_bytes: Bytes(read),
             job_written_bytes: Bytes(written),
+            drained_refills: state.pace.drained(),
             waiting_writers: counters.waiting_writers.get(),
             stopped_writers: counters.stopped_writers.get(),
         }

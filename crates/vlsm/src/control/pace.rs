@@ -8,7 +8,9 @@
 //! 3. What the floor alone let through takes the limit's no further below zero than what [`BURST`]
 //!    fills: deeper jobs do not pay for a peak when it is over.
 //! 4. Among jobs that may step workers take the most urgent one, so deeper classes get what the
-//!    urgent ones leave.
+//!    urgent ones leave; or compactions in turn, where the schedule says so.
+//! 5. Refills that a job waited for are counted, where the schedule asks for it: spans of time of
+//!    a length that it gives.
 //!
 //! Buckets hold what [`BURST`] fills. Under the lock of the control's state.
 
@@ -27,6 +29,10 @@ pub(crate) struct Pace {
     at: Duration,
     limit: f64,
     floor: f64,
+    /// Refills that a job waited for.
+    drained: u64,
+    /// The first one after them.
+    undrained: u64,
 }
 
 /// Whether a class has a part in the floor.
@@ -86,6 +92,25 @@ impl Pace {
         }
     }
 
+    /// Whether compactions step in turn, whatever their classes.
+    pub fn is_in_turn(&self) -> bool {
+        self.bandwidth.is_some_and(|bandwidth| bandwidth.in_turn)
+    }
+
+    /// Counts the refills from the last filling until then: a job waits for them.
+    pub fn wait(&mut self, until: Duration) {
+        let Some(refill) = self.bandwidth.map(|bandwidth| bandwidth.refill.0) else { return };
+        let index = |time: Duration| (time.as_micros() as u64).checked_div(refill);
+        let (Some(first), Some(last)) = (index(self.at), index(until)) else { return };
+        self.drained += (last + 1).saturating_sub(first.max(self.undrained));
+        self.undrained = self.undrained.max(last + 1);
+    }
+
+    /// How many refills a job waited for.
+    pub fn drained(&self) -> u64 {
+        self.drained
+    }
+
     /// When jobs of a class may step again; none for never, or when they may now.
     pub fn next(&self, class: Class) -> Option<Duration> {
         let bandwidth = self.bandwidth.filter(|_| !self.allows(class))?;
@@ -117,6 +142,7 @@ mod tests {
             limit: BytesPerSec(1_000_000),
             floor: BytesPerSec(500_000),
             counted: Counted::ReadAndWritten,
+            ..Bandwidth::default()
         };
         pace.set(at(100), Some(bandwidth));
         assert!(!pace.allows(Class::L0), "the buckets begin empty");
@@ -148,6 +174,7 @@ mod tests {
             limit: BytesPerSec(10_000_000),
             floor: BytesPerSec(500_000),
             counted: Counted::Written,
+            ..Bandwidth::default()
         };
         pace.set(at(0), Some(bandwidth));
         // For a second an urgent job has the limit, twenty times the floor.
@@ -169,12 +196,38 @@ mod tests {
     }
 
     #[test]
+    fn a_refill_that_somebody_waits_for_counts_once() {
+        let mut pace = Pace::default();
+        pace.fill(at(5));
+        pace.wait(at(7));
+        let limit = BytesPerSec(1_000);
+        pace.set(at(5), Some(Bandwidth { limit, ..Bandwidth::default() }));
+        pace.wait(at(7));
+        assert_eq!(pace.drained(), 0, "nobody asked for it");
+        let refill = vlsm_core::Micros(10_000);
+        pace.set(at(5), Some(Bandwidth { limit, refill, ..Bandwidth::default() }));
+        pace.wait(at(7));
+        pace.wait(at(9));
+        assert_eq!(pace.drained(), 1);
+        // From the second to the fourth one, then the fourth again.
+        pace.fill(at(15));
+        pace.wait(at(31));
+        pace.fill(at(35));
+        pace.wait(at(36));
+        assert_eq!(pace.drained(), 4);
+        pace.fill(at(95));
+        pace.wait(at(95));
+        assert_eq!(pace.drained(), 5);
+    }
+
+    #[test]
     fn what_is_not_counted_is_free_and_a_limit_of_zero_lets_nothing_through() {
         let mut pace = Pace::default();
         let bandwidth = Bandwidth {
             limit: BytesPerSec(1_000),
             floor: BytesPerSec::ZERO,
             counted: Counted::Written,
+            ..Bandwidth::default()
         };
         pace.set(at(0), Some(bandwidth));
         pace.fill(at(1));

@@ -115,7 +115,7 @@ impl Engine {
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
         let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
         let mut state = self.control.state.lock();
-        let State { jobs, pace, .. } = &mut *state;
+        let State { jobs, pace, turns, .. } = &mut *state;
         pace.fill(self.env.now());
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
         let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
@@ -134,11 +134,25 @@ impl Engine {
         };
         let (waiting, able): (Vec<_>, Vec<_>) =
             jobs.iter_mut().filter(ready).partition(|slot| paced(slot));
-        let next = able.into_iter().min_by_key(|slot| (slot.candidate.frees, slot.id));
-        match next.and_then(|slot| Some((slot.id, slot.job.take()?))) {
-            Some(taken) => Ok(taken),
-            None => Err(waiting.iter().filter_map(|slot| pace.next(slot.candidate.frees)).min()),
-        }
+        let in_turn = pace.is_in_turn();
+        let next = able.into_iter().min_by_key(|slot| {
+            let frees = slot.candidate.frees;
+            // All but flushes alike, the one first that had its turn longest ago.
+            let (class, turn) = if in_turn { (frees.min(Class::L0), slot.turn) } else { (frees, 0) };
+            (class, turn, slot.id)
+        });
+        let taken = next.and_then(|slot| {
+            *turns += 1;
+            slot.turn = *turns;
+            Some((slot.id, slot.job.take()?))
+        });
+        taken.ok_or_else(|| {
+            let until = waiting.iter().filter_map(|slot| pace.next(slot.candidate.frees)).min();
+            if let Some(until) = until {
+                pace.wait(until);
+            }
+            until
+        })
     }
 
     /// One step of a job that was taken from its slot.
