@@ -3,7 +3,7 @@
 //! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
 //! once; the constructors of shapes, schedules and admissions take what they need of it.
 
-use crate::admission::cruise::CruiseOptions;
+use crate::admission::cruise::{CruiseOptions, First};
 use crate::schedule::adoc::AdocOptions;
 use crate::schedule::auto_tuned::AutoTunedOptions;
 use crate::schedule::dlc::DlcOptions;
@@ -196,6 +196,7 @@ impl PolicyOptions {
             memtable_count: 12,
             debt_soft: None,
             debt_hard: None,
+            cruise: CruiseOptions { first: First::Window, ..CruiseOptions::default() },
             ..Self::rocksdb()
         }
     }

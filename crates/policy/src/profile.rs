@@ -64,6 +64,11 @@ pub static PROFILES: &[Profile] = &[
         },
     },
     Profile {
+        name: "rocksdb-overflow64",
+        what: "tiered L0, each level at most 64 MB beyond its target",
+        options: || PolicyOptions { overflow: Some(Bytes::mib(64)), ..PolicyOptions::rocksdb() },
+    },
+    Profile {
         name: "lsmi",
         what: "one 64 MB run of L0 at a time into an L1 of 256 MB, no tiering",
         options: || PolicyOptions {
@@ -265,9 +270,9 @@ mod tests {
         assert_eq!(
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, lsmi, rocksdb-auto, \
-             silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk, dlc, dlc-part, \
-             dlc-no-burst, adoc, cruise, vlsm+cruise"
+             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, rocksdb-overflow64, \
+             lsmi, rocksdb-auto, silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk, \
+             dlc, dlc-part, dlc-no-burst, adoc, cruise, vlsm+cruise"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

@@ -23,6 +23,9 @@ pub struct MemtableFacts {
     /// Whether all its writers have finished and its largest sequence number is published. Only
     /// then may a job read it.
     pub ready: bool,
+    /// Whether somebody waits for it to go out: a flush was asked for, or memory or the WAL is at
+    /// its limit.
+    pub wanted: bool,
 }
 
 /// What a shape must know of a tree besides its version.
@@ -38,6 +41,15 @@ pub struct TreeFacts {
     pub memtable_bytes: Bytes,
     /// The oldest snapshot that a reader holds.
     pub oldest_snapshot: Option<Seq>,
+}
+
+impl TreeFacts {
+    /// Whether memtables are to go out of a shape that gathers so many first.
+    #[must_use]
+    pub fn is_due(&self, gathered: usize) -> bool {
+        let mut ready = self.memtables.iter().take_while(|memtable| memtable.ready);
+        ready.clone().count() >= gathered || ready.any(|memtable| memtable.wanted)
+    }
 }
 
 /// How full one level is.

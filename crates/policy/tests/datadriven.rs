@@ -138,9 +138,9 @@ impl World {
 
     fn memtables(&mut self, args: &[&str]) -> String {
         let memtable = |word: &&str| {
-            let ready = !word.ends_with('!');
+            let (ready, wanted) = (!word.ends_with('!'), word.ends_with('?'));
             // A memtable reads like a table.
-            let line = format!("L1: {}", word.trim_start_matches('m').trim_end_matches('!'));
+            let line = format!("L1: {}", word.trim_start_matches('m').trim_end_matches(['!', '?']));
             let version = text::parse(&line).expect("a memtable such as m1:8M[a,z]");
             let table = version.level(1).iter().next().expect("one").clone();
             MemtableFacts {
@@ -149,6 +149,7 @@ impl World {
                 range: Some(table.range.clone()),
                 seq_max: vlsm_core::Seq::ZERO,
                 ready,
+                wanted,
             }
         };
         self.facts.memtables = args.iter().map(memtable).collect();

@@ -161,6 +161,7 @@ impl Model {
     /// Runs until nothing is left to do.
     fn drain(&mut self) {
         self.tree.seal();
+        self.tree.sealed.iter_mut().for_each(|(facts, _)| facts.wanted = true);
         while self.tick(!self.tree.sealed.is_empty()) {}
         for level in self.policies.0.pressure(&self.tree.version, &self.facts()).levels {
             assert_eq!(level.debt, Bytes::ZERO, "{}", text::summary(&self.tree.version));
@@ -197,8 +198,16 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 7] =
-    ["vlsm", "vlsm-4", "rocksdb", "rocksdb-io", "rocksdb-debt64", "lsmi", "cruise"];
+const NAMES: [&str; 8] = [
+    "vlsm",
+    "vlsm-4",
+    "rocksdb",
+    "rocksdb-io",
+    "rocksdb-debt64",
+    "rocksdb-overflow64",
+    "lsmi",
+    "cruise",
+];
 
 fn run_all(keys: fn(u32, u32) -> u32) {
     for name in NAMES {

@@ -63,6 +63,11 @@ impl Numbers {
         self.memtable.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// No memtable has this number or a larger one yet.
+    pub fn memtables_end(&self) -> u64 {
+        self.memtable.load(Ordering::Relaxed)
+    }
+
     pub fn next_run(&self) -> u64 {
         self.run.fetch_add(1, Ordering::Relaxed)
     }

@@ -352,7 +352,7 @@ impl Engine {
                         candidate: Arc::new(file.candidate()),
                         job: None,
                         turn: 0,
-                done: Bytes::ZERO,
+                        done: Bytes::ZERO,
                         paused_since: None,
                         cancelled: false,
                         settled: true,

@@ -491,6 +491,7 @@ impl Engine {
                 targets.extend(newest.map(|id| (tree.id, id)));
             }
         }
+        self.want_memtables_out();
         self.control.mark_all(targets.iter().map(|(tree, _)| *tree));
         self.control.wake();
         loop {

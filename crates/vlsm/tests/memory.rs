@@ -248,3 +248,30 @@ fn the_cache_takes_what_it_may_and_no_more() {
     assert!(limited > ByteCount::mib(1) && limited <= ByteCount::mib(2), "{limited}");
     assert_eq!(read_all(Some(ByteCount::ZERO)), ByteCount::ZERO);
 }
+
+#[test]
+fn memtables_that_are_gathered_go_out_when_somebody_wants_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder, |options| {
+        options.policy.shape = "sp_lsm".into();
+        options.policy.memtable_count = 12;
+        options.policy.l0_trigger = 6;
+        options.wal_limit = ByteCount::mib(6);
+    });
+    let tables = || db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
+    let write = |from: u64, to: u64| {
+        (from..to).for_each(|n| db.put(key(0, n), [7; 1000]).unwrap());
+        db.wait_idle().unwrap();
+    };
+    write(0, 3_000);
+    let memory = db.stats().memory;
+    assert!(tables() == 0 && memory.sealed >= ByteCount::mib(2), "{memory:?}");
+    db.flush().unwrap();
+    assert!(tables() > 0 && db.stats().memory.sealed == ByteCount::ZERO);
+    // Fewer than six again, but the WAL is beyond its limit.
+    let (before, merges) = (tables(), |stats: &Stats| stats.compactions[0].jobs);
+    assert_eq!(merges(&db.stats()), 1);
+    write(3_000, 10_000);
+    assert!(tables() > before && merges(&db.stats()) == 2, "{:?}", db.stats().levels);
+    db.close().unwrap();
+}

@@ -2,11 +2,12 @@
 //!
 //! Source: cruisedb.txt §V and §VIII.D, F; 2-mechanisms ("cruise"). y is the share of the memory
 //! for memtables that is in use, e = y − 50 %. The limit is in bytes of keys and values per second.
-//! 1. *Open.* At first nothing is held back. When a window ends and the watermark is at its target
-//!    or above, the average throughput of this window is the first limit. At 80 % this need not
-//!    wait for the window's end where T_c can be told. As long as there is no limit a window ends
-//!    after two seconds at the latest, and with a pause of the writers: what is measured is how
-//!    fast they write, not how long they were away.
+//! 1. *Open.* At first nothing is held back. The average throughput of a window is the first limit:
+//!    of the first one of 0.4 M operations (`first = window`, the profile `cruise`), or of the
+//!    first at whose end the watermark is at its target or above (`watermark`). At 80 % this need
+//!    not wait for the window's end where T_c can be told. With `watermark` a window ends after two
+//!    seconds at the latest as long as there is no limit; with either, in a pause of the writers:
+//!    what is measured is how fast they write, not how long they were away.
 //! 2. *Feedback* (Eq. 2). At the end of each window of 0.4 M operations the limit is multiplied by
 //!    1 − K1·e − K2·(e − e of the window before).
 //! 3. *Conservative.* While y is 80 % or more the limit is at most T_c, what the device can do by
@@ -32,16 +33,16 @@
 //!
 //! Deviations. The paper limits all requests; only writes are held back here, because reads fill no
 //! memory, and they keep their share of the device in R. It has one limiter for each column family;
-//! here one rate holds for the store, and y is that of its fullest tree. While the watermark has
-//! never come to its target there is no limit: a store that is asked for little must not be held to
-//! the little it was asked for. T_c only ever lowers the limit, and at 80 % feedback goes on: T_c
-//! counts the device alone, and would raise the limit where processors are what is scarce. Where
-//! there is no map, or nothing has left memory yet, feedback alone remains. The limit is never
-//! below 1 % of the first one (at least `RATE_MIN`), as a product with zero stays zero; and it does
-//! not rise while less than nine tenths of it are used, or the next burst would meet a limit that
-//! nobody had needed. A window also ends after twice the time that one takes at the rate of
-//! operations seen last (a time that at most doubles from window to window): at a low limit 0.4 M
-//! operations would take for ever.
+//! here one rate holds for the store, and y is that of its fullest tree. With `watermark` there is
+//! no limit while the watermark has never come to its target: a store that is asked for little must
+//! not be held to the little it was asked for, which `window`, the paper's, does. T_c only ever
+//! lowers the limit, and at 80 % feedback goes on: T_c counts the device alone, and would raise the
+//! limit where processors are what is scarce. Where there is no map, or nothing has left memory
+//! yet, feedback alone remains. The limit is never below 1 % of the first one (at least
+//! `RATE_MIN`), as a product with zero stays zero; and it does not rise while less than nine tenths
+//! of it are used, or the next burst would meet a limit that nobody had needed. A window also ends
+//! after twice the time that one takes at the rate of operations seen last (a time that at most
+//! doubles from window to window): at a low limit 0.4 M operations would take for ever.
 //!
 //! K1 and K2 should be below 0.6: beyond, the paper sees the limit swing (§VIII.F, Fig. 15).
 //!
@@ -79,6 +80,17 @@ const LOOKS: u64 = 32;
 /// Looks are not closer.
 const LOOK_MIN: Micros = Micros(10_000);
 
+/// What the first limit waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum First {
+    /// A whole window of operations (cruisedb.txt §V.A).
+    Window,
+    /// The watermark at its target.
+    #[default]
+    Watermark,
+}
+
 /// CruiseDB's weights (cruisedb.txt §VIII.D, F).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -89,11 +101,13 @@ pub struct CruiseOptions {
     pub k2: f64,
     /// Operations of clients in a window.
     pub window: u64,
+    /// What the first limit waits for.
+    pub first: First,
 }
 
 impl Default for CruiseOptions {
     fn default() -> Self {
-        Self { k1: 0.5, k2: 0.4, window: 400_000 }
+        Self { k1: 0.5, k2: 0.4, window: 400_000, first: First::default() }
     }
 }
 
@@ -255,10 +269,15 @@ impl Cruise {
 
     /// Rule 1: the first limit, or none yet.
     fn open(&mut self, window: &Window, now: Sample, fill: f64, device: &DeviceMap) {
-        let is_over = window.operations >= self.options.window
-            || window.seconds >= OPEN_LONGEST.as_secs_f64();
+        let is_whole = window.operations >= self.options.window;
+        let (is_over, is_enough) = match self.options.first {
+            First::Window => (is_whole, true),
+            First::Watermark => {
+                (is_whole || window.seconds >= OPEN_LONGEST.as_secs_f64(), fill >= TARGET)
+            }
+        };
         let capacity = window.capacity(device);
-        let is_time = is_over && fill >= TARGET || capacity.is_some() && fill >= HIGH;
+        let is_time = is_over && is_enough || capacity.is_some() && fill >= HIGH;
         if let Some(throughput) = window.throughput().filter(|_| is_time) {
             let mut limit = Limit::first(window, throughput, fill, self.options.window);
             limit.capacity = capacity;

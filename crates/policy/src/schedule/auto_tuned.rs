@@ -8,10 +8,10 @@
 //! 2. at less than 50 % of the refills: the rate ÷ 1.05;
 //! 3. at more than 90 %: the rate × 1.05; else it stays.
 //!
-//! A request is a decision while a job runs or waits: nothing is tuned while nobody wants bandwidth,
-//! and a period that was slept through counts as a whole, as there: after a pause the limit is the
-//! least one. Flushes are served first and compactions in turn, without regard to their levels
-//! (`IO_HIGH`, `IO_LOW`).
+//! A request is a decision while a job runs or waits: nothing is tuned while nobody wants
+//! bandwidth, and a period that was slept through counts as a whole, as there: after a pause the
+//! limit is the least one. Flushes are served first and compactions in turn, without regard to
+//! their levels (`IO_HIGH`, `IO_LOW`).
 //!
 //! Deviations: the engine's bucket is filled all the time and holds 10 ms, so its refills are
 //! spans of time in which a job waited; RocksDB lets one of ten refills serve compactions first.

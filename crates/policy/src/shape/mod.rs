@@ -118,6 +118,12 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// number.
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates;
 
+    /// How many memtables of a tree are gathered before they go out together. Fewer go when one is
+    /// wanted.
+    fn gathers(&self) -> usize {
+        1
+    }
+
     /// Where this candidate's output is cut.
     fn cuts(&self, version: &Version, candidate: &Candidate) -> CutRule;
 

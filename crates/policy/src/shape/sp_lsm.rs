@@ -2,8 +2,10 @@
 //!
 //! Source: cruisedb.txt §VI; 2-mechanisms ("sp_lsm"). There is no flush: a job that frees memory is
 //! a compaction into L1. Rules:
-//! 1. memory→L1 takes all memtables that are ready, from the oldest on, and all they overlap of L1;
-//!    one at a time, so that they are installed in the order of their age;
+//! 1. memory→L1 takes all memtables that are ready, from the oldest on, and all they overlap of L1,
+//!    once they are as many as L0 has runs elsewhere (`l0_trigger`; at most half of the memtables)
+//!    or one of them is wanted; one at a time, so that they are installed in the order of their
+//!    age;
 //! 2. score of a level: bytes that no job moves down ÷ target. What scores at least 1 gives single
 //!    SSTs, least overlap per byte first, several at once; the level farthest beyond its target
 //!    first;
@@ -14,9 +16,11 @@
 //! 5. if a merge into L1 waits for a job out of L1, no further job starts out of L1: it might wait
 //!    for ever.
 //!
-//! Readings. The paper does not say how many memtables go at once; RocksDB's flush, which this job
-//! takes the place of, takes all that are ready, and here each one more spares a rewrite of L1. So
-//! the load sets the number: the longer a merge takes, the more memtables wait for the next one.
+//! Readings. The paper does not say how many memtables go at once, but that a level is reduced by
+//! how far it is beyond its expected size, that memory is expected to be half full, and that it
+//! "temporally stores more user requests"; its published code has memtables in the place of L0's
+//! files, with L0's trigger. All that are ready go at once, as each one more spares a rewrite of
+//! L1: the longer a merge takes, the more memtables wait for the next one.
 //! The paper has compactions run in parallel; two out of one memory would both have to write most
 //! of L1, so they are one after the other, beside those of deeper levels. It has its order kept by
 //! the picker. Here schedules that know no order but that of urgency (`fifo`) would start memory→L1
@@ -74,7 +78,7 @@ impl SpLsm {
     /// Rule 1.
     fn out_of_memory(&self, context: &Context<'_>, rooms: &Rooms) -> Option<Candidate> {
         let Context { version, facts, busy, .. } = *context;
-        if !takes_in(rooms) {
+        if !facts.is_due(self.gathers()) || !takes_in(rooms) {
             return None;
         }
         let memory = pick::flush(facts, busy, usize::MAX)?;
@@ -141,6 +145,11 @@ fn takes_in(rooms: &Rooms) -> bool {
 impl Shape for SpLsm {
     fn name(&self) -> &'static str {
         "sp_lsm"
+    }
+
+    fn gathers(&self) -> usize {
+        let half = self.options.memtable_count / 2;
+        self.options.l0_trigger.min(half).max(1)
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {

@@ -97,6 +97,7 @@ impl Tree {
             range: Some(KeyRange::closed(key(first.0), key(last.0))),
             seq_max: Seq(entries.iter().map(|entry| entry.1).max().unwrap_or(0)),
             ready: true,
+            wanted: false,
         };
         self.sealed.push((facts, entries));
     }

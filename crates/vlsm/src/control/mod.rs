@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Bytes, JobId, Micros, TreeId};
+use vlsm_core::{Bytes, JobId, MemtableId, Micros, TreeId};
 use vlsm_disk::{Condition, Env};
 use vlsm_policy::{Admission, Busy, Candidate, Pressure, Reservation, Running, Schedule, Shape};
 
@@ -87,6 +87,8 @@ pub(crate) struct Control {
     again_at: AtomicU64,
     /// Size at which memtables are sealed.
     memtable_bytes: AtomicU64,
+    /// Memtables of smaller numbers shall go out although their shape may gather more.
+    wanted_below: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -112,6 +114,7 @@ impl Control {
             again: AtomicBool::new(false),
             again_at: AtomicU64::new(NEVER),
             memtable_bytes: AtomicU64::new(u64::MAX),
+            wanted_below: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }
@@ -188,6 +191,16 @@ impl Control {
         if !planted::is(Bug::WakeUpLost) {
             self.room.notify();
         }
+    }
+
+    /// Whether somebody waits for this memtable to go out.
+    pub fn is_wanted(&self, memtable: MemtableId) -> bool {
+        memtable.0 < self.wanted_below.load(Ordering::Relaxed)
+    }
+
+    /// Somebody waits for all memtables of smaller numbers.
+    pub fn want_below(&self, end: u64) {
+        self.wanted_below.fetch_max(end, Ordering::Relaxed);
     }
 
     /// Notes that a tree changed.

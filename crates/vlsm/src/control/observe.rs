@@ -29,6 +29,7 @@ impl Engine {
                 range,
                 seq_max,
                 ready,
+                wanted: self.control.is_wanted(memtable.id()),
             }
         };
         TreeFacts {

@@ -92,8 +92,8 @@ impl Engine {
             let can_start = |candidate: &Candidate| candidate.conflicts.is_empty();
             let may_flush = candidates.iter().any(|job| flushing(job) && can_start(job))
                 || busy.reservations.iter().any(|held| flushing(&held.candidate));
-            let ready = facts.memtables.first().is_some_and(|memtable| memtable.ready);
-            let waits = ready && !may_flush || pressure.slowdown >= 1.0;
+            let is_due = facts.is_due(shape.gathers());
+            let waits = is_due && !may_flush || pressure.slowdown >= 1.0;
             let chain = match waits {
                 true => shape.chain_behind_l0(&tree.version, &facts),
                 false => Chain::default(),
@@ -172,7 +172,7 @@ impl Engine {
             candidate,
             job: Some(Box::new(job)),
             turn: 0,
-                done: Bytes::ZERO,
+            done: Bytes::ZERO,
             paused_since: None,
             cancelled: false,
             settled: false,

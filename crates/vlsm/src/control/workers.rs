@@ -138,7 +138,8 @@ impl Engine {
         let next = able.into_iter().min_by_key(|slot| {
             let frees = slot.candidate.frees;
             // All but flushes alike, the one first that had its turn longest ago.
-            let (class, turn) = if in_turn { (frees.min(Class::L0), slot.turn) } else { (frees, 0) };
+            let (class, turn) =
+                if in_turn { (frees.min(Class::L0), slot.turn) } else { (frees, 0) };
             (class, turn, slot.id)
         });
         let taken = next.and_then(|slot| {

@@ -40,7 +40,10 @@ impl Engine {
             return Ok(false);
         }
         // What was rotated in vain is flushed while the writer waits.
-        self.make_room_slowly(tree, bytes, spared).inspect_err(|_| self.control.wake())
+        self.make_room_slowly(tree, bytes, spared).inspect_err(|_| {
+            self.want_memtables_out();
+            self.control.wake();
+        })
     }
 
     #[cold]
@@ -97,11 +100,24 @@ impl Engine {
             self.rotate(largest, self.idle_memtable());
             rotated = true;
         }
+        if rotated {
+            self.want_memtables_out();
+        }
         let (active, sealed) = (gauges.active.get(), gauges.sealed.get());
         if sealed > 0 && active + sealed + more > self.memory.memtable_share() {
             return Err(WaitCause::MemoryBudget);
         }
         Ok(rotated)
+    }
+
+    /// Has all that memtables hold by now go out, also where the shape gathers more of them first.
+    pub fn want_memtables_out(&self) {
+        if self.control.shape.gathers() > 1 {
+            self.control.want_below(self.numbers.memtables_end());
+            let view = self.views.load();
+            let sealed = view.trees().filter(|tree| !tree.immutables.is_empty());
+            self.control.mark_all(sealed.map(|tree| tree.id));
+        }
     }
 
     /// Seals the active memtable of a tree, unless it is empty, and puts an empty one in its place.
@@ -150,7 +166,9 @@ impl Engine {
                 .min_by_key(|(wal, _)| *wal);
             oldest.map(|(_, tree)| self.rotate(tree, self.idle_memtable())).is_some()
         };
-        if rotated {
+        // Or the oldest file belongs to a sealed one that waits for others.
+        self.want_memtables_out();
+        if rotated || self.control.shape.gathers() > 1 {
             self.control.wake();
         }
     }

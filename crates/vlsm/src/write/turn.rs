@@ -77,6 +77,7 @@ impl Engine {
         }
         if !planted::is(Bug::IngestUnsealed) {
             to_seal().for_each(|tree| self.rotate(tree, self.idle_memtable()));
+            self.want_memtables_out();
         }
         let (ticket, seq) = (sequence.next_ticket, Seq(sequence.next_seq));
         sequence.next_ticket += 1;
