@@ -141,6 +141,12 @@ impl Latencies {
         self.together(|kind| kind.group() == group)
     }
 
+    /// The histogram of all kinds together, if one of them occurred.
+    #[must_use]
+    pub fn all(&self) -> Option<Cow<'_, Histogram<u64>>> {
+        self.together(|_| true)
+    }
+
     /// The histogram of the kinds asked for, if one of them occurred.
     fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u64>>> {
         let kinds = Kind::ALL.into_iter().filter(|&kind| wanted(kind));
@@ -161,7 +167,7 @@ impl Latencies {
     /// The given quantile of all kinds together, in nanoseconds; zero when there is none.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
-        self.together(|_| true).map_or(0, |all| all.value_at_quantile(quantile))
+        self.all().map_or(0, |all| all.value_at_quantile(quantile))
     }
 
     /// The given quantile of one kind, in nanoseconds; zero when there is none.

@@ -1,6 +1,7 @@
 //! A report of known figures, as a table and as JSON.
 
 use vlsm_lab::arrivals::Arrivals;
+use vlsm_lab::figures::measure::Measure;
 use vlsm_lab::metrics::{Percentiles, Point, Series, Stalls};
 use vlsm_lab::process::{Device, Machine};
 use vlsm_lab::report::{Amplification, ChainMark, Floor, Method, PhaseReport, Report, table};
@@ -89,6 +90,7 @@ fn report() -> Report {
         ops: 2_500_000,
         throughput: 200_000.0,
         tail_throughput: Some(150_000.0),
+        all: None,
         reads: None,
         writes: Some(percentiles(1.0)),
         scans: None,
@@ -163,6 +165,19 @@ fn the_table_says_what_was_measured_and_how() {
     }
     assert!(!table.contains("level debt") && !table.contains("scans"));
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+}
+
+#[test]
+fn percentiles_are_those_of_all_operations_where_a_report_has_them() {
+    let mut phase = report().phases.remove(1);
+    phase.writes = Some(Percentiles { count: 57, ..percentiles(1.0) });
+    phase.reads = Some(Percentiles { count: 43, ..percentiles(0.5) });
+    phase.all = Some(percentiles(0.8));
+    assert_eq!(Measure::P99.of(&phase), Some(percentiles(0.8).p99_us));
+    let mut older = serde_json::to_value(&phase).expect("it has an encoding");
+    older.as_object_mut().expect("a phase has fields").remove("all");
+    let older: PhaseReport = serde_json::from_value(older).expect("it can still be read");
+    assert_eq!(Measure::P99.of(&older), Some(percentiles(1.0).p99_us), "of what was most asked");
 }
 
 #[test]

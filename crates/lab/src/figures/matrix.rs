@@ -13,7 +13,7 @@ const COLUMNS: [(&str, &[&str]); 10] = [
     ("write P50, P99, P99.9, max", &["write P50", "write P99", "write P99.9", "write max"]),
     ("read P50, P99, P99.9, max", &["read P50", "read P99", "read P99.9", "read max"]),
     (
-        "most asked P50, P99, P99.9, worst P99 of an interval",
+        "all P50, P99, P99.9, worst P99 of an interval",
         &["P50", "P99", "P99.9", "largest P99 of an interval"],
     ),
     ("at zero, longest", &["time at zero throughput", "longest time at zero throughput"]),

@@ -37,11 +37,11 @@ pub enum Measure {
     ReadMax,
     /// 99th percentile of scans.
     ScanP99,
-    /// Median of whatever the workload asks most.
+    /// Median of all operations together.
     P50,
-    /// Its 99th percentile.
+    /// Their 99th percentile.
     P99,
-    /// Its 99.9th percentile.
+    /// Their 99.9th percentile.
     P999,
     /// The largest 99th percentile of any interval.
     WorstP99,
@@ -245,9 +245,9 @@ impl Measure {
             Self::ReadP999 => reads(|p| p.p999_us)?,
             Self::ReadMax => reads(|p| p.max_us)?,
             Self::ScanP99 => phase.scans.as_ref()?.p99_us,
-            Self::P50 => most_asked(phase)?.p50_us,
-            Self::P99 => most_asked(phase)?.p99_us,
-            Self::P999 => most_asked(phase)?.p999_us,
+            Self::P50 => all(phase)?.p50_us,
+            Self::P99 => all(phase)?.p99_us,
+            Self::P999 => all(phase)?.p999_us,
             Self::WorstP99 => interval_p99(&phase.series)
                 .fold(None, |a: Option<f64>, b| Some(a.map_or(b, |a| a.max(b))))?,
             Self::MeanP99 => mean(interval_p99(&phase.series))?,
@@ -345,10 +345,11 @@ fn loads(model: LoadModel, phase: &PhaseReport) -> Vec<(f64, f64)> {
     phase.samples.iter().filter_map(load).collect()
 }
 
-/// Latencies of the kind of operation that there was most of.
-fn most_asked(phase: &PhaseReport) -> Option<&Percentiles> {
+/// Latencies of all operations together; of a report that is older than these, of the kind of
+/// operation that there was most of.
+fn all(phase: &PhaseReport) -> Option<&Percentiles> {
     let groups = Group::ALL.into_iter().filter_map(|group| phase.percentiles(group));
-    groups.max_by_key(|percentiles| percentiles.count)
+    phase.all.as_ref().or_else(|| groups.max_by_key(|percentiles| percentiles.count))
 }
 
 /// Of each interval in which something was completed.

@@ -149,6 +149,9 @@ pub struct PhaseReport {
     pub throughput: f64,
     /// What 99 % of the intervals reach.
     pub tail_throughput: Option<f64>,
+    /// Latencies of all operations together.
+    #[serde(default)]
+    pub all: Option<Percentiles>,
     /// Latencies of point reads.
     pub reads: Option<Percentiles>,
     /// Latencies of writes.
@@ -236,6 +239,7 @@ impl PhaseReport {
             ops,
             throughput: if outcome.seconds > 0.0 { ops as f64 / outcome.seconds } else { 0.0 },
             tail_throughput: outcome.series.tail_throughput(),
+            all: outcome.latencies.all().and_then(|all| Percentiles::of(&all)),
             reads: group(Group::Read),
             writes: group(Group::Write),
             scans: group(Group::Scan),
