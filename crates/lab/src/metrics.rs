@@ -239,6 +239,9 @@ pub struct Point {
     /// 99th percentile of scans or of transactions, whichever is larger, in microseconds.
     #[serde(default)]
     pub other_p99_us: f64,
+    /// 99th percentile of all operations together, in microseconds; none in older reports.
+    #[serde(default)]
+    pub all_p99_us: Option<f64>,
 }
 
 impl Point {
@@ -267,14 +270,16 @@ impl Point {
             write_p50_us,
             write_p999_us,
             other_p99_us: of(Group::Scan)[1].max(of(Group::Transaction)[1]),
+            all_p99_us: Some(latencies.quantile(0.99) as f64 / 1e3),
         }
     }
 
-    /// The largest of the 99th percentiles of reads, writes, scans and transactions, in
-    /// microseconds.
+    /// The 99th percentile of all operations together, in microseconds; in reports that are older
+    /// than it, the largest of those of reads, writes, scans and transactions.
     #[must_use]
     pub fn p99_us(&self) -> f64 {
-        self.read_p99_us.max(self.write_p99_us).max(self.other_p99_us)
+        let largest = self.read_p99_us.max(self.write_p99_us).max(self.other_p99_us);
+        self.all_p99_us.unwrap_or(largest)
     }
 
     /// Operations per second.
@@ -414,7 +419,7 @@ mod tests {
         let old = r#"{"seconds":1.0,"ops":5,"read_p99_us":1.0,"write_p99_us":2.0,"max_us":3.0,
             "backlog":0}"#;
         let point: Point = serde_json::from_str(old).expect("new figures have defaults");
-        assert_eq!((point.ops, point.write_p999_us), (5, 0.0));
+        assert_eq!((point.ops, point.write_p999_us, point.p99_us()), (5, 0.0, 2.0));
         let stalls: Stalls = serde_json::from_str(r#"{"seconds":2,"count":1,"longest":2}"#)
             .expect("whole seconds are numbers, too");
         assert_eq!(stalls.seconds, 2.0);
@@ -433,6 +438,15 @@ mod tests {
         let point = Point::new(1.0, &latencies, 0);
         assert!(point.write_p50_us >= 10.0 && point.write_p50_us < 10.1, "{point:?}");
         assert_eq!((point.ops, point.read_p50_us), (3, 0.0));
+    }
+
+    #[test]
+    fn a_few_slow_scans_are_not_the_p99_of_an_interval() {
+        let mut latencies = Latencies::default();
+        (0..1000).for_each(|_| latencies.record(Kind::Update, 10_000));
+        (0..5).for_each(|_| latencies.record(Kind::Scan, 900_000));
+        let point = Point::new(0.05, &latencies, 0);
+        assert!(point.other_p99_us >= 900.0 && point.p99_us() < 10.1, "{point:?}");
     }
 
     #[test]
