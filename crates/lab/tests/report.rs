@@ -181,6 +181,16 @@ fn percentiles_are_those_of_all_operations_where_a_report_has_them() {
 }
 
 #[test]
+fn waits_are_told_apart_by_their_cause() {
+    let mut phase = report().phases.remove(0);
+    for (cause, count) in [("wal queue", 100), ("wal sync", 10), ("L0 bound", 5)] {
+        phase.store.waits.push(WaitStats { cause: cause.into(), count, ..WaitStats::default() });
+    }
+    assert_eq!(Measure::MemtableWaits.of(&phase), Some(12.0));
+    assert_eq!(Measure::StoppedWrites.of(&phase), Some(17.0));
+}
+
+#[test]
 fn a_report_survives_json() {
     let report = report();
     let read: Report = serde_json::from_str(&report.to_json().expect("it has an encoding"))

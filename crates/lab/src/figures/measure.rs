@@ -5,6 +5,7 @@ use crate::metrics::{Group, Percentiles, Point, Series};
 use crate::report::{ChainMark, JobMark, PhaseReport, Sample};
 use serde::{Deserialize, Serialize};
 use vlsm_core::Micros;
+use vlsm_core::event::WaitCause;
 use vlsm_policy::Signals;
 use vlsm_policy::schedule::dlc::DlcOptions;
 use vlsm_policy::schedule::load::{LoadMeter, LoadModel};
@@ -53,6 +54,9 @@ pub enum Measure {
     StallTime,
     /// The longest time at zero throughput.
     LongestStall,
+    /// Time at zero throughput per operation: of runs of the same length that did not do as much.
+    /// The same at every scale, so no number of a paper may stand beside it.
+    StallPerOp,
     /// Bytes read and written ÷ bytes that clients wrote.
     IoAmplification,
     /// Bytes written ÷ bytes that clients wrote.
@@ -81,8 +85,10 @@ pub enum Measure {
     CpuPerOp,
     /// Resident memory.
     Memory,
-    /// Memtables that could not be flushed at once.
-    DelayedFlushes,
+    /// Writes that waited because every memtable was full and none flushed yet.
+    MemtableWaits,
+    /// Writes that the store stopped or delayed, for whatever cause but its log.
+    StoppedWrites,
     /// Bytes per second to and from the device.
     DeviceRate,
     /// Bytes per second from the device that no job read: what clients read.
@@ -140,6 +146,7 @@ impl Measure {
             Self::StallShare => "share of the time at zero throughput",
             Self::StallTime => "time at zero throughput",
             Self::LongestStall => "longest time at zero throughput",
+            Self::StallPerOp => "time at zero throughput per operation",
             Self::IoAmplification => "I/O amplification",
             Self::WriteAmplification => "write amplification",
             Self::Written => "bytes written",
@@ -154,7 +161,8 @@ impl Measure {
             Self::GoodByRatio => "good SSTs of L1, by ratio of bytes",
             Self::CpuPerOp => "CPU per operation",
             Self::Memory => "resident memory",
-            Self::DelayedFlushes => "flushes that had to wait",
+            Self::MemtableWaits => "writes that waited for a full memtable",
+            Self::StoppedWrites => "writes that were stopped or delayed",
             Self::DeviceRate => "device traffic",
             Self::ClientReads => "device reads of clients",
             Self::Load(LoadModel::Operations) => "load by operations",
@@ -188,7 +196,8 @@ impl Measure {
             | Self::WorstP99
             | Self::MeanP99
             | Self::StallTime
-            | Self::LongestStall => Unit::Micros,
+            | Self::LongestStall
+            | Self::StallPerOp => Unit::Micros,
             Self::CpuPerOp => Unit::Number,
             Self::StallShare | Self::GoodByCount | Self::GoodByRatio | Self::Fill => Unit::Share,
             Self::Written
@@ -203,7 +212,8 @@ impl Measure {
             Self::IoAmplification
             | Self::WriteAmplification
             | Self::ChainLength
-            | Self::DelayedFlushes
+            | Self::MemtableWaits
+            | Self::StoppedWrites
             | Self::L0Runs => Unit::Number,
         }
     }
@@ -220,7 +230,8 @@ impl Measure {
                 | Self::ChainAbove(_)
                 | Self::GoodByCount
                 | Self::GoodByRatio
-                | Self::DelayedFlushes
+                | Self::MemtableWaits
+                | Self::StoppedWrites
                 | Self::Fill
                 | Self::Limit
         )
@@ -254,6 +265,7 @@ impl Measure {
             Self::StallShare => stalls.seconds / phase.seconds.max(1e-9),
             Self::StallTime => stalls.seconds * 1e6,
             Self::LongestStall => stalls.longest * 1e6,
+            Self::StallPerOp => stalls.seconds * 1e6 / phase.ops.max(1) as f64,
             Self::IoAmplification => phase.moved().device_io()?,
             Self::WriteAmplification => phase.moved().device_write()?,
             Self::Written => phase.moved().device?.written as f64,
@@ -273,7 +285,8 @@ impl Measure {
             Self::GoodByRatio => good(phase, |level| level.good_by_ratio)?,
             Self::CpuPerOp => phase.cpu_us_per_op,
             Self::Memory => phase.samples.iter().map(|sample| sample.memory).max()? as f64,
-            Self::DelayedFlushes => phase.store.chains as f64,
+            Self::MemtableWaits => waits(phase, |cause| cause == WaitCause::MemtableFull.name()),
+            Self::StoppedWrites => waits(phase, |cause| LOG.iter().all(|log| cause != log.name())),
             Self::DeviceRate => {
                 let device = phase.amplification.device?;
                 (device.read + device.written) as f64 / phase.seconds.max(1e-9)
@@ -350,6 +363,16 @@ fn loads(model: LoadModel, phase: &PhaseReport) -> Vec<(f64, f64)> {
 fn all(phase: &PhaseReport) -> Option<&Percentiles> {
     let groups = Group::ALL.into_iter().filter_map(|group| phase.percentiles(group));
     phase.all.as_ref().or_else(|| groups.max_by_key(|percentiles| percentiles.count))
+}
+
+/// Causes of waits that are the log's.
+const LOG: [WaitCause; 3] = [WaitCause::WalQueue, WaitCause::WalWrite, WaitCause::WalSync];
+
+/// How many waits of writes in the phase have such a cause: its report has the phase's own, not
+/// those since the store was opened.
+fn waits(phase: &PhaseReport, of_cause: impl Fn(&str) -> bool) -> f64 {
+    let waits = phase.store.waits.iter().filter(|wait| of_cause(&wait.cause));
+    waits.map(|wait| wait.count).sum::<u64>() as f64
 }
 
 /// Of each interval in which something was completed.
