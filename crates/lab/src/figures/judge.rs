@@ -417,8 +417,12 @@ fn values(
             let phase = phase_of(report, phase)?;
             let value = measure.of(phase)?;
             let interval = phase.series.interval() * 1e6;
-            let is_stall = matches!(measure, Measure::StallTime | Measure::LongestStall);
-            Some(if is_stall && in_ratio { value.max(interval) } else { value })
+            let least = match measure {
+                Measure::StallTime | Measure::LongestStall => interval,
+                Measure::StallPerOp => interval / phase.ops.max(1) as f64,
+                _ => return Some(value),
+            };
+            Some(if in_ratio { value.max(least) } else { value })
         };
         let found: Option<Vec<f64>> = rounds(run).iter().map(value).collect();
         let found = found.filter(|found| !found.is_empty());

@@ -65,7 +65,7 @@ const DLC: &str = "DLC, periodic";
 const CRUISE: &str = "CruiseDB, 50 % inserts";
 
 /// What is taken from each workload, in the order of the panels.
-const MEASURES: [Measure; 22] = [
+const MEASURES: [Measure; 23] = [
     Measure::Throughput,
     Measure::TailThroughput,
     Measure::WriteP50,
@@ -82,6 +82,7 @@ const MEASURES: [Measure; 22] = [
     Measure::WorstP99,
     Measure::StallTime,
     Measure::LongestStall,
+    Measure::StallPerOp,
     Measure::IoAmplification,
     Measure::WriteAmplification,
     Measure::ChainWidth,
@@ -201,9 +202,10 @@ fn table(setting: &Setting, limits: Limits) -> Figure {
     }
 }
 
-/// The headline claims that this work can decide: what is compared, the store that has more of it,
+/// The headline claims that this work can decide (not CruiseDB's, whose memory is six times that of
+/// RocksDB's profile here; its own figures give both the same): what is compared, the store that has more of it,
 /// the one that has less, on which workload, and how many times it is.
-const HEADLINES: [(&str, Measure, &str, &str, &str, f64); 9] = [
+const HEADLINES: [(&str, Measure, &str, &str, &str, f64); 7] = [
     (
         "vLSM: P99 of writes on Load A is up to 5.2 times below RocksDB's",
         Measure::WriteP99,
@@ -229,8 +231,8 @@ const HEADLINES: [(&str, Measure, &str, &str, &str, f64); 9] = [
         12.5,
     ),
     (
-        "vLSM: stalls on Load A are 60 % less than RocksDB-IO's",
-        Measure::StallTime,
+        "vLSM: stalls on Load A, per insert, are 60 % less than RocksDB-IO's",
+        Measure::StallPerOp,
         "rocksdb-io",
         "vlsm",
         LOAD,
@@ -259,22 +261,6 @@ const HEADLINES: [(&str, Measure, &str, &str, &str, f64); 9] = [
         "dlc",
         DLC,
         1.0,
-    ),
-    (
-        "CruiseDB: 2.08 times RocksDB's tail throughput",
-        Measure::TailThroughput,
-        "cruise",
-        "rocksdb",
-        CRUISE,
-        2.08,
-    ),
-    (
-        "CruiseDB: without L0 18.7 % less is written",
-        Measure::WriteAmplification,
-        "rocksdb",
-        "cruise",
-        CRUISE,
-        1.23,
     ),
 ];
 
