@@ -287,12 +287,11 @@ fn figure_15(setting: &Setting) -> Figure {
         says: "Below 0.6 the tail throughput is high; above, the admission swings.".into(),
         here: "The paper changes both weights, each by itself; here both are the same.".into(),
         panels: vec![panel],
-        claims: vec![Claim::at_least(
+        claims: vec![Claim::more(
             "0.4 is better than 1.0",
             Measure::TailThroughput,
             Named::point(0, "CruiseDB", "0.4"),
             Named::point(0, "CruiseDB", "1"),
-            1.0,
         )],
     }
 }
@@ -328,12 +327,11 @@ fn figure_16(setting: &Setting) -> Figure {
 }
 
 fn figure_17(setting: &Setting) -> Figure {
-    let claim = Claim::at_most(
+    let claim = Claim::less(
         "CruiseDB's P99 is lower than RocksDB's at every scale",
         Measure::WorstP99,
         Named::series(0, "CruiseDB"),
         Named::series(0, ROCKSDB),
-        1.0,
     );
     let says = "At every scale CruiseDB's P99 per second is the lowest.";
     by_scale(setting, Measure::WorstP99, says, claim)

@@ -22,7 +22,9 @@
 //! A claim is judged round by round: the ratio of two points of the same round, so that what
 //! changes from round to round is in both. It *holds* when the median of the ratios is what the
 //! paper says, *in part* when every round agrees in the direction (the ratio is above one) but the
-//! median is less, else it *does not hold here*. For a series without a label the place counts
+//! median is less, else it *does not hold here*. "No worse than" holds up to 1 % beyond one; where
+//! a paper says "better" and not by how much, every round has to be better by more than that. For a
+//! series without a label the place counts
 //! where the ratio is largest: for "at least" because the papers say "up to", for "at most" because
 //! it has to hold everywhere.
 
@@ -477,7 +479,10 @@ fn judged(
     };
     let summary = Summary::of(found.iter().copied());
     let verdict = match summary {
-        Some(summary) if measured => verdict(summary, paper, at_least, is_ratio),
+        Some(summary) if measured => {
+            let every_round = claim.every_round;
+            verdict(summary, &Bound { paper, at_least, is_ratio, every_round })
+        }
         _ => Verdict::NotMeasured,
     };
     ClaimResult {
@@ -501,13 +506,24 @@ fn ratio(a: f64, b: f64) -> f64 {
     }
 }
 
-fn verdict(found: Summary, paper: f64, at_least: bool, is_ratio: bool) -> Verdict {
-    // A paper that gives no factor says: in every round.
-    let holds = match (is_ratio && paper == 1.0, at_least) {
-        (true, true) => found.least > 1.0 + SAME,
-        (true, false) => found.largest < 1.0 - SAME,
-        (false, true) => found.median >= paper,
-        (false, false) => found.median <= paper,
+/// What a claim asks of the numbers.
+struct Bound {
+    paper: f64,
+    at_least: bool,
+    is_ratio: bool,
+    /// As [`Claim::every_round`].
+    every_round: bool,
+}
+
+fn verdict(found: Summary, asked: &Bound) -> Verdict {
+    let Bound { paper, at_least, is_ratio, every_round } = *asked;
+    // Equal is no worse.
+    let same = if is_ratio && paper == 1.0 { SAME } else { 0.0 };
+    let holds = match (every_round, at_least) {
+        (true, true) => found.least > paper + SAME,
+        (true, false) => found.largest < paper - SAME,
+        (false, true) => found.median >= paper - same,
+        (false, false) => found.median <= paper + same,
     };
     if holds {
         return Verdict::Holds;
@@ -525,19 +541,47 @@ fn verdict(found: Summary, paper: f64, at_least: bool, is_ratio: bool) -> Verdic
 mod tests {
     use super::*;
 
+    fn found(least: f64, median: f64, largest: f64) -> Summary {
+        Summary { median, least, largest }
+    }
+
+    fn asked(paper: f64, at_least: bool) -> Bound {
+        Bound { paper, at_least, is_ratio: true, every_round: false }
+    }
+
     #[test]
     fn a_claim_holds_in_part_when_every_round_agrees_in_direction() {
-        let found = |least, median, largest| Summary { median, least, largest };
-        let at_least = |found| verdict(found, 4.0, true, true);
+        let at_least = |found| verdict(found, &asked(4.0, true));
         assert_eq!(at_least(found(3.0, 4.5, 9.0)), Verdict::Holds);
         assert_eq!(at_least(found(1.2, 2.0, 9.0)), Verdict::HoldsInPart);
         assert_eq!(at_least(found(0.9, 2.0, 9.0)), Verdict::DoesNotHold);
-        let at_most = |found| verdict(found, 0.4, false, true);
+        let at_most = |found| verdict(found, &asked(0.4, false));
         assert_eq!(at_most(found(0.1, 0.3, 0.9)), Verdict::Holds);
         assert_eq!(at_most(found(0.5, 0.6, 0.7)), Verdict::HoldsInPart);
         assert_eq!(at_most(found(0.5, 0.6, 1.1)), Verdict::DoesNotHold);
-        assert_eq!(verdict(found(1.0, 2.0, 3.0), 2.5, true, false), Verdict::DoesNotHold);
+        let value = Bound { is_ratio: false, ..asked(2.5, true) };
+        assert_eq!(verdict(found(1.0, 2.0, 3.0), &value), Verdict::DoesNotHold);
         assert_eq!((ratio(0.0, 0.0), ratio(2.0, 0.0)), (1.0, f64::MAX));
+    }
+
+    #[test]
+    fn equal_is_no_worse_and_not_better() {
+        let no_worse = [asked(1.0, true), asked(1.0, false)];
+        let [more, less] =
+            [asked(1.0, true), asked(1.0, false)].map(|weak| Bound { every_round: true, ..weak });
+        let equal = found(0.97, 1.0, 1.03);
+        for weak in &no_worse {
+            assert_eq!(verdict(equal, weak), Verdict::Holds);
+        }
+        let [at_least, at_most] = no_worse;
+        assert_eq!(verdict(found(0.5, 0.995, 2.0), &at_least), Verdict::Holds);
+        assert_eq!(verdict(found(0.9, 0.98, 1.2), &at_least), Verdict::DoesNotHold);
+        assert_eq!(verdict(found(0.5, 1.02, 2.0), &at_most), Verdict::DoesNotHold);
+        for strict in [&more, &less] {
+            assert_eq!(verdict(equal, strict), Verdict::DoesNotHold);
+        }
+        assert_eq!(verdict(found(1.02, 1.1, 2.0), &more), Verdict::Holds);
+        assert_eq!(verdict(found(0.5, 0.6, 0.98), &less), Verdict::Holds);
     }
 
     #[test]

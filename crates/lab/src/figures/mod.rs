@@ -185,6 +185,9 @@ pub struct Claim {
     pub measure: Measure,
     /// How.
     pub test: Test,
+    /// Whether a ratio has to be beyond one in every round, by more than the noise: where a paper
+    /// says that one system is better and not by how much.
+    pub every_round: bool,
 }
 
 /// How a claim is decided. Points are named by panel, series and label of x.
@@ -300,28 +303,44 @@ impl Panel {
 pub type Wanted = Result<Arc<RunSpec>, String>;
 
 impl Claim {
+    fn new(text: &str, measure: Measure, test: Test) -> Self {
+        Self { text: text.to_owned(), measure, test, every_round: false }
+    }
+
     /// The first is at least `factor` times the second.
     #[must_use]
     pub fn at_least(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
-        Self { text: text.to_owned(), measure, test: Test::AtLeast(a, b, factor) }
+        Self::new(text, measure, Test::AtLeast(a, b, factor))
     }
 
     /// The first is at most `factor` times the second.
     #[must_use]
     pub fn at_most(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
-        Self { text: text.to_owned(), measure, test: Test::AtMost(a, b, factor) }
+        Self::new(text, measure, Test::AtMost(a, b, factor))
     }
 
     /// The value is at least this.
     #[must_use]
     pub fn value_at_least(text: &str, measure: Measure, a: Named, least: f64) -> Self {
-        Self { text: text.to_owned(), measure, test: Test::ValueAtLeast(a, least) }
+        Self::new(text, measure, Test::ValueAtLeast(a, least))
     }
 
     /// The value is at most this.
     #[must_use]
     pub fn value_at_most(text: &str, measure: Measure, a: Named, most: f64) -> Self {
-        Self { text: text.to_owned(), measure, test: Test::ValueAtMost(a, most) }
+        Self::new(text, measure, Test::ValueAtMost(a, most))
+    }
+
+    /// The first is more than the second in every round, and not by noise.
+    #[must_use]
+    pub fn more(text: &str, measure: Measure, a: Named, b: Named) -> Self {
+        Self { every_round: true, ..Self::at_least(text, measure, a, b, 1.0) }
+    }
+
+    /// The first is less than the second in every round, everywhere, and not by noise.
+    #[must_use]
+    pub fn less(text: &str, measure: Measure, a: Named, b: Named) -> Self {
+        Self { every_round: true, ..Self::at_most(text, measure, a, b, 1.0) }
     }
 }
 
