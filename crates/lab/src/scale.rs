@@ -58,8 +58,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory, a time (none of
-    /// which is shorter than a millisecond) or a number of operations.
+    /// Options at this scale: everything that is a size of the tree or of memory, a time of
+    /// its policies (none of which becomes shorter than a millisecond) or a number of operations.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         let policy = &mut options.policy;
@@ -79,8 +79,9 @@ impl Scale {
             policy.dlc.burst_bytes = self.bytes(policy.dlc.burst_bytes);
         }
         policy.cruise.window = self.count(policy.cruise.window);
+        // Not SILK's window, over which it counts what clients ask: rates stay, so a shorter one
+        // would count fewer (of DLC's blocks four in a millisecond) and tell noise.
         for time in [
-            &mut policy.silk.window,
             &mut policy.auto_tuned.period,
             &mut policy.dlc.interval,
             &mut policy.adoc.interval,
