@@ -5,6 +5,7 @@
 //! asked of SILK, whose results it says are similar.
 
 use super::arms::{Arm, limited, with_durability};
+use super::dlc::WARM;
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
 use crate::arrivals::Arrivals;
@@ -102,8 +103,8 @@ fn steady(setting: &Setting, arm: &Arm) -> Wanted {
     setting.run_shaped(arm, pairs, preset.shape, phases)
 }
 
-/// A preset with its own arrivals at this scale, for so many of the paper's seconds: phase `load`'s
-/// follower `bursts`.
+/// A preset with its own arrivals at this scale, for so many of the paper's seconds: phase `bursts`.
+/// Before it `warm`, or a cold cache would be the worst second: the same at a tenth of the peak.
 fn bursts(setting: &Setting, arm: &Arm, name: &str, seconds: f64) -> Wanted {
     let preset = Preset::named(name).expect("figures name workloads that exist");
     let arrivals = match preset.arrivals.expect("a workload of SILK has arrivals") {
@@ -112,9 +113,14 @@ fn bursts(setting: &Setting, arm: &Arm, name: &str, seconds: f64) -> Wanted {
         }
         own => own,
     };
+    let peak = arrivals.peak().expect("its rate is known");
+    let warm = Offered::As(Arrivals::Open(peak / 10.0));
     let offered = Offered::As(arrivals.scale(setting.scale.seconds(1.0)));
     let seconds = setting.scale.seconds(seconds).max(setting.seconds);
-    let phases = vec![setting.phase("bursts", name, offered, seconds)];
+    let phases = vec![
+        setting.phase("warm", name, warm, setting.scale.seconds(WARM)),
+        setting.phase("bursts", name, offered, seconds),
+    ];
     preset_run(setting, arm, name, phases)
 }
 
