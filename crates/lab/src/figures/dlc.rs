@@ -37,7 +37,8 @@ const DEVICE: u64 = 350 << 20;
 /// clients on, so at the 260 of a high load, but not at the 65 of a low one. Of all of the device
 /// that would be from 290 MB/s on, which is never.
 const SILK_PLANS: u64 = DEVICE / 2;
-/// Seconds at a part of the high load before it (a quarter, of SILK's bursts a tenth), so that the first second of it is like others.
+/// Seconds at a part of the high load before it (a quarter, of SILK's bursts a tenth), so that its
+/// first second is like others.
 pub(super) const WARM: f64 = 100.0;
 /// Seconds of periodic load: five periods and a half, five minutes in three rounds. The paper shows
 /// 1,000.

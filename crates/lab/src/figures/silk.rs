@@ -103,8 +103,9 @@ fn steady(setting: &Setting, arm: &Arm) -> Wanted {
     setting.run_shaped(arm, pairs, preset.shape, phases)
 }
 
-/// A preset with its own arrivals at this scale, for so many of the paper's seconds: phase `bursts`.
-/// Before it `warm`, or a cold cache would be the worst second: the same at a tenth of the peak.
+/// A preset with its own arrivals at this scale, for so many of the paper's seconds: phase
+/// `bursts`. Before it `warm`, or a cold cache would be the worst second: the same at a tenth of
+/// the peak.
 fn bursts(setting: &Setting, arm: &Arm, name: &str, seconds: f64) -> Wanted {
     let preset = Preset::named(name).expect("figures name workloads that exist");
     let arrivals = match preset.arrivals.expect("a workload of SILK has arrivals") {

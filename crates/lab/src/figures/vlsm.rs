@@ -1,5 +1,8 @@
 //! The figures of vLSM (vlsm.txt). RocksDB there is RocksDB with an overflow limit of 64 MB, here
 //! the profile `rocksdb-debt64` and, where other stores take part, RocksDB itself with that limit.
+//! It holds for all levels together, as RocksDB's own options have it. Where vLSM is compared with
+//! it, `rocksdb-overflow64` is beside, whose levels may exceed their targets by 64 MB each, as
+//! vLSM's may (vlsm.txt §3.3, §5).
 
 mod ycsb;
 
@@ -34,10 +37,15 @@ const GB: f64 = (1_u64 << 30) as f64;
 /// Requests per second: on two cores, not on 32, and as much as vLSM sustains at a small scale.
 const RATES: [f64; 3] = [8e3, 12e3, 16e3];
 const OURS: &str = "RocksDB's shape";
+const PER_LEVEL: &str = "RocksDB, 64 MB a level";
 const PEER: &str = "RocksDB";
 
 fn rocksdb(setting: &Setting) -> Arm {
     setting.profile("rocksdb-debt64")
+}
+
+fn rocksdb_per_level(setting: &Setting) -> Arm {
+    setting.profile("rocksdb-overflow64")
 }
 
 fn rocksdb_peer(setting: &Setting) -> Arm {
@@ -221,7 +229,7 @@ fn figure_7(setting: &Setting) -> Figure {
         panels: vec![total, longest.paper("RocksDB-IO", &[(64.0, 4.5e6)]), per_op],
         claims: vec![
             Claim::at_most(
-                "per insert vLSM with 8 MB stalls at most 0.4 times as long as RocksDB-IO with 64 MB",
+                "per insert vLSM, 8 MB, stalls at most 0.4 times as long as RocksDB-IO, 64 MB",
                 Measure::StallPerOp,
                 Named::point(2, "vLSM", "8 MB"),
                 Named::point(2, "RocksDB-IO", "64 MB"),
@@ -239,8 +247,12 @@ fn figure_7(setting: &Setting) -> Figure {
 }
 
 fn figure_8(setting: &Setting) -> Figure {
-    let arms =
-        [("vLSM", vlsm(setting, 8)), (OURS, rocksdb(setting)), (PEER, rocksdb_peer(setting))];
+    let arms = [
+        ("vLSM", vlsm(setting, 8)),
+        (OURS, rocksdb(setting)),
+        (PER_LEVEL, rocksdb_per_level(setting)),
+        (PEER, rocksdb_peer(setting)),
+    ];
     let mut panel = Panel::new("Load A, open loop", Form::lines("k/s"), Measure::WriteP99);
     for (name, arm) in arms {
         let run = setting.load_a(&arm, &RATES);
@@ -282,13 +294,18 @@ fn figure_9(setting: &Setting) -> Figure {
         let run = setting.load_a_at_share(&vlsm(setting, sst));
         width = width.point("vLSM", megabytes(sst), &run, "max");
     }
-    let tiered = setting.load_a(&rocksdb(setting), &RATES);
-    width = width.point(OURS, megabytes(64), &tiered, "max");
+    let tiered = [(OURS, rocksdb(setting)), (PER_LEVEL, rocksdb_per_level(setting))]
+        .map(|(name, arm)| (name, setting.load_a(&arm, &RATES)));
+    for (name, run) in &tiered {
+        width = width.point(name, megabytes(64), run, "max");
+    }
     let small = setting.load_a_at_share(&vlsm(setting, 8));
     for count in 1..=3_u8 {
         let (x, above) = (X::number(f64::from(count)), Measure::ChainAbove(count));
         levels = levels.point_of("vLSM", x.clone(), above, &small, "max");
-        levels = levels.point_of(OURS, x, above, &tiered, "max");
+        for (name, run) in &tiered {
+            levels = levels.point_of(name, x.clone(), above, run, "max");
+        }
     }
     let paper = [(4.0, 32.0 * GB / 1024.0)];
     Figure {
@@ -298,24 +315,25 @@ fn figure_9(setting: &Setting) -> Figure {
         here:
             "The width is that of the whole chain that stands behind L0 at a flush. The paper's 32 \
                MB are one stage (8 SSTs); its text gives 0.16 GB for a chain with 4 MB and 0.32 GB \
-               with 8."
+               with 8. Claims are judged against RocksDB's shape with the 64 MB a level that vLSM \
+               has, too."
                 .into(),
         panels: vec![
-            width.paper("vLSM", &paper).paper(OURS, &[(64.0, 10.0 * GB)]),
-            levels.paper("vLSM", &[(5.0, 0.5 * GB)]).paper(OURS, &[(5.0, 10.0 * GB)]),
+            width.paper("vLSM", &paper).paper(PER_LEVEL, &[(64.0, 10.0 * GB)]),
+            levels.paper("vLSM", &[(5.0, 0.5 * GB)]).paper(PER_LEVEL, &[(5.0, 10.0 * GB)]),
         ],
         claims: vec![
             Claim::at_least(
                 "with 4 MB SSTs the widest chain is 320 times narrower than in RocksDB's shape",
                 Measure::ChainWidest,
-                Named::point(0, OURS, "64 MB"),
+                Named::point(0, PER_LEVEL, "64 MB"),
                 Named::point(0, "vLSM", "4 MB"),
                 320.0,
             ),
             Claim::at_least(
                 "with 8 MB SSTs a chain moves 20 times less",
                 Measure::ChainWidth,
-                Named::point(0, OURS, "64 MB"),
+                Named::point(0, PER_LEVEL, "64 MB"),
                 Named::point(0, "vLSM", "8 MB"),
                 20.0,
             ),
