@@ -24,9 +24,8 @@
 //! paper says, *in part* when every round agrees in the direction (the ratio is above one) but the
 //! median is less, else it *does not hold here*. "No worse than" holds up to 1 % beyond one; where
 //! a paper says "better" and not by how much, every round has to be better by more than that. For a
-//! series without a label the place counts
-//! where the ratio is largest: for "at least" because the papers say "up to", for "at most" because
-//! it has to hold everywhere.
+//! series without a label the place counts where the ratio is largest: for "at least" because the
+//! papers say "up to", for "at most" because it has to hold everywhere.
 
 use super::measure::{Measure, Unit};
 use super::result::{
