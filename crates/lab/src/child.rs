@@ -5,7 +5,8 @@
 //! 2. The child takes the limits of the specification upon itself, makes a folder, does the run and
 //!    removes the folder. Meanwhile it writes a line of JSON a second to standard error: how it
 //!    goes ([`Line`]). What else comes there is passed on as it is.
-//! 3. The child ends with an [`Answer`] as JSON on standard output.
+//! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds how the device
+//!    was meanwhile (`probe`).
 //!
 //! An interrupt is passed on by the parent: the child ends its phase, answers with the report of
 //! what it has and removes its data. A child whose parent died interrupts itself.
@@ -16,9 +17,11 @@
 )]
 
 use crate::limits;
+use crate::probe::{Probe, Steps};
 use crate::report::Report;
 use crate::runner::{self, Notice, Open};
 use crate::spec::{LoadSpec, RunSpec, StoreSpec};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -172,7 +175,7 @@ pub fn run(
     let text = serde_json::to_vec(spec).map_err(|error| error.to_string())?;
     child.stdin.take().expect("it is piped").write_all(&text).map_err(failed)?;
     let (mut out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
-    let over = AtomicBool::new(false);
+    let (over, steps) = (AtomicBool::new(false), Mutex::new(Steps::default()));
     let answer = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
             let mut answer = Vec::new();
@@ -188,9 +191,19 @@ pub fn run(
                 crate::clock::sleep(Duration::from_millis(20));
             }
         });
+        scope.spawn(|| {
+            if let Some(probe) = Probe::new(&spec.dir()) {
+                probe.watch(&over, &steps);
+            }
+        });
         for line in BufReader::new(err).split(b'\n').map_while(Result::ok) {
             match serde_json::from_slice(&line) {
-                Ok(said) => tell(said),
+                Ok(said) => {
+                    if let Line::Step(name, ..) = &said {
+                        steps.lock().begin(name);
+                    }
+                    tell(said);
+                }
                 Err(_) => pass_on(&String::from_utf8_lossy(&line)),
             }
         }
@@ -200,8 +213,13 @@ pub fn run(
     });
     let status = child.wait().map_err(failed)?;
     let answer = answer.map_err(failed)?;
-    serde_json::from_slice(&answer)
-        .map_err(|error| format!("the run of {kind} ended with {status} and no report ({error})"))
+    let mut answer: Answer = serde_json::from_slice(&answer).map_err(|error| {
+        format!("the run of {kind} ended with {status} and no report ({error})")
+    })?;
+    for phase in &mut answer.report.phases {
+        phase.device_beside = steps.lock().of(&phase.name);
+    }
+    Ok(answer)
 }
 
 /// What a child says that is not meant for the parent is meant for the user.

@@ -10,6 +10,7 @@
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
 //! spec      a run as plain values      scale  one factor for all its sizes
 //! limits    device and memory of this process held to a run's limits
+//! probe     the device beside a run: what a read takes whoever asks
 //! report    all of it with its method, as a table and as JSON
 //! ```
 //!
@@ -25,6 +26,7 @@ pub mod engine;
 pub mod figures;
 pub mod limits;
 pub mod metrics;
+mod probe;
 pub mod process;
 pub mod report;
 pub mod runner;

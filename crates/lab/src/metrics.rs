@@ -104,7 +104,8 @@ impl Group {
 /// The longest latency that is told apart: an hour.
 const HOUR: u64 = 3_600_000_000_000;
 
-fn histogram() -> Histogram<u64> {
+/// For latencies in nanoseconds.
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")
 }
 

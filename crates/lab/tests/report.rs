@@ -90,6 +90,7 @@ fn report() -> Report {
         ops: 2_500_000,
         throughput: 200_000.0,
         tail_throughput: Some(150_000.0),
+        device_beside: None,
         all: None,
         reads: None,
         writes: Some(percentiles(1.0)),

@@ -312,6 +312,7 @@ fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
         targets: phase.store.levels.iter().any(|level| level.target.is_some()),
         fullness: phase.fullness(),
         floor_p999_us: phase.floor.p999_us,
+        device_p99_us: phase.device_beside.as_ref().map(|reads| reads.p99_us),
         open_loop: phase.arrivals.peak().is_some(),
         limits: report.method.limits.clone(),
         limits_in_force: report.method.limits_in_force,

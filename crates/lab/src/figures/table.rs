@@ -138,8 +138,11 @@ fn rows(setting: &Setting, arm: &Arm, limits: Limits) -> [Row; 5] {
     };
     let of = |preset: &str, phases| run(setting, (arm, limits), preset, phases);
     let mixed = setting.scale.seconds(MIXED).max(seconds);
-    let quarter = Offered::As(Arrivals::Open(300.0));
-    let warm = setting.phase("warm", "dlc", quarter, setting.scale.seconds(WARM));
+    // At a tenth of SILK's peak, a quarter of DLC's high load.
+    let warm = |workload: &str, rate: f64| {
+        let offered = Offered::As(Arrivals::Open(rate));
+        ("", setting.phase("warm", workload, offered, setting.scale.seconds(WARM)))
+    };
     let cached = arm.clone().map(|mut store| {
         store.cache = (setting.scale.count(BYTES as u64) as f64 * CACHED) as u64;
         store
@@ -160,13 +163,13 @@ fn rows(setting: &Setting, arm: &Arm, limits: Limits) -> [Row; 5] {
                 ("Run D at 70 %", share("d", "d")),
             ],
         ),
-        of("silk", vec![(SILK, of_source(setting, "silk", BURSTS))]),
+        of("silk", vec![warm("silk", 2000.0), (SILK, of_source(setting, "silk", BURSTS))]),
         run(
             setting,
             (&cached, limits),
             "dlc",
             vec![
-                ("", warm),
+                warm("dlc", 300.0),
                 (DLC, of_source(setting, "dlc", PERIODIC)),
                 ("DLC, sustained", of_source(setting, "dlc-sustained", SUSTAINED)),
             ],

@@ -149,6 +149,10 @@ pub struct PhaseReport {
     pub throughput: f64,
     /// What 99 % of the intervals reach.
     pub tail_throughput: Option<f64>,
+    /// What a read of 4 KB of a file beside the store's took meanwhile, outside the run's limits;
+    /// none where nobody looked.
+    #[serde(default)]
+    pub device_beside: Option<Percentiles>,
     /// Latencies of all operations together.
     #[serde(default)]
     pub all: Option<Percentiles>,
@@ -239,6 +243,7 @@ impl PhaseReport {
             ops,
             throughput: if outcome.seconds > 0.0 { ops as f64 / outcome.seconds } else { 0.0 },
             tail_throughput: outcome.series.tail_throughput(),
+            device_beside: None,
             all: outcome.latencies.all().and_then(|all| Percentiles::of(&all)),
             reads: group(Group::Read),
             writes: group(Group::Write),

@@ -126,6 +126,9 @@ fn phases(report: &Report, out: &mut String) {
         latencies(out, all, group);
     }
     row(out, all, "CPU per operation", |phase| Some(format!("{:.2} µs", phase.cpu_us_per_op)));
+    row(out, all, "a 4 KB read beside, P99", |phase| {
+        phase.device_beside.as_ref().map(|reads| micros(reads.p99_us))
+    });
     row(out, all, "write amplification", |phase| {
         both(phase.amplification.write(), phase.amplification.device_write())
     });

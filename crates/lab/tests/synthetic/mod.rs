@@ -209,6 +209,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
         ops,
         throughput: ops as f64 / SECONDS as f64,
         tail_throughput: series.tail_throughput(),
+        device_beside: None,
         all: None,
         reads: Some(percentiles(shape.slower * noise, tail)),
         writes: Some(percentiles(0.8 * shape.slower * noise, tail)),
