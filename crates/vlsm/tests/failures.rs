@@ -482,11 +482,12 @@ fn closing_during_a_compaction_leaves_no_file_of_it() {
     db.flush().unwrap();
     db.wait_idle().unwrap();
     let (still, until_it_stands) = stand_still(&bench, Op::Write, ".sst");
-    let main = db.default_keyspace();
-    let refused = aside(move || main.compact_range::<Vec<u8>>(..).and(main.put("more", "")));
+    // Before the request, or there might be nothing left to merge.
     for n in 0..100 {
         bench.put(&db, n * 5, Durability::Buffered).unwrap();
     }
+    let main = db.default_keyspace();
+    let refused = aside(move || main.compact_range::<Vec<u8>>(..).and(main.put("more", "")));
     until_it_stands();
     close_meanwhile(&bench, db, &still, &refused);
 }
