@@ -43,7 +43,8 @@ pub struct PolicyOptions {
     pub levels: u8,
     /// How the overlap of a vSST is counted.
     pub overlap: Overlap,
-    /// Runs in L0 from which they are compacted. Eager (1) costs nothing where runs go one by one.
+    /// Runs in L0 from which they are compacted; of `sp_lsm`, memtables that are gathered. Eager
+    /// (1) costs nothing where runs go one by one.
     pub l0_trigger: usize,
     /// Runs in L0 at which flushes wait (shapes `vlsm` and `lsmi`). It is L0's maximum.
     pub l0_max: usize,

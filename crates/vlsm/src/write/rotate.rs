@@ -8,7 +8,9 @@
 //! wait for a flush. And of all trees together: when active memtables fill half of the memory that
 //! memtables may take, the largest (then the oldest) is rotated although it is not full; when
 //! active and sealed ones fill all of it, writers wait for a flush. One is then under way or can
-//! start, so many small trees cannot wedge each other; without any, the bound gives way.
+//! start, so many small trees cannot wedge each other; without any, the bound gives way. A shape
+//! that gathers memtables before they go out is told that these are wanted: by a writer that waits,
+//! by either bound, by that of the WAL, by a flush or an ingest.
 
 use crate::engine::Engine;
 use crate::memtable::{Arena, Memtable};
