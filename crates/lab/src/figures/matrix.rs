@@ -7,9 +7,10 @@ use super::text::number;
 use std::fmt::Write;
 
 /// A column: its head, and the measures that share it, by their names.
-const COLUMNS: [(&str, &[&str]); 10] = [
+const COLUMNS: [(&str, &[&str]); 11] = [
     ("operations/s", &["throughput"]),
     ("99 % of the time", &["tail throughput (99 %)"]),
+    ("not served", &["not served"]),
     ("write P50, P99, P99.9, max", &["write P50", "write P99", "write P99.9", "write max"]),
     ("read P50, P99, P99.9, max", &["read P50", "read P99", "read P99.9", "read max"]),
     (

@@ -18,6 +18,9 @@ pub enum Measure {
     Throughput,
     /// What 99 % of the intervals reach, in operations per second.
     TailThroughput,
+    /// Share of the requests that were not served when an open loop was given up, which are in no
+    /// percentile; nothing where all were.
+    Unserved,
     /// Median latency of writes.
     WriteP50,
     /// 90th percentile of writes.
@@ -128,6 +131,7 @@ impl Measure {
         let name = match self {
             Self::Throughput => "throughput",
             Self::TailThroughput => "tail throughput (99 %)",
+            Self::Unserved => "not served",
             Self::WriteP50 => "write P50",
             Self::WriteP90 => "write P90",
             Self::WriteP99 => "write P99",
@@ -199,7 +203,11 @@ impl Measure {
             | Self::LongestStall
             | Self::StallPerOp => Unit::Micros,
             Self::CpuPerOp => Unit::Number,
-            Self::StallShare | Self::GoodByCount | Self::GoodByRatio | Self::Fill => Unit::Share,
+            Self::StallShare
+            | Self::Unserved
+            | Self::GoodByCount
+            | Self::GoodByRatio
+            | Self::Fill => Unit::Share,
             Self::Written
             | Self::ChainWidth
             | Self::ChainWidest
@@ -246,6 +254,8 @@ impl Measure {
         Some(match self {
             Self::Throughput => phase.throughput,
             Self::TailThroughput => phase.tail_throughput?,
+            Self::Unserved if phase.unserved == 0 => return None,
+            Self::Unserved => phase.unserved as f64 / (phase.unserved + phase.ops) as f64,
             Self::WriteP50 => writes(|p| p.p50_us)?,
             Self::WriteP90 => writes(|p| p.p90_us)?,
             Self::WriteP99 => writes(|p| p.p99_us)?,
