@@ -310,12 +310,10 @@ fn figure_8(setting: &Setting) -> Figure {
         here:
             "Bursts made from the published distributions, not the trace; 17.5 GB instead of 500; \
                the device reads 200 MB/s and writes as much; half of the rate in B and C where \
-               half are reads. The paper says that 200 MB/s are allocated to the store, not how: \
-               here the reads of jobs and clients have to do with them, too. An interval is 1.6 s \
-               of the paper's; in valleys it has a few requests, so its P99 is their maximum. A \
-               stall is 32 times shorter at this scale, a request that waits for none is not: what \
-               a ratio of 100 or 1,000 needs is below what the driver itself takes. SILK* and vLSM \
-               are ours beside."
+               half are reads; the reads of jobs and clients are within it, too, which the paper \
+               leaves open. An interval is 1.6 s of the paper's; in valleys it has a few requests, \
+               so its P99 is their maximum. Only stalls are 32 times shorter at this scale: ratios \
+               of 100 and 1,000 need what the driver alone takes. SILK* and vLSM are ours beside."
                 .into(),
         panels: vec![latency, served, worst, long, wearing, parts],
         claims: vec![
