@@ -314,9 +314,9 @@ fn figure_8(setting: &Setting) -> Figure {
             "Bursts made from the published distributions, not the trace; 17.5 GB instead of 500; \
                the drive reads 500 MB/s and writes as much, 200 of which SILK plans with; half of \
                the rate in B and C where half are reads. An interval is 1.6 s of the paper's; in \
-               valleys it has a few requests, so its P99 is their maximum. Only stalls are 32 times \
-               shorter at this scale: ratios of 100 and 1,000 need what the driver alone takes. \
-               SILK* and vLSM are ours beside."
+               valleys it has a few requests, so its P99 is their maximum. Only stalls are 32 \
+               times shorter at this scale: ratios of 100 and 1,000 need what the driver alone \
+               takes. SILK* and vLSM are ours beside."
                 .into(),
         panels: vec![latency, served, worst, long, wearing, parts],
         claims: vec![
