@@ -4,8 +4,9 @@
 //! 1. The runs of all figures, without repetitions. Round by round: A B C … A B C …, so that what
 //!    changes on the machine over time is in all of them.
 //! 2. A run whose file is there, made from the same specification by a program of the same format,
-//!    is not done again. A run that failed or was stopped is, and one in which the driver by itself
-//!    was slower than a figure accepts (not with the scale for smoke, which measures nothing).
+//!    is not done again. A run that failed or was stopped is, and one that the machine spoilt
+//!    ([`again`]), twice at most before the campaign ends with what it has (not with the scale for
+//!    smoke, which measures nothing).
 //! 3. Before the first one: is every store built, is there room, how long will it take.
 //! 4. Afterwards each figure is judged by what its runs brought ([`crate::figures::judge`]).
 //!
@@ -13,16 +14,20 @@
 
 use crate::child::{Answer, Line, Programs};
 use crate::figures::beside::Beside;
-use crate::figures::judge::{self, Rounds, judge};
+use crate::figures::conditions::again;
+use crate::figures::judge::{Rounds, judge};
 use crate::figures::result::FigureResult;
 use crate::figures::{Entry, Figure, Setting};
-use crate::report::{PhaseReport, Report};
+use crate::report::Report;
 use crate::spec::{RunSpec, free_bytes};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// How often spoilt runs are done again before a campaign ends.
+const AGAIN: usize = 2;
 
 /// Figures, how often and where.
 pub struct Campaign {
@@ -113,11 +118,8 @@ impl Campaign {
     }
 
     fn is_done(&self, task: &Task) -> bool {
-        let slow = |phase: &PhaseReport| {
-            phase.arrivals.peak().is_some() && phase.floor.p999_us > judge::FLOOR
-        };
         let smoke = self.setting.scale.is_smoke();
-        self.done(task).is_some_and(|report| smoke || !report.phases.iter().any(slow))
+        self.done(task).is_some_and(|report| smoke || !again(&report))
     }
 
     /// What the run brought, where it was done and nothing failed.
@@ -163,7 +165,22 @@ impl Campaign {
     ) -> Result<(), String> {
         // Left by a campaign that was killed, maybe of another program.
         self.clean()?;
-        let tasks = self.todo();
+        self.pass(&self.todo(), programs, stop, tell)?;
+        for _ in 0..AGAIN {
+            let spoilt = |task: &Task| self.done(task).is_some();
+            let tasks: Vec<Task> = self.todo().into_iter().filter(spoilt).collect();
+            self.pass(&tasks, programs, stop, tell)?;
+        }
+        Ok(())
+    }
+
+    fn pass(
+        &self,
+        tasks: &[Task],
+        programs: &Programs,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Going<'_>),
+    ) -> Result<(), String> {
         for (number, task) in tasks.iter().enumerate() {
             if stop.load(Relaxed) {
                 break;

@@ -7,7 +7,8 @@ use synthetic::{Shape, phase, report, show};
 use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::judge::{Rounds, judge};
 use vlsm_lab::figures::result::{FigureResult, Verdict};
-use vlsm_lab::figures::{self, Setting, matrix, page, text};
+use vlsm_lab::figures::{self, Setting, conditions, matrix, page, text};
+use vlsm_lab::metrics::Percentiles;
 use vlsm_lab::report::Report;
 use vlsm_lab::scale::Scale;
 use vlsm_lab::spec::{RunSpec, Step, StoreSpec};
@@ -249,6 +250,33 @@ fn every_condition_can_fail() {
         report.phases.iter_mut().for_each(|phase| phase.floor.p999_us = 500.0);
     };
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, slow), "500 µs");
+}
+
+#[test]
+fn a_run_beside_a_slow_disk_proves_nothing_and_is_done_again() {
+    fn beside(report: &mut Report, count: u64, p999_us: f64) {
+        let reads = Percentiles { count, p999_us, ..Percentiles::default() };
+        report.phases.iter_mut().for_each(|phase| phase.device_beside = Some(reads));
+    }
+    let slow = |report: &mut Report| beside(report, 4_000, 20_000.0);
+    let result = result_of("silk-9", Scale::CAMPAIGN, 3, slow);
+    why_not(&result, "P99.9 at most 4.5 ms: 20.0 ms");
+    let quiet = |report: &mut Report| beside(report, 4_000, 2_000.0);
+    assert!(result_of("silk-9", Scale::CAMPAIGN, 3, quiet).measured());
+    // Where the device is not limited the reads wait for the run itself.
+    assert!(result_of("vlsm-8", Scale::CAMPAIGN, 3, slow).measured());
+
+    let setting = setting(Scale::CAMPAIGN);
+    let runs = |id| (figures::named(id).expect("it exists").build)(&setting).runs();
+    let again = |id, count, p999_us| {
+        let mut report = made_up(&runs(id)[0], 1);
+        beside(&mut report, count, p999_us);
+        conditions::again(&report)
+    };
+    assert!(again("silk-9", 4_000, 20_000.0));
+    assert!(!again("silk-9", 4_000, 2_000.0));
+    assert!(!again("silk-9", 300, 20_000.0), "300 reads have no P99.9");
+    assert!(!again("vlsm-8", 4_000, 20_000.0));
 }
 
 #[test]

@@ -264,19 +264,26 @@ fn figure_13(setting: &Setting) -> Figure {
 
 fn figure_14(setting: &Setting) -> Figure {
     let mut panel = Panel::new("50 % inserts, 50 % gets", Form::Bars, Measure::WriteAmplification);
-    let arms = [("with L0 (P-LSM)", "cruise/shape=tiered_l0"), ("without L0 (SP-LSM)", "cruise")];
+    let arms = [
+        (ROCKSDB, "rocksdb"),
+        ("CruiseDB's gate, with L0", "cruise/shape=tiered_l0"),
+        ("without L0 (SP-LSM)", "cruise"),
+    ];
     for (name, profile) in arms {
         let run = a_variant(setting, &store(setting, profile));
         panel = panel.point(name, X::name(0, "bytes written ÷ bytes inserted"), &run, "run");
     }
     Figure {
         says: "Without L0 18.7 % less is written after 20 M operations.".into(),
-        here: "Per byte inserted, because closed loops insert differently much.".into(),
+        here: "Per byte inserted and until all is merged, because closed loops insert differently \
+               much. The paper's P-LSM-tree is RocksDB's shape. Behind CruiseDB's gate alone \
+               nothing bounds an L0: it ends with a whole level's bytes in it."
+            .into(),
         panels: vec![panel],
         claims: vec![Claim::at_least(
-            "18.7 % less is written",
+            "18.7 % less is written than with RocksDB's shape",
             Measure::WriteAmplification,
-            Named::series(0, "with L0 (P-LSM)"),
+            Named::series(0, ROCKSDB),
             Named::series(0, "without L0 (SP-LSM)"),
             1.23,
         )],

@@ -1,23 +1,9 @@
-//! From the reports of a figure's runs to its result: the points, the conditions, the verdicts.
+//! From the reports of a figure's runs to its result: the points, what the runs prove, the
+//! conditions ([`super::conditions`]), the verdicts.
 //!
-//! Conditions (all of every phase that a point is taken from; the worst is quoted):
-//! 1. at least three rounds, and no run failed or was stopped;
-//! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
-//! 3. every level with a target but the last gets nine tenths full within the first and within the
-//!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four;
-//!    one that was the last when the phase began need not have been full then, and where no job
-//!    runs one at rest is short of full by up to an SST);
-//! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
-//!    core here, see docs/performance.md);
-//! 5. the limits of device and memory that were asked for are in force;
-//! 6. all of it was done by programs of one commit, built without changes;
-//! 7. the scale is not the one for smoke.
-//!
-//! Of an overview ([`super::table`]) 2 and 3 are told and decide nothing.
-//!
-//! Of a store that was asked for beside the figure's own ([`super::beside`]) 1, 4, 5, 6 and 7 are
-//! asked, together with the figure's; it is not shown where one of them does not hold, and makes no
-//! difference to the figure.
+//! Of a store that was asked for beside the figure's own ([`super::beside`]) those are asked that
+//! do not depend on what stores tell of themselves, together with the figure's; it is not shown
+//! where one of them does not hold, and makes no difference to the figure.
 //!
 //! A claim is judged round by round: the ratio of two points of the same round, so that what
 //! changes from round to round is in both. It *holds* when the median of the ratios is what the
@@ -27,6 +13,7 @@
 //! series without a label the place counts where the ratio is largest: for "at least" because the
 //! papers say "up to", for "at most" because it has to hold everywhere.
 
+use super::conditions::{beside, conditions, told_conditions};
 use super::measure::{Measure, Unit};
 use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
@@ -39,16 +26,6 @@ use crate::report::{JobMark, PhaseReport, Report};
 use crate::spec::RunSpec;
 use std::rc::Rc;
 
-/// Rounds at least.
-pub const ROUNDS: usize = 3;
-/// Seconds of a phase at least, unless it has [`CHAINS`].
-const SECONDS: f64 = 300.0;
-/// Compaction chains of a phase at least, unless it is [`SECONDS`] long.
-const CHAINS: u64 = 100;
-/// How full levels have to be.
-const FULL: f64 = 0.9;
-/// P99.9 of the driver alone at most, in microseconds.
-pub(crate) const FLOOR: f64 = 300.0;
 /// Ratios that differ from one by less say nothing.
 const SAME: f64 = 0.01;
 /// Points of a line over time at most.
@@ -312,7 +289,7 @@ fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
         targets: phase.store.levels.iter().any(|level| level.target.is_some()),
         fullness: phase.fullness(),
         floor_p999_us: phase.floor.p999_us,
-        device_p99_us: phase.device_beside.as_ref().map(|reads| reads.p99_us),
+        device_p999_us: beside(report, phase),
         open_loop: phase.arrivals.peak().is_some(),
         limits: report.method.limits.clone(),
         limits_in_force: report.method.limits_in_force,
@@ -320,80 +297,6 @@ fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
     if !proofs.contains(&proof) {
         proofs.push(proof);
     }
-}
-
-/// The proof that is worst by a number, and the number.
-fn worst<'a>(
-    proofs: impl Iterator<Item = &'a Proof>,
-    number: impl Fn(&Proof) -> f64,
-) -> Option<(f64, String)> {
-    let named =
-        |proof: &Proof| format!("{}, {:?}, round {}", proof.store, proof.phase, proof.round);
-    proofs.map(|proof| (number(proof), named(proof))).min_by(|a, b| a.0.total_cmp(&b.0))
-}
-
-/// Those that do not depend on what stores tell of themselves.
-fn conditions(proofs: &[Proof], failures: &[String], setting: &Setting) -> Vec<Condition> {
-    let mut all = Vec::new();
-    let mut add = |what: &str, value: String, holds: bool| {
-        all.push(Condition { what: what.to_owned(), value, holds });
-    };
-    let of = |one: &Proof| {
-        proofs.iter().filter(|other| other.run == one.run && other.phase == one.phase).count()
-    };
-    let rounds = proofs.iter().map(of).min().unwrap_or(0);
-    add("three rounds or more", format!("{rounds}"), rounds >= ROUNDS);
-    let failed = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
-    add("no run failed", failed, failures.is_empty());
-    add("a scale to measure with", setting.scale.to_string(), !setting.scale.is_smoke());
-    let commits: std::collections::BTreeSet<&str> = proofs.iter().map(|p| &*p.commit).collect();
-    let one = commits.len() == 1 && !commits.iter().any(|c| c.is_empty() || c.ends_with('+'));
-    let named: Vec<_> = commits.into_iter().collect();
-    add("one commit, without changes", named.join(", "), one);
-    let lacking = proofs.iter().find(|proof| !proof.limits_in_force);
-    let limits = lacking.map_or("yes".into(), |one| format!("{}: {}", one.store, one.limits));
-    add("the limits asked for are in force", limits, lacking.is_none());
-    let open = proofs.iter().filter(|proof| proof.open_loop);
-    if let Some((negative, at)) = worst(open, |proof| -proof.floor_p999_us) {
-        let value = format!("{:.0} µs ({at})", -negative);
-        add("the driver's own P99.9 at most 300 µs", value, -negative <= FLOOR);
-    }
-    all
-}
-
-/// Those that do.
-fn told_conditions(proofs: &[Proof]) -> Vec<Condition> {
-    let mut all = Vec::new();
-    let mut add = |what: &str, value: String, holds: bool| {
-        all.push(Condition { what: what.to_owned(), value, holds });
-    };
-    // A phase and its repetitions together.
-    let enough = |proof: &Proof| {
-        let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
-        let (chains, seconds) =
-            same.fold((0, 0.0), |(c, s), other| (c + other.chains, s + other.seconds));
-        (chains as f64 / CHAINS as f64).max(seconds / SECONDS)
-    };
-    if let Some((least, at)) = worst(proofs.iter(), enough) {
-        let share = format!("{:.0} % of that ({at})", least * 100.0);
-        add("five minutes or 100 compaction chains", share, least >= 1.0);
-    }
-    let fullest = |proof: &Proof| {
-        let both = proof.fullness.iter().map(|&(_, start, end)| start.unwrap_or(end).min(end));
-        // A tree of one level proves nothing.
-        both.fold(None, |least: Option<f64>, one| Some(least.map_or(one, |l| l.min(one))))
-            .unwrap_or(0.0)
-    };
-    let (told, silent): (Vec<&Proof>, Vec<&Proof>) = proofs.iter().partition(|one| one.targets);
-    if let Some(one) = silent.first() {
-        let value = format!("{} does not tell its levels' targets", one.store);
-        add("every level but the last 90 % full", value, false);
-    }
-    if let Some((least, at)) = worst(told.into_iter(), fullest) {
-        let value = format!("{:.0} % ({at})", least * 100.0);
-        add("every level but the last 90 % full", value, least >= FULL);
-    }
-    all
 }
 
 /// The value of a point in each round. In a ratio stalls count as an interval at least, because a

@@ -17,6 +17,7 @@
 
 pub mod arms;
 pub mod beside;
+pub mod conditions;
 pub mod cruise;
 pub mod dlc;
 pub mod judge;
