@@ -5,7 +5,7 @@
 //!    changes on the machine over time is in all of them.
 //! 2. A run whose file is there, made from the same specification by a program of the same format,
 //!    is not done again. A run that failed or was stopped is, and one that the machine spoilt
-//!    ([`again`]), twice at most before the campaign ends with what it has (not with the scale for
+//!    ([`again`]), twice at most before a call ends with what it has (not with the scale for
 //!    smoke, which measures nothing).
 //! 3. Before the first one: is every store built, is there room, how long will it take.
 //! 4. Afterwards each figure is judged by what its runs brought ([`crate::figures::judge`]).
@@ -126,8 +126,7 @@ impl Campaign {
     fn done(&self, task: &Task) -> Option<Report> {
         let answer = read(&task.file)?;
         let same = answer.report.method.spec.as_ref() == Some(&*task.run);
-        (same && answer.failure.is_none() && !answer.report.phases.iter().any(|p| p.stopped))
-            .then_some(answer.report)
+        (same && whole(&answer)).then_some(answer.report)
     }
 
     /// Checks that everything is there before the first run starts.
@@ -190,7 +189,10 @@ impl Campaign {
             match crate::child::run(programs, &task.run, stop, line) {
                 Ok(mut answer) => {
                     answer.report.method.commit.clone_from(&self.commit);
-                    write(&task.file, &answer)?;
+                    // A run that was spoilt is better than one that was stopped.
+                    if whole(&answer) || self.done(task).is_none() {
+                        write(&task.file, &answer)?;
+                    }
                     tell(Going::Ended(answer.failure.as_deref()));
                 }
                 Err(why) => tell(Going::Ended(Some(&why))),
@@ -263,6 +265,11 @@ impl Campaign {
         };
         (1..=self.rounds).map(answer).collect()
     }
+}
+
+/// Whether nothing failed and no phase was stopped.
+fn whole(answer: &Answer) -> bool {
+    answer.failure.is_none() && !answer.report.phases.iter().any(|phase| phase.stopped)
 }
 
 #[expect(clippy::disallowed_methods, reason = "reports are files of the user's, not a store's")]

@@ -34,8 +34,8 @@ const BYTES: u64 = 17_500_000_000;
 const DEVICE: u64 = 350 << 20;
 /// What SILK* plans with: half of that, as the limits are half of Table 2. Its deeper jobs are
 /// paused while it leaves no more than its floor of 50 MB/s beside an ε of 10: from 115 MB/s of
-/// clients on, so at the 260 of a high load, but not at the 65 of a low one. Of all of the device
-/// that would be from 290 MB/s on, which is never.
+/// clients on, so at the 260 to 290 of a high load, but not at the 65 of a low one. Of all of the
+/// device that would be from 290 MB/s on, which is hardly ever.
 const SILK_PLANS: u64 = DEVICE / 2;
 /// Seconds at a part of the high load before it (a quarter, of SILK's bursts a tenth), so that its
 /// first second is like others.
@@ -64,8 +64,8 @@ fn store(setting: &Setting, profile: &str) -> Arm {
         policy.l1_bytes = setting.scale.bytes(Bytes::mib(2048));
         (policy.growth, policy.levels) = (10, 4);
         (policy.l0_slowdown, policy.l0_stop, policy.l0_max) = (100, 100, 100);
-        // Half of the limits of Table 2: clients read 260 MB/s here while the load is high, 65
-        // while it is low.
+        // Half of the limits of Table 2: clients read 260 to 290 MB/s here while the load is high,
+        // 65 while it is low.
         policy.device_bandwidth = BytesPerSec(if profile == SILK { SILK_PLANS } else { DEVICE });
         (policy.dlc.io_high_limit, policy.dlc.io_low_limit) = (150.0 / 350.0, 90.0 / 350.0);
         policy.compaction_jobs = 3;

@@ -13,7 +13,7 @@
 //! series without a label the place counts where the ratio is largest: for "at least" because the
 //! papers say "up to", for "at most" because it has to hold everywhere.
 
-use super::conditions::{beside, conditions, told_conditions};
+use super::conditions::{BESIDE_IS, beside, conditions, told_conditions};
 use super::measure::{Measure, Unit};
 use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
@@ -52,9 +52,14 @@ pub fn judge(
     let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
     let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
     let mut conditions = conditions(&proofs, &failures, setting);
-    let told = told_conditions(&proofs).into_iter();
-    let decides = !is_overview(entry.id);
-    conditions.extend(told.map(|told| Condition { holds: told.holds || !decides, ..told }));
+    let told = told_conditions(&proofs);
+    let lenient: Vec<String> = told.iter().map(|told| told.what.clone()).collect();
+    conditions.extend(told);
+    if is_overview(entry.id) {
+        for one in &mut conditions {
+            one.holds |= one.what == BESIDE_IS || lenient.contains(&one.what);
+        }
+    }
     let added = judged_added(added, &conditions, &mut proofs, setting);
     hide(&added, &mut panels);
     let mut result = FigureResult {

@@ -18,8 +18,8 @@ pub enum Measure {
     Throughput,
     /// What 99 % of the intervals reach, in operations per second.
     TailThroughput,
-    /// Share of the requests that were not served when an open loop was given up, which are in no
-    /// percentile; nothing where all were.
+    /// Share of the requests that were not served when an open loop was given up; they are in no
+    /// percentile.
     Unserved,
     /// Median latency of writes.
     WriteP50,
@@ -254,8 +254,8 @@ impl Measure {
         Some(match self {
             Self::Throughput => phase.throughput,
             Self::TailThroughput => phase.tail_throughput?,
-            Self::Unserved if phase.unserved == 0 => return None,
-            Self::Unserved => phase.unserved as f64 / (phase.unserved + phase.ops) as f64,
+            Self::Unserved if phase.arrivals.peak().is_none() => return None,
+            Self::Unserved => phase.unserved as f64 / (phase.unserved + phase.ops).max(1) as f64,
             Self::WriteP50 => writes(|p| p.p50_us)?,
             Self::WriteP90 => writes(|p| p.p90_us)?,
             Self::WriteP99 => writes(|p| p.p99_us)?,

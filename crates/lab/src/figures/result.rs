@@ -248,8 +248,8 @@ pub struct Proof {
     pub fullness: Vec<(u8, Option<f64>, f64)>,
     /// P99.9 of the driver alone in microseconds, for an open loop.
     pub floor_p999_us: f64,
-    /// P99.9 of the reads of 4 KB beside an open loop, outside the run's limits, in microseconds:
-    /// how the machine's device was, where the run's own is limited.
+    /// P99.9 (of few, P99) of the reads of 4 KB beside an open loop, outside the run's limits, in
+    /// microseconds: how the machine's device was, where the run's own is limited.
     #[serde(default)]
     pub device_p999_us: Option<f64>,
     /// Whether it was an open loop.

@@ -55,6 +55,10 @@ const FLOOR: u64 = 25 << 20;
 /// The peak of §6.4 where half are reads: 40 k/s would take all of both cores here.
 const HALF_READS: f64 = 20_000.0;
 
+/// What is different in the figures of §6.
+const HERE: &str = "17.5 GB instead of 500, with two levels less, so half of the bandwidth: a \
+                    drive of 250 MB/s each way, 100 of which SILK plans with.";
+
 /// A store set up as §6.1 has it: 128 MB memtables, L0 without limits, four internal threads with
 /// the one that flushes, and what is allocated for those that plan with it. vLSM, ours beside,
 /// keeps its own sizes.
@@ -236,7 +240,9 @@ fn figure_4(setting: &Setting) -> Figure {
         says: "A fixed limit on internal bandwidth only postpones the spikes: 900 s with 50 MB/s, \
                later with 75 and 90."
             .into(),
-        here: "17.5 GB instead of 500; an interval is 1.6 s of the paper's.".into(),
+        here:
+            "17.5 GB instead of 500, but the paper's limits; an interval is 1.6 s of the paper's."
+                .into(),
         claims: vec![Claim::value_at_least(
             "with 50 MB/s P99 deteriorates within the run",
             Measure::WorstP99,
@@ -314,14 +320,13 @@ fn figure_8(setting: &Setting) -> Figure {
                auto-tuned limiter's and three below RocksDB's, with no stalls; peaks of 500 s wear \
                it down after 300 s of 90 % writes; neither of its parts alone suffices."
             .into(),
-        here:
-            "Bursts made from the published distributions, not the trace; 17.5 GB instead of 500, \
-               with two levels less, so half of the bandwidth: a drive of 250 MB/s each way, 100 \
-               of which SILK plans with; half of the rate in B and C where half are reads. An \
-               interval is 1.6 s of the paper's; in valleys it has a few requests, so its P99 is \
-               their maximum. Only stalls are 32 times shorter at this scale: ratios of 100 and \
-               1,000 need what the driver alone takes. SILK* and vLSM are ours beside."
-                .into(),
+        here: format!(
+            "{HERE} Bursts made from the published distributions, not the trace; half of the rate \
+             in B and C where half are reads. An interval is 1.6 s of the paper's; in valleys it \
+             has a few requests, so its P99 is their maximum. Only stalls are 32 times shorter at \
+             this scale: ratios of 100 and 1,000 need what the driver alone takes. SILK* and vLSM \
+             are ours beside."
+        ),
         panels: vec![latency, served, worst, long, wearing, parts],
         claims: vec![
             Claim::at_least(
@@ -369,10 +374,10 @@ fn figure_9(setting: &Setting) -> Figure {
             "SILK never delays a flush and never stalls; the auto-tuned limiter stalls 1 % of the \
                time (18 s), TRIAD 178 s and 69 delayed flushes."
                 .into(),
-        here:
-            "Writes that waited for a full memtable instead of flushes that were delayed: a flush \
-               is delayed where the other memtable is not flushed yet. TRIAD is left out."
-                .into(),
+        here: format!(
+            "{HERE} Writes that waited for a full memtable instead of flushes that were delayed: a \
+             flush is delayed where the other memtable is not flushed yet. TRIAD is left out."
+        ),
         panels: vec![delayed, stalled],
         claims: vec![Claim::value_at_most(
             "under SILK no write waits for a flush",
@@ -388,7 +393,7 @@ fn figure_10(setting: &Setting) -> Figure {
     let panel = |measure| Panel::new("24 h, production-like", Form::Time, measure);
     Figure {
         says: "P99 stays low and stable and throughput close to the load for 24 hours.".into(),
-        here: "A day at the scale.".into(),
+        here: format!("{HERE} A day at the scale."),
         panels: vec![
             panel(Measure::P99).point("SILK", X::number(0.0), &run, "bursts"),
             panel(Measure::Throughput).point("SILK", X::number(0.0), &run, "bursts"),
@@ -407,7 +412,7 @@ fn figure_11(setting: &Setting) -> Figure {
     let panel = |measure| Panel::new("production-like", Form::Time, measure);
     Figure {
         says: "Internal work gets what the clients leave, so it is done in the valleys.".into(),
-        here: "Device traffic of the whole process.".into(),
+        here: format!("{HERE} Device traffic of the whole process."),
         panels: vec![
             panel(Measure::DeviceRate).point("SILK", X::number(0.0), &run, "bursts"),
             panel(Measure::Throughput).point("SILK", X::number(0.0), &run, "bursts"),
@@ -452,7 +457,7 @@ fn figure_12(setting: &Setting) -> Figure {
     Figure {
         says: "SILK costs at most 7 % of throughput with uniform keys and 4 % with zipfian ones."
             .into(),
-        here: "Beside RocksDB's shape instead of TRIAD.".into(),
+        here: format!("{HERE} Beside RocksDB's shape instead of TRIAD."),
         panels: panels.into(),
         claims: vec![
             Claim::at_most(
@@ -487,7 +492,7 @@ fn figure_13(setting: &Setting) -> Figure {
     Figure {
         says: "The median stays; P99 falls by up to two orders of magnitude where writes dominate."
             .into(),
-        here: "Beside RocksDB's shape instead of TRIAD; in a closed loop.".into(),
+        here: format!("{HERE} Beside RocksDB's shape instead of TRIAD; in a closed loop."),
         panels: panels.into(),
         claims: vec![Claim::at_least(
             "up to 100 times lower P99",

@@ -215,9 +215,9 @@ fn table(setting: &Setting, limits: Limits) -> Figure {
 }
 
 /// The headline claims that this work can decide: what is compared, the store that has more of it,
-/// the one that has less, on which workload, and how many times it is. Not SILK's, DLC's and
-/// CruiseDB's, whose profiles have more memory or another tree than RocksDB's: their own figures
-/// give all stores the same.
+/// the one that has less, on which workload, and how many times it is. Not those that compare SILK,
+/// DLC or CruiseDB, whose profiles have more memory or another tree than RocksDB's: their own
+/// figures give all stores the same.
 const HEADLINES: [(&str, Measure, &str, &str, &str, f64); 5] = [
     (
         "vLSM: P99 of writes on Load A is up to 5.2 times below RocksDB's",
