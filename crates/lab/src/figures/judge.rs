@@ -13,7 +13,7 @@
 //! series without a label the place counts where the ratio is largest: for "at least" because the
 //! papers say "up to", for "at most" because it has to hold everywhere.
 
-use super::conditions::{BESIDE_IS, beside, conditions, told_conditions};
+use super::conditions::{beside, conditions, told_conditions};
 use super::measure::{Measure, Unit};
 use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
@@ -51,16 +51,10 @@ pub fn judge(
     let AllEvidence { own: Evidence { mut proofs, failures }, added } = evidence;
     let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
     let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
-    let mut conditions = conditions(&proofs, &failures, setting);
-    let told = told_conditions(&proofs);
-    let lenient: Vec<String> = told.iter().map(|told| told.what.clone()).collect();
-    conditions.extend(told);
-    if is_overview(entry.id) {
-        for one in &mut conditions {
-            one.holds |= one.what == BESIDE_IS || lenient.contains(&one.what);
-        }
-    }
-    let added = judged_added(added, &conditions, &mut proofs, setting);
+    let overview = is_overview(entry.id);
+    let mut conditions = conditions(&proofs, &failures, setting, overview);
+    conditions.extend(told_conditions(&proofs, overview));
+    let added = judged_added(added, &conditions, &mut proofs, (setting, overview));
     hide(&added, &mut panels);
     let mut result = FigureResult {
         id: entry.id.into(),
@@ -119,12 +113,12 @@ fn judged_added(
     added: Vec<(String, Evidence)>,
     figures: &[Condition],
     proofs: &mut Vec<Proof>,
-    setting: &Setting,
+    (setting, overview): (&Setting, bool),
 ) -> Vec<Added> {
     let own = proofs.clone();
     let judged = |(store, evidence): (String, Evidence)| {
         let all = [&own[..], &evidence.proofs[..]].concat();
-        let mut asked = conditions(&all, &evidence.failures, setting);
+        let mut asked = conditions(&all, &evidence.failures, setting, overview);
         asked.retain(|asked| figures.iter().all(|one| one.what != asked.what || one.holds));
         let why_not = failed(&asked);
         for proof in evidence.proofs {

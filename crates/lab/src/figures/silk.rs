@@ -38,8 +38,8 @@ pub static FIGURES: &[Entry] = &[
     Entry { id: "silk-13", title: "YCSB: P50 and P99 with and without SILK", build: figure_13 },
 ];
 
-/// Pairs loaded: as many bytes as a region of vLSM's testbed has. The paper's 500 GB have two
-/// levels more.
+/// Pairs loaded: as many bytes as a region of vLSM's testbed has. The paper's 500 GB have one or
+/// two levels more.
 const BYTES: u64 = 17_500_000_000;
 /// The rate of §4.
 const RATE: f64 = 18_000.0;
@@ -56,8 +56,8 @@ const FLOOR: u64 = 25 << 20;
 const HALF_READS: f64 = 20_000.0;
 
 /// What is different in the figures of §6.
-const HERE: &str = "17.5 GB instead of 500, with two levels less, so half of the bandwidth: a \
-                    drive of 250 MB/s each way, 100 of which SILK plans with.";
+const HERE: &str = "17.5 GB instead of 500, with one or two levels less, so half of the \
+                    bandwidth: a drive of 250 MB/s each way, 100 of which SILK plans with.";
 
 /// A store set up as §6.1 has it: 128 MB memtables, L0 without limits, four internal threads with
 /// the one that flushes, and what is allocated for those that plan with it. vLSM, ours beside,
