@@ -48,7 +48,7 @@ impl Engine {
                 let started = self.act(&view, &grants, &known, &running);
                 if !started {
                     let admit = policies.admission.decide(&signals);
-                    self.gate.set(admit);
+                    self.gate.set(admit, self.env.now());
                     let again = [grants.again, admit.again].into_iter().flatten().min();
                     self.control.ask_again_at(again);
                     break;

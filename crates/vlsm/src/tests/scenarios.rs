@@ -205,12 +205,12 @@ fn gate() {
     let env: Arc<dyn Env> = ShuttleEnv::new(SimFs::new());
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
     let all = Arc::new((Gate::new(&*env), health, env));
-    all.0.set(Admit::stop(WaitCause::L0Bound));
+    all.0.set(Admit::stop(WaitCause::L0Bound), all.2.now());
     let writers = [1, 2].map(|_| {
         let all = all.clone();
         thread::spawn(move || all.0.admit(&*all.2, &all.1, 100, None).unwrap())
     });
-    all.0.set(Admit::OPEN);
+    all.0.set(Admit::OPEN, all.2.now());
     writers.into_iter().for_each(|writer| writer.join().unwrap());
 }
 
@@ -237,7 +237,7 @@ fn close() {
         })
     };
     let first = write("first");
-    db.engine.gate.set(Admit::stop(WaitCause::L0Bound));
+    db.engine.gate.set(Admit::stop(WaitCause::L0Bound), db.engine.env.now());
     let second = write("second");
     db.close().unwrap();
     for (key, writer) in [("first", first), ("second", second)] {

@@ -1,14 +1,18 @@
 //! The admission gate: how fast writers are let in.
 //!
-//! A token bucket in virtual time. Each writer takes the next due time and moves it on by its bytes
-//! ÷ rate; then it waits for its own due time. There are no refill ticks, so the bucket adds no
-//! delay of its own. A rate of zero is a stop: writers wait until the rate changes.
+//! A token bucket, first come, first served. A writer's turn is its place in the row of all bytes
+//! that were asked for; it is let in once so many bytes may have passed, its own not among them. A
+//! new rate changes when a turn comes, not whose it is, and what was let in ahead stays owed. There
+//! are no refill ticks, so the bucket adds no delay of its own. A rate of zero is a stop: writers
+//! wait until the rate changes. Who gives up gives its bytes back, to all who wait.
 //!
-//! Threads and locks: `due` is one atomic; the admission's answer is set by the control tick.
+//! Threads and locks: whether the gate is open is one atomic; the turns of those who wait are
+//! behind a lock that is held for a few instructions. The admission's answer is set by the control
+//! tick.
 
 use crate::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Slip, slips};
+use crate::sync::{Mutex, Slip, slips};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::WaitCause;
@@ -19,14 +23,69 @@ use vlsm_policy::Admit;
 const OPEN: u64 = u64::MAX;
 /// What may be let in at once after a pause, as time at the current rate.
 const BURST: Duration = Duration::from_millis(1);
+const SECOND: u128 = 1_000_000_000;
+
+/// Who is let in when; all places and sums in bytes since the store was opened.
+struct Turns {
+    /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
+    rate: u64,
+    /// When it came into force.
+    since: Duration,
+    /// What might have passed by then.
+    passed: u64,
+    /// The end of the row.
+    given: u64,
+}
+
+impl Turns {
+    const NONE: Self = Self { rate: OPEN, since: Duration::ZERO, passed: 0, given: 0 };
+
+    /// Bytes that may have passed by now. Without a limit, all that were asked for.
+    fn passed(&self, now: Duration) -> u64 {
+        if self.rate == OPEN {
+            return self.given;
+        }
+        let bytes = now.saturating_sub(self.since).as_nanos() * u128::from(self.rate) / SECOND;
+        self.passed.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    fn change(&mut self, rate: u64, now: Duration) {
+        *self = Self { rate, since: now, passed: self.passed(now), given: self.given };
+    }
+
+    /// Puts a writer at the end of the row: its place.
+    fn take(&mut self, bytes: u64, now: Duration) -> u64 {
+        let burst = (u128::from(self.rate) * BURST.as_nanos() / SECOND) as u64;
+        let place = self.given.max(self.passed(now).saturating_sub(burst));
+        self.given = place.saturating_add(bytes);
+        place
+    }
+
+    /// When the turn at this place comes; none while nobody is let in.
+    fn due(&self, place: u64) -> Option<Duration> {
+        let ahead = u128::from(place.saturating_sub(self.passed));
+        match self.rate {
+            0 => None,
+            OPEN => Some(self.since),
+            rate => {
+                let wait = (ahead * SECOND).div_ceil(u128::from(rate));
+                Some(self.since + Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
+            }
+        }
+    }
+
+    /// Takes back what a writer did not use: whoever waits comes sooner.
+    fn give_back(&mut self, bytes: u64) {
+        self.passed = self.passed.saturating_add(bytes);
+    }
+}
 
 /// Holds writers back as the admission says.
 pub(crate) struct Gate {
-    /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
+    /// As [`Turns::rate`], for those who need no turn.
     rate: AtomicU64,
+    turns: Mutex<Turns>,
     cause: AtomicU8,
-    /// The time in nanoseconds at which the next byte is due.
-    due: AtomicU64,
     changed: Arc<dyn Condition>,
 }
 
@@ -34,21 +93,21 @@ impl Gate {
     pub fn new(env: &dyn Env) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),
+            turns: Mutex::new(Turns::NONE),
             cause: AtomicU8::new(WaitCause::Admission as u8),
-            due: AtomicU64::new(0),
             changed: env.condition(Duration::ZERO),
         }
     }
 
-    /// Puts an admission's answer in force.
-    pub fn set(&self, admit: Admit) {
+    /// Puts an admission's answer in force. Only the control tick does, so nobody else meanwhile.
+    pub fn set(&self, admit: Admit, now: Duration) {
         if let Some(cause) = admit.cause {
             self.cause.store(cause as u8, Ordering::Relaxed);
         }
         let rate = admit.writes.map_or(OPEN, |rate| rate.0);
-        if self.rate.swap(rate, Ordering::AcqRel) != rate {
-            // Turns given at the old rate are void: their holders take new ones.
-            self.due.store(0, Ordering::Release);
+        if self.rate.load(Ordering::Acquire) != rate {
+            self.turns.lock().change(rate, now);
+            self.rate.store(rate, Ordering::Release);
             if !slips(Slip::GateNoNotify) {
                 self.changed.notify();
             }
@@ -88,45 +147,31 @@ impl Gate {
         give_up: Option<Duration>,
     ) -> Result<()> {
         let start = env.now();
-        let mut turn: Option<(u64, Duration)> = None;
+        let mut place = None;
         loop {
             let epoch = self.changed.epoch();
             health.check()?;
+            if self.is_open() {
+                return Ok(());
+            }
             let now = env.now();
-            let wake_at = match self.rate.load(Ordering::Acquire) {
-                OPEN => return Ok(()),
-                0 => None,
-                rate => {
-                    let due = match turn {
-                        Some((at_rate, due)) if at_rate == rate => due,
-                        _ => self.take_turn(now, bytes, rate),
-                    };
-                    turn = Some((rate, due));
-                    if due <= now {
-                        return Ok(());
-                    }
-                    Some(due)
-                }
+            let due = {
+                let mut turns = self.turns.lock();
+                let place = *place.get_or_insert_with(|| turns.take(bytes, now));
+                turns.due(place)
             };
+            if due.is_some_and(|due| due <= now) {
+                return Ok(());
+            }
             if give_up.is_some_and(|give_up| give_up <= now) {
+                self.turns.lock().give_back(bytes);
+                self.changed.notify();
                 let waited = Micros(now.saturating_sub(start).as_micros() as u64);
                 return Err(Error::Busy { waited, cause: self.cause().name() });
             }
-            let until = [wake_at, give_up].into_iter().flatten().min();
+            let until = [due, give_up].into_iter().flatten().min();
             self.changed.wait(epoch, until);
         }
-    }
-
-    /// Takes the next due time and moves it on.
-    fn take_turn(&self, now: Duration, bytes: u64, rate: u64) -> Duration {
-        let now = now.as_nanos() as u64;
-        let cost = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        let earliest = now.saturating_sub(BURST.as_nanos() as u64);
-        let taken = self.due.fetch_update(Ordering::AcqRel, Ordering::Acquire, |due| {
-            Some(due.max(earliest) + cost)
-        });
-        let due = taken.unwrap_or_else(|due| due).max(earliest);
-        Duration::from_nanos(due)
     }
 
     /// Why writers are held back, or were last.
@@ -149,18 +194,81 @@ mod tests {
         let gate = Gate::new(&*env);
         let admit = |give_up| gate.admit(&*env, &health, 100, give_up);
         admit(None).expect("open");
-        gate.set(Admit::stop(WaitCause::L0Bound));
+        gate.set(Admit::stop(WaitCause::L0Bound), env.now());
         let start = env.now();
         let refused = admit(Some(start + Duration::from_millis(5)));
         assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
         assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
         // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
         let writes = Some(BytesPerSec(1 << 10));
-        gate.set(Admit { writes, cause: Some(WaitCause::Admission), again: None });
+        let slow = Admit { writes, cause: Some(WaitCause::Admission), again: None };
+        gate.set(slow, env.now());
         let soon = || Some(env.now() + Duration::from_millis(1));
         let results: Vec<bool> = (0..3).map(|_| admit(soon()).is_ok()).collect();
         assert_eq!(results, [true, false, false], "the bucket lets one in and holds the next");
-        gate.set(Admit::OPEN);
+        gate.set(Admit::OPEN, env.now());
         admit(None).expect("open again");
+    }
+
+    fn seconds(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Turns at 100 bytes a second from the beginning.
+    fn slow_turns() -> Turns {
+        let mut turns = Turns::NONE;
+        turns.change(100, Duration::ZERO);
+        turns
+    }
+
+    #[test]
+    fn turns_stay_in_order_whatever_the_rate_does() {
+        let mut turns = slow_turns();
+        let [a, b, c] = [100, 100, 100].map(|bytes| turns.take(bytes, Duration::ZERO));
+        assert_eq!(
+            [a, b, c].map(|place| turns.due(place)),
+            [0.0, 1.0, 2.0].map(|s| Some(seconds(s)))
+        );
+        // Half a second's bytes have passed; the rest comes twice as fast, and the next one last.
+        turns.change(200, seconds(0.5));
+        let d = turns.take(100, seconds(0.5));
+        assert_eq!(
+            [b, c, d].map(|place| turns.due(place)),
+            [0.75, 1.25, 1.75].map(|s| Some(seconds(s)))
+        );
+        turns.change(0, seconds(1.0));
+        assert_eq!(turns.due(c), None, "a stop");
+        turns.change(100, seconds(5.0));
+        assert_eq!([c, d].map(|place| turns.due(place)), [5.5, 6.5].map(|s| Some(seconds(s))));
+    }
+
+    #[test]
+    fn what_was_let_in_ahead_stays_owed_and_what_nobody_used_is_lost() {
+        let mut turns = slow_turns();
+        turns.take(100, Duration::ZERO);
+        turns.change(50, Duration::ZERO);
+        let next = turns.take(10, Duration::ZERO);
+        assert_eq!(turns.due(next), Some(seconds(2.0)), "a new rate forgives nothing");
+        // After a pause only a burst: a millisecond of 50,000 bytes a second.
+        turns.change(50_000, seconds(10.0));
+        let [first, second] = [50, 50].map(|bytes| turns.take(bytes, seconds(20.0)));
+        let third = turns.take(50, seconds(20.0));
+        assert!([first, second].iter().all(|place| turns.due(*place) <= Some(seconds(20.0))));
+        assert_eq!(turns.due(third), Some(seconds(20.001)));
+    }
+
+    #[test]
+    fn who_gives_up_delays_nobody() {
+        let mut turns = slow_turns();
+        let [_, gone, last] = [100, 100, 100].map(|bytes| turns.take(bytes, Duration::ZERO));
+        assert_eq!(turns.due(last), Some(seconds(2.0)));
+        turns.give_back(100);
+        assert_eq!(turns.due(last), Some(seconds(1.0)));
+        assert!(turns.due(gone) < turns.due(last));
+        turns.change(OPEN, seconds(0.5));
+        assert_eq!(turns.due(last), Some(seconds(0.5)), "open: all at once");
+        turns.change(100, seconds(0.6));
+        let next = turns.take(100, seconds(0.6));
+        assert_eq!(turns.due(next), Some(seconds(0.6)), "what was let in meanwhile is not owed");
     }
 }
