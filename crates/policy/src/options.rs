@@ -6,7 +6,7 @@
 use crate::admission::cruise::{CruiseOptions, First};
 use crate::schedule::adoc::AdocOptions;
 use crate::schedule::auto_tuned::AutoTunedOptions;
-use crate::schedule::dlc::DlcOptions;
+use crate::schedule::dlc::{Burst, Delay, DlcOptions};
 use crate::schedule::priority::PriorityOptions;
 use crate::schedule::silk::SilkOptions;
 use crate::shape::Overlap;
@@ -260,7 +260,7 @@ impl PolicyOptions {
                 "levels",
                 "must be from 1 to 15: the manifest knows no more levels",
             ),
-            (self.l0_trigger >= 1, "l0_trigger", "must be at least 1"),
+            ((1..=1 << 20).contains(&self.l0_trigger), "l0_trigger", "must be from 1 to 1048576"),
             (
                 self.l0_max >= self.l0_trigger,
                 "l0_max",
@@ -285,7 +285,8 @@ impl PolicyOptions {
             (self.compaction_jobs <= 256, "compaction_jobs", "must be at most 256"),
         ];
         all_hold(rules)?;
-        self.check_mechanisms()
+        self.check_mechanisms()?;
+        self.check_together()
     }
 
     /// The constants of every mechanism, in use or not.
@@ -296,6 +297,31 @@ impl PolicyOptions {
         self.adoc.check()?;
         self.priority.check()?;
         self.cruise.check()
+    }
+
+    /// The device, and what a mechanism in use needs of another axis' options.
+    fn check_together(&self) -> Result<()> {
+        let dlc = (self.schedule == "dlc").then_some(&self.dlc);
+        let rules = [
+            (
+                self.device_bandwidth.0 == 0 || self.device_bandwidth.0 >= 1 << 20,
+                "device_bandwidth",
+                "must be at least 1 MB/s, or 0: what was measured",
+            ),
+            (
+                dlc.is_none_or(|dlc| dlc.burst != Burst::Part || self.merge_flushed > 0),
+                "dlc.burst",
+                "part needs merge_flushed: from how many flushed runs on a burst merges them",
+            ),
+            (
+                dlc.is_none_or(|dlc| {
+                    dlc.delay != Delay::Part || self.intra_l0 && self.intra_l0_beside
+                }),
+                "dlc.delay",
+                "part needs intra_l0 and intra_l0_beside: merges within L0 while L0→L1 waits",
+            ),
+        ];
+        all_hold(rules)
     }
 }
 

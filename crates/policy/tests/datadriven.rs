@@ -22,8 +22,9 @@
 //!
 //! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
-//! `cache-miss-bytes`, `job-read`, `job-written`. They count from the beginning, as in the engine;
-//! what is not named is as it was in the case before.
+//! `cache-miss-bytes`, `job-read`, `job-written`, `drained`. They count from the beginning, as in
+//! the engine. `stopped-writers` wait for a memtable, and so many are `sealed`. What is not named
+//! is as it was in the case before.
 //!
 //! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, what was
 //! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
@@ -300,6 +301,8 @@ impl World {
                 "job-read" => counters.job_read_bytes = bytes,
                 "job-written" => counters.job_written_bytes = bytes,
                 "drained" => counters.drained_refills = bytes.0,
+                "stopped-writers" => counters.stopped_writers = bytes.0,
+                "sealed" => signals.memtables.immutable_count = bytes.0 as usize,
                 other => panic!("{other} is nothing that a schedule is told"),
             }
         }

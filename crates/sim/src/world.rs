@@ -17,6 +17,7 @@ use vlsm_core::event::Event;
 use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result, Version};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
+use vlsm_policy::admission::cruise::First;
 use vlsm_policy::schedule::dlc::{Burst, Delay};
 use vlsm_policy::schedule::load::LoadModel;
 use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule, shape};
@@ -69,7 +70,7 @@ static COMBINATIONS: LazyLock<Combinations> = LazyLock::new(|| {
 
 /// Why no store is opened with these options.
 fn refusal(options: &Options) -> Option<Error> {
-    options.check().and_then(|()| options.policy.build().map(drop)).err()
+    options.check().err()
 }
 
 /// Draws at most until mechanisms have sizes that they can work with.
@@ -185,13 +186,24 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
     policy.dlc.io_high_limit = *aside.pick(&[0.01, 0.1, 0.9]);
     policy.dlc.io_low_limit = policy.dlc.io_high_limit / 2.0;
     policy.dlc.delay = *aside.pick(&[Delay::Full, Delay::Part]);
-    policy.dlc.burst = *aside.pick(&[Burst::Full, Burst::Part]);
+    policy.dlc.burst = *aside.pick(&[Burst::Full, Burst::Part, Burst::None]);
     policy.dlc.burst_runs = *aside.pick(&[3, 20]);
     policy.merge_flushed = *aside.pick(&[0, 2, 3]);
-    policy.silk.load = *aside.pick(&[LoadModel::Operations, LoadModel::CacheMisses]);
+    let models = [LoadModel::Operations, LoadModel::CacheMisses, LoadModel::Weighted];
+    policy.silk.load = *aside.pick(&models);
     policy.silk.window = Micros(1_000);
     (policy.silk.bandwidth, policy.silk.scheduling) =
         *aside.pick(&[(true, true), (true, true), (true, false), (false, true)]);
+    policy.dlc.load = *aside.pick(&models);
+    policy.cruise.first = *aside.pick(&[First::Watermark, First::Window]);
+    // Parts are refused where the shape proposes none.
+    policy.intra_l0_beside = policy.intra_l0 && aside.one_in(2);
+    if !policy.intra_l0_beside {
+        policy.dlc.delay = Delay::Full;
+    }
+    if policy.merge_flushed == 0 && policy.dlc.burst == Burst::Part {
+        policy.dlc.burst = Burst::Full;
+    }
     policy
 }
 

@@ -209,7 +209,7 @@ impl Options {
             return Err(Error::InvalidOption { option: "compression", why });
         }
         self.device.check()?;
-        self.policy.validate()
+        self.policy.build().map(drop)
     }
 
     /// Takes over the mechanisms and sizes of a named profile. Where they need more memory or WAL

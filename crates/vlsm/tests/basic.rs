@@ -141,3 +141,19 @@ fn a_second_opener_and_odd_folders_are_refused() {
     let missing = Db::builder(folder.path().join("none")).create_if_missing(false).open();
     assert!(matches!(missing, Err(Error::Missing { .. })));
 }
+
+#[test]
+fn options_that_cannot_work_leave_no_folder_behind() {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let refused = |change: fn(&mut vlsm::Options), why: &str| {
+        let error = Db::builder(&path).configure(change).open().unwrap_err();
+        assert!(matches!(error, Error::InvalidOption { .. }) && error.to_string().contains(why));
+        assert!(!path.exists(), "{error}");
+    };
+    refused(|options| options.policy.shape = "tierd_l0".into(), "did you mean \"tiered_l0\"");
+    refused(|options| options.policy.schedule = "silky".into(), "did you mean \"silk\"");
+    refused(|options| options.policy.admission = String::new(), "There are: open");
+    refused(|options| options.policy.l0_max = 0, "l0_trigger");
+    refused(|options| options.memory_limit = vlsm::ByteCount(1), "is too little");
+}

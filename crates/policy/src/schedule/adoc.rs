@@ -54,7 +54,7 @@ pub struct AdocOptions {
     /// How often it tunes.
     pub interval: Micros,
     /// The first and least size at which memtables are sealed, and by how much it grows at a time.
-    /// `memtable_bytes` is the largest.
+    /// `memtable_bytes` is the largest; where that is no more, batches stay as they are.
     pub batch: Bytes,
 }
 
@@ -71,7 +71,11 @@ impl AdocOptions {
     /// [`Error::InvalidOption`].
     pub(crate) fn check(&self) -> Result<()> {
         let rules = [
-            (self.interval >= Micros(1_000), "adoc.interval", "must be at least 1 ms (1000)"),
+            (
+                (1_000..=3_600_000_000).contains(&self.interval.0),
+                "adoc.interval",
+                "must be from 1 ms (1000) to an hour (3600000000)",
+            ),
             (self.batch >= Bytes::kib(4), "adoc.batch", "must be at least 4 KB"),
         ];
         all_hold(rules)

@@ -132,7 +132,16 @@ impl DlcOptions {
     /// [`Error::InvalidOption`].
     pub(crate) fn check(&self) -> Result<()> {
         let rules = [
-            (self.interval >= Micros(1_000), "dlc.interval", "must be at least 1 ms (1000)"),
+            (
+                (1_000..=3_600_000_000).contains(&self.interval.0),
+                "dlc.interval",
+                "must be from 1 ms (1000) to an hour (3600000000)",
+            ),
+            (
+                self.load != LoadModel::Weighted || self.weight.0 >= 1,
+                "dlc.weight",
+                "must be at least 1 byte where dlc.load is weighted: there would be no load",
+            ),
             (self.softness >= 1, "dlc.softness", "must be at least 1 interval"),
             (
                 self.io_high_limit > 0.0 && self.io_high_limit <= 1.0,

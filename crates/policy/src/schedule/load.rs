@@ -4,8 +4,9 @@
 //! 1. `operations`, SILK's (Eq. 1): (reads + writes) · bytes of a pair ÷ time. A read is a get or a
 //!    scan. The bytes of a pair are the mean of all pairs written since the store was opened, 1 KB
 //!    before the first one: readers do not tell what they got;
-//! 2. `weighted` (Eq. 5): gets · ω′ ÷ time. The paper fits ω′ to a workload whose scans and writes
-//!    come in proportion to its gets (16,000 bytes), so it holds for that workload only;
+//! 2. `weighted` (Eq. 3 to 5): gets · ω′ ÷ time. Eq. 3 has a weight for gets and one for scans, in
+//!    pairs; Eq. 4 puts in that scans come in proportion to gets, and ω′ of Eq. 5 is what becomes
+//!    of both weights and the pair: one number (16,000 bytes), fitted to that workload only;
 //! 3. `cache_misses`, DLC's (Eq. 6): bytes that the block cache had to read ÷ time. The paper
 //!    multiplies blocks by the length of a block and by the ratio of compression, γ; ours counts
 //!    the bytes as they lie on the device, which has γ in it.

@@ -42,12 +42,12 @@ use super::Schedule;
 use super::fifo::{is_free, takes_slot};
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
-use crate::options::PolicyOptions;
+use crate::options::{PolicyOptions, all_hold};
 use crate::signals::{Running, Signals};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Error, JobId, Micros, Result, TreeId};
+use vlsm_core::{JobId, Micros, Result, TreeId};
 
 /// How many times its target a level must hold to go before memory (cruisedb.txt §VI.B).
 const FAR: u64 = 5;
@@ -69,11 +69,13 @@ impl Default for PriorityOptions {
 
 impl PriorityOptions {
     pub(crate) fn check(&self) -> Result<()> {
-        if self.starvation >= Micros(1_000) {
-            return Ok(());
-        }
-        let why = "must be at least 1 ms (1000): below, deeper compactions hardly wait".into();
-        Err(Error::InvalidOption { option: "priority.starvation", why })
+        let why =
+            "must be from 1 ms (1000), below which deeper compactions hardly wait, to an hour";
+        all_hold([(
+            (1_000..=3_600_000_000).contains(&self.starvation.0),
+            "priority.starvation",
+            why,
+        )])
     }
 }
 

@@ -138,6 +138,11 @@ impl SilkOptions {
                 "must be from 1 ms (1000) to 60 s (60000000)",
             ),
             (
+                self.load != LoadModel::Weighted || self.weight.0 >= 1,
+                "silk.weight",
+                "must be at least 1 byte where silk.load is weighted: there would be no load",
+            ),
+            (
                 self.floor.0 >= 1 << 20,
                 "silk.floor",
                 "must be at least 1 MB/s, or flushes would stop while clients are busy",
@@ -449,7 +454,7 @@ impl Schedule for Silk {
     }
 
     fn needs_device(&self) -> bool {
-        self.device == BytesPerSec::ZERO
+        self.options.bandwidth && self.device == BytesPerSec::ZERO
     }
 
     fn decide(

@@ -292,6 +292,28 @@ fn the_floor_fits_a_slow_device() {
 }
 
 #[test]
+fn parts_need_a_shape_that_proposes_them() {
+    let refused = |change: fn(&mut PolicyOptions)| {
+        let mut options = PolicyOptions::dlc();
+        change(&mut options);
+        options.validate().map_err(|error| error.to_string())
+    };
+    let burst = refused(|o| o.dlc.burst = Burst::Part);
+    assert!(burst.expect_err("refused").contains("merge_flushed"));
+    let delay = refused(|o| o.dlc.delay = Delay::Part);
+    assert!(delay.expect_err("refused").contains("intra_l0_beside"));
+    let both = |o: &mut PolicyOptions| {
+        (o.dlc.burst, o.dlc.delay) = (Burst::Part, Delay::Part);
+        (o.merge_flushed, o.intra_l0_beside) = (20, true);
+    };
+    refused(both).expect("they are proposed");
+    let unused = |o: &mut PolicyOptions| {
+        (o.dlc.burst, o.schedule) = (Burst::Part, "fifo".into());
+    };
+    refused(unused).expect("it is not in use");
+}
+
+#[test]
 fn impossible_constants_are_refused() {
     let refused = |change: fn(&mut DlcOptions)| {
         let mut options = DlcOptions::default();
@@ -300,9 +322,13 @@ fn impossible_constants_are_refused() {
     };
     DlcOptions::default().check().expect("the paper's work");
     assert!(refused(|o| o.interval = Micros(999)).contains("dlc.interval"));
+    assert!(refused(|o| o.interval = Micros(3_600_000_001)).contains("dlc.interval"));
     assert!(refused(|o| o.softness = 0).contains("dlc.softness"));
     assert!(refused(|o| o.io_high_limit = 1.5).contains("dlc.io_high_limit"));
     assert!(refused(|o| o.io_high_limit = f64::NAN).contains("dlc.io_high_limit"));
     assert!(refused(|o| o.io_low_limit = 0.9).contains("dlc.io_low_limit"));
     assert!(refused(|o| o.burst_runs = 0).contains("dlc.burst_runs"));
+    assert!(
+        refused(|o| (o.load, o.weight) = (LoadModel::Weighted, Bytes(0))).contains("dlc.weight")
+    );
 }
