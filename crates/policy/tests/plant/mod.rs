@@ -21,7 +21,7 @@ mod pace;
 mod watch;
 
 pub use base::{Base, base};
-pub use watch::{Fault, Faults, Sample, unsettled};
+pub use watch::{Fault, Faults, HeldBack, Sample, unsettled};
 
 use crate::files::{Random, Tree};
 use pace::Pace;
@@ -275,8 +275,8 @@ impl Plant {
         let foreground = self.let_in() + missed;
         self.counters.cache_miss_bytes += Bytes(missed);
         self.counters.cache_miss_blocks = self.counters.cache_miss_bytes.0 / BLOCK;
-        // Every other get finds its block in the cache.
-        self.counters.gets = self.counters.cache_miss_blocks * 2;
+        // Gets ask for as many bytes as the cache misses, so operations tell the same load.
+        self.counters.gets = self.counters.cache_miss_bytes.0 / self.operation();
         // However much clients want, jobs have a part of the device's queue.
         let device = per_step(self.load.device);
         let left = device.saturating_sub(foreground).max(device / 20);
@@ -309,15 +309,19 @@ impl Plant {
         }
         self.counters.write_bytes += Bytes(sum);
         self.counters.wal_bytes += Bytes(sum);
-        // An operation is so small that windows counted in operations, which sources give for
-        // small pairs, are a memtable or two long: 2^18 to a memtable.
-        let operation = (self.options.memtable_bytes.0 >> 18).max(1);
+        let operation = self.operation();
         self.counters.writes = self.counters.write_bytes.0 / operation;
         let writers = |clients: &Clients| (clients.waiting / operation).min(64);
         self.counters.waiting_writers = self.clients.iter().map(writers).sum();
         let stopped = self.clients.iter().zip(&self.trees).filter(|(_, tree)| self.is_full(tree));
         self.counters.stopped_writers = stopped.map(|(clients, _)| writers(clients)).sum();
         sum
+    }
+
+    /// Bytes of a pair, so few that windows counted in operations, which sources give for small
+    /// pairs, are a memtable or two long: 2^18 to a memtable.
+    fn operation(&self) -> u64 {
+        (self.options.memtable_bytes.0 >> 18).max(1)
     }
 
     /// The size at which memtables are sealed.
@@ -435,6 +439,7 @@ impl Plant {
             }
             let acted = self.act(&grants, &candidates);
             self.observe_flushes(&grants, &list);
+            self.observe_held_back(&grants, &list);
             self.grants = grants;
             if !acted {
                 self.admit = self.admission.decide(&signals);
@@ -494,10 +499,10 @@ impl Plant {
     fn act(&mut self, grants: &Grants, candidates: &[Arc<Candidate>]) -> bool {
         self.pace.set(grants.bandwidth);
         for job in &mut self.jobs {
-            job.paused_since = match grants.paused.contains(&job.id) {
-                true => job.paused_since.or(Some(self.now)),
-                false => None,
-            };
+            let before = job.paused_since;
+            let paused = grants.paused.contains(&job.id);
+            job.paused_since = paused.then(|| before.unwrap_or(self.now));
+            self.watch.held_back.resumed += u64::from(before.is_some() && !paused);
         }
         let mut acted = false;
         let mut refused = Vec::new();

@@ -23,7 +23,7 @@
 //! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (but for flushes) and
 //! `PausedForEver` are not looked for then. Clients that only write never have so much.
 
-use super::{DEVICE, Job, Known, Load, Plant, STEP, per_step, place};
+use super::{DEVICE, Job, Known, Load, Plant, STEP, WORKERS, per_step, place};
 use std::collections::BTreeMap;
 use vlsm_core::event::JobKind;
 use vlsm_core::{BytesPerSec, Micros, TreeId};
@@ -78,6 +78,10 @@ pub enum Fault {
     Stalled,
     /// A write waited longer than the scenario says.
     Waited,
+    /// Nothing was held back under a load that is high.
+    LetGo,
+    /// Compaction owed more than the scenario says.
+    DebtGrew,
     /// Less was let in than the scenario says.
     TooSlow,
     Wasted,
@@ -96,6 +100,18 @@ pub struct Sample {
     pub fill: f64,
     /// What the admission let in at the end of it.
     pub rate: Option<BytesPerSec>,
+}
+
+/// How often a schedule held something back that it could have let go on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HeldBack {
+    /// Answers that paused a job.
+    pub paused: u64,
+    /// Answers that left something out of L0 waiting, or something deeper, beside a free slot.
+    pub l0: u64,
+    pub deeper: u64,
+    /// How often a job went on that had been paused.
+    pub resumed: u64,
 }
 
 /// What is seen of a run.
@@ -117,6 +133,10 @@ pub struct Watch {
     stalls: Vec<Option<Micros>>,
     /// Classes that have work and get nothing, since which moment of effort.
     unserved: BTreeMap<(TreeId, Class), Micros>,
+    /// What was seen of the schedule; see [`HeldBack`].
+    pub held_back: HeldBack,
+    /// The most that compaction owed.
+    debt_max: u64,
     /// Sum of the memtables' fill over the steps of this second, and number of steps.
     fill: (f64, f64),
 }
@@ -153,6 +173,8 @@ impl Plant {
         }
         self.watch.fill.0 += self.memtables().fill();
         self.watch.fill.1 += 1.0;
+        let debt = self.known.iter().map(|known| known.pressure.debt.0).sum();
+        self.watch.debt_max = self.watch.debt_max.max(debt);
         self.observe_idleness(moved);
         if self.now.0.is_multiple_of(STEP.0 * 20) {
             self.observe_classes();
@@ -165,8 +187,8 @@ impl Plant {
     fn observe_idleness(&mut self, moved: u64) {
         let free = self.known.iter().any(|known| known.free().next().is_some());
         let could = free || !self.jobs.is_empty();
-        let limited = self.grants.bandwidth.is_some()
-            && self.jobs.iter().any(|job| job.paused_since.is_none());
+        let unpaused = || self.jobs.iter().filter(|job| job.paused_since.is_none());
+        let limited = unpaused().any(|job| !self.pace.allows(job.candidate.frees));
         let installing = self.jobs.iter().any(|job| job.settled);
         if moved > 0 || !could || limited || installing || self.is_high() {
             self.watch.idle_since = None;
@@ -295,6 +317,47 @@ impl Plant {
         }
         if self.jobs.iter().any(paused) {
             self.fault(Fault::FlushHeldBack, "it is paused".into());
+        }
+    }
+
+    /// What an answer holds back although a slot is free.
+    pub(super) fn observe_held_back(&mut self, grants: &Grants, candidates: &[&Candidate]) {
+        let takes_slot = |candidate: &Candidate| {
+            candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
+        };
+        let runs = self.jobs.iter().filter(|job| takes_slot(&job.candidate));
+        let busy = runs.filter(|job| !grants.paused.contains(&job.id)).count();
+        let starts = grants.start.iter().filter(|index| takes_slot(candidates[**index])).count();
+        let slots =
+            if self.options.compaction_jobs > 0 { self.options.compaction_jobs } else { WORKERS };
+        let waiting = |class: fn(Class) -> bool| {
+            let mut list = candidates.iter().enumerate();
+            busy + starts < slots
+                && list.any(|(index, candidate)| {
+                    let free = candidate.conflicts.is_empty() && !grants.start.contains(&index);
+                    let collides = |other: &usize| candidates[*other].collides(candidate);
+                    let apart = !grants.start.iter().any(collides);
+                    free && apart && takes_slot(candidate) && class(candidate.frees)
+                })
+        };
+        let (l0, deeper) =
+            (waiting(|class| class == Class::L0), waiting(|class| class > Class::L0));
+        let seen = &mut self.watch.held_back;
+        seen.paused += u64::from(!grants.paused.is_empty());
+        seen.l0 += u64::from(l0);
+        seen.deeper += u64::from(deeper);
+    }
+
+    /// What the schedule has held back.
+    pub fn held_back(&self) -> HeldBack {
+        self.watch.held_back
+    }
+
+    /// At no time may compaction have owed more than this many memtables hold.
+    pub fn check_debt(&mut self, memtables: f64) {
+        let owed = self.watch.debt_max as f64 / self.options.memtable_bytes.as_f64();
+        if owed > memtables {
+            self.fault(Fault::DebtGrew, format!("to {owed:.0} memtables, at most {memtables}"));
         }
     }
 
