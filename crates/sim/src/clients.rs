@@ -429,6 +429,7 @@ fn resume(env: &SimEnv, shared: &Shared, world: &World) -> Result<(), String> {
 fn count(shared: &Shared, event: &Event) {
     let name = match event {
         Event::JobFinished { kind, .. } => format!("{kind:?}"),
+        Event::JobCancelled { .. } => "cancelled".into(),
         Event::WalSwitched { recycled: true, .. } => "WAL recycled".into(),
         Event::WalSwitched { .. } => "WAL switched".into(),
         Event::BackgroundError { .. } => "latched".into(),

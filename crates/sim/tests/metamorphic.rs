@@ -5,8 +5,9 @@
 
 mod common;
 
+use vlsm_policy::{admission, schedule, shape};
 use vlsm_sim::Rng;
-use vlsm_sim::clients::{Story, play};
+use vlsm_sim::clients::{Story, Tally, play};
 use vlsm_sim::model::lives::{Lived, live};
 use vlsm_sim::world::Mechanisms;
 
@@ -22,8 +23,9 @@ fn ops() -> u64 {
 #[test]
 fn every_mechanism_reads_the_same_through_crashes() {
     let all = Mechanisms::all();
-    assert!(all.len() >= 6, "{all:?}");
-    common::say_refused();
+    let (shapes, schedules) = (shape::REGISTRY.len(), schedule::REGISTRY.len());
+    let admissions = admission::REGISTRY.len();
+    assert_eq!(all.len(), shapes * schedules * admissions, "{:?}", Mechanisms::refused());
     let (seeds, ops) = (common::seeds("META_SEEDS", 0..2), ops());
     let count = all.len() as u64;
     // All mechanisms of a seed, then those of the next one. Each run has crashes of its own.
@@ -83,6 +85,8 @@ fn fired(lived: &Lived) {
         ("deaths of the process", lived.kills),
         ("power cuts", lived.power_cuts),
         ("power cuts while a store is brought into form", lived.early),
+        ("pauses of a job", lived.paused),
+        ("jobs cancelled", lived.cancelled),
     ]);
 }
 
@@ -91,13 +95,15 @@ fn every_mechanism_survives_the_same_crashes_and_faults() {
     let all = Mechanisms::all();
     // About as many stories, however many mechanisms there are.
     let seeds = common::seeds("META_SEEDS", 0..(72 / all.len() as u64).max(2));
-    let (batches, failures) = common::in_parallel(seeds, |seed, batches: &mut u64| {
+    let (played, failures) = common::in_parallel(seeds, |seed, sum: &mut Tally| {
         for mechanisms in all {
             let story = Story { mechanisms: Some(*mechanisms), ..Story::new(seed) };
-            *batches += play(&story)?.batches;
+            sum.add(&play(&story)?);
         }
         Ok(())
     });
     common::none(&failures);
-    println!("{} mechanisms, {} batches", all.len(), batches.iter().sum::<u64>());
+    let batches = played.iter().map(|tally| tally.batches).sum();
+    println!("{} mechanisms, {batches} batches", all.len());
+    common::all_fired(&[("batches", batches)]);
 }

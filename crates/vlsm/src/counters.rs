@@ -49,6 +49,8 @@ pub(crate) struct LevelCounter {
     pub written: Counter,
     pub entries_in: Counter,
     pub entries_dropped: Counter,
+    pub poor_in: Counter,
+    pub paused: Counter,
     pub cancelled: Counter,
     pub wasted: Counter,
     /// Bytes in of the widest single job.

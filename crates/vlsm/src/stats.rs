@@ -42,6 +42,11 @@ pub struct WorkStats {
     /// Bytes in of the widest single job: the widest stage that a chain through this place can have
     /// had.
     pub widest: Bytes,
+    /// SSTs of this level merged although they overlap too much of the next, by the reading in use:
+    /// the poor vSSTs with which `vlsm` fills a job up where good ones do not suffice.
+    pub poor_in: u64,
+    /// How often a schedule paused one.
+    pub paused: u64,
     /// Jobs that were cancelled.
     pub cancelled: u64,
     /// Bytes that cancelled jobs had written.
@@ -249,6 +254,8 @@ impl Engine {
             entries_in: level.entries_in.get(),
             entries_dropped: level.entries_dropped.get(),
             widest: Bytes(level.widest.load(Ordering::Relaxed)),
+            poor_in: level.poor_in.get(),
+            paused: level.paused.get(),
             cancelled: level.cancelled.get(),
             wasted: Bytes(level.wasted.get()),
         }

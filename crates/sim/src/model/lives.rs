@@ -20,6 +20,7 @@ use crate::world::{Mechanisms, SPACES, World, verify};
 use parking_lot::Mutex;
 use std::ops::Bound;
 use std::sync::Arc;
+use vlsm::Stats;
 use vlsm_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -44,6 +45,10 @@ pub struct Lived {
     pub power_cuts: u64,
     /// Power failures while the store was opened and brought into its form.
     pub early: u64,
+    /// How often a job was paused.
+    pub paused: u64,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
 }
 
 impl Lived {
@@ -53,6 +58,8 @@ impl Lived {
         self.kills += other.kills;
         self.power_cuts += other.power_cuts;
         self.early += other.early;
+        self.paused += other.paused;
+        self.cancelled += other.cancelled;
     }
 }
 
@@ -92,7 +99,12 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
             _ => Ending::PowerCut(Damage::random(&mut chance)),
         };
         let config = SimConfig::new(chance.u64()).day(day * DAYS);
-        carried = worked(&config, &disk, mechanisms, carried, ops, ending).map_err(told)?;
+        let done = worked(&config, &disk, mechanisms, carried, ops, ending).map_err(told)?;
+        carried = done.0;
+        for work in done.1.compactions {
+            lived.paused += work.paused;
+            lived.cancelled += work.cancelled;
+        }
         match ending {
             Ending::Close => {
                 lived.closes += 1;
@@ -132,7 +144,7 @@ fn settled(
     on_a_machine(config, disk, move |env| Run::settled(env, mechanisms, carried)?.end(None))
 }
 
-/// A whole life. What it carries on to the next one.
+/// A whole life. What it carries on to the next one, and what the store had done.
 fn worked(
     config: &SimConfig,
     disk: &Disk,
@@ -140,13 +152,13 @@ fn worked(
     carried: Carried,
     ops: u64,
     ending: Ending,
-) -> Result<Carried, String> {
+) -> Result<(Carried, Stats), String> {
     let left = Arc::new(Mutex::new(None));
     let slot = left.clone();
     let crashed = on_a_machine(config, disk, move |env| {
         let mut run = Run::settled(env, mechanisms, carried)?;
         run.work(ops)?;
-        *slot.lock() = Some(run.carried());
+        *slot.lock() = Some((run.carried(), run.world().db().stats()));
         match ending {
             Ending::Close => run.end(None),
             Ending::Kill | Ending::PowerCut(_) => run.end(Some(env)),
@@ -274,7 +286,7 @@ mod tests {
         let config = SimConfig::new(7);
         let start = Carried::new(7);
         let end = Ending::PowerCut(Damage::LoseAll);
-        let mut carried = worked(&config, &disk, mechanisms, start, 5, end).expect("right");
+        let (mut carried, _) = worked(&config, &disk, mechanisms, start, 5, end).expect("right");
         disk.lose_power(Damage::LoseAll);
         carried.contents.expire();
         let again = |seed, carried: &Carried| {

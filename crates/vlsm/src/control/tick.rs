@@ -21,7 +21,8 @@ use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Error, JobId, Micros, Result, TreeId};
+use vlsm_core::{Bytes, Error, JobId, Result, TreeId, Version};
+use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running};
 
 /// Rounds of asking and starting in one tick.
@@ -129,7 +130,7 @@ impl Engine {
         let not_cancelled: Vec<JobId> = {
             let mut state = self.control.state.lock();
             let faster = state.pace.set(self.env.now(), grants.bandwidth);
-            may_go_on = pause(&mut state, &grants.paused, self.now_micros()) || faster;
+            may_go_on = self.pause(&mut state, &grants.paused) || faster;
             grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
         };
         let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
@@ -167,6 +168,10 @@ impl Engine {
                 self.events.emit(event);
             }
         }
+        if let (JobKind::Compact, Class::Level(level)) = (candidate.kind, candidate.frees) {
+            let poor = self.poor_in(&tree.version, &candidate);
+            self.counters.level(candidate.kind, level).poor_in.add(poor);
+        }
         state.jobs.push(Slot {
             id,
             candidate,
@@ -179,19 +184,32 @@ impl Engine {
         });
         Ok(())
     }
-}
 
-/// Pauses these jobs and lets all others go on. True when one goes on that was paused.
-fn pause(state: &mut State, paused: &[JobId], now: Micros) -> bool {
-    let mut resumed = false;
-    for slot in &mut state.jobs {
-        if paused.contains(&slot.id) {
-            slot.paused_since.get_or_insert(now);
-        } else {
-            resumed |= slot.paused_since.take().is_some();
-        }
+    /// SSTs that a job makes room by although they overlap too much of the next level.
+    fn poor_in(&self, version: &Version, candidate: &Candidate) -> u64 {
+        let (from, policy) = (candidate.frees.level(), &self.options.policy);
+        let (next, max) = (version.level(from + 1), policy.growth as f64);
+        let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
+        let poor = tables.filter(|(_, table)| {
+            grade(&table.range, table.bytes, next, policy.overlap, max) == Grade::Poor
+        });
+        poor.count() as u64
     }
-    resumed
+
+    /// Pauses these jobs and lets all others go on. True when one goes on that was paused.
+    fn pause(&self, state: &mut State, paused: &[JobId]) -> bool {
+        let mut resumed = false;
+        for slot in &mut state.jobs {
+            if !paused.contains(&slot.id) {
+                resumed |= slot.paused_since.take().is_some();
+            } else if slot.paused_since.is_none() {
+                slot.paused_since = Some(self.now_micros());
+                let Candidate { kind, frees, .. } = &*slot.candidate;
+                self.counters.level(*kind, frees.level()).paused.add(1);
+            }
+        }
+        resumed
+    }
 }
 
 /// Refuses grants that could not be carried out.
