@@ -21,8 +21,7 @@ use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Error, JobId, Result, TreeId, Version};
-use vlsm_policy::shape::cuts::{Grade, grade};
+use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
 use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running};
 
 /// Rounds of asking and starting in one tick.
@@ -168,10 +167,6 @@ impl Engine {
                 self.events.emit(event);
             }
         }
-        if let (JobKind::Compact, Class::Level(level)) = (candidate.kind, candidate.frees) {
-            let poor = self.poor_in(&tree.version, &candidate);
-            self.counters.level(candidate.kind, level).poor_in.add(poor);
-        }
         state.jobs.push(Slot {
             id,
             candidate,
@@ -183,17 +178,6 @@ impl Engine {
             settled: false,
         });
         Ok(())
-    }
-
-    /// SSTs that a job makes room by although they overlap too much of the next level.
-    fn poor_in(&self, version: &Version, candidate: &Candidate) -> u64 {
-        let (from, policy) = (candidate.frees.level(), &self.options.policy);
-        let (next, max) = (version.level(from + 1), policy.growth as f64);
-        let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
-        let poor = tables.filter(|(_, table)| {
-            grade(&table.range, table.bytes, next, policy.overlap, max) == Grade::Poor
-        });
-        poor.count() as u64
     }
 
     /// Pauses these jobs and lets all others go on. True when one goes on that was paused.

@@ -22,7 +22,8 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
 use vlsm_disk::env::{Join, Priority};
-use vlsm_policy::Class;
+use vlsm_policy::shape::cuts::{Grade, grade};
+use vlsm_policy::{Candidate, Class};
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
@@ -212,6 +213,7 @@ impl Engine {
         counter.entries_dropped.add(counted.entries_in - counted.entries_out);
         if candidate.kind != JobKind::TrivialMove {
             counter.widest.fetch_max(candidate.bytes_in.0, Ordering::Relaxed);
+            counter.poor_in.add(self.poor_in(candidate));
         }
         self.emit(Event::JobFinished {
             job: id,
@@ -225,6 +227,20 @@ impl Engine {
             took: Micros(self.env.now().saturating_sub(job.started()).as_micros() as u64),
         });
         self.submit_install(request);
+    }
+
+    /// SSTs by which a job made room in a level although they overlap too much of the next, as its
+    /// tree is before the result is installed.
+    fn poor_in(&self, candidate: &Candidate) -> u64 {
+        let Class::Level(from) = candidate.frees else { return 0 };
+        let (view, policy) = (self.views.load_full(), &self.options.policy);
+        let next = view.tree(candidate.tree).version.level(from + 1);
+        let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
+        let poor = tables.filter(|(_, table)| {
+            let max = policy.growth as f64;
+            grade(&table.range, table.bytes, next, policy.overlap, max) == Grade::Poor
+        });
+        poor.count() as u64
     }
 
     /// Frees what a job held, after its install or its end.

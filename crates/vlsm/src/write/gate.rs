@@ -4,7 +4,7 @@
 //! that were asked for; it is let in once so many bytes may have passed, its own not among them. A
 //! new rate changes when a turn comes, not whose it is, and what was let in ahead stays owed. There
 //! are no refill ticks, so the bucket adds no delay of its own. A rate of zero is a stop: writers
-//! wait until the rate changes. Who gives up gives its bytes back, to all who wait.
+//! wait until the rate changes. Who gives up leaves a gap: those behind come sooner by its bytes.
 //!
 //! Threads and locks: whether the gate is open is one atomic; the turns of those who wait are
 //! behind a lock that is held for a few instructions. The admission's answer is set by the control
@@ -13,6 +13,7 @@
 use crate::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, Slip, slips};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::WaitCause;
@@ -35,10 +36,13 @@ struct Turns {
     passed: u64,
     /// The end of the row.
     given: u64,
+    /// Places of writers that gave up, with their bytes, as long as writers wait ahead of them.
+    gaps: BTreeMap<u64, u64>,
 }
 
 impl Turns {
-    const NONE: Self = Self { rate: OPEN, since: Duration::ZERO, passed: 0, given: 0 };
+    const NONE: Self =
+        Self { rate: OPEN, since: Duration::ZERO, passed: 0, given: 0, gaps: BTreeMap::new() };
 
     /// Bytes that may have passed by now. Without a limit, all that were asked for.
     fn passed(&self, now: Duration) -> u64 {
@@ -50,11 +54,23 @@ impl Turns {
     }
 
     fn change(&mut self, rate: u64, now: Duration) {
-        *self = Self { rate, since: now, passed: self.passed(now), given: self.given };
+        (self.passed, self.since, self.rate) = (self.passed(now), now, rate);
+        self.close_gaps(now);
+    }
+
+    /// Gaps that nobody waits ahead of are bytes that have passed.
+    fn close_gaps(&mut self, now: Duration) {
+        while let Some((&place, &bytes)) = self.gaps.first_key_value()
+            && place <= self.passed(now)
+        {
+            self.gaps.remove(&place);
+            self.passed = self.passed.saturating_add(bytes);
+        }
     }
 
     /// Puts a writer at the end of the row: its place.
     fn take(&mut self, bytes: u64, now: Duration) -> u64 {
+        self.close_gaps(now);
         let burst = (u128::from(self.rate) * BURST.as_nanos() / SECOND) as u64;
         let place = self.given.max(self.passed(now).saturating_sub(burst));
         self.given = place.saturating_add(bytes);
@@ -63,7 +79,8 @@ impl Turns {
 
     /// When the turn at this place comes; none while nobody is let in.
     fn due(&self, place: u64) -> Option<Duration> {
-        let ahead = u128::from(place.saturating_sub(self.passed));
+        let gaps: u64 = self.gaps.range(..place).map(|gap| gap.1).sum();
+        let ahead = u128::from(place.saturating_sub(self.passed).saturating_sub(gaps));
         match self.rate {
             0 => None,
             OPEN => Some(self.since),
@@ -74,9 +91,16 @@ impl Turns {
         }
     }
 
-    /// Takes back what a writer did not use: whoever waits comes sooner.
-    fn give_back(&mut self, bytes: u64) {
-        self.passed = self.passed.saturating_add(bytes);
+    /// Takes back a turn that was not used. True when others wait behind it.
+    fn give_back(&mut self, place: u64, bytes: u64) -> bool {
+        if place.saturating_add(bytes) == self.given {
+            self.given = place;
+            return false;
+        }
+        if bytes > 0 {
+            self.gaps.insert(place, bytes);
+        }
+        true
     }
 }
 
@@ -99,18 +123,21 @@ impl Gate {
         }
     }
 
-    /// Puts an admission's answer in force. Only the control tick does, so nobody else meanwhile.
+    /// Puts an admission's answer in force.
     pub fn set(&self, admit: Admit, now: Duration) {
         if let Some(cause) = admit.cause {
             self.cause.store(cause as u8, Ordering::Relaxed);
         }
         let rate = admit.writes.map_or(OPEN, |rate| rate.0);
-        if self.rate.load(Ordering::Acquire) != rate {
-            self.turns.lock().change(rate, now);
-            self.rate.store(rate, Ordering::Release);
-            if !slips(Slip::GateNoNotify) {
-                self.changed.notify();
-            }
+        let mut turns = self.turns.lock();
+        if turns.rate == rate {
+            return;
+        }
+        turns.change(rate, now);
+        self.rate.store(rate, Ordering::Release);
+        drop(turns);
+        if !slips(Slip::GateNoNotify) {
+            self.changed.notify();
         }
     }
 
@@ -146,8 +173,30 @@ impl Gate {
         bytes: u64,
         give_up: Option<Duration>,
     ) -> Result<()> {
-        let start = env.now();
         let mut place = None;
+        let turn = |now| {
+            let mut turns = self.turns.lock();
+            let place = *place.get_or_insert_with(|| turns.take(bytes, now));
+            turns.due(place)
+        };
+        let admitted = self.wait(env, health, give_up, turn);
+        if let (Err(_), Some(place)) = (&admitted, place)
+            && self.turns.lock().give_back(place, bytes)
+        {
+            self.changed.notify();
+        }
+        admitted
+    }
+
+    /// Waits for a turn, of which `due` tells when it comes.
+    fn wait(
+        &self,
+        env: &dyn Env,
+        health: &Health,
+        give_up: Option<Duration>,
+        mut due: impl FnMut(Duration) -> Option<Duration>,
+    ) -> Result<()> {
+        let start = env.now();
         loop {
             let epoch = self.changed.epoch();
             health.check()?;
@@ -155,17 +204,11 @@ impl Gate {
                 return Ok(());
             }
             let now = env.now();
-            let due = {
-                let mut turns = self.turns.lock();
-                let place = *place.get_or_insert_with(|| turns.take(bytes, now));
-                turns.due(place)
-            };
+            let due = due(now);
             if due.is_some_and(|due| due <= now) {
                 return Ok(());
             }
             if give_up.is_some_and(|give_up| give_up <= now) {
-                self.turns.lock().give_back(bytes);
-                self.changed.notify();
                 let waited = Micros(now.saturating_sub(start).as_micros() as u64);
                 return Err(Error::Busy { waited, cause: self.cause().name() });
             }
@@ -221,25 +264,24 @@ mod tests {
         turns
     }
 
+    /// When these turns come, in seconds.
+    fn dues<const N: usize>(turns: &Turns, places: [u64; N]) -> [f64; N] {
+        places.map(|place| turns.due(place).expect("no stop").as_secs_f64())
+    }
+
     #[test]
     fn turns_stay_in_order_whatever_the_rate_does() {
         let mut turns = slow_turns();
         let [a, b, c] = [100, 100, 100].map(|bytes| turns.take(bytes, Duration::ZERO));
-        assert_eq!(
-            [a, b, c].map(|place| turns.due(place)),
-            [0.0, 1.0, 2.0].map(|s| Some(seconds(s)))
-        );
+        assert_eq!(dues(&turns, [a, b, c]), [0.0, 1.0, 2.0]);
         // Half a second's bytes have passed; the rest comes twice as fast, and the next one last.
         turns.change(200, seconds(0.5));
         let d = turns.take(100, seconds(0.5));
-        assert_eq!(
-            [b, c, d].map(|place| turns.due(place)),
-            [0.75, 1.25, 1.75].map(|s| Some(seconds(s)))
-        );
+        assert_eq!(dues(&turns, [b, c, d]), [0.75, 1.25, 1.75]);
         turns.change(0, seconds(1.0));
         assert_eq!(turns.due(c), None, "a stop");
         turns.change(100, seconds(5.0));
-        assert_eq!([c, d].map(|place| turns.due(place)), [5.5, 6.5].map(|s| Some(seconds(s))));
+        assert_eq!(dues(&turns, [c, d]), [5.5, 6.5]);
     }
 
     #[test]
@@ -258,17 +300,77 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_delays_nobody() {
+    fn who_gives_up_delays_nobody_and_helps_nobody_ahead() {
         let mut turns = slow_turns();
-        let [_, gone, last] = [100, 100, 100].map(|bytes| turns.take(bytes, Duration::ZERO));
-        assert_eq!(turns.due(last), Some(seconds(2.0)));
-        turns.give_back(100);
-        assert_eq!(turns.due(last), Some(seconds(1.0)));
-        assert!(turns.due(gone) < turns.due(last));
+        let [first, ahead, gone, last] = [100; 4].map(|bytes| turns.take(bytes, Duration::ZERO));
+        assert!(turns.give_back(gone, 100), "one is behind");
+        assert_eq!(dues(&turns, [first, ahead, last]), [0.0, 1.0, 2.0]);
+        // Once its place has come the gap has passed, whatever the rate does.
+        turns.change(50, seconds(1.0));
+        assert_eq!(dues(&turns, [last]), [3.0]);
+        turns.change(100, seconds(3.0));
+        assert!(turns.gaps.is_empty());
+        let next = turns.take(100, seconds(3.0));
+        assert_eq!(dues(&turns, [last, next]), [3.0, 4.0]);
+    }
+
+    #[test]
+    fn the_last_one_that_gives_up_was_never_there() {
+        let mut turns = slow_turns();
+        let first = turns.take(1_000, Duration::ZERO);
+        for _ in 0..10 {
+            let place = turns.take(500, seconds(1.0));
+            assert_eq!(dues(&turns, [place]), [10.0]);
+            assert!(!turns.give_back(place, 500), "nobody is behind");
+        }
+        assert!(turns.gaps.is_empty() && turns.due(first) <= Some(seconds(1.0)));
+    }
+
+    #[test]
+    fn open_lets_all_in_and_nothing_of_it_is_owed() {
+        let mut turns = slow_turns();
+        let last = [100; 4].map(|bytes| turns.take(bytes, Duration::ZERO))[3];
         turns.change(OPEN, seconds(0.5));
-        assert_eq!(turns.due(last), Some(seconds(0.5)), "open: all at once");
+        assert_eq!(dues(&turns, [last]), [0.5]);
         turns.change(100, seconds(0.6));
         let next = turns.take(100, seconds(0.6));
-        assert_eq!(turns.due(next), Some(seconds(0.6)), "what was let in meanwhile is not owed");
+        assert_eq!(dues(&turns, [next]), [0.6]);
+    }
+
+    #[test]
+    fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
+        let env: Arc<dyn Env> = RealEnv::new();
+        let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
+        let gate = Gate::new(&*env);
+        let admit = |bytes, give_up| gate.admit(&*env, &health, bytes, give_up);
+        let wait_for = |given| {
+            while gate.turns.lock().given < given {
+                std::thread::yield_now();
+            }
+        };
+        // A second's bytes are let in, a minute's wait behind them, and one byte behind those.
+        let slow = |rate| Admit { writes: Some(BytesPerSec(rate)), ..Admit::OPEN };
+        gate.set(slow(1 << 20), env.now());
+        admit(1 << 20, None).expect("the burst");
+        std::thread::scope(|scope| {
+            let soon = env.now() + Duration::from_millis(50);
+            let ahead = scope.spawn(move || admit(60 << 20, Some(soon)));
+            wait_for(61 << 20);
+            admit(1, Some(soon + Duration::from_secs(30)))
+                .expect("nothing is ahead of it any more");
+            assert!(matches!(ahead.join().expect("no panic"), Err(Error::Busy { .. })));
+        });
+        // A full disk sends those away who wait, and nothing of them is owed.
+        gate.set(slow(1), env.now());
+        admit(1 << 20, None).expect("the burst");
+        let given = gate.turns.lock().given;
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| admit(1 << 20, None));
+            wait_for(given + (1 << 20));
+            assert!(health.run_out("disk".into()));
+            gate.wake();
+            assert!(waits.join().expect("no panic").is_err());
+        });
+        assert_eq!(gate.turns.lock().given, given);
     }
 }

@@ -292,7 +292,7 @@ fn the_floor_fits_a_slow_device() {
 }
 
 #[test]
-fn parts_need_a_shape_that_proposes_them() {
+fn parts_need_the_options_that_propose_them() {
     let refused = |change: fn(&mut PolicyOptions)| {
         let mut options = PolicyOptions::dlc();
         change(&mut options);
