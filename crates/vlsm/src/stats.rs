@@ -47,9 +47,9 @@ pub struct WorkStats {
     pub poor_in: u64,
     /// How often a schedule paused one.
     pub paused: u64,
-    /// Jobs that were cancelled.
+    /// Jobs that ended without a result: cancelled by the schedule, or failed.
     pub cancelled: u64,
-    /// Bytes that cancelled jobs had written.
+    /// Bytes that they had written.
     pub wasted: Bytes,
 }
 

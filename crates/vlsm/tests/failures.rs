@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vlsm::{ByteCount, Db, Durability, Env, Error, Event, KeyspaceOptions, WriteOptions};
+use vlsm::{
+    ByteCount, BytesPerSec, Db, Durability, Env, Error, Event, KeyspaceOptions, WriteOptions,
+};
 use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
@@ -454,6 +456,39 @@ fn a_flush_never_waits_for_ever() {
         }
         bench.reopen(1);
     }
+}
+
+/// What was let in and found no memtable is not owed: who comes next does not wait for it.
+#[test]
+fn a_write_that_came_to_nothing_delays_nobody() {
+    let bench = Bench::new();
+    let db = small(Db::builder(FOLDER).env(RealEnv::with_fs(Arc::new(bench.faults.clone()))))
+        .configure(|options| {
+            let policy = &mut options.policy;
+            (policy.shape, policy.admission) = ("tiered_l0".into(), "slowdown_stop".into());
+            (policy.l0_trigger, policy.l0_max) = (4, 100);
+            (policy.l0_slowdown, policy.l0_stop) = (1, 100);
+            policy.delayed_write_rate = BytesPerSec(1 << 20);
+        })
+        .open()
+        .unwrap();
+    let put = |n: u64, bytes: usize, patience: u64| {
+        let give_up = WriteOptions::default().deadline(Duration::from_millis(patience));
+        db.default_keyspace().put_with(n.to_be_bytes(), vec![0; bytes], give_up)
+    };
+    // A run in L0 slows writers down.
+    put(0, 99, 60_000).unwrap();
+    db.flush().unwrap();
+    soon(|| db.stats().write_limit.is_some());
+    let (still, _) = stand_still(&bench, Op::Write, ".sst");
+    let full = (0..10_000).find_map(|n| put(n, 99, 1_000).err());
+    // What was written is paid by now; each of these is worth 16 ms.
+    let refused: Vec<_> = (0..10).map(|n| put(n, 16 << 10, 0).unwrap_err()).collect();
+    for error in full.into_iter().chain(refused) {
+        assert!(matches!(error, Error::Busy { cause: "memtable full", .. }), "{error:?}");
+    }
+    still.store(false, Ordering::SeqCst);
+    db.close().unwrap();
 }
 
 /// Closes while file calls stand still, and looks for what is left behind.

@@ -208,7 +208,7 @@ fn gate() {
     all.0.set(Admit::stop(WaitCause::L0Bound), all.2.now());
     let writers = [1, 2].map(|_| {
         let all = all.clone();
-        thread::spawn(move || all.0.admit(&*all.2, &all.1, 100, None).unwrap())
+        thread::spawn(move || drop(all.0.admit(&*all.2, &all.1, 100, None).unwrap()))
     });
     all.0.set(Admit::OPEN, all.2.now());
     writers.into_iter().for_each(|writer| writer.join().unwrap());

@@ -45,10 +45,6 @@ use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size}
 pub(crate) const IN_FLIGHT_MAX: u64 = 4096;
 /// A waiter for its turn to publish spins this long before it sleeps.
 const PUBLISH_SPIN: Duration = Duration::from_micros(5);
-/// How soon policies look at writers that wait at the gate.
-const GATE_LOOK: Duration = Duration::from_millis(100);
-/// Who passes a gate with a rate within this time was let in at once.
-const TURN: Duration = Duration::from_micros(1);
 /// A wait at least this long is an event of its own.
 pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
 
@@ -196,16 +192,21 @@ impl Engine {
         let (env, _watch) = (&*self.env, self.watch());
         let bytes = batch.encoded_len() as u64;
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
-        if !self.gate.is_open() {
-            self.wait_at_gate(bytes, give_up)?;
-        }
-        let load = self.load(batch, durability)?;
+        let turn = match self.gate.is_open() {
+            true => None,
+            false => Some(self.wait_at_gate(bytes, give_up)?),
+        };
+        let give_back = |error| {
+            turn.inspect(|turn| self.gate.give_back(*turn));
+            error
+        };
+        let load = self.load(batch, durability).map_err(give_back)?;
         let placed = self.place(batch, &load, durability, give_up);
         let mut placed = match placed {
             Ok(placed) => placed,
             Err(error) => {
                 self.unpin(load.pinned());
-                return Err(error);
+                return Err(give_back(error));
             }
         };
         let early = planted::is(Bug::PublishedBeforeInsert);
@@ -234,23 +235,6 @@ impl Engine {
             self.note_wait(WaitCause::WalSync, since);
         }
         Ok(())
-    }
-
-    /// Waits until the admission lets a write in.
-    #[cold]
-    pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<()> {
-        let since = self.env.now();
-        self.counters.waiting_writers.add(1);
-        // A stop ends with a change, after which they are asked anyway.
-        if !self.gate.is_stopped() {
-            self.control.ask_again_within(since + GATE_LOOK);
-        }
-        let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
-        self.counters.waiting_writers.sub(1);
-        if self.env.now().saturating_sub(since) > TURN {
-            self.note_wait(self.gate.cause(), since);
-        }
-        result
     }
 
     /// Stage 1.

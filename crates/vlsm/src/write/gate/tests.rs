@@ -1,0 +1,178 @@
+//! The gate alone: turns in made-up time, and the gate itself with threads, which may be late
+//! without any of them failing.
+
+use super::*;
+use crate::events::Events;
+use std::thread::ScopedJoinHandle;
+use vlsm_disk::env_real::RealEnv;
+
+#[test]
+fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
+    let gate = Gate::new(&*env);
+    let admit = |give_up| gate.admit(&*env, &health, 100, give_up);
+    admit(None).expect("open");
+    gate.set(Admit::stop(WaitCause::L0Bound), env.now());
+    let start = env.now();
+    let refused = admit(Some(start + Duration::from_millis(5)));
+    assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
+    assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
+    // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
+    let writes = Some(BytesPerSec(1 << 10));
+    let slow = Admit { writes, cause: Some(WaitCause::Admission), again: None };
+    gate.set(slow, env.now());
+    let soon = || Some(env.now() + Duration::from_millis(1));
+    let results: Vec<bool> = (0..3).map(|_| admit(soon()).is_ok()).collect();
+    assert_eq!(results, [true, false, false], "the bucket lets one in and holds the next");
+    gate.set(Admit::OPEN, env.now());
+    admit(None).expect("open again");
+}
+
+const ZERO: Duration = Duration::ZERO;
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+/// Turns at 100 bytes a second from the beginning.
+fn slow_turns() -> Turns {
+    let mut turns = Turns::NONE;
+    turns.change(100, ZERO);
+    turns
+}
+
+/// When these turns come, in seconds.
+fn dues<const N: usize>(turns: &Turns, places: [u64; N]) -> [f64; N] {
+    places.map(|place| turns.due(place).expect("no stop").as_secs_f64())
+}
+
+#[test]
+fn turns_stay_in_order_whatever_the_rate_does() {
+    let mut turns = slow_turns();
+    let [a, b, c] = [100, 100, 100].map(|bytes| turns.take(bytes, ZERO));
+    assert_eq!(dues(&turns, [a, b, c]), [0.0, 1.0, 2.0]);
+    // Half a second's bytes have passed; the rest comes twice as fast, and the next one last.
+    turns.change(200, seconds(0.5));
+    let d = turns.take(100, seconds(0.5));
+    assert_eq!(dues(&turns, [b, c, d]), [0.75, 1.25, 1.75]);
+    turns.change(0, seconds(1.0));
+    assert_eq!(turns.due(c), None, "a stop");
+    turns.change(100, seconds(5.0));
+    assert_eq!(dues(&turns, [c, d]), [5.5, 6.5]);
+}
+
+#[test]
+fn what_was_let_in_ahead_stays_owed_and_what_nobody_used_is_lost() {
+    let mut turns = slow_turns();
+    turns.take(100, ZERO);
+    turns.change(50, ZERO);
+    let next = turns.take(10, ZERO);
+    assert_eq!(turns.due(next), Some(seconds(2.0)), "a new rate forgives nothing");
+    // After a pause only a burst: a millisecond of 50,000 bytes a second.
+    turns.change(50_000, seconds(10.0));
+    let [first, second] = [50, 50].map(|bytes| turns.take(bytes, seconds(20.0)));
+    let third = turns.take(50, seconds(20.0));
+    assert!([first, second].iter().all(|place| turns.due(*place) <= Some(seconds(20.0))));
+    assert_eq!(turns.due(third), Some(seconds(20.001)));
+}
+
+#[test]
+fn who_gives_up_delays_nobody_and_helps_nobody_ahead() {
+    let mut turns = slow_turns();
+    let [first, ahead, gone, last] = [100; 4].map(|bytes| turns.take(bytes, ZERO));
+    assert!(turns.give_back(gone, 100), "one is behind");
+    assert_eq!(dues(&turns, [first, ahead, last]), [0.0, 1.0, 2.0]);
+    // Once its place has come the gap has passed, whatever the rate does.
+    turns.change(50, seconds(1.0));
+    assert_eq!(dues(&turns, [last]), [3.0]);
+    turns.change(100, seconds(3.0));
+    assert!(turns.gaps.is_empty());
+    let next = turns.take(100, seconds(3.0));
+    assert_eq!(dues(&turns, [last, next]), [3.0, 4.0]);
+}
+
+#[test]
+fn the_last_one_that_gives_up_was_never_there() {
+    let mut turns = slow_turns();
+    let first = turns.take(1_000, ZERO);
+    for _ in 0..10 {
+        let place = turns.take(500, seconds(1.0));
+        assert_eq!(dues(&turns, [place]), [10.0]);
+        assert!(!turns.give_back(place, 500), "nobody is behind");
+    }
+    assert!(turns.gaps.is_empty() && turns.due(first) <= Some(seconds(1.0)));
+}
+
+#[test]
+fn gaps_side_by_side_are_one_and_go_with_the_last_writer() {
+    let mut turns = slow_turns();
+    let [_, a, b, c, last] = [1_000, 100, 100, 100, 100].map(|bytes| turns.take(bytes, ZERO));
+    turns.change(0, ZERO);
+    for place in [a, c, b] {
+        assert!(!turns.give_back(place, 100), "a stop wakes nobody");
+    }
+    assert_eq!(turns.gaps, BTreeMap::from([(a, 300)]));
+    turns.change(100, ZERO);
+    assert_eq!(dues(&turns, [last]), [10.0]);
+    assert!(!turns.give_back(last, 100), "nobody is behind");
+    assert!(turns.gaps.is_empty() && turns.given == a);
+}
+
+#[test]
+fn waiters_are_told_of_gaps_that_are_worth_it() {
+    let mut turns = slow_turns();
+    turns.change(100_000, ZERO);
+    let places = [60; 5].map(|bytes| turns.take(bytes, ZERO));
+    let told = [0, 1, 2, 3].map(|index| turns.give_back(places[index], 60));
+    assert_eq!(told, [false, true, false, true], "a burst is 100 bytes");
+}
+
+#[test]
+fn open_lets_all_in_and_nothing_of_it_is_owed() {
+    let mut turns = slow_turns();
+    let last = [100; 4].map(|bytes| turns.take(bytes, ZERO))[3];
+    turns.change(OPEN, seconds(0.5));
+    assert_eq!(dues(&turns, [last]), [0.5]);
+    turns.change(100, seconds(0.6));
+    let next = turns.take(100, seconds(0.6));
+    assert_eq!(dues(&turns, [next]), [0.6]);
+}
+
+/// Until so many bytes are in the row, or who should bring them has left again.
+fn wait_for<T>(gate: &Gate, given: u64, who: &ScopedJoinHandle<T>) {
+    while gate.turns.lock().given < given && !who.is_finished() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
+    let gate = Gate::new(&*env);
+    let admit = |bytes, give_up| gate.admit(&*env, &health, bytes, give_up);
+    // A second's bytes are let in, a minute's wait behind them, and one byte behind those.
+    let slow = |rate| Admit { writes: Some(BytesPerSec(rate)), ..Admit::OPEN };
+    gate.set(slow(1 << 20), env.now());
+    admit(1 << 20, None).expect("the burst");
+    std::thread::scope(|scope| {
+        let soon = env.now() + Duration::from_millis(500);
+        let ahead = scope.spawn(move || admit(60 << 20, Some(soon)));
+        wait_for(&gate, 61 << 20, &ahead);
+        admit(1, Some(soon + Duration::from_secs(30))).expect("nothing is ahead of it any more");
+        assert!(matches!(ahead.join().expect("no panic"), Err(Error::Busy { .. })));
+    });
+    // A full disk sends those away who wait, and nothing of them is owed.
+    gate.set(slow(1), env.now());
+    admit(1 << 20, None).expect("the burst");
+    let given = gate.turns.lock().given;
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| admit(1 << 20, None));
+        wait_for(&gate, given + (1 << 20), &waits);
+        assert!(health.run_out("disk".into()));
+        gate.wake();
+        assert!(waits.join().expect("no panic").is_err());
+    });
+    assert_eq!(gate.turns.lock().given, given);
+}
