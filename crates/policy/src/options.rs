@@ -278,9 +278,9 @@ impl PolicyOptions {
                 "must be at least debt_soft: writes are slowed down before they are stopped",
             ),
             (
-                self.delayed_write_rate.0 >= 16 << 10,
+                (16 << 10..=1 << 40).contains(&self.delayed_write_rate.0),
                 "delayed_write_rate",
-                "must be at least 16 KB/s",
+                "must be from 16 KB/s to 1 TB/s",
             ),
             (self.compaction_jobs <= 256, "compaction_jobs", "must be at most 256"),
         ];
@@ -302,6 +302,7 @@ impl PolicyOptions {
     /// The device, and what a mechanism in use needs of another axis' options.
     fn check_together(&self) -> Result<()> {
         let dlc = (self.schedule == "dlc").then_some(&self.dlc);
+        let tiered = self.shape == "tiered_l0";
         let rules = [
             (
                 self.device_bandwidth.0 == 0 || self.device_bandwidth.0 >= 1 << 20,
@@ -309,16 +310,22 @@ impl PolicyOptions {
                 "must be at least 1 MB/s, or 0: what was measured",
             ),
             (
-                dlc.is_none_or(|dlc| dlc.burst != Burst::Part || self.merge_flushed > 0),
+                dlc.is_none_or(|dlc| {
+                    let merges = (2..=dlc.burst_runs).contains(&self.merge_flushed);
+                    dlc.burst != Burst::Part || tiered && merges
+                }),
                 "dlc.burst",
-                "part needs merge_flushed: from how many flushed runs on a burst merges them",
+                "part needs shape tiered_l0 and merge_flushed from 2 to dlc.burst_runs: from how \
+                 many flushed runs on the shape proposes to merge them",
             ),
             (
                 dlc.is_none_or(|dlc| {
-                    dlc.delay != Delay::Part || self.intra_l0 && self.intra_l0_beside
+                    let merges = self.intra_l0 && self.intra_l0_beside;
+                    dlc.delay != Delay::Part || tiered && merges
                 }),
                 "dlc.delay",
-                "part needs intra_l0 and intra_l0_beside: merges within L0 while L0→L1 waits",
+                "part needs shape tiered_l0 with intra_l0 and intra_l0_beside: merges within L0 \
+                 while L0→L1 waits",
             ),
         ];
         all_hold(rules)

@@ -198,10 +198,11 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
     policy.cruise.first = *aside.pick(&[First::Watermark, First::Window]);
     // Parts are refused where the shape proposes none.
     policy.intra_l0_beside = policy.intra_l0 && aside.one_in(2);
-    if !policy.intra_l0_beside {
+    let tiered = shape == "tiered_l0";
+    if !tiered || !policy.intra_l0_beside {
         policy.dlc.delay = Delay::Full;
     }
-    if policy.merge_flushed == 0 && policy.dlc.burst == Burst::Part {
+    if (!tiered || policy.merge_flushed == 0) && policy.dlc.burst == Burst::Part {
         policy.dlc.burst = Burst::Full;
     }
     policy

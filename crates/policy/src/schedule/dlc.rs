@@ -32,8 +32,8 @@
 //! changes once an interval anyway. L0 at the bound of its shape, or where writes are slowed down,
 //! bursts (fully) whatever its number of runs, so that no choice of sizes makes a tree wait for the
 //! load to drop. The shape has to propose the merge of flushed runs (`merge_flushed` of
-//! `tiered_l0`); where it does not, a full one takes its place. What a person asked to be compacted
-//! is delayed as all else is.
+//! `tiered_l0`); while too few of them are idle, a full one takes its place. What a person asked to
+//! be compacted is delayed as all else is.
 //!
 //! Liveness: while the load is high one deeper job goes on, with what flushes leave of the limit;
 //! they leave some at the latest when the shape or the admission stops them. A burst starts as soon
@@ -167,8 +167,6 @@ pub struct Dlc {
     device: BytesPerSec,
     /// Runs in L0 at which its flushes would wait, or its writes be slowed down.
     l0_bound: usize,
-    /// Flushed runs from which the shape proposes to merge them; 0 for never.
-    merge_flushed: usize,
     queue: Fifo,
     meter: LoadMeter,
     /// When the load was told last, or first asked for.
@@ -196,7 +194,6 @@ impl Dlc {
         Self {
             device: options.device_bandwidth,
             l0_bound: options.l0_max.min(options.l0_slowdown),
-            merge_flushed: options.merge_flushed,
             queue: Fifo::new(options),
             meter: LoadMeter::new(own.load, own.weight, own.interval),
             told_at: None,
@@ -282,9 +279,8 @@ impl Dlc {
         };
         let parts = self.parts.get(&tree).copied().unwrap_or(0);
         let part = options.burst == Burst::Part && !must && parts < PARTS;
-        // A shape lists the merge of flushed runs last, where it has enough of them.
-        let flushed = self.merge_flushed > 0 && pressure.l0_flushed >= self.merge_flushed.max(2);
-        let merge = if part && flushed { of(true).next_back() } else { None };
+        // The shape lists the merge of flushed runs last.
+        let merge = if part { of(true).next_back() } else { None };
         merge.or_else(|| {
             let full = of(false).next();
             if full.is_some() {

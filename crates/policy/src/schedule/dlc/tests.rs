@@ -275,7 +275,7 @@ fn a_burst_follows_bytes_and_the_bound_of_l0() {
     options.l0_slowdown = 6;
     assert_eq!(high(&options).decide(&signals(5), &list, &[]).start, [0; 0]);
     assert_eq!(high(&options).decide(&signals(6), &list, &[]).start, [0]);
-    // A shape that proposes no merge.
+    // No merge is proposed, because too few flushed runs are idle.
     options.l0_slowdown = 100;
     assert_eq!(high(&options).decide(&signals(20), &list[..1], &[]).start, [0]);
 }
@@ -307,6 +307,19 @@ fn parts_need_the_options_that_propose_them() {
         (o.merge_flushed, o.intra_l0_beside) = (20, true);
     };
     refused(both).expect("they are proposed");
+    let late = |o: &mut PolicyOptions| (o.dlc.burst, o.merge_flushed) = (Burst::Part, 21);
+    let late = refused(late).expect_err("a burst comes before there is anything to merge");
+    assert!(late.contains("dlc.burst_runs"), "{late}");
+    for part in [
+        |o: &mut PolicyOptions| (o.dlc.burst, o.merge_flushed) = (Burst::Part, 20),
+        |o: &mut PolicyOptions| (o.dlc.delay, o.intra_l0_beside) = (Delay::Part, true),
+    ] {
+        let mut options = PolicyOptions::dlc();
+        part(&mut options);
+        options.shape = "vlsm".into();
+        let why = options.validate().expect_err("vlsm has nothing to merge within L0");
+        assert!(why.to_string().contains("tiered_l0"), "{why}");
+    }
     let unused = |o: &mut PolicyOptions| {
         (o.dlc.burst, o.schedule) = (Burst::Part, "fifo".into());
     };
