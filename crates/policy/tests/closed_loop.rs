@@ -9,7 +9,7 @@
 mod files;
 mod plant;
 
-use plant::{Base, DEVICE, Fault, Faults, HeldBack, Load, Sample, base, unsettled};
+use plant::{Base, DEVICE, Fault, Faults, HeldBack, Load, Plant, Sample, base, unsettled};
 use std::fmt::Write;
 use vlsm_core::event::{JobKind, WaitCause};
 use vlsm_core::{BytesPerSec, Micros};
@@ -22,9 +22,8 @@ use vlsm_policy::{
 /// Units in which everything that a scenario left must be done. It is hardly more than one unit's
 /// work; a schedule that grants a tenth of the device may take ten times as long.
 const DRAIN: f64 = 10.0;
-/// What compaction may owe while the load is bearable, in memtables: six times what a unit brings.
-/// The shape `vlsm` comes to 156, because what is in its L0 is still to be merged into each level.
-const DEBT: f64 = 200.0;
+/// What two trees, a burst or a slow device may add to what compaction owes.
+const BEYOND: f64 = 1.25;
 /// How often jobs may go on after a pause while the load is high and constant: each of the few that
 /// ran before it is for a slot, once or twice.
 const RESUMED_MAX: u64 = 10;
@@ -47,12 +46,16 @@ fn every_profile(scenario: fn(&Base) -> Faults) {
 fn step_load() {
     every_profile(|base| {
         let mut plant = base.plant(&[1.0]);
-        plant.run(Load::IDLE, 2.0);
-        plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
-        plant.check_waits(base.unit);
-        plant.check_debt(DEBT);
+        step(base, &mut plant);
         plant.finish(DRAIN * base.unit)
     });
+}
+
+fn step(base: &Base, plant: &mut Plant) {
+    plant.run(Load::IDLE, 2.0);
+    plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
+    plant.check_waits(base.unit);
+    plant.check_debt(base.debt);
 }
 
 /// The same over two trees that share device and workers, one with three times the other's load:
@@ -63,7 +66,7 @@ fn step_load_on_two_trees() {
         let mut plant = base.plant(&[0.75, 0.25]);
         plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
         plant.check_waits(base.unit);
-        plant.check_debt(DEBT);
+        plant.check_debt(BEYOND * base.debt);
         plant.finish(DRAIN * base.unit)
     });
 }
@@ -81,7 +84,7 @@ fn bursts_and_valleys() {
             }
         }
         plant.check_waits(base.unit);
-        plant.check_debt(DEBT);
+        plant.check_debt(BEYOND * base.debt);
         plant.finish(DRAIN * base.unit)
     });
 }
@@ -97,7 +100,7 @@ fn slow_disk() {
         plant.run(Load { device: DEVICE / 4.0, ..load }, 0.5 * base.unit);
         plant.run(load, 0.5 * base.unit);
         plant.check_waits(base.unit);
-        plant.check_debt(DEBT);
+        plant.check_debt(BEYOND * base.debt);
         plant.finish(DRAIN * base.unit)
     });
 }
@@ -108,18 +111,21 @@ fn slow_disk() {
 /// the writers by it. What takes a tenth of a unit otherwise takes one: no write waits for two.
 #[test]
 fn reads_at_the_devices_limit() {
-    every_profile(|base| {
-        let mut plant = base.plant(&[1.0]);
-        plant.run(Load::writes(0.8 * base.sustained), 0.5 * base.unit);
-        let load = Load::writes(0.06 * base.sustained);
-        plant.run(Load { misses: 0.9 * DEVICE, ..load }, 12.0 * base.unit);
-        if let Some(what) = lets_go(&base.options, plant.held_back()) {
-            plant.fault(Fault::LetGo, what);
-        }
-        plant.run(load, 0.5 * base.unit);
-        plant.check_waits(2.0 * base.unit);
-        plant.finish(DRAIN * base.unit)
-    });
+    every_profile(|base| high_load(base, base.options.build().expect("legal options")));
+}
+
+fn high_load(base: &Base, policies: Policies) -> Faults {
+    let mut plant = base.plant_with(policies, &[1.0]);
+    plant.run(Load::writes(0.8 * base.sustained), 0.5 * base.unit);
+    let before = plant.held_back();
+    let load = Load::writes(0.06 * base.sustained);
+    plant.run(Load { misses: 0.9 * DEVICE, ..load }, 12.0 * base.unit);
+    if let Some(what) = lets_go(&base.options, plant.held_back().since(before)) {
+        plant.fault(Fault::LetGo, what);
+    }
+    plant.run(load, 0.5 * base.unit);
+    plant.check_waits(2.0 * base.unit);
+    plant.finish(DRAIN * base.unit)
 }
 
 /// What a schedule should have held back under a high load and did not, or not steadily.
@@ -322,19 +328,44 @@ fn bad_habits_are_noticed() {
     assert!(faults.contains_key(&Fault::Waited), "{faults:#?}");
 }
 
-/// A schedule that only flushes, where nothing stops the writers: L0 is owed to every level.
+/// A schedule that knows no high load, and one that hesitates.
 #[test]
-fn debt_that_nobody_pays_is_noticed() {
+fn letting_go_under_a_high_load_is_noticed() {
+    for profile in ["silk", "dlc"] {
+        let base = base(profile);
+        let mut fifo = base.options.clone();
+        fifo.schedule = "fifo".into();
+        let faults = high_load(&base, fifo.build().expect("legal options"));
+        assert!(faults.contains_key(&Fault::LetGo), "{profile}: {faults:#?}");
+    }
     let base = base("silk");
     let (shape, good, admission) = base.options.build().expect("legal options");
-    let spoil: Spoil = |grants, _, list, _| {
+    let spoil: Spoil = |grants, signals, _, _| {
+        if (signals.now.0 / 1_000_000).is_multiple_of(2) {
+            grants.paused.clear();
+        }
+    };
+    let faults = high_load(&base, (shape, Box::new(Spoilt { good, spoil }), admission));
+    assert!(faults.contains_key(&Fault::LetGo), "{faults:#?}");
+}
+
+/// A schedule that only flushes: writers wait, or where nothing stops them, debt grows.
+#[test]
+fn debt_that_nobody_pays_is_noticed() {
+    let only_flushes: Spoil = |grants, _, list, _| {
         grants.start.retain(|index| list[*index].frees == Class::Memtable);
     };
-    let mut plant = base.plant_with((shape, Box::new(Spoilt { good, spoil }), admission), &[1.0]);
-    plant.run(Load::writes(0.8 * base.sustained), 3.0 * base.unit);
-    plant.check_debt(DEBT);
-    let faults = plant.finish(0.0);
-    assert!(faults.contains_key(&Fault::DebtGrew), "{faults:#?}");
+    for profile in PROFILES {
+        let base = base(profile.name);
+        let (shape, good, admission) = base.options.build().expect("legal options");
+        let spoilt = Box::new(Spoilt { good, spoil: only_flushes });
+        let mut plant = base.plant_with((shape, spoilt, admission), &[1.0]);
+        step(&base, &mut plant);
+        let faults = plant.finish(0.0);
+        let noticed = [Fault::Waited, Fault::Stalled, Fault::DebtGrew];
+        let noticed = noticed.iter().any(|fault| faults.contains_key(fault));
+        assert!(noticed, "{}: {faults:#?}", profile.name);
+    }
 }
 
 /// A minute and a half of a fill by the second, at one rate.

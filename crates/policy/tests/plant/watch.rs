@@ -114,6 +114,18 @@ pub struct HeldBack {
     pub resumed: u64,
 }
 
+impl HeldBack {
+    /// What came after `before`.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            paused: self.paused - before.paused,
+            l0: self.l0 - before.l0,
+            deeper: self.deeper - before.deeper,
+            resumed: self.resumed - before.resumed,
+        }
+    }
+}
+
 /// What is seen of a run.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -353,11 +365,16 @@ impl Plant {
         self.watch.held_back
     }
 
-    /// At no time may compaction have owed more than this many memtables hold.
-    pub fn check_debt(&mut self, memtables: f64) {
-        let owed = self.watch.debt_max as f64 / self.options.memtable_bytes.as_f64();
-        if owed > memtables {
-            self.fault(Fault::DebtGrew, format!("to {owed:.0} memtables, at most {memtables}"));
+    /// The most that compaction owed since this was asked before, in bytes.
+    pub fn take_debt(&mut self) -> u64 {
+        std::mem::take(&mut self.watch.debt_max)
+    }
+
+    /// At no time may compaction have owed more than this.
+    pub fn check_debt(&mut self, most: f64) {
+        let owed = self.take_debt() as f64;
+        if owed > most {
+            self.fault(Fault::DebtGrew, format!("to {owed:.0} bytes, at most {most:.0}"));
         }
     }
 
