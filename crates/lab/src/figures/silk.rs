@@ -328,31 +328,52 @@ fn figure_8(setting: &Setting) -> Figure {
              are ours beside."
         ),
         panels: vec![latency, served, worst, long, wearing, parts],
-        claims: vec![
-            Claim::at_least(
-                "SILK's worst P99 is 100 times below the auto-tuned limiter's",
-                Measure::WorstP99,
-                Named::point(2, "auto-tuned", "P99"),
-                Named::point(2, "SILK", "P99"),
-                100.0,
-            ),
-            Claim::at_least(
-                "and 1,000 times below RocksDB's",
-                Measure::WorstP99,
-                Named::point(2, "RocksDB's shape", "P99"),
-                Named::point(2, "SILK", "P99"),
-                1000.0,
-            ),
-            lower("its P99 of the whole is lower than the auto-tuned limiter's", "auto-tuned"),
-            lower("its P99 of the whole is lower than RocksDB's", "RocksDB's shape"),
-            Claim::value_at_most(
-                "it does not stall",
-                Measure::StallTime,
-                Named::point(2, "SILK", "P99").by(Measure::StallTime),
-                0.0,
-            ),
-        ],
+        claims: claims_8(),
     }
+}
+
+/// What §6.2, 6.4 and 6.5 say of the panels of Fig. 8.
+fn claims_8() -> Vec<Claim> {
+    vec![
+        Claim::at_least(
+            "SILK's worst P99 is 100 times below the auto-tuned limiter's",
+            Measure::WorstP99,
+            Named::point(2, "auto-tuned", "P99"),
+            Named::point(2, "SILK", "P99"),
+            100.0,
+        ),
+        Claim::at_least(
+            "and 1,000 times below RocksDB's",
+            Measure::WorstP99,
+            Named::point(2, "RocksDB's shape", "P99"),
+            Named::point(2, "SILK", "P99"),
+            1000.0,
+        ),
+        lower("its P99 of the whole is lower than the auto-tuned limiter's", "auto-tuned"),
+        lower("its P99 of the whole is lower than RocksDB's", "RocksDB's shape"),
+        Claim::value_at_most(
+            "it does not stall",
+            Measure::StallTime,
+            Named::point(2, "SILK", "P99").by(Measure::StallTime),
+            0.0,
+        ),
+        longer("peaks of 500 s wear it down", "silk-50w-500", "silk-50w-100"),
+        longer("with 90 % writes more than with half", "silk-90w-500", "silk-50w-500"),
+        part("bandwidth alone does not suffice", "bandwidth only"),
+        part("priorities and preemption alone do not suffice", "scheduling only"),
+    ]
+}
+
+/// That the worst P99 of these peaks of Fig. 8B is longer than that of others.
+fn longer(text: &str, peaks: &str, others: &str) -> Claim {
+    let worst = |row| Named::point(3, "SILK", row);
+    Claim::more(text, Measure::WorstP99, worst(peaks), worst(others))
+}
+
+/// That the worst P99 of a part of SILK is longer than SILK's (Fig. 8C).
+fn part(text: &str, part: &str) -> Claim {
+    let worst = |series| Named::point(5, series, "P99");
+    Claim::more(text, Measure::WorstP99, worst(part), worst("SILK"))
 }
 
 /// That SILK's P99 over all of Fig. 8A is lower than another's.

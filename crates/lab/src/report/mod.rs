@@ -291,15 +291,15 @@ impl PhaseReport {
     /// last fifth of the phase: its number, and the two shares of its target. The fullest moment
     /// counts, because a level breathes by an SST, which is a quarter of an L1 of four. A level
     /// that was the last one when the phase began had no need to be full then: no first share.
-    /// Where no job ran nothing breathes, and a level at rest is short of its target by up to an
-    /// SST, which then counts as there.
+    /// Where it did not change meanwhile it was at rest, as no job was due: it is short of its
+    /// target by up to an SST, which then counts as there.
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
-        let most = |level: usize, from: f64, to: f64| {
+        let span = |level: usize, from: f64, to: f64| {
             let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
-            let bytes = within.filter_map(|sample| sample.levels.get(level));
-            bytes.max().copied().unwrap_or(0) as f64
+            let bytes = within.map(|sample| sample.levels.get(level).copied().unwrap_or(0));
+            bytes.clone().min().zip(bytes.max()).unwrap_or_default()
         };
         let levels = &self.store.levels;
         let last = levels.iter().rposition(|level| level.bytes > 0).unwrap_or(0);
@@ -308,8 +308,11 @@ impl PhaseReport {
         let full = |level: usize| {
             let target = levels[level].target.filter(|target| *target > 0)? as f64;
             let sst = levels[level].bytes as f64 / levels[level].tables.max(1) as f64;
-            let rests = if self.jobs.is_empty() { sst } else { 0.0 };
-            let share = |from, to| (most(level, from, to) + rests) / target;
+            let share = |from, to| {
+                let (least, most) = span(level, from, to);
+                let rests = if least == most { sst } else { 0.0 };
+                (most as f64 + rests) / target
+            };
             let (start, end) = (share(0.0, end * 0.2), share(end * 0.8, end));
             Some((level as u8, (level < last_at_first).then_some(start), end))
         };
