@@ -42,8 +42,10 @@ struct Turns {
     passed: u64,
     /// The end of the row.
     given: u64,
+    /// Turns up to here are settled: what of them was not used is nobody's any more.
+    settled: u64,
     /// Places of writers that gave up, with their bytes, as long as writers wait ahead of them.
-    /// Neighbours are one gap, so there are never more gaps than writers that wait.
+    /// Neighbours are one gap, so there are hardly more gaps than writers that wait.
     gaps: BTreeMap<u64, u64>,
     /// Bytes of gaps that waiters were not told of.
     untold: u64,
@@ -55,6 +57,7 @@ impl Turns {
         since: Duration::ZERO,
         passed: 0,
         given: 0,
+        settled: 0,
         gaps: BTreeMap::new(),
         untold: 0,
     };
@@ -69,6 +72,9 @@ impl Turns {
     }
 
     fn change(&mut self, rate: u64, now: Duration) {
+        if self.rate == OPEN {
+            self.settled = self.given;
+        }
         (self.passed, self.since, self.rate) = (self.passed(now), now, rate);
         self.close_gaps(now);
     }
@@ -87,6 +93,9 @@ impl Turns {
     fn take(&mut self, bytes: u64, now: Duration) -> u64 {
         self.close_gaps(now);
         let place = self.given.max(self.passed(now).saturating_sub(self.burst()));
+        if place > self.given {
+            self.settled = self.given;
+        }
         self.given = place.saturating_add(bytes);
         place
     }
@@ -115,6 +124,9 @@ impl Turns {
     /// come too late by.
     fn give_back(&mut self, place: u64, bytes: u64) -> bool {
         let (mut start, mut end) = (place, place.saturating_add(bytes));
+        if end <= self.settled {
+            return false;
+        }
         if let Some((&before, &len)) = self.gaps.range(..start).next_back()
             && before.saturating_add(len) == start
         {

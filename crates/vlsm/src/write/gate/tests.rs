@@ -18,8 +18,8 @@ fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
     let refused = admit(Some(start + Duration::from_millis(5)));
     assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
     assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
-    // At 1 KB/s, 100 bytes are due every 98 ms, but for a burst at first.
-    let writes = Some(BytesPerSec(1 << 10));
+    // At a byte a second, 100 bytes are due for the next 100 seconds, but for a burst at first.
+    let writes = Some(BytesPerSec(1));
     let slow = Admit { writes, cause: Some(WaitCause::Admission), again: None };
     gate.set(slow, env.now());
     let soon = || Some(env.now() + Duration::from_millis(1));
@@ -120,6 +120,23 @@ fn gaps_side_by_side_are_one_and_go_with_the_last_writer() {
 }
 
 #[test]
+fn a_turn_that_is_settled_is_nobodys_any_more() {
+    // What was not used before a pause is lost, whoever gives it back.
+    let mut turns = slow_turns();
+    let late = turns.take(400, ZERO);
+    let [a, b] = [100, 100].map(|bytes| turns.take(bytes, seconds(10.0)));
+    assert!(!turns.give_back(late, 400));
+    assert_eq!(dues(&turns, [a, b]), [10.0, 11.0]);
+    // So is what was let in before the gate was open.
+    let late = turns.take(400, seconds(11.0));
+    turns.change(OPEN, seconds(12.0));
+    turns.change(100, seconds(20.0));
+    let [a, b] = [100, 100].map(|bytes| turns.take(bytes, seconds(20.0)));
+    assert!(!turns.give_back(late, 400));
+    assert_eq!(dues(&turns, [a, b]), [20.0, 21.0]);
+}
+
+#[test]
 fn waiters_are_told_of_gaps_that_are_worth_it() {
     let mut turns = slow_turns();
     turns.change(100_000, ZERO);
@@ -152,15 +169,17 @@ fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
     let gate = Gate::new(&*env);
     let admit = |bytes, give_up| gate.admit(&*env, &health, bytes, give_up);
-    // A second's bytes are let in, a minute's wait behind them, and one byte behind those.
+    // Three seconds' bytes are let in, a minute's wait behind them, and one byte behind those.
     let slow = |rate| Admit { writes: Some(BytesPerSec(rate)), ..Admit::OPEN };
     gate.set(slow(1 << 20), env.now());
-    admit(1 << 20, None).expect("the burst");
+    admit(3 << 20, None).expect("the burst");
     std::thread::scope(|scope| {
         let soon = env.now() + Duration::from_millis(500);
         let ahead = scope.spawn(move || admit(60 << 20, Some(soon)));
-        wait_for(&gate, 61 << 20, &ahead);
-        admit(1, Some(soon + Duration::from_secs(30))).expect("nothing is ahead of it any more");
+        wait_for(&gate, 63 << 20, &ahead);
+        let late = soon + Duration::from_secs(30);
+        admit(1, Some(late)).expect("nothing is ahead of it any more");
+        assert!(env.now() < late, "it was told of the gap");
         assert!(matches!(ahead.join().expect("no panic"), Err(Error::Busy { .. })));
     });
     // A full disk sends those away who wait, and nothing of them is owed.
