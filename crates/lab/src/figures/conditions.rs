@@ -5,8 +5,8 @@
 //! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
 //! 3. every level with a target but the last gets nine tenths full within the first and within the
 //!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four;
-//!    one that was the last when the phase began need not have been full then, and one that does
-//!    not change meanwhile is at rest and short of full by up to an SST);
+//!    one that was the last when the phase began need not have been full then, and one that no job
+//!    has changed within the fifth keeps what it had at rest, short of full by up to an SST);
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
 //! 5. the limits of device and memory that were asked for are in force;

@@ -291,8 +291,8 @@ impl PhaseReport {
     /// last fifth of the phase: its number, and the two shares of its target. The fullest moment
     /// counts, because a level breathes by an SST, which is a quarter of an L1 of four. A level
     /// that was the last one when the phase began had no need to be full then: no first share.
-    /// Where it did not change meanwhile it was at rest, as no job was due: it is short of its
-    /// target by up to an SST, which then counts as there.
+    /// Where no job changed it meanwhile it has what it had at rest: it may be short of its target
+    /// by up to an SST, which then counts as there.
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
