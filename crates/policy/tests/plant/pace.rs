@@ -1,11 +1,12 @@
-//! A schedule's bandwidth as two token buckets, as the engine keeps them: all jobs take from the
-//! first, which is filled at the limit; urgent ones go on while either holds anything, and take
-//! from the floor's what the limit does not let through. Buckets hold what [`BURST`] fills and go
-//! below zero by what one step moves; the limit's by no more than it fills in [`BURST`] for what
-//! the floor let through.
+//! A schedule's bandwidth as three token buckets, as the engine keeps them: all jobs take from the
+//! first, which is filled at the limit, and flushes from one of their own as well; urgent ones go
+//! on while the floor's holds anything, and take from it what the limit does not let through.
+//! Buckets hold what [`BURST`] fills and go below zero by what one step moves; by no more than they
+//! fill in [`BURST`] the limit's for what the floor alone let through, and the floor's for what a
+//! flush's own one did.
 
 use super::per;
-use vlsm_core::Micros;
+use vlsm_core::{BytesPerSec, Micros};
 use vlsm_policy::{Bandwidth, Class, Counted};
 
 /// What may be moved at once after a pause, as time at the rate.
@@ -15,6 +16,7 @@ const BURST: Micros = Micros(10_000);
 pub struct Pace {
     bandwidth: Option<Bandwidth>,
     limit: f64,
+    flushes: f64,
     floor: f64,
     drained: u64,
     /// The refill that was counted last.
@@ -24,7 +26,7 @@ pub struct Pace {
 impl Pace {
     pub fn set(&mut self, bandwidth: Option<Bandwidth>) {
         if self.bandwidth.is_none() {
-            (self.limit, self.floor) = (0.0, 0.0);
+            (self.limit, self.flushes, self.floor) = (0.0, 0.0, 0.0);
         }
         self.bandwidth = bandwidth;
     }
@@ -34,12 +36,16 @@ impl Pace {
         let Some(Bandwidth { limit, floor, .. }) = self.bandwidth else { return };
         let fill = |bucket: f64, rate: f64| (bucket + per(passed, rate)).min(per(BURST, rate));
         self.limit = fill(self.limit, limit.as_f64());
+        self.flushes = fill(self.flushes, limit.as_f64());
         self.floor = fill(self.floor, floor.as_f64());
     }
 
     /// Whether jobs of a class may move anything now.
     pub fn allows(&self, class: Class) -> bool {
-        self.bandwidth.is_none() || self.limit > 0.0 || is_urgent(class) && self.floor > 0.0
+        self.bandwidth.is_none()
+            || self.limit > 0.0
+            || is_urgent(class) && self.floor > 0.0
+            || class == Class::Memtable && self.flushes > 0.0
     }
 
     /// Counts the refill of this time: a job waits for it. How many were waited for.
@@ -65,13 +71,19 @@ impl Pace {
             Counted::Written => written,
             Counted::ReadAndWritten => read + written,
         };
-        let by_floor = self.limit <= 0.0 && is_urgent(class) && bandwidth.floor.0 > 0;
-        let left = self.limit - moved as f64;
-        if by_floor {
-            self.floor -= moved as f64;
-            self.limit = left.max(self.limit.min(-per(BURST, bandwidth.limit.as_f64())));
-        } else {
-            self.limit = left;
+        let (moved, is_flush) = (moved as f64, class == Class::Memtable);
+        let own = is_flush && self.flushes > 0.0;
+        let beyond = self.limit <= 0.0 && is_urgent(class) && bandwidth.floor.0 > 0;
+        let taken = |bucket: f64, rate: BytesPerSec, bounded: bool| {
+            let least = bucket.min(-per(BURST, rate.as_f64()));
+            if bounded { (bucket - moved).max(least) } else { bucket - moved }
+        };
+        self.limit = taken(self.limit, bandwidth.limit, beyond && !own);
+        if beyond {
+            self.floor = taken(self.floor, bandwidth.floor, own);
+        }
+        if is_flush {
+            self.flushes -= moved;
         }
     }
 }
