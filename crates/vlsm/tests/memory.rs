@@ -120,7 +120,8 @@ fn cold_readers_are_let_go_and_come_back() {
         options.bits_per_key = 64;
         options.memory_limit = ByteCount::mib(2);
     });
-    let count = 200_000_u64;
+    // Their filters alone are 2.4 MB.
+    let count = 300_000_u64;
     for n in 0..count {
         db.put(key(0, n), n.to_string()).unwrap();
     }
