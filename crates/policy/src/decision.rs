@@ -16,8 +16,8 @@ pub enum Counted {
     ReadAndWritten,
 }
 
-/// What all jobs together may take of the device. Of jobs that could go on flushes take theirs
-/// first.
+/// What all jobs together may take of the device. Flushes may take all of it, whatever other jobs
+/// have taken.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bandwidth {
     /// All of them together, per second.

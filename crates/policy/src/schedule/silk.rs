@@ -4,8 +4,9 @@
 //! 1. C is the load of the clients in the window that has passed (`load.rs`; SILK's own model is
 //!    Eq. 1 of dlc.txt), T the device's bandwidth, I = T − C − ε. A new I comes into force where it
 //!    differs from the one in force by `step` or more;
-//! 2. what jobs write is limited to I. Flushes and jobs out of L0 have `floor` of it together, and
-//!    have it also where I is less;
+//! 2. what jobs write is limited to I. All of it is there for flushes, whatever other jobs have
+//!    taken. Flushes and jobs out of L0 have `floor` of it together, and have it also where I is
+//!    less;
 //! 3. while I in force is no more than the floor, deeper jobs are paused and none starts; but not
 //!    while a writer waits for a memtable.
 //!
