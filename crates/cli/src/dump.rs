@@ -214,6 +214,14 @@ fn show_item(item: &Item, out: &mut impl Write) -> Result {
             write!(out, "tree {}, run {}; ", n.next_tree, n.next_run)?;
             writeln!(out, "smallest WAL {}, last sequence number {}", n.min_wal, n.last_seq)?;
         }
+        Item::Record(Record::Wals(wals)) => {
+            let wals: Vec<_> = wals.iter().map(|number| format!("{number:06}")).collect();
+            writeln!(
+                out,
+                "  WALs {}",
+                if wals.is_empty() { "none".into() } else { wals.join(" ") }
+            )?;
+        }
         Item::Record(Record::Edit(tree, edit)) => {
             writeln!(out, "  edit of {tree}")?;
             if let Some(seq) = edit.flushed_seq {

@@ -89,10 +89,10 @@ fn golden_bytes() {
     let zeros = content[88..508].iter().chain(&content[512..4096]).all(|byte| *byte == 0);
     assert!(zeros);
     expect_test::expect![[r#"
-        764c534d2d77616c0100000001000000
+        764c534d2d77616c0200000001000000
         0700000000000000f7debc9a78563412
         00100000000000000500000000000000
-        b46fcb75"#]]
+        5d6a83eb"#]]
     .assert_eq(&format!(
         "{}\n{}\n{}\n{}",
         hex(&content[..16]),

@@ -7,7 +7,8 @@ use vlsm_disk::Fs;
 use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
 use vlsm_disk::wal::writer::{Commit, fragments};
 use vlsm_disk::wal::{
-    Batch, RecoverOptions, Recovered, SealKind, WalFile, prepare_next, recover, wal_path,
+    Batch, RecoverOptions, Recovered, Rewrite, SealKind, WalFile, prepare_next, recover,
+    wal_number, wal_path,
 };
 
 const DIR: &str = "/store";
@@ -38,14 +39,40 @@ struct Writer<'a> {
     number: u64,
 }
 
+/// How an opening goes on from what it recovered.
+#[derive(Clone, Copy, PartialEq)]
+enum GoOn {
+    /// The new file takes over what the older ones hold.
+    TakeOver,
+    /// The new file seals the last one.
+    Seal,
+}
+
+/// A number that no file of the folder has.
+fn free_number(fs: &SimFs) -> u64 {
+    let names = fs.read_dir(Path::new(DIR)).expect("listed");
+    let number = |name: &PathBuf| wal_number(name).or_else(|| wal_number(&name.with_extension("")));
+    names.iter().filter_map(number).max().unwrap_or(0) + 1
+}
+
 impl<'a> Writer<'a> {
-    fn open(fs: &'a SimFs, min_wal: u64) -> Result<Self> {
-        let (seen, recovered) = replay(fs, min_wal)?;
-        let number = recovered.largest_number + 1;
-        let next = prepare_next(fs, Path::new(DIR), number, number * 31, 8192, None)?;
-        let wal = next.start(recovered.end, Seq(seen + 1))?;
+    fn open(fs: &'a SimFs, min_wal: u64, go_on: GoOn) -> Result<Self> {
+        let (dir, number) = (Path::new(DIR), free_number(fs));
+        let (seen, recovered, wal) = if go_on == GoOn::TakeOver {
+            let mut rewrite = Rewrite::begin(fs, dir, number, number * 31)?;
+            let (seen, mut recovered) =
+                replay_into(fs, min_wal, |seq, payload| rewrite.add(seq, payload))?;
+            recovered.unused.retain(|path| path != rewrite.path());
+            recovered.unused.extend(recovered.live.drain(..).map(|live| live.path));
+            (seen, recovered, rewrite.finish(8192, Seq(seen + 1))?)
+        } else {
+            let (seen, recovered) = replay(fs, min_wal)?;
+            let next = prepare_next(fs, dir, number, number * 31, 8192, None)?;
+            let wal = next.start(recovered.end, Seq(seen + 1))?;
+            (seen, recovered, wal)
+        };
         for path in &recovered.unused {
-            if fs.exists(path).unwrap_or(false) && *path != wal_path(Path::new(DIR), number) {
+            if fs.exists(path).unwrap_or(false) && *path != wal_path(dir, number) {
                 fs.remove(path).map_err(|error| vlsm_core::Error::io("remove", path, error))?;
             }
         }
@@ -114,6 +141,14 @@ impl<'a> Writer<'a> {
 }
 
 fn replay(fs: &SimFs, min_wal: u64) -> Result<(u64, Recovered)> {
+    replay_into(fs, min_wal, |_, _| Ok(()))
+}
+
+fn replay_into(
+    fs: &SimFs,
+    min_wal: u64,
+    mut sink: impl FnMut(Seq, &[u8]) -> Result<()>,
+) -> Result<(u64, Recovered)> {
     let mut next = None;
     let options = RecoverOptions { min_wal, ..Default::default() };
     let recovered = recover(fs, Path::new(DIR), options, &mut |replayed| {
@@ -124,15 +159,15 @@ fn replay(fs: &SimFs, min_wal: u64) -> Result<(u64, Recovered)> {
         assert_eq!(entry.key, seq.to_be_bytes());
         assert!(entry.value.iter().all(|byte| *byte == seq as u8));
         next = Some(seq + 1);
-        Ok(())
+        sink(replayed.first_seq, &replayed.payload)
     })?;
     let last = next.map_or(recovered.seq_floor.0.saturating_sub(1), |next| next - 1);
     Ok((last, recovered))
 }
 
 /// Writes, syncs, rotates both ways, releases and recycles; notes its progress as it goes.
-fn script(fs: &SimFs, progress: &mut Progress) -> Result<()> {
-    let mut writer = Writer::open(fs, progress.min_wal)?;
+fn script(fs: &SimFs, progress: &mut Progress, go_on: GoOn) -> Result<()> {
+    let mut writer = Writer::open(fs, progress.min_wal, go_on)?;
     let result = (|| {
         for step in 0..14 {
             writer.write(step == 3)?;
@@ -161,16 +196,21 @@ fn script(fs: &SimFs, progress: &mut Progress) -> Result<()> {
 
 #[test]
 fn crashes_at_every_call() {
+    crashes_at_every_call_of(GoOn::Seal);
+    crashes_at_every_call_of(GoOn::TakeOver);
+}
+
+fn crashes_at_every_call_of(go_on: GoOn) {
     let whole = disk();
     let before = whole.ops();
-    script(&whole, &mut Progress::default()).expect("nothing fails");
+    script(&whole, &mut Progress::default(), go_on).expect("nothing fails");
     let mut crashes = 0;
     for op in before + 1..=whole.ops() {
         for after in [false, true] {
             let stopped = disk();
             stopped.set_crash_at(Some(CrashPoint { op, after }));
             let mut progress = Progress::default();
-            script(&stopped, &mut progress).expect_err("stopped");
+            script(&stopped, &mut progress, go_on).expect_err("stopped");
             let random = (0..20).map(|seed| (CrashMode::Random, seed));
             for (mode, seed) in CrashMode::ALL.into_iter().map(|mode| (mode, 99)).chain(random) {
                 crashes += 1;
@@ -185,7 +225,7 @@ fn crashes_at_every_call() {
                 fs.crash(CrashMode::LoseAll, 0);
                 assert_eq!(replay(&fs, progress.min_wal).expect("sound").0, seen, "{what}");
                 let mut again = Progress { min_wal: progress.min_wal, ..Progress::default() };
-                script(&fs, &mut again).unwrap_or_else(|error| panic!("{what}: {error}"));
+                script(&fs, &mut again, go_on).unwrap_or_else(|error| panic!("{what}: {error}"));
                 fs.crash(CrashMode::LoseAll, 0);
                 let (seen, _) = replay(&fs, again.min_wal).expect("sound");
                 assert!(seen >= again.synced, "{what}: {seen} {again:?}");
@@ -198,7 +238,7 @@ fn crashes_at_every_call() {
 #[test]
 fn what_a_reopened_store_shows_stays() {
     let fs = disk();
-    let mut writer = Writer::open(&fs, 0).expect("opened");
+    let mut writer = Writer::open(&fs, 0, GoOn::Seal).expect("opened");
     writer.write(false).and_then(|()| writer.write(false)).expect("written");
     fs.kill();
     assert_eq!(replay(&fs, 0).expect("sound").0, 2);
@@ -213,7 +253,8 @@ fn crashes_again_in_recovery() {
         let first = disk();
         first.set_crash_at(Some(CrashPoint { op: 8 + seed, after: seed % 2 == 0 }));
         let mut progress = Progress::default();
-        if script(&first, &mut progress).is_ok() {
+        let go_on = if seed % 3 == 0 { GoOn::Seal } else { GoOn::TakeOver };
+        if script(&first, &mut progress, go_on).is_ok() {
             continue;
         }
         first.crash(CrashMode::Random, seed);
@@ -222,7 +263,7 @@ fn crashes_again_in_recovery() {
             let fs = first.fork();
             fs.set_crash_at(Some(CrashPoint { op: ops + op, after: op % 2 == 0 }));
             let mut second = Progress { min_wal: progress.min_wal, ..Progress::default() };
-            let _ = script(&fs, &mut second);
+            let _ = script(&fs, &mut second, go_on);
             crashes += 1;
             fs.crash(CrashMode::Random, seed * 31 + op);
             let (seen, _) = replay(&fs, second.min_wal.max(progress.min_wal))

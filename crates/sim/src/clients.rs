@@ -11,20 +11,25 @@
 //!    options, mechanisms, when it ends, what the disk keeps.
 //! 5. In the last life nothing goes wrong, and it ends in order. Then everything must be there, no
 //!    task still run, and no file be left that nobody needs.
+//!
+//! The space on the disk is bounded however many lives there were and however they ended: an
+//! opening takes the log of all lives before into one file, and an orderly close leaves the SSTs
+//! that the trees show, the WALs that the manifest lists, each as long as its records, and the
+//! store's few other files.
 
 use crate::actor::{Actor, Limits};
 use crate::device::{DeviceConfig, Fault, Kind};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::{Loss, Promise};
+use crate::leaks::{leaks, takes_over};
 use crate::ledger::Ledger;
 use crate::machine::PowerCut;
 use crate::oracle::Contents;
 use crate::rng::Rng;
-use crate::world::{Mechanisms, World, needed_ssts};
+use crate::world::{Mechanisms, World};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm::Options;
@@ -286,19 +291,6 @@ fn one_life(
     Ok((ended, outcome.device.sync_failed()))
 }
 
-/// No SST is left that no tree shows.
-fn leaks(disk: &Disk) -> Result<(), String> {
-    let needed = needed_ssts(disk).map_err(|error| format!("the manifest: {error}"))?;
-    let is_sst = |path: &PathBuf| path.extension().is_some_and(|end| end == "sst");
-    let there: BTreeSet<PathBuf> = disk.files().into_keys().filter(is_sst).collect();
-    if there == needed {
-        return Ok(());
-    }
-    let leaked: Vec<_> = there.difference(&needed).collect();
-    let missing: Vec<_> = needed.difference(&there).collect();
-    Err(format!("SSTs that nobody needs: {leaked:?}, that are missing: {missing:?}"))
-}
-
 /// What one life is to be.
 #[derive(Clone)]
 struct Plan {
@@ -382,6 +374,9 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
         Err(error) if limits.tolerate(&error, false) => return Ok(Ended::Badly),
         opened => opened.map_err(|error| format!("open: {error}"))?,
     };
+    if !limits.writes_may_fail && !limits.full {
+        takes_over(env)?;
+    }
     let view = match world.contents() {
         Err(error) if limits.tolerate(&error, true) => {
             drop(world);

@@ -1,5 +1,5 @@
 //! Damage at rest: a small store of every kind of file, closed in order; then one byte is flipped,
-//! one file is cut, two parts of files are exchanged, or a file is gone. Whoever opens the store
+//! one file is cut, two parts of files are exchanged, or files are gone. Whoever opens the store
 //! and reads all of it gets an error or the same answers as before: never another answer, a panic,
 //! or an end that does not come.
 //!
@@ -33,6 +33,8 @@ pub enum Harm {
     Exchange(PathBuf, PathBuf),
     /// The file is empty of everything but zeros.
     Zero(PathBuf),
+    /// The files are gone.
+    Remove(Vec<PathBuf>),
 }
 
 /// What readers of damaged stores were told.
@@ -196,6 +198,12 @@ fn apply(disk: &Disk, harm: &Harm) -> Option<PathBuf> {
         Harm::Zero(path) => {
             disk.set_content(path, vec![0; read(path)?.len()]);
             Some(path.clone())
+        }
+        Harm::Remove(paths) => {
+            for path in paths {
+                disk.fs().remove(path).ok()?;
+            }
+            paths.first().cloned()
         }
         Harm::Exchange(a, b) => {
             let (one, other) = (read(a)?, read(b)?);

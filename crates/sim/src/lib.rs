@@ -11,6 +11,7 @@
 //! | [`ledger`] | the histories of one store: in the WAL, and outside it |
 //! | [`world`] | a store on a machine: the one place that knows the engine's public API |
 //! | [`model`] | random operations against the oracle |
+//! | `leaks` | what a store may leave on the disk |
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
@@ -29,6 +30,7 @@ pub mod env;
 pub mod flip;
 pub mod full;
 pub mod history;
+mod leaks;
 pub mod ledger;
 pub mod machine;
 pub mod model;

@@ -14,7 +14,7 @@ use vlsm::{
     SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result, Version};
+use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
 use vlsm_policy::admission::cruise::First;
@@ -495,16 +495,6 @@ impl View {
         }
         Ok(contents.into_iter().collect())
     }
-}
-
-/// The SSTs that the store's trees show, by its manifest.
-///
-/// # Errors
-/// What reading it fails with.
-pub fn needed_ssts(disk: &Disk) -> Result<BTreeSet<PathBuf>> {
-    let state = manifest::log::read(&*disk.fs(), Path::new(FOLDER))?.state;
-    let tables = state.trees.values().flat_map(Version::tables);
-    Ok(tables.map(|(_, table)| vlsm::sst_path(Path::new(FOLDER), table.file.number)).collect())
 }
 
 /// The engine's word for a promise.

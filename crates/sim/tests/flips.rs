@@ -26,6 +26,7 @@ fn harms(store: &AtRest) -> Vec<Harm> {
         harms.extend(flips.map(|offset| Harm::Flip(path.clone(), offset, mask(offset))));
         harms.extend((0..*len).step_by(cut as usize).map(|len| Harm::Cut(path.clone(), len)));
         harms.push(Harm::Zero(path.clone()));
+        harms.push(Harm::Remove(vec![path.clone()]));
         // Blocks and pages. Not of the WAL: what lies last in it, and the mark that says so, may be
         // in one page, and a torn write looks the same.
         for unit in [1024, 4096].into_iter().filter(|_| kind(path) != "wal") {
@@ -34,6 +35,12 @@ fn harms(store: &AtRest) -> Vec<Harm> {
             let pairs = places.windows(2).map(|pair| [pair[0].clone(), pair[1].clone()]);
             harms.extend(pairs.map(|pair| Harm::Swap(pair, unit)));
         }
+    }
+    // All files of one kind are gone.
+    for of in ["CURRENT", "MANIFEST", "sst", "wal"] {
+        let gone: Vec<PathBuf> = files.keys().filter(|path| kind(path) == of).cloned().collect();
+        assert!(!gone.is_empty(), "there is a file of every kind");
+        harms.push(Harm::Remove(gone));
     }
     // And between files of one kind.
     let paths: Vec<&PathBuf> = files.keys().collect();

@@ -22,7 +22,7 @@
 
 use crate::engine::Engine;
 use crate::files::sst_path;
-use crate::open::enter_read_only;
+use crate::open::{enter_read_only, recover_options};
 use crate::verify::{Severity, VerifyReport, verify_locked};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -34,7 +34,7 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{self, Manifest, State};
-use vlsm_disk::wal::reader::{RecoverOptions, recover};
+use vlsm_disk::wal::reader::recover;
 use vlsm_disk::wal::wal_path;
 
 /// Bytes that are copied at once.
@@ -68,7 +68,8 @@ impl Engine {
             let (last, len) = self.wal.written_end();
             drop(alone);
             let numbers = self.live_wals.lock().clone();
-            let wals = numbers.into_iter().filter(|number| (first.0..=last).contains(number));
+            let numbers = numbers.into_iter().map(|live| live.number);
+            let wals = numbers.filter(|number| (first.0..=last).contains(number));
             let end = |number| (number, if number == last { len } else { u64::MAX });
             copy.run(state, &wals.map(end).collect::<Vec<_>>())
         });
@@ -118,9 +119,7 @@ pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<Co
     sound(verify_locked(env, from, &mut |_| {})?)?;
     let fs = &**env.fs();
     let mut state = manifest::log::read(fs, from)?.state;
-    let min_wal = state.numbers.min_wal;
-    let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
-    let log = recover(fs, from, options, &mut |_| Ok(()))?;
+    let log = recover(fs, from, recover_options(&state, false, true), &mut |_| Ok(()))?;
     let wals: Vec<_> = log.live.iter().map(|live| (live.number, live.len)).collect();
     state.numbers.last_seq = state.numbers.last_seq.max(log.seq_floor);
     let result = copy.run(state, &wals);
@@ -198,6 +197,7 @@ impl<'a> Copy<'a> {
         synced.map_err(|error| Error::io("cannot sync folder", self.to, error))?;
         let mut state = State { store_uid: self.env.random(), ..state };
         state.numbers.min_wal = wals.first().map_or(state.numbers.min_wal, |first| first.0);
+        state.wals = wals.iter().map(|(number, _)| *number).collect();
         Manifest::begin(self.env, self.to, &state)?;
         Ok(report)
     }

@@ -20,7 +20,7 @@ use crate::sync::atomic::AtomicBool;
 use crate::trace::Tracer;
 use crate::write::commit::Commit;
 use crate::write::gate::Gate;
-use crate::write::wal_stage::WalStage;
+use crate::write::wal_stage::{LiveWal, WalStage};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vlsm_core::event::Event;
@@ -54,8 +54,8 @@ pub(crate) struct Engine {
     pub gate: Gate,
     pub commit: Commit,
     pub wal: WalStage,
-    /// Numbers of the WAL files that may hold unflushed writes, the current one among them.
-    pub live_wals: Mutex<Vec<u64>>,
+    /// The WAL files that may hold unflushed writes, the current one last.
+    pub live_wals: Mutex<Vec<LiveWal>>,
     pub arenas: Arc<ArenaPool>,
     pub memory: Arc<Memory>,
     pub files: Arc<Files>,

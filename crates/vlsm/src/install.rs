@@ -225,15 +225,17 @@ impl Engine {
         // That of ingested files is published after their install.
         let added = requests.iter().flat_map(|request| &request.edit.changes).filter_map(seq_of);
         numbers.last_seq = added.fold(numbers.last_seq, Ord::max);
-        let numbers = Record::Numbers(numbers);
-        records.push(numbers.clone());
+        let told = [Record::Numbers(numbers), Record::Wals(self.listed_wals(min_wal))];
+        records.extend_from_slice(&told);
         if planted::is(Bug::InputsDeletedEarly) {
             let paths = requests.iter().flat_map(gone).map(|f| sst_path(&self.dir, f.number));
             paths.for_each(|path| drop(self.env.fs().remove(&path)));
         }
         self.append(leader, &records)?;
         let durable = self.env.now();
-        leader.state.apply(&numbers).map_err(violated)?;
+        for record in &told {
+            leader.state.apply(record).map_err(violated)?;
+        }
         for (id, version) in versions {
             leader.state.trees.insert(id, Version::clone(&version));
             let flushed: Vec<MemtableId> = requests
@@ -338,13 +340,82 @@ impl Engine {
         manifest::Numbers { next_file, next_run, min_wal, last_seq, ..Default::default() }
     }
 
+    /// The WAL files from `min_wal` on: those that may hold batches, and those that are prepared.
+    fn listed_wals(&self, min_wal: u64) -> Vec<u64> {
+        let mut wals = self.wal.upcoming();
+        // After the upcoming ones: a file that is begun meanwhile is in both.
+        wals.extend(self.live_wals.lock().iter().map(|live| live.number));
+        wals.retain(|number| *number >= min_wal);
+        wals.sort_unstable();
+        wals.dedup();
+        wals
+    }
+
+    /// Has the manifest list the WALs that there are now. Waits for the manifest; not for latency
+    /// paths.
+    pub fn record_wals(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let epoch = self.control.room_epoch();
+            self.health.check_running()?;
+            if let Some(mut leader) = self.lead() {
+                let min_wal = self.min_wal(&[]);
+                let listed = self.list_wals(&mut leader, min_wal, self.listed_wals(min_wal));
+                drop(leader);
+                self.install_all();
+                return listed;
+            }
+            self.control.wait_for_room(epoch, None);
+        }
+    }
+
+    fn list_wals(&self, leader: &mut Leader, min_wal: u64, wals: Vec<u64>) -> Result<()> {
+        if leader.state.numbers.min_wal == min_wal && leader.state.wals == wals {
+            return Ok(());
+        }
+        let records = [Record::Numbers(self.manifest_numbers(min_wal)), Record::Wals(wals)];
+        self.append(leader, &records)?;
+        for record in &records {
+            leader.state.apply(record).map_err(violated)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves no WAL behind but those that hold unflushed batches, each as long as its records.
+    /// The last step of an orderly close: nobody else writes, syncs or installs.
+    pub fn close_wals(&self) -> Result<()> {
+        self.wal.close_file()?;
+        let mut leader = loop {
+            let epoch = self.control.room_epoch();
+            match self.lead() {
+                Some(leader) => break leader,
+                None => self.control.wait_for_room(epoch, None),
+            }
+        };
+        let min_wal = self.min_wal(&[]);
+        let (live, old): (Vec<u64>, Vec<u64>) =
+            self.live_wals.lock().iter().map(|live| live.number).partition(|n| *n >= min_wal);
+        match self.list_wals(&mut leader, min_wal, live) {
+            // The manifest may list them still.
+            Err(Error::NoSpace { .. }) => return Ok(()),
+            listed => listed?,
+        }
+        drop(leader);
+        let unused = old.into_iter().chain(self.wal.upcoming());
+        let paths = unused.map(|number| wal_path(&self.dir, number)).chain(self.wal.spare());
+        for path in paths {
+            // Not removed is not lost: the next opening finds and removes it.
+            let _ = self.env.fs().remove(&path);
+        }
+        Ok(())
+    }
+
     /// Recycles or removes the WAL files before `min_wal`.
     fn release_wals(&self, min_wal: u64) {
         let mut old = Vec::new();
-        self.live_wals.lock().retain(|number| {
-            let needed = *number >= min_wal;
+        self.live_wals.lock().retain(|live| {
+            let needed = live.number >= min_wal;
             if !needed {
-                old.push(wal_path(&self.dir, *number));
+                old.push(wal_path(&self.dir, live.number));
             }
             needed
         });
@@ -443,7 +514,7 @@ impl Engine {
                     let memtables =
                         view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
                     let needed = memtables.filter_map(|memtable| memtable.wal());
-                    let newest = self.live_wals.lock().last().copied().map(FileNumber);
+                    let newest = self.live_wals.lock().last().map(|live| FileNumber(live.number));
                     let first = needed.chain(sequence.pinned_wal()).chain(newest).min();
                     let first = first.unwrap_or_default();
                     sequence.pin_wal(first);

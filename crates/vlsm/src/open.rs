@@ -7,9 +7,10 @@
 //! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
 //!    that every merge operator that it names is known. Where a mechanism plans with the device,
 //!    find out what that can do.
-//! 4. Replay the WAL into memtables.
-//! 5. Begin a new WAL whose header seals the last one. From here on the new state counts.
-//! 6. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted.
+//! 4. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL.
+//! 5. Start the new WAL, which takes over from the older ones. From here on the new state counts.
+//! 6. Remove files that nothing names: the older WALs, leftovers of jobs and snapshots that a crash
+//!    interrupted. Record the new WAL in the manifest.
 //! 7. Start the workers.
 //!
 //! A store that is opened to be read only goes through 1 to 4 and writes nothing: the lock is a
@@ -30,7 +31,7 @@ use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
-use crate::recovery::{Replay, SEQ_MAX, replay};
+use crate::recovery::{Begun, Log, Source};
 use crate::rules::{Extensions, Rules};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -45,18 +46,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, Seq, TreeId, Version};
+use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, TreeId, Version};
 use vlsm_disk::Env;
 use vlsm_disk::env::Priority;
 use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
-use vlsm_disk::wal::{WalFile, prepare_next};
+use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
 
-/// The first WAL after opening is made this long at once; each of its successors twice as long,
-/// up to the full length.
+/// The first WAL after opening gets this much room; each of its successors is twice as long, up to
+/// the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
 
 /// How to open a store.
@@ -95,24 +96,30 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
-    let ssts = check_trees(&*env, dir, &state, &*shape)?;
+    let there = FilesThere::list(&*env, dir)?;
+    check_trees(dir, &state, &*shape, &there.ssts)?;
     let wake = env.condition(Duration::ZERO);
     let spare = arena_bytes_of(&options);
     let memory = Arc::new(Memory::new(&options, spare, wake.clone()));
     let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
-    let (min_wal, salvage) = (state.numbers.min_wal, options.salvage_wal);
-    let recover = RecoverOptions { min_wal, salvage, read_only };
-    let (replayed, recovered) = replay(&*env, &events, dir, recover, &state.trees, &arenas, &next)?;
-    let Replay { memtables, last_seq, .. } = replayed;
-    let last_seq = last_seq.max(last_seq_of(&state, &recovered));
-    check_seq(dir, last_seq)?;
-    let next_file = next_file_number(&state, &recovered, &ssts);
-    let begin = || begin_wal(&*env, dir, &options, next_file, &recovered, last_seq);
-    let wal = if read_only { WalFile::none() } else { begin()? };
-
-    let live = recovered.live.iter().map(|live| live.number).chain([wal.number()]);
+    let next_file = there.next_number(&state);
+    let log = Log {
+        source: Source {
+            env: &*env,
+            events: &events,
+            dir,
+            options: recover_options(&state, options.salvage_wal, read_only),
+            trees: &state.trees,
+            arenas: &arenas,
+            next_memtable: &next,
+        },
+        state: &state,
+        number: next_file,
+        room: FIRST_WAL_BYTES.min(options.wal_file_bytes.0),
+    };
+    let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
         space: Space::default(),
@@ -127,7 +134,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         gate: Gate::new(&*env),
         commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
         wal: WalStage::new(&*env, &options, wal),
-        live_wals: Mutex::new(live.collect()),
+        live_wals: Mutex::new(live),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
         memory: memory.clone(),
@@ -147,7 +154,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     });
     engine.add_recovered(&state, memtables);
     if !read_only {
-        engine.begin_work(&state, &recovered, ssts)?;
+        engine.begin_work(&state, &recovered, there.ssts)?;
     }
     engine.tell_opened(&recovered, start);
     Ok(engine)
@@ -182,13 +189,6 @@ fn arenas_of(options: &Options, memory: &Memory) -> ArenaPool {
     let count = options.policy.memtable_count;
     let budget = memory.memtable_share().min((bytes * (count + 1)) as u64);
     ArenaPool::new(bytes, count, budget, memory.arenas.clone())
-}
-
-/// Sequence numbers up to here were used, as far as manifest and WAL headers say.
-fn last_seq_of(state: &State, recovered: &Recovered) -> Seq {
-    let flushed = state.trees.values().map(|version| version.flushed_seq);
-    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
-    flushed.fold(state.numbers.last_seq.max(floor), Ord::max)
 }
 
 /// Steps 1 and 2.
@@ -267,39 +267,49 @@ fn manifest_of(
         trees: trees.collect(),
         keyspaces: BTreeMap::from([(0, default)]),
         numbers,
+        wals: Vec::new(),
     };
     Ok((Manifest::create(env, dir, &state)?, state))
 }
 
-/// The SSTs in the folder, by number. Listed once: there may be hundreds of thousands.
-fn ssts_in(env: &dyn Env, dir: &Path) -> Result<Vec<FileNumber>> {
-    let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
-    let mut ssts: Vec<_> = names.iter().filter_map(|name| sst_number(name)).collect();
-    ssts.sort_unstable();
-    Ok(ssts)
+/// The numbered files of the folder.
+struct FilesThere {
+    /// Sorted. There may be hundreds of thousands.
+    ssts: Vec<FileNumber>,
+    /// The largest number of a WAL, or of one on its way; 0 without any.
+    last_wal: u64,
 }
 
-/// Leaves room for the sequence numbers of the writes to come.
-fn check_seq(dir: &Path, last_seq: Seq) -> Result<()> {
-    if last_seq <= SEQ_MAX {
-        return Ok(());
+impl FilesThere {
+    fn list(env: &dyn Env, dir: &Path) -> Result<Self> {
+        let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+        let mut ssts: Vec<_> = names.iter().filter_map(|name| sst_number(name)).collect();
+        ssts.sort_unstable();
+        let wal =
+            |name: &PathBuf| wal_number(name).or_else(|| wal_number(&name.with_extension("")));
+        let last_wal = names.iter().filter_map(wal).max().unwrap_or(0);
+        Ok(Self { ssts, last_wal })
     }
-    Err(Error::corruption(dir, 0, format!("sequence number {last_seq} is impossible")))
+
+    /// A number that no file of the folder has or had.
+    fn next_number(&self, state: &State) -> u64 {
+        let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal);
+        state.numbers.next_file.max(largest + 1)
+    }
 }
 
 /// There is the keyspace that every store has, every tree is sound and every file it names is
-/// there. Returns the SSTs of the folder.
+/// there.
 fn check_trees(
-    env: &dyn Env,
     dir: &Path,
     state: &State,
     shape: &dyn vlsm_policy::Shape,
-) -> Result<Vec<FileNumber>> {
+    ssts: &[FileNumber],
+) -> Result<()> {
     if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
         let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
         return Err(Error::corruption(dir, 0, what));
     }
-    let ssts = ssts_in(env, dir)?;
     for (id, version) in &state.trees {
         let sound = version.check().and_then(|()| shape.check(version));
         sound.map_err(|violation| {
@@ -312,27 +322,12 @@ fn check_trees(
             return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
         }
     }
-    Ok(ssts)
+    Ok(())
 }
 
-/// A number that no file of the folder has or had.
-fn next_file_number(state: &State, recovered: &Recovered, ssts: &[FileNumber]) -> u64 {
-    let largest = ssts.last().map_or(0, |number| number.0).max(recovered.largest_number);
-    state.numbers.next_file.max(largest + 1)
-}
-
-/// Step 5.
-fn begin_wal(
-    env: &dyn Env,
-    dir: &Path,
-    options: &Options,
-    number: u64,
-    recovered: &Recovered,
-    last_seq: Seq,
-) -> Result<WalFile> {
-    let capacity = FIRST_WAL_BYTES.min(options.wal_file_bytes.0);
-    let prepared = prepare_next(&**env.fs(), dir, number, env.random(), capacity, None)?;
-    prepared.start(recovered.end, Seq(last_seq.0 + 1))
+/// How to read the WAL of a store whose manifest says this.
+pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> RecoverOptions<'_> {
+    RecoverOptions { min_wal: state.numbers.min_wal, listed: &state.wals, salvage, read_only }
 }
 
 /// The keyspaces, each with the code it needs.
@@ -381,6 +376,11 @@ impl Engine {
         ssts: Vec<FileNumber>,
     ) -> Result<()> {
         self.remove_leftovers(state, recovered, ssts)?;
+        match self.record_wals() {
+            // The next install records them; until then a lost WAL could go unnoticed.
+            Err(Error::NoSpace { .. }) => {}
+            recorded => recorded?,
+        }
         self.fill_arenas();
         // More may have been recovered than fits; those who write wait for its flush.
         let _ = self.bound_memtables(0, |_| false);
@@ -454,7 +454,7 @@ impl Engine {
         self.io.shutdown();
         if result.is_ok() {
             // SSTs whose last reader left after the workers last looked.
-            result = self.files.remove_dead();
+            result = self.files.remove_dead().and(self.close_wals());
         }
         self.tell_rotations();
         self.emit(Event::Closed);

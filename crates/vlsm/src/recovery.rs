@@ -1,14 +1,18 @@
 //! From WAL batches back to memtables.
 //!
 //! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables
-//! that are full are sealed; the ordinary flush takes them once the store is open. So recovery
-//! writes nothing but the header of a new WAL, and a crash in it changes nothing.
+//! that are full are sealed; the ordinary flush takes them once the store is open.
+//!
+//! The batches with such entries are copied into the new WAL, which takes over from the older ones
+//! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. On a
+//! device too full for the copies the new WAL seals the last one instead, and the older ones stay.
 //!
 //! A run of L0 that was ingested may be newer than some of the entries and older than others. No
 //! memtable has entries of both kinds, so that readers find everything in the order of its age.
 
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable, range_size};
+use crate::write::wal_stage::LiveWal;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,34 +22,43 @@ use vlsm_core::{
     Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version,
 };
 use vlsm_disk::Env;
+use vlsm_disk::manifest::State;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
-use vlsm_disk::wal::{Entries, Entry, wal_path};
+use vlsm_disk::wal::{Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 /// No store counts up to here: it leaves as many numbers again for the writes to come.
-pub(crate) const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
+const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
 
 /// What the WAL held.
-pub(crate) struct Replay<'a> {
-    pub memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
-    pub last_seq: Seq,
+struct Replay<'a> {
+    memtables: Memtables,
+    last_seq: Seq,
     trees: &'a BTreeMap<TreeId, Version>,
     arenas: &'a ArenaPool,
     next_memtable: &'a dyn Fn() -> u64,
 }
 
-/// Replays the WAL of a store.
-pub(crate) fn replay<'a>(
-    env: &dyn Env,
-    events: &Events,
-    dir: &Path,
-    options: RecoverOptions,
-    trees: &'a BTreeMap<TreeId, Version>,
-    arenas: &'a ArenaPool,
-    next_memtable: &'a dyn Fn() -> u64,
+/// What a replay needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub env: &'a dyn Env,
+    pub events: &'a Events,
+    pub dir: &'a Path,
+    pub options: RecoverOptions<'a>,
+    pub trees: &'a BTreeMap<TreeId, Version>,
+    pub arenas: &'a ArenaPool,
+    pub next_memtable: &'a dyn Fn() -> u64,
+}
+
+/// Replays the WAL of a store; copies the batches that are not in tables yet into `rewrite`.
+fn replay<'a>(
+    source: Source<'a>,
+    mut rewrite: Option<&mut Rewrite<'_>>,
 ) -> Result<(Replay<'a>, Recovered)> {
+    let Source { env, events, dir, options, trees, arenas, next_memtable } = source;
     let mut replay =
         Replay { memtables: BTreeMap::new(), last_seq: Seq::ZERO, trees, arenas, next_memtable };
     let mut told = env.now();
@@ -55,11 +68,97 @@ pub(crate) fn replay<'a>(
             told = now;
             events.emit(Event::Recovering { done: Bytes(batch.done), total: Bytes(batch.total) });
         }
-        replay.batch(dir, &batch)
+        replay.batch(dir, &batch, rewrite.as_deref_mut())
     };
     let recovered = recover(&**env.fs(), dir, options, &mut sink)?;
     replay.end();
     Ok((replay, recovered))
+}
+
+/// The log of a store that is being opened.
+pub(crate) struct Log<'a> {
+    pub source: Source<'a>,
+    pub state: &'a State,
+    /// The new WAL gets this number, and room for so many bytes.
+    pub number: u64,
+    pub room: u64,
+}
+
+/// A log that was replayed, and how it goes on.
+pub(crate) struct Begun {
+    pub memtables: Memtables,
+    pub last_seq: Seq,
+    pub recovered: Recovered,
+    /// The WALs that hold the log from here on, the new one last.
+    pub live: Vec<LiveWal>,
+    pub wal: WalFile,
+}
+
+/// Memtables of each tree, oldest first.
+type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
+
+impl Log<'_> {
+    /// Replays the log and begins the new WAL; a store that is only read has none.
+    pub fn begin(&self, read_only: bool) -> Result<Begun> {
+        if read_only {
+            let (memtables, last_seq, recovered) = self.replay(None)?;
+            let (live, wal) = (Vec::new(), WalFile::none());
+            return Ok(Begun { memtables, last_seq, recovered, live, wal });
+        }
+        match self.take_over() {
+            Err(Error::NoSpace { .. }) => self.go_on(),
+            begun => begun,
+        }
+    }
+
+    fn replay(&self, rewrite: Option<&mut Rewrite<'_>>) -> Result<(Memtables, Seq, Recovered)> {
+        let (replayed, recovered) = replay(self.source, rewrite)?;
+        let Replay { memtables, last_seq, .. } = replayed;
+        let last_seq = last_seq.max(last_seq_of(self.state, &recovered));
+        check_seq(self.source.dir, last_seq)?;
+        Ok((memtables, last_seq, recovered))
+    }
+
+    /// A new WAL that holds all that is not in tables. The older ones become leftovers.
+    fn take_over(&self) -> Result<Begun> {
+        let Source { env, dir, .. } = self.source;
+        let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
+        let replayed = self.replay(Some(&mut rewrite));
+        let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
+        recovered.unused.retain(|path| path != rewrite.path());
+        let wal = rewrite.finish(self.room, Seq(last_seq.0 + 1))?;
+        recovered.unused.extend(recovered.live.iter().map(|live| live.path.clone()));
+        let live = vec![LiveWal::of(&wal)];
+        Ok(Begun { memtables, last_seq, recovered, live, wal })
+    }
+
+    /// A new WAL that seals the last one, which takes the least space.
+    fn go_on(&self) -> Result<Begun> {
+        let (memtables, last_seq, recovered) = self.replay(None)?;
+        let Source { env, dir, .. } = self.source;
+        let (fs, uid) = (&**env.fs(), env.random());
+        let prepared = prepare_next(fs, dir, self.number, uid, self.room, None)?;
+        let wal = prepared.start(recovered.end, Seq(last_seq.0 + 1))?;
+        let older =
+            recovered.live.iter().map(|live| LiveWal { number: live.number, len: live.len });
+        let live = older.chain([LiveWal::of(&wal)]).collect();
+        Ok(Begun { memtables, last_seq, recovered, live, wal })
+    }
+}
+
+/// Sequence numbers up to here were used, as far as manifest and WAL headers say.
+fn last_seq_of(state: &State, recovered: &Recovered) -> Seq {
+    let flushed = state.trees.values().map(|version| version.flushed_seq);
+    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
+    flushed.fold(state.numbers.last_seq.max(floor), Ord::max)
+}
+
+/// Leaves room for the sequence numbers of the writes to come.
+fn check_seq(dir: &Path, last_seq: Seq) -> Result<()> {
+    if last_seq <= SEQ_MAX {
+        return Ok(());
+    }
+    Err(Error::corruption(dir, 0, format!("sequence number {last_seq} is impossible")))
 }
 
 /// Whether a run of L0 is newer than a memtable's entries and older than `seq`: files that were
@@ -83,8 +182,15 @@ impl Replay<'_> {
         }
     }
 
-    fn batch(&mut self, dir: &Path, batch: &Replayed) -> Result<()> {
+    fn batch(
+        &mut self,
+        dir: &Path,
+        batch: &Replayed,
+        rewrite: Option<&mut Rewrite<'_>>,
+    ) -> Result<()> {
         let mut seq = batch.first_seq;
+        let wal = rewrite.as_ref().map_or(batch.wal, |rewrite| rewrite.number());
+        let mut needed = false;
         for entry in Entries::new(&batch.payload) {
             let entry = entry.map_err(|what| {
                 let what = format!("a batch does not decode: {what:?}");
@@ -97,11 +203,15 @@ impl Replay<'_> {
             self.last_seq = self.last_seq.max(seq);
             let tree = self.trees.get(&entry.tree);
             if tree.is_some_and(|version| seq > version.flushed_seq) {
-                self.insert(batch.wal, seq, &entry);
+                self.insert(wal, seq, &entry);
+                needed = true;
             }
             seq.0 += 1;
         }
-        Ok(())
+        match rewrite {
+            Some(rewrite) if needed => rewrite.add(batch.first_seq, &batch.payload),
+            _ => Ok(()),
+        }
     }
 
     fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry) {

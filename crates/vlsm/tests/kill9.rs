@@ -341,7 +341,26 @@ impl Parent {
             assert!(sound, "{what}: a pair of {UNLOGGED} was never written");
         }
         self.seen.checks += 1;
+        let limit = db.options().wal_limit.0;
         db.close().unwrap();
+        self.bounded(&what, limit);
+    }
+
+    /// What a life leaves on the disk does not depend on how many there were before.
+    fn bounded(&self, what: &str, wal_limit: u64) {
+        let files: Vec<_> = std::fs::read_dir(&self.store).unwrap().map(Result::unwrap).collect();
+        let is = |name: &std::ffi::OsStr, end: &str| name.to_string_lossy().ends_with(end);
+        let bytes_of = |end: &str| -> u64 {
+            let of = files.iter().filter(|file| is(&file.file_name(), end));
+            of.map(|file| file.metadata().unwrap().len()).sum()
+        };
+        let (wals, ssts) = (bytes_of(".wal"), bytes_of(".sst"));
+        assert!(wals <= wal_limit, "{what}: {wals} bytes of WAL");
+        let live: usize = self.model.iter().map(|((_, key), value)| key.len() + value.len()).sum();
+        let most = 20 * live as u64 + (8 << 20);
+        assert!(ssts <= most, "{what}: {ssts} bytes of SSTs for {live} live ones");
+        let most = 40 + ssts / (4 << 10);
+        assert!(files.len() as u64 <= most, "{what}: {} files", files.len());
     }
 
     /// Does to the model what the store says it did.

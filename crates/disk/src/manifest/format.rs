@@ -10,6 +10,7 @@
 //! 4 numbers        next file | next keyspace | next tree | next run | smallest WAL
 //!                  | last sequence number
 //! 5 edit           tree | flags | [flushed sequence number] | count | cursor* | count | change*
+//! 6 WALs           count | number*, ascending
 //! cursor           level u8 | 0 or 1 key
 //! change           place | 0 origin u8 table, or 1 file, range
 //! place            level u8 | run, for level 0
@@ -39,6 +40,7 @@ const CREATE_KEYSPACE: u8 = 2;
 const DROP_KEYSPACE: u8 = 3;
 const NUMBERS: u8 = 4;
 const EDIT: u8 = 5;
+const WALS: u8 = 6;
 
 const FLAG_FLUSHED: u8 = 1;
 const FLAG_SLICE: u8 = 1;
@@ -103,6 +105,11 @@ pub fn put_record(out: &mut Vec<u8>, record: &Record) {
             out.push(EDIT);
             put_varint(out, tree.0);
             put_edit(out, edit);
+        }
+        Record::Wals(wals) => {
+            out.push(WALS);
+            put_varint(out, wals.len() as u64);
+            wals.iter().for_each(|number| put_varint(out, *number));
         }
     }
 }
@@ -206,6 +213,14 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
         EDIT => {
             let tree = TreeId(reader.varint()?);
             Record::Edit(tree, read_edit(reader, files)?)
+        }
+        WALS => {
+            let count = reader.count()?;
+            let wals = (0..count).map(|_| read_number(reader)).collect::<Read<Vec<u64>>>()?;
+            if wals.windows(2).any(|pair| pair[0] >= pair[1]) {
+                return Err(Malformed("the list of WALs is out of order"));
+            }
+            Record::Wals(wals)
         }
         _ => return Err(Malformed("an unknown kind of change")),
     };

@@ -295,8 +295,8 @@ impl Manifest {
     /// directory entry.
     pub(super) fn seal_snapshot(&mut self) -> Result<()> {
         let (number, uid, filled) = (self.number, self.log.uid, self.log.offset);
-        let (started, next_seq, predecessor) = (true, Seq::ZERO, None);
-        let header = Header { number, uid, started, filled, next_seq, predecessor };
+        let (started, closed, next_seq, predecessor) = (true, false, Seq::ZERO, None);
+        let header = Header { number, uid, started, closed, filled, next_seq, predecessor };
         let failed = |error| Error::io("cannot write manifest", &self.log.path, error);
         self.log.file.write_at(&header.encode(MANIFEST_MAGIC), 0).map_err(failed)?;
         if !planted::is(Bug::PointerBeforeManifest) {

@@ -83,6 +83,7 @@ impl SnapshotWriter {
         let mut output = Output { log, payload: Vec::new() };
         put_store(&mut output.payload, self.state.store_uid);
         output.add(&Record::Numbers(self.state.numbers))?;
+        output.add(&Record::Wals(self.state.wals.clone()))?;
         for keyspace in self.state.keyspaces.values() {
             output.add(&Record::CreateKeyspace(keyspace.clone()))?;
         }

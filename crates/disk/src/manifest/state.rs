@@ -78,6 +78,8 @@ pub enum Record {
     Edit(TreeId, VersionEdit),
     /// Numbers grow. Fields that did not may be zero.
     Numbers(Numbers),
+    /// These are the WALs from now on, whatever was listed before.
+    Wals(Vec<u64>),
 }
 
 /// Everything a manifest says.
@@ -91,6 +93,9 @@ pub struct State {
     pub trees: BTreeMap<TreeId, Version>,
     /// The numbers.
     pub numbers: Numbers,
+    /// The WALs that may hold batches, in ascending order. Those before the smallest WAL are not
+    /// needed any more; the others are there, durably: one that is missing is a loss.
+    pub wals: Vec<u64>,
 }
 
 impl State {
@@ -118,6 +123,10 @@ impl State {
             }
             Record::Numbers(numbers) => {
                 self.numbers = self.numbers.max(*numbers);
+                Ok(())
+            }
+            Record::Wals(wals) => {
+                self.wals.clone_from(wals);
                 Ok(())
             }
         }

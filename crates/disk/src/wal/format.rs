@@ -24,8 +24,9 @@ use std::path::Path;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
 
-/// The format version this library writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format version this library writes, and the newest it reads. Version 2 added the manifest's
+/// list of WALs, WALs that were closed, and WALs that took over from older ones.
+pub const FORMAT_VERSION: u32 = 2;
 /// Length of a file's header page; the first record begins here.
 pub const HEADER_LEN: u64 = 4096;
 /// Length of a record's header.
@@ -36,6 +37,9 @@ pub const WAL_MAGIC: &[u8; 8] = b"vLSM-wal";
 pub const MANIFEST_MAGIC: &[u8; 8] = b"vLSM-man";
 
 const ALIGN: u64 = 8;
+/// Flags of a header.
+const STARTED: u32 = 1;
+const CLOSED: u32 = 2;
 /// The header proper, checksum included: one sector.
 const SECTOR: usize = 512;
 
@@ -108,7 +112,9 @@ pub struct Header {
     pub uid: u64,
     /// Whether records follow. A prepared file waits for its turn and holds nothing.
     pub started: bool,
-    /// The file was at least this long, durably, before it was started.
+    /// Whether the store was closed with this file as the last one: its records end at `filled`.
+    pub closed: bool,
+    /// The file is at least this long, durably.
     pub filled: u64,
     /// No record here has a smaller sequence number.
     pub next_seq: Seq,
@@ -123,7 +129,8 @@ impl Header {
         let mut page = Vec::with_capacity(HEADER_LEN as usize);
         page.extend_from_slice(magic);
         page.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        page.extend_from_slice(&u32::from(self.started).to_le_bytes());
+        let state = u32::from(self.started) * STARTED | u32::from(self.closed) * CLOSED;
+        page.extend_from_slice(&state.to_le_bytes());
         for number in [self.number, self.uid, self.filled, self.next_seq.0] {
             page.extend_from_slice(&number.to_le_bytes());
         }
@@ -168,7 +175,11 @@ impl Header {
     }
 
     fn decode_body(reader: &mut Reader<'_>) -> Result<Self, crate::codec::Malformed> {
-        let started = reader.u32()? != 0;
+        let state = reader.u32()?;
+        if state & !(STARTED | CLOSED) != 0 {
+            return Err(crate::codec::Malformed("the header has an unknown flag"));
+        }
+        let (started, closed) = (state & STARTED != 0, state & CLOSED != 0);
         let (number, uid, filled) = (reader.u64()?, reader.u64()?, reader.u64()?);
         let next_seq = Seq(reader.u64()?);
         let kind = match reader.u64()? {
@@ -180,7 +191,7 @@ impl Header {
         let (pred, pred_uid, len, synced) =
             (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
         let predecessor = kind.map(|kind| Seal { number: pred, uid: pred_uid, len, synced, kind });
-        Ok(Self { number, uid, started, filled, next_seq, predecessor })
+        Ok(Self { number, uid, started, closed, filled, next_seq, predecessor })
     }
 }
 

@@ -11,16 +11,19 @@
 //! synced when it was framed.
 //!
 //! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written,
-//! `reader` the way back. The layout is in `docs/format.md`.
+//! `reader` the way back, `rewrite` the file that takes over from older ones at an opening. The
+//! layout is in `docs/format.md`.
 
 pub mod batch;
 pub mod format;
 pub mod reader;
+pub mod rewrite;
 pub mod writer;
 
 pub use batch::{Batch, Entries, Entry};
 pub use format::{Header, RecordKind, Seal, SealKind};
 pub use reader::{RecoverOptions, Recovered, Replayed, recover};
+pub use rewrite::Rewrite;
 pub use writer::{Framer, PreparedWal, WalFile, prepare_next};
 
 use std::path::{Path, PathBuf};

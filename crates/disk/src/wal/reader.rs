@@ -2,9 +2,9 @@
 //!
 //! 1. Of the files at or beyond the manifest's smallest WAL number, read the headers. Prepared ones
 //!    hold nothing.
-//! 2. From the last started file follow the seals back to the smallest number. A predecessor that
-//!    is missing or has another uid is corruption. Started files off this chain were given up by an
-//!    earlier recovery.
+//! 2. From the last started file follow the seals back to the smallest number, or to a file without
+//!    predecessor, which holds all that is not in tables. A predecessor that is missing or has
+//!    another uid is corruption. Started files off this chain were given up by an earlier recovery.
 //! 3. From the first to the last, hand out the batches in order. A file with a successor ends at
 //!    its seal and must be valid up to there; the last one ends at the first record that does not
 //!    verify, unless a later one proves it had been synced (`format::Tail`).
@@ -13,7 +13,8 @@
 //!    proves a sync.
 //! 5. The last file is synced, so that what was handed out stays when the next crash comes.
 //!
-//! The smallest WAL number is zero, or that of a file whose start was durable; so it must be there.
+//! The smallest WAL number is zero, or that of a file whose start was durable; so it must be there,
+//! unless a later file took over (`rewrite`). So must every later file that the manifest lists.
 //! A file that cannot be read is an error, never an end. Memory: the content of one file, and the
 //! fragments of batches not committed yet.
 
@@ -30,9 +31,11 @@ use vlsm_core::{Error, Result, Seq};
 
 /// What to recover, and how strictly.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RecoverOptions {
+pub struct RecoverOptions<'a> {
     /// The smallest WAL number still needed, as the manifest has it.
     pub min_wal: u64,
+    /// The WALs that the manifest lists: those that are still needed must be there.
+    pub listed: &'a [u64],
     /// End the log at damage instead of failing. What lies beyond is lost.
     pub salvage: bool,
     /// Change nothing: the last step is left out, so the next crash may take a part of what was
@@ -78,8 +81,6 @@ pub struct Recovered {
     /// The largest of the files' and batches' first sequence numbers. The numbers of a batch's own
     /// entries go on from its first.
     pub seq_floor: Seq,
-    /// The largest file number among all WAL files there are.
-    pub largest_number: u64,
     /// Number of batches.
     pub batches: u64,
     /// With salvage: the damage where the log was ended.
@@ -100,11 +101,15 @@ struct Candidate {
 pub fn recover(
     fs: &dyn Fs,
     dir: &Path,
-    options: RecoverOptions,
+    options: RecoverOptions<'_>,
     sink: &mut dyn FnMut(Replayed) -> Result<()>,
 ) -> Result<Recovered> {
     let mut recovered = Recovered::default();
     let found = list(fs, dir, options, &mut recovered)?;
+    match missing(dir, options, &found) {
+        Some(error) if !options.salvage => return Err(error),
+        error => recovered.damage = recovered.damage.take().or(error),
+    }
     let chain = chain(fs, dir, options, found, &mut recovered)?;
     let total = chain.iter().map(|file| file.len).sum();
     // A predecessor that is not replayed may hold the begin of a batch that ends in the chain.
@@ -139,25 +144,37 @@ struct Found {
     prepared: BTreeMap<u64, u64>,
 }
 
+/// The first WAL that the manifest lists, that is still needed, and that is gone.
+///
+/// A file without predecessor took over from all older ones, which may be gone although the
+/// manifest does not know that yet.
+fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
+    let Found { started, prepared } = found;
+    let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();
+    let first = started.iter().rev().find(takes_over).map_or(0, |(number, _)| *number);
+    let is_there = |number: &u64| started.contains_key(number) || prepared.contains_key(number);
+    let mut needed = options.listed.iter().filter(|number| **number >= first.max(options.min_wal));
+    let number = needed.find(|number| !is_there(number))?;
+    let what = "the manifest lists this WAL, but it is missing: writes that were acknowledged were \
+                in it";
+    Some(Error::corruption(&wal_path(dir, *number), 0, what))
+}
+
 /// Reads the headers of all WAL files.
 fn list(
     fs: &dyn Fs,
     dir: &Path,
-    options: RecoverOptions,
+    options: RecoverOptions<'_>,
     recovered: &mut Recovered,
 ) -> Result<Found> {
     let names = fs.read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
     let mut found = Found::default();
     for name in names {
         if name.to_str().is_some_and(|name| name.ends_with(".wal.tmp")) {
-            // Its number counts too, so that the next file does not get the same name.
-            let number = wal_number(&name.with_extension("")).unwrap_or(0);
-            recovered.largest_number = recovered.largest_number.max(number);
             recovered.unused.push(dir.join(name));
             continue;
         }
         let Some(number) = wal_number(&name) else { continue };
-        recovered.largest_number = recovered.largest_number.max(number);
         let path = dir.join(name);
         if number < options.min_wal {
             recovered.unused.push(path);
@@ -211,7 +228,7 @@ pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64
 fn chain(
     fs: &dyn Fs,
     dir: &Path,
-    options: RecoverOptions,
+    options: RecoverOptions<'_>,
     found: Found,
     recovered: &mut Recovered,
 ) -> Result<Vec<Candidate>> {
@@ -243,8 +260,10 @@ fn chain(
         }
     }
     chain.reverse();
-    let first = chain.first().map(|file| file.header.number);
-    if options.min_wal > 0 && first != Some(options.min_wal) && !options.salvage {
+    let begins = chain.first().is_some_and(|first| {
+        first.header.number == options.min_wal || first.header.predecessor.is_none()
+    });
+    if options.min_wal > 0 && !begins && !options.salvage {
         let what = "the WAL from which to recover is missing";
         return Err(Error::corruption(&wal_path(dir, options.min_wal), 0, what));
     }
@@ -360,6 +379,14 @@ impl Replay<'_> {
         let end = records.offset();
         if seal.is_some_and(|seal| seal.len == end) {
             return Ok(false);
+        }
+        let header = &self.chain[index].header;
+        if header.closed && end != header.filled {
+            let what = format!(
+                "the store was closed with {} bytes in this WAL, of which the first {end} are sound",
+                header.filled
+            );
+            return Err(Error::corruption(path, end, what));
         }
         if seal.is_some_and(|seal| end < seal.synced || end > seal.len) {
             return Err(Error::corruption(path, end, "a record does not match its checksum"));

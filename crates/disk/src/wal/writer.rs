@@ -39,6 +39,11 @@ pub struct Framer {
 }
 
 impl Framer {
+    /// For the records of a file from an offset on.
+    pub(super) fn new(uid: u64, offset: u64) -> Self {
+        Self { uid, offset }
+    }
+
     /// Where the next record will lie.
     #[must_use]
     pub fn offset(&self) -> u64 {
@@ -203,19 +208,24 @@ fn make(
     let failed = |error| Error::io("cannot prepare WAL", path, error);
     let len = file.len().map_err(failed)?;
     let filled = capacity.max(HEADER_LEN).max(len);
-    let (started, next_seq) = (false, Seq::ZERO);
-    let header = Header { number, uid, started, filled, next_seq, predecessor: None };
+    let header = prepared(number, uid, filled);
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
     fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
     file.sync().map_err(|error| Error::io_unknown("cannot sync WAL", path, error))?;
     Ok((file, header))
 }
 
-fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
+/// The header of a file that waits for its turn.
+pub(super) fn prepared(number: u64, uid: u64, filled: u64) -> Header {
+    let (started, closed, next_seq, predecessor) = (false, false, Seq::ZERO, None);
+    Header { number, uid, started, closed, filled, next_seq, predecessor }
+}
+
+pub(super) fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
     if fs.exists(path)? { fs.remove(path) } else { Ok(()) }
 }
 
-fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
+pub(super) fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
     let zeros = vec![0; FILL_CHUNK.min(end.saturating_sub(offset) as usize)];
     while offset < end {
         let len = (end - offset).min(zeros.len() as u64);
@@ -263,7 +273,7 @@ impl PreparedWal {
     /// The framer of its records. They may be framed before the file is begun, and written after.
     #[must_use]
     pub fn framer(&self) -> Framer {
-        Framer { uid: self.header.uid, offset: HEADER_LEN }
+        Framer::new(self.header.uid, HEADER_LEN)
     }
 
     /// Whether an old WAL's space was reused.
@@ -295,10 +305,7 @@ impl PreparedWal {
     pub fn begin(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
         let Self { file, path, header, .. } = self;
         let header = Header { started: true, next_seq, predecessor, ..header };
-        let (number, uid, capacity) = (header.number, header.uid, header.filled);
-        let wal = WalFile { file, path, number, uid, capacity };
-        wal.write(&header.encode(WAL_MAGIC), 0)?;
-        Ok(wal)
+        WalFile::start(file, path, header, HEADER_LEN)
     }
 }
 
@@ -306,9 +313,9 @@ impl PreparedWal {
 pub struct WalFile {
     file: Arc<dyn File>,
     path: PathBuf,
-    number: u64,
-    uid: u64,
-    capacity: u64,
+    header: Header,
+    /// Where its next record goes: after those that it took over from older files.
+    begin: u64,
 }
 
 /// A file that is none.
@@ -336,13 +343,26 @@ impl WalFile {
     /// Stands where a store that is only read has no WAL to write: every write is refused.
     #[must_use]
     pub fn none() -> Self {
-        Self { file: Arc::new(NoFile), path: PathBuf::new(), number: 0, uid: 0, capacity: 0 }
+        let (file, path) = (Arc::new(NoFile), PathBuf::new());
+        Self { file, path, header: prepared(0, 0, 0), begin: HEADER_LEN }
+    }
+
+    /// Writes the header that starts the file. Records up to `begin` are in it already.
+    pub(super) fn start(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        header: Header,
+        begin: u64,
+    ) -> Result<Self> {
+        let wal = Self { file, path, header, begin };
+        wal.write(&header.encode(WAL_MAGIC), 0)?;
+        Ok(wal)
     }
 
     /// The number in its name.
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.number
+        self.header.number
     }
 
     /// Its path.
@@ -354,13 +374,20 @@ impl WalFile {
     /// The length that writing into it takes no further space up to.
     #[must_use]
     pub fn capacity(&self) -> u64 {
-        self.capacity
+        self.header.filled
     }
 
-    /// The framer of its records, from the first one on.
+    /// The framer of its next records: after those that it took over from older files.
     #[must_use]
     pub fn framer(&self) -> Framer {
-        Framer { uid: self.uid, offset: HEADER_LEN }
+        Framer::new(self.header.uid, self.begin)
+    }
+
+    /// The length of the records that were durable before the file was started; 0 when there were
+    /// none.
+    #[must_use]
+    pub fn taken_over(&self) -> u64 {
+        if self.begin > HEADER_LEN { self.begin } else { 0 }
     }
 
     /// Writes framed records. `offset` is the framer's offset before the first of them.
@@ -399,6 +426,25 @@ impl WalFile {
     /// The end of this file, for its successor's header.
     #[must_use]
     pub fn seal(&self, len: u64, synced: u64, kind: SealKind) -> Seal {
-        Seal { number: self.number, uid: self.uid, len, synced: synced.min(len), kind }
+        let Header { number, uid, .. } = self.header;
+        Seal { number, uid, len, synced: synced.min(len), kind }
+    }
+
+    /// Ends the file where its records end, durably. From here on its header says that it was
+    /// closed at this length, so no byte of it can go missing unnoticed. All of it must be synced,
+    /// and nobody may write into it any more.
+    ///
+    /// The header is written before the file is cut: a file that is longer than its header says is
+    /// sound.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn close(&self, len: u64) -> Result<()> {
+        let header = Header { closed: true, filled: len, ..self.header };
+        self.write(&header.encode(WAL_MAGIC), 0)?;
+        self.sync()?;
+        let cut = self.file.truncate(len);
+        cut.map_err(|error| Error::io_unknown("cannot cut WAL", &self.path, error))?;
+        self.sync()
     }
 }

@@ -17,7 +17,7 @@ mod order;
 
 use crate::device;
 use crate::files::{sst_number, sst_path};
-use crate::open::enter_read_only;
+use crate::open::{enter_read_only, recover_options};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use vlsm_disk::manifest::{self, State, manifest_number};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{Properties, SstReader};
 use vlsm_disk::wal::format::{Records, Tail};
-use vlsm_disk::wal::reader::{RecoverOptions, Replayed, read_header, recover};
+use vlsm_disk::wal::reader::{Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 
 /// Findings that are described one by one, at most.
@@ -153,7 +153,7 @@ pub(crate) fn verify_locked(
     {
         check.order(state);
     }
-    check.wals(state.as_ref().map(|state| state.numbers.min_wal));
+    check.wals(state.as_ref());
     check.strangers(manifest.as_deref());
     Ok(check.report)
 }
@@ -345,17 +345,15 @@ impl Check<'_> {
     }
 
     /// Step 5. Without a manifest nobody knows where the chain begins: each file for itself.
-    fn wals(&mut self, min_wal: Option<u64>) {
-        let mut told = None;
-        if let Some(min_wal) = min_wal {
-            told = self.log(min_wal);
-        }
+    fn wals(&mut self, state: Option<&State>) {
+        let told = state.and_then(|state| self.log(state));
+        let min_wal = state.map_or(0, |state| state.numbers.min_wal);
         for path in self.names.clone() {
-            let Some(number) = wal_number(&path).filter(|n| *n >= min_wal.unwrap_or(0)) else {
+            let Some(number) = wal_number(&path).filter(|number| *number >= min_wal) else {
                 continue;
             };
             if told.as_ref() != Some(&path)
-                && (told.is_some() || min_wal.is_none())
+                && (told.is_some() || state.is_none())
                 && let Err(error) = self.lone_wal(&path, number)
             {
                 self.failed(&path, error);
@@ -364,8 +362,8 @@ impl Check<'_> {
     }
 
     /// Reads the log as a recovery would; the file in which it found damage.
-    fn log(&mut self, min_wal: u64) -> Option<PathBuf> {
-        let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
+    fn log(&mut self, state: &State) -> Option<PathBuf> {
+        let options = recover_options(state, false, true);
         let (fs, dir) = (self.env.fs().clone(), self.dir);
         let mut last = Seq::ZERO;
         let mut sink = |batch: Replayed| {

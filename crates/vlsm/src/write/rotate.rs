@@ -154,8 +154,8 @@ impl Engine {
     /// Keeps the WAL within its limit: while it is beyond, the tree whose memtable needs the oldest
     /// file is rotated, so that its flush lets the file go.
     pub fn bound_wal(&self) {
-        let files = self.live_wals.lock().len() as u64;
-        if files * self.options.wal_file_bytes.0 <= self.options.wal_limit.0 {
+        let bytes: u64 = self.live_wals.lock().iter().map(|live| live.len).sum();
+        if bytes <= self.options.wal_limit.0 {
             return;
         }
         let rotated = {

@@ -128,6 +128,20 @@ fn with_mark(len: u64) -> u64 {
     len.saturating_add(record_len(0))
 }
 
+/// A WAL file that may hold unflushed writes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveWal {
+    pub number: u64,
+    /// Bytes of it that count: for the current file those that it has room for.
+    pub len: u64,
+}
+
+impl LiveWal {
+    pub fn of(file: &WalFile) -> Self {
+        Self { number: file.number(), len: file.capacity() }
+    }
+}
+
 /// The file being written.
 struct Writer {
     file: Arc<WalFile>,
@@ -189,6 +203,8 @@ pub(crate) struct WalStage {
     write_done: Arc<dyn Condition>,
     sync_done: Arc<dyn Condition>,
     prepared: Mutex<Option<PreparedWal>>,
+    /// The numbers of files that were prepared and are not begun yet.
+    upcoming: Mutex<Vec<u64>>,
     preparing: AtomicBool,
     lengthening: AtomicBool,
     /// The capacity that a record needs for which there was no room; 0 for none.
@@ -205,6 +221,10 @@ impl WalStage {
         let file = Arc::new(file);
         let offset = file.framer().offset();
         let extent = Extent { file: file.clone(), unsynced: Vec::new(), start: 0, written: 0 };
+        let synced_hint = Hint::default();
+        synced_hint.set(&file, file.taken_over());
+        // An opening syncs the file that it begins.
+        let durable_file = AtomicU64::new(file.number());
         Self {
             switch_at: options.wal_file_bytes.0,
             writer: Mutex::new(Writer { file, offset, spare: Vec::new() }),
@@ -212,11 +232,12 @@ impl WalStage {
             extent: Mutex::new(extent),
             written: AtomicU64::new(0),
             synced: AtomicU64::new(0),
-            durable_file: AtomicU64::new(0),
-            synced_hint: Hint::default(),
+            durable_file,
+            synced_hint,
             write_done: env.condition(WRITE_SPIN),
             sync_done: env.condition(Duration::ZERO),
             prepared: Mutex::new(None),
+            upcoming: Mutex::default(),
             preparing: AtomicBool::new(false),
             lengthening: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
@@ -232,7 +253,7 @@ impl WalStage {
         self.synced_hint.offset_in(file)
     }
 
-    /// The number of the newest file whose start is durable; 0 when none is yet.
+    /// The number of the newest file whose start is durable.
     pub fn durable_file(&self) -> u64 {
         self.durable_file.load(Ordering::Acquire)
     }
@@ -376,15 +397,23 @@ impl WalStage {
         // 0 when no record of the file is known to be synced: the seal must not claim that any was.
         let synced = {
             let (extent, position) = (self.extent.lock(), self.synced.load(Ordering::Acquire));
-            if position > extent.start { extent.offset_of(position) } else { 0 }
+            let synced = position > extent.start;
+            if synced { extent.offset_of(position) } else { extent.file.taken_over() }
         };
         let seal = writer.file.seal(writer.offset, synced, SealKind::Clean);
         let file = next.begin(Some(seal), next_seq).map_err(|error| engine.latch(error))?;
         let file = Arc::new(file);
         let old = std::mem::replace(&mut writer.file, file.clone());
-        writer.offset = file.framer().offset();
+        let old_len = std::mem::replace(&mut writer.offset, file.framer().offset());
         let number = FileNumber(file.number());
-        engine.live_wals.lock().push(file.number());
+        {
+            let mut live = engine.live_wals.lock();
+            if let Some(last) = live.last_mut() {
+                last.len = old_len;
+            }
+            live.push(LiveWal::of(&file));
+        }
+        self.upcoming.lock().retain(|upcoming| *upcoming != number.0);
         {
             let mut extent = self.extent.lock();
             extent.start = end;
@@ -430,6 +459,19 @@ impl WalStage {
             })
         };
         self.sync_through(engine, position)
+    }
+
+    /// Cuts the last file where its records end. Nobody writes or syncs any more.
+    pub fn close_file(&self) -> Result<()> {
+        let extent = self.extent.lock();
+        let (file, len) = (extent.file.clone(), extent.offset_of(extent.written));
+        drop(extent);
+        file.close(len)
+    }
+
+    /// The numbers of the files that were prepared and are not begun yet.
+    pub fn upcoming(&self) -> Vec<u64> {
+        self.upcoming.lock().clone()
     }
 
     /// Makes durable what is written at this moment. The caller holds `syncer`.

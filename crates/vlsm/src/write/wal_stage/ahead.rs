@@ -52,7 +52,7 @@ impl WalStage {
     }
 
     /// Prepares the next file. The caller set `preparing`.
-    fn prepare_now(&self, engine: &Engine) {
+    fn prepare_now(&self, engine: &Arc<Engine>) {
         let capacity = self.next_capacity();
         self.wanted.store(0, Ordering::Release);
         let result = self.prepare_capacity(engine, capacity);
@@ -96,7 +96,7 @@ impl WalStage {
     }
 
     /// Sees to it that there is a next file of this capacity.
-    fn prepare_capacity(&self, engine: &Engine, capacity: u64) -> Result<()> {
+    fn prepare_capacity(&self, engine: &Arc<Engine>, capacity: u64) -> Result<()> {
         let there = self.prepared.lock().take();
         let (next, result) = match there {
             Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
@@ -112,7 +112,10 @@ impl WalStage {
                     engine.counters.wal_filled_bytes.add(capacity);
                 }
                 match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
-                    Ok(next) => (Some(next), Ok(())),
+                    Ok(next) => {
+                        self.upcoming.lock().push(number);
+                        (Some(next), self.record(engine))
+                    }
                     Err(error) => (None, Err(error)),
                 }
             }
@@ -122,8 +125,17 @@ impl WalStage {
         result
     }
 
+    /// Has the manifest list the next file before anything is written into it: so a file that is
+    /// lost later is missed. On a full device it serves all the same, and the next install lists it.
+    fn record(&self, engine: &Arc<Engine>) -> Result<()> {
+        match engine.record_wals() {
+            Err(Error::NoSpace { .. }) => Ok(()),
+            recorded => recorded,
+        }
+    }
+
     /// Prepares the next file if the device was too full for it and is no more.
-    pub fn prepare_if_starved(&self, engine: &Engine, free: u64) {
+    pub fn prepare_if_starved(&self, engine: &Arc<Engine>, free: u64) {
         let needs = self.next_capacity();
         if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
             self.prepare_now(engine);
