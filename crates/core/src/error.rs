@@ -126,16 +126,33 @@ pub enum Error {
         /// The operator's name.
         name: String,
     },
-    /// The merge operator could not combine a key's operands. They are kept as they are.
+    /// The merge operator refuses an operand. Nothing of the batch was written.
     #[error(
-        "the merge operator {operator:?} of keyspace {keyspace:?} cannot combine what was written \
-         to this key: put or delete the key, or correct the operator; nothing is lost"
+        "the merge operator {operator:?} of keyspace {keyspace:?} refuses an operand: {why}; \
+         nothing of this write was kept"
+    )]
+    OperandRefused {
+        /// The keyspace.
+        keyspace: String,
+        /// The operator's name.
+        operator: String,
+        /// What the operator says, as in "an operand is 8 bytes long".
+        why: &'static str,
+    },
+    /// The merge operator could not combine a key's operands. They are kept as they are, and other
+    /// keys are read as ever: an iterator goes on behind the key.
+    #[error(
+        "the merge operator {operator:?} of keyspace {keyspace:?} {} what was written to this key: \
+         put or delete the key, or correct the operator; nothing is lost",
+        if *panicked { "panicked over" } else { "cannot combine" }
     )]
     MergeFailed {
         /// The keyspace.
         keyspace: String,
         /// The operator's name.
         operator: String,
+        /// Whether it panicked, instead of saying that it cannot.
+        panicked: bool,
     },
     /// The write's deadline passed before it was let in. Nothing was written.
     #[error("not admitted within {waited}: {cause}; nothing was written")]

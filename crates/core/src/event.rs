@@ -90,6 +90,19 @@ impl JobKind {
     }
 }
 
+/// A kind of code that a user hands to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Callback {
+    /// Combines operands with values.
+    MergeOperator,
+    /// Looks at values while jobs rewrite them.
+    CompactionFilter,
+    /// Is told of every event.
+    Listener,
+}
+
 /// One stage of a compaction chain: jobs out of one level that a memtable had to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStage {
@@ -258,6 +271,17 @@ pub enum Event {
         /// How long they were refused.
         after: Micros,
     },
+    /// A user's code panicked for the first time since the store was opened. Later panics of the
+    /// same code are only counted. Nothing is lost: what a merge operator or a compaction filter
+    /// panicked over stays as it is, and a listener is told of no further event.
+    CallbackPanicked {
+        /// What the code is for.
+        callback: Callback,
+        /// Its name; empty for a listener, which has none.
+        name: String,
+        /// The keyspace it works for; empty for a listener.
+        keyspace: String,
+    },
     /// A background failure. Writes are refused from here on.
     BackgroundError {
         /// What failed.
@@ -313,6 +337,23 @@ impl fmt::Display for Event {
             Self::SpaceReturned { after } => {
                 write!(f, "there is space again: writes are taken after {after}")
             }
+            Self::CallbackPanicked { callback, name, keyspace } => match callback {
+                Callback::MergeOperator => write!(
+                    f,
+                    "the merge operator {name:?} of keyspace {keyspace:?} panicked: what was \
+                     written stays as it is; correct the operator"
+                ),
+                Callback::CompactionFilter => write!(
+                    f,
+                    "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values \
+                     stay as they are; correct the filter"
+                ),
+                Callback::Listener => write!(
+                    f,
+                    "the listener panicked and is told of no further event; correct it and reopen \
+                     the store"
+                ),
+            },
             Self::BackgroundError { error } => write!(f, "background error: {error}"),
             Self::Closed => write!(f, "closed"),
         }

@@ -23,6 +23,12 @@ pub enum Priority {
     Background,
 }
 
+/// The payload with which an environment unwinds a thread that it stops for good, as the simulator
+/// does at a crash. No panic: who catches panics passes it on with `resume_unwind`, or the thread
+/// unwinds again from its next wait.
+#[derive(Debug)]
+pub struct Stopped;
+
 /// Waits for a thread to end.
 pub trait Join: Send {
     /// Returns when the thread has ended. True when it ended by itself, false when it panicked.

@@ -12,7 +12,8 @@
 //!
 //! When the machine is switched off (crash, deadlock, end of the root task), every other task
 //! unwinds from the point where it is blocked, without a word from the panic hook; where the code
-//! under test catches that, as it does panics of jobs, it unwinds again from the next such point.
+//! under test catches that ([`Stopped`]), as it does panics of jobs, it unwinds again from the next
+//! such point.
 //! While a task unwinds, its destructors may still call the environment: nothing blocks any more,
 //! files fail. One that then loops for ever is left where it is, and its stack with it (counted,
 //! and a failure in every test).
@@ -30,6 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use vlsm_disk::env::Stopped;
 
 /// Stack of a task, in words.
 const STACK_WORDS: usize = 1 << 17;
@@ -38,9 +40,6 @@ const CALLS_WHILE_OFF_MAX: u32 = 10_000;
 
 /// Number of a task, in order of their start; the root task is 0.
 pub type TaskId = usize;
-
-/// The payload with which a task unwinds when the machine is switched off.
-struct SwitchedOff;
 
 /// What a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -306,7 +305,7 @@ impl Machine {
             }
         }
         if !std::thread::panicking() {
-            resume_unwind(Box::new(SwitchedOff));
+            resume_unwind(Box::new(Stopped));
         }
     }
 
@@ -373,7 +372,7 @@ impl Machine {
         let result = catch_unwind(AssertUnwindSafe(body));
         let mut state = self.state.lock();
         if let Err(payload) = &result
-            && !payload.is::<SwitchedOff>()
+            && !payload.is::<Stopped>()
         {
             let name = state.tasks[id].name.clone();
             state.panics.push(format!("task {id} ({name}) panicked: {}", message(&**payload)));

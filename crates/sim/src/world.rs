@@ -298,8 +298,8 @@ impl World {
 
     /// The values of several keys.
     pub fn multi_get(&self, space: usize, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        let values = self.spaces[space].multi_get(keys)?;
-        Ok(values.into_iter().map(|value| value.map(|value| value.to_vec())).collect())
+        let values = self.spaces[space].multi_get(keys).into_iter();
+        values.map(|value| Ok(value?.map(|value| value.to_vec()))).collect()
     }
 
     /// An iterator over a range.

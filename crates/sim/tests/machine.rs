@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+use vlsm::{Db, KeyspaceOptions, MergeOperator};
 use vlsm_disk::env::{Condition, Env, Priority};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_sim::disk::Disk;
@@ -200,4 +201,47 @@ fn every_crash_point_unwinds_everything() {
         assert_eq!((drops.load(Ordering::Relaxed), outcome.abandoned), (1, 0), "point {point}");
         assert!(!outcome.leaked, "point {point}");
     }
+}
+
+/// An operator that waits where none should, until the machine is off.
+struct Waits {
+    env: Arc<SimEnv>,
+    asked: Arc<AtomicUsize>,
+}
+
+impl MergeOperator for Waits {
+    fn name(&self) -> &str {
+        "test.waits"
+    }
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.env.sleep(Duration::from_secs(3600));
+        None
+    }
+}
+
+/// The engine catches panics of a user's code; the end of the machine is none.
+#[test]
+fn the_end_of_the_machine_passes_through_a_users_code() {
+    let (asked, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (asks, answers) = (asked.clone(), answered.clone());
+    let outcome = SimEnv::run(&SimConfig::new(11), &disk(), move |env| {
+        let operator = Arc::new(Waits { env: env.clone(), asked: asks.clone() });
+        let merges = KeyspaceOptions::new().merge_operator("test.waits");
+        let builder = Db::builder("/s").env(env.clone()).merge_operator(operator);
+        let db = builder.default_keyspace(merges).open().expect("opens");
+        db.merge("a", "1").expect("written");
+        let reader = env.task("reader", move || {
+            let failed = db.get("a");
+            answers.fetch_add(1, Ordering::Relaxed);
+            assert!(failed.is_err());
+        });
+        while asks.load(Ordering::Relaxed) == 0 {
+            env.interleave();
+        }
+        // Not joined: the root task ends while the operator waits.
+        drop(reader);
+    });
+    assert!(matches!(outcome.end, End::Done(())), "{:?}", outcome.end);
+    assert_eq!((asked.load(Ordering::Relaxed), answered.load(Ordering::Relaxed)), (1, 0));
 }

@@ -68,7 +68,11 @@ impl Batch {
 
     /// Changes the value of a key by an operand of the keyspace's merge operator.
     ///
-    /// A keyspace without one makes [`Db::write`](crate::Db::write) refuse the whole batch.
+    /// A keyspace without one makes [`Db::write`](crate::Db::write) refuse the whole batch; so does
+    /// an operand that the operator refuses ([`MergeOperator::check_operand`]), with
+    /// [`Error::OperandRefused`].
+    ///
+    /// [`MergeOperator::check_operand`]: crate::MergeOperator::check_operand
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
         self.add_merge(&keyspace.info, key.as_ref(), operand.as_ref());
     }
@@ -118,16 +122,10 @@ impl Batch {
     }
 
     pub(crate) fn add_merge(&mut self, keyspace: &KeyspaceInfo, key: &[u8], operand: &[u8]) {
-        if keyspace.rules.operator.is_none() {
-            let what = format!(
-                "keyspace {:?} has no merge operator: make one with \
-                 KeyspaceOptions::merge_operator",
-                keyspace.name
-            );
-            self.refuse(Error::InvalidArgument(what));
-            return;
+        match keyspace.rules.check_operand(key, operand) {
+            Ok(()) => self.add(keyspace, Kind::Merge, key, operand),
+            Err(error) => self.refuse(error),
         }
-        self.add(keyspace, Kind::Merge, key, operand);
     }
 
     pub(crate) fn add_range(

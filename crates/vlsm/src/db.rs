@@ -9,7 +9,7 @@ use crate::iter::Iter;
 use crate::keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceInfo, KeyspaceOptions, write_one};
 use crate::open::{Opening, open};
 use crate::options::{Options, WriteOptions};
-use crate::rules::{CompactionFilter, Extensions, MergeOperator};
+use crate::rules::{CompactionFilter, Extensions, MergeOperator, NamedFilter};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use bytes::Bytes;
@@ -138,7 +138,8 @@ impl Builder {
         self
     }
 
-    /// Tells a listener about every event.
+    /// Tells a listener about every event. One that panics is told of no further event, and
+    /// nothing else changes: see [`Listener`].
     #[must_use]
     pub fn listener(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
@@ -149,7 +150,8 @@ impl Builder {
     /// without the operators that its keyspaces name.
     #[must_use]
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
-        self.extensions.operators.push(operator);
+        let name = operator.name().to_owned();
+        self.extensions.operators.push((name, operator));
         self
     }
 
@@ -161,7 +163,8 @@ impl Builder {
         keyspace: impl Into<String>,
         filter: Arc<dyn CompactionFilter>,
     ) -> Self {
-        self.extensions.filters.push((keyspace.into(), filter));
+        let name = filter.name().to_owned();
+        self.extensions.filters.push(NamedFilter { keyspace: keyspace.into(), name, filter });
         self
     }
 
@@ -268,8 +271,10 @@ impl Db {
     /// Applies a batch, all or nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put_with`]. After an error of the WAL the batch is indeterminate: a reopened
-    /// store has all of it or nothing.
+    /// As [`Keyspace::put_with`], and what the batch was refused for when a write was added to it
+    /// ([`Error::OperandRefused`], [`Error::InvalidArgument`]): nothing of it was written then.
+    /// After an error of the WAL the batch is indeterminate: a reopened store has all of it or
+    /// nothing.
     pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
         self.engine.write(batch, options)
     }

@@ -1,13 +1,18 @@
 //! Events to whoever listens: the LOG file, the listener given at open, the laboratory.
 //!
+//! A listener that panics is told of nothing more: it may have left its own state half changed, and
+//! would panic again and again. The LOG says so, and whoever emitted the event does not notice.
+//!
 //! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
 //! LOG.old and a new one begins. It is never synced and no operation fails because of it.
 
+use crate::callback::call;
 use crate::sync::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm_core::event::Event;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vlsm_core::event::{Callback, Event};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::{Env, File};
 
@@ -17,13 +22,18 @@ pub const LOG_BYTES_MAX: u64 = 4 << 20;
 const LINES_MAX: usize = 10_000;
 
 /// Receives every event, on the thread it happens on: it must return quickly and not call the
-/// store.
+/// store. One that panics is told of no further event; the LOG says so, and
+/// [`Stats::callback_panics`](crate::Stats::callback_panics) counts it.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Where events go.
 pub(crate) struct Events {
     env: Arc<dyn Env>,
     listener: Option<Listener>,
+    /// Whether the listener has panicked.
+    listener_off: AtomicBool,
+    /// Panics of all of the user's code.
+    panics: AtomicU64,
     log: Option<Log>,
 }
 
@@ -41,20 +51,48 @@ impl Events {
             lines: Mutex::default(),
             file: Mutex::default(),
         });
-        Self { env, listener, log }
+        let (listener_off, panics) = (AtomicBool::new(false), AtomicU64::new(0));
+        Self { env, listener, listener_off, panics, log }
     }
 
     /// Tells everybody. Cheap: the LOG's line is written later, by [`Events::write_log`].
     pub fn emit(&self, event: Event) {
-        if let Some(listener) = &self.listener {
-            listener(&event);
+        if let Some(listener) = &self.listener
+            && !self.listener_off.load(Ordering::Relaxed)
+            && call(|| listener(&event)).is_err()
+        {
+            self.switch_listener_off();
         }
-        if let Some(log) = &self.log {
-            let line = format!("{} {event}\n", stamp(self.env.wall_clock().as_millis()));
-            let mut lines = log.lines.lock();
-            if lines.len() < LINES_MAX {
-                lines.push(line);
-            }
+        self.note(&event);
+    }
+
+    /// A user's code panicked.
+    pub fn count_panic(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often a user's code panicked.
+    pub fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn switch_listener_off(&self) {
+        self.count_panic();
+        // Another thread may have been in it at the same time.
+        if !self.listener_off.swap(true, Ordering::Relaxed) {
+            let (callback, name, keyspace) = (Callback::Listener, String::new(), String::new());
+            self.note(&Event::CallbackPanicked { callback, name, keyspace });
+        }
+    }
+
+    /// A line for the LOG.
+    fn note(&self, event: &Event) {
+        let Some(log) = &self.log else { return };
+        let line = format!("{} {event}\n", stamp(self.env.wall_clock().as_millis()));
+        let mut lines = log.lines.lock();
+        if lines.len() < LINES_MAX {
+            lines.push(line);
         }
     }
 

@@ -1,5 +1,9 @@
 //! Iterators over the pairs of a keyspace.
 //!
+//! A key whose operands the merge operator cannot combine is an error of that key alone. The error
+//! takes the key's place among the pairs: it is not shown outside the range, nor from both ends.
+//! Then the walk goes on behind it. After any other error the iterator is at its end.
+//!
 //! An [`Iter`] holds a registered sequence number, which is what it shows. It may be walked from
 //! both ends, in any order; each end is a walk of its own, and they stop where they meet. A walk is
 //! over one region, on the view that is current when it begins; when it is taken back
@@ -9,19 +13,50 @@ use crate::batch::other_store;
 use crate::keyspace::Keyspace;
 use crate::read::merge_cursor::Direction;
 use crate::read::pins::{Holds, Pin, Walk};
-use crate::read::user_cursor::UserCursor;
+use crate::read::user_cursor::{Pair, UserCursor};
 use crate::snapshot::Held;
 use crate::trace::Asked;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
+#[cfg(doc)]
+use vlsm_core::Error;
 use vlsm_core::Result;
 use vlsm_core::planted::{self, Bug};
 
 /// Pairs of a keyspace in key order, as of one moment.
 ///
-/// After an error the iterator is at its end: it never carries on past what it could not read.
+/// After an error the iterator is at its end: it never carries on past what it could not read. With
+/// one exception: [`Error::MergeFailed`] is about one key, whose operands the keyspace's merge
+/// operator could not combine. That key is [`Iter::failed_key`], and the iterator goes on behind
+/// it, in both directions.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// use vlsm::{Db, Error, KeyspaceOptions};
+///
+/// let db = Db::open(folder.path().join("store"))?;
+/// let sums = db.create_keyspace("sums", KeyspaceOptions::new().merge_operator("add"))?;
+/// sums.put("b", "no number")?;
+/// for key in ["a", "b", "c"] {
+///     sums.merge(key, 1u64.to_le_bytes())?;
+/// }
+/// let (mut read, mut failed) = (0, Vec::new());
+/// let mut pairs = sums.iter();
+/// while let Some(pair) = pairs.next() {
+///     match pair {
+///         Ok(_) => read += 1,
+///         Err(Error::MergeFailed { .. }) => failed.extend(pairs.failed_key().cloned()),
+///         Err(error) => return Err(error),
+///     }
+/// }
+/// assert_eq!((read, failed), (2, vec!["b".into()]));
+/// # drop(pairs);
+/// # db.close()
+/// # }
+/// ```
 pub struct Iter {
     keyspace: Keyspace,
     held: Arc<Held>,
@@ -31,6 +66,8 @@ pub struct Iter {
     front: End,
     back: End,
     finished: bool,
+    /// The key of the error that was returned last.
+    failed: Option<Bytes>,
     /// When it began, where there is a trace, and how many pairs it returned.
     begun: Option<Duration>,
     returned: u64,
@@ -89,8 +126,16 @@ impl Iter {
         engine.counters.scans.add(1);
         let pin = Pin::new(engine);
         let begun = engine.tracing().then(|| engine.env.now());
-        let (keyspace, returned) = (keyspace.clone(), 0);
-        Self { keyspace, held, pin, lo, hi, front, back, finished, begun, returned }
+        let (keyspace, returned, failed) = (keyspace.clone(), 0, None);
+        Self { keyspace, held, pin, lo, hi, front, back, finished, failed, begun, returned }
+    }
+
+    /// The key whose operands the merge operator could not combine, right after the iterator
+    /// answered [`Error::MergeFailed`]; none after anything else. To put or delete it makes it
+    /// readable again.
+    #[must_use]
+    pub fn failed_key(&self) -> Option<&Bytes> {
+        self.failed.as_ref()
     }
 
     /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's
@@ -104,6 +149,7 @@ impl Iter {
         };
         let from = if below { self.lo.clone() } else { Bound::Included(key) };
         self.finished = is_empty(&from, &self.hi);
+        self.failed = None;
         self.front = End::at(&self.keyspace, from, 0);
         self.pin.lock().front = None;
     }
@@ -126,7 +172,7 @@ impl Iter {
     }
 
     /// The next pair of an end's region; none behind its last one.
-    fn step(&self, direction: Direction) -> Result<Option<(Bytes, Bytes)>> {
+    fn step(&self, direction: Direction) -> Result<Option<Pair>> {
         let mut holds = self.pin.lock();
         let (walk, end) = match direction {
             Direction::Forward => (&mut holds.front, &self.front),
@@ -146,7 +192,7 @@ impl Iter {
         Ok(pair)
     }
 
-    fn advance_front(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    fn advance_front(&mut self) -> Result<Option<Pair>> {
         while self.front.region <= self.back.region {
             if let Some((key, value)) = self.step(Direction::Forward)? {
                 let past_end = match &self.hi {
@@ -162,7 +208,7 @@ impl Iter {
         Ok(None)
     }
 
-    fn advance_back(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    fn advance_back(&mut self) -> Result<Option<Pair>> {
         loop {
             if let Some((key, value)) = self.step(Direction::Backward)? {
                 let past_end = match &self.front.from {
@@ -181,14 +227,24 @@ impl Iter {
     }
 
     /// Passes a step's outcome on and remembers when the end or an error was reached.
-    fn outcome(&mut self, step: Result<Option<(Bytes, Bytes)>>) -> Option<Result<(Bytes, Bytes)>> {
+    fn outcome(&mut self, step: Result<Option<Pair>>) -> Option<Result<(Bytes, Bytes)>> {
         let goes_on = step.is_err() && planted::is(Bug::IteratorPastError);
-        self.returned += u64::from(matches!(step, Ok(Some(_))));
         self.finished = !matches!(step, Ok(Some(_))) && !goes_on;
         if self.finished {
             *self.pin.lock() = Holds::default();
         }
-        step.transpose()
+        self.failed = None;
+        match step.transpose()? {
+            Ok((key, Ok(value))) => {
+                self.returned += 1;
+                Some(Ok((key, value)))
+            }
+            Ok((key, Err(error))) => {
+                self.failed = Some(key);
+                Some(Err(error))
+            }
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 

@@ -287,7 +287,8 @@ impl Keyspace {
     /// Changes the value of a key by an operand of the keyspace's merge operator, without reading.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] when the keyspace has no merge operator.
+    /// As [`Keyspace::put`]; [`Error::OperandRefused`] when the operator refuses the operand, and
+    /// [`Error::InvalidArgument`] when the keyspace has none: nothing was written.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         write_one(&self.db.engine, WriteOptions::default(), |batch| {
             batch.merge(self, key, operand);
@@ -313,20 +314,20 @@ impl Keyspace {
     ///
     /// # Errors
     /// What reading an SST failed with. An error is never taken for absence.
-    /// [`Error::MergeFailed`] when the merge operator could not combine what was written.
+    /// [`Error::MergeFailed`] when the merge operator could not combine what was written, or
+    /// panicked over it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         self.db.engine.get(self.tree_of(key), key, None)
     }
 
-    /// The values of several keys, as of one moment, in the order asked for.
-    ///
-    /// # Errors
-    /// As [`Keyspace::get`].
+    /// The values of several keys, as of one moment, in the order asked for. Each has an answer of
+    /// its own, as of [`Keyspace::get`], so one that cannot be read hides no other;
+    /// `collect::<Result<Vec<_>>>()` makes one answer of them.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
-    ) -> Result<Vec<Option<Bytes>>> {
+    ) -> Vec<Result<Option<Bytes>>> {
         let pinned = self.db.engine.pin();
         let read = |key: K| {
             let key = key.as_ref();

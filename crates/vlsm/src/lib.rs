@@ -27,6 +27,7 @@
 //! shape the tree ([`PolicyOptions`]); [`Stats`] tells what happened.
 
 mod batch;
+mod callback;
 mod checkpoint;
 mod control;
 mod counters;
@@ -79,7 +80,7 @@ pub use size::ApproximateSize;
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
-pub use vlsm_core::event::{ChainReport, ChainStage, Event, JobKind, WaitCause};
+pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
 pub use vlsm_disk::Env;
 pub use vlsm_policy::profile::PROFILES;

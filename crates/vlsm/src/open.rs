@@ -92,7 +92,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         false => Some(enter(&env, dir, &options)?),
     };
     let log_in = (options.log && !read_only).then_some(dir);
-    let events = Arc::new(Events::new(env.clone(), listener, log_in));
+    let (events, extensions) = events_of(&env, log_in, listener, extensions);
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
@@ -158,6 +158,17 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     }
     engine.tell_opened(&recovered, start);
     Ok(engine)
+}
+
+/// Where events go; panics of the user's code are told there, too.
+fn events_of(
+    env: &Arc<dyn Env>,
+    log_in: Option<&Path>,
+    listener: Option<Listener>,
+    extensions: Extensions,
+) -> (Arc<Events>, Extensions) {
+    let events = Arc::new(Events::new(env.clone(), listener, log_in));
+    (events.clone(), Extensions { events: Some(events), ..extensions })
 }
 
 /// The policies of the options, and what the device can do where one of them plans with it.

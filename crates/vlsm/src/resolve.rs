@@ -103,14 +103,14 @@ impl Resolver {
     /// The key's value; none where it is absent.
     ///
     /// # Errors
-    /// [`Error::MergeFailed`].
+    /// [`Error::MergeFailed`] and nothing else: of this key, whatever becomes of others.
     pub fn finish(self, rules: &Rules, key: &[u8]) -> Result<Option<Bytes>> {
         if self.operands.is_empty() {
             return Ok(self.base);
         }
         let operands: Vec<&[u8]> = self.operands.iter().map(|operand| &operand[..]).collect();
         let merged = rules.merge(key, self.base.as_deref(), &operands);
-        merged.map(|value| Some(Bytes::from(value))).ok_or_else(|| rules.merge_failed())
+        merged.map(|value| Some(Bytes::from(value)))
     }
 }
 

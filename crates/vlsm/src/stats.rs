@@ -148,6 +148,9 @@ pub struct Stats {
     pub standing_chains: ChainSummary,
     /// Files that left the tree and are still read or not yet removed.
     pub zombie_files: u64,
+    /// Panics of merge operators, compaction filters and the listener that were caught.
+    #[serde(default)]
+    pub callback_panics: u64,
     /// Whether writes are refused for want of space at this moment.
     pub out_of_space: bool,
     /// How often they were.
@@ -238,6 +241,7 @@ impl Engine {
             chains,
             standing_chains,
             zombie_files: self.files.zombies().0 as u64,
+            callback_panics: self.events.panics(),
             out_of_space: self.health.is_out_of_space(),
             shortages: counters.shortages.get(),
             read_only: self.health.cause().map(|cause| cause.to_string()),

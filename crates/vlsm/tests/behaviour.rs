@@ -2,11 +2,15 @@
 //! other profiles on the same files, handles used wrongly, and failures in the background.
 #![allow(clippy::unwrap_used)]
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use vlsm::{
-    Batch, ByteCount, Compression, Db, Durability, Error, Event, JobKind, KeyspaceOptions,
+    Batch, ByteCount, Compression, Db, Durability, Env, Error, Event, JobKind, KeyspaceOptions,
     WriteOptions,
 };
+use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::{Fs, RealEnv};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -89,7 +93,8 @@ fn iterators_meet_in_the_middle_and_seek() {
     assert_eq!(letters.prefix("q").map(|pair| pair.unwrap().1).collect::<Vec<_>>(), ["q"]);
     assert_eq!(letters.range("x".."b").count(), 0, "an empty range");
     assert_eq!(letters.range("b"..="b").count(), 1);
-    let got = letters.multi_get(["z", "0", "a"]).unwrap();
+    let got: vlsm::Result<Vec<_>> = letters.multi_get(["z", "0", "a"]).into_iter().collect();
+    let got = got.unwrap();
     assert_eq!(got, [Some("z".into()), None, Some("a".into())]);
 }
 
@@ -139,18 +144,50 @@ fn handles_used_wrongly_are_answered() {
     assert!(keyspace.iter().next().unwrap().is_err());
 }
 
+/// The operating system, but for a clock that panics once on a worker's thread.
+struct Bad {
+    real: Arc<RealEnv>,
+    armed: AtomicBool,
+}
+
+impl Env for Bad {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        self.real.fs()
+    }
+    fn now(&self) -> Duration {
+        self.real.now()
+    }
+    fn wall_clock(&self) -> Duration {
+        let thread = std::thread::current();
+        let is_worker = thread
+            .name()
+            .is_some_and(|name| name.starts_with("vlsm-work") || name.starts_with("vlsm-flush"));
+        assert!(!(is_worker && self.armed.swap(false, Ordering::SeqCst)), "planted");
+        self.real.wall_clock()
+    }
+    fn random(&self) -> u64 {
+        self.real.random()
+    }
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        self.real.spawn(name, priority, body)
+    }
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
+        self.real.condition(spin)
+    }
+}
+
 #[test]
 fn a_panic_in_the_background_stops_writes_and_nothing_else() {
     let folder = folder();
     let path = folder.path().join("store");
-    let armed = AtomicBool::new(true);
-    let db = small("vlsm", &path)
-        .listener(move |event| {
-            let flushed = matches!(event, Event::JobFinished { .. });
-            assert!(!(flushed && armed.swap(false, Ordering::SeqCst)), "planted");
-        })
-        .open()
-        .unwrap();
+    let env = Arc::new(Bad { real: RealEnv::new(), armed: AtomicBool::new(false) });
+    let db = small("vlsm", &path).env(env.clone()).open().unwrap();
+    env.armed.store(true, Ordering::SeqCst);
     db.put("first", "1").unwrap();
     let mut refused = None;
     for n in 0..100_000_u64 {

@@ -305,9 +305,10 @@ fn drain(load: Arc<Load>, disk: &SimFs, env: &Arc<dyn Env>) {
         let most = policy.overflow.unwrap_or_default() + policy.sst_max;
         assert!(excess <= most, "L{} was not compacted: {:#?}", level.level, stats.levels);
     }
-    let found = load.db.default_keyspace().multi_get((0..KEYS * WRITERS).map(key)).unwrap();
+    let found = load.db.default_keyspace().multi_get((0..KEYS * WRITERS).map(key));
     for (n, found) in (0..).zip(found) {
         let last = load.acknowledged[n as usize].load(SeqCst);
+        let found = found.unwrap();
         assert_eq!(found.as_deref(), Some(&value(n, last)[..]), "what was written last");
     }
     assert_eq!(load.db.iter().count() as u64, KEYS * WRITERS);

@@ -32,7 +32,7 @@ fn recorded(folder: &Path) -> (Db, PathBuf) {
     db.put("zebra", [7; 1000]).unwrap();
     db.get("apple").unwrap();
     db.snapshot().get(&db.default_keyspace(), "nothing").unwrap();
-    db.default_keyspace().multi_get(["b", "c"]).unwrap();
+    db.default_keyspace().multi_get(["b", "c"]).into_iter().for_each(|got| drop(got.unwrap()));
     db.merge("apple", "er").unwrap();
     db.delete("apple").unwrap();
     assert_eq!(db.range("b"..).take(5).count(), 2);

@@ -9,12 +9,12 @@
 //! 3. operands are held back until the version that they apply to is met: then one put takes the
 //!    place of all. Where none is met, because it lies in an older stripe or in another place of
 //!    the tree, one operand does if the operator can say so, else they go out as they are. The same
-//!    where the operator says no;
+//!    where the operator says no, or panics;
 //! 4. where nothing older lies below, the end of the key's versions is absence, and so a base.
 //!
 //! A tombstone in the oldest stripe is dropped too when nothing older lies below. A value that has
 //! expired and that no snapshot sees becomes a tombstone. The compaction filter is asked for what
-//! is left of the newest stripe's values.
+//! is left of the newest stripe's values; what it panics over stays as it is.
 //!
 //! Invariants: what goes out ascends in tree order, because what is held back is of one key; an
 //! operand is never lost. Bound: [`HELD_MAX`] and [`HELD_BYTES`] for what is held back; beyond it
@@ -253,9 +253,8 @@ impl Combine {
     /// A value that no snapshot sees, as the compaction filter leaves it.
     #[cold]
     fn filtered(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
-        let Some(filter) = &self.sight.rules.filter else { return self.emit(key, trailer, value) };
         let skip = if trailer.kind() == Some(Kind::PutExpiring) { EXPIRY_LEN } else { 0 };
-        match filter.filter(self.sight.level, key, &value[skip..]) {
+        match self.sight.rules.filter(self.sight.level, key, &value[skip..]) {
             Decision::Change(new) if skip + new.len() <= MAX_VALUE_LEN => {
                 self.emit(key, trailer, &[&value[..skip], &new].concat());
             }
@@ -311,7 +310,7 @@ impl Combine {
     /// What is held back goes out as one put over this base. False when the operator cannot.
     fn combine(&mut self, base: Option<&[u8]>) -> bool {
         let operands = self.operands();
-        let Some(value) = self.sight.rules.merge(&self.key, base, &operands) else { return false };
+        let Ok(value) = self.sight.rules.merge(&self.key, base, &operands) else { return false };
         self.counters.combined += operands.len() as u64 - 1;
         let trailer = Trailer::new(self.held[0].0, Kind::Put);
         self.clear_held();

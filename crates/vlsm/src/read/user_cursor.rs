@@ -3,6 +3,7 @@
 //! Of each user key, the visible versions are added up (`resolve`): mostly the newest one decides.
 //! Forwards the newest version comes first; backwards it comes last, so the walk adds up from the
 //! oldest one until the user key changes. Range tombstones are looked up by the key (`covers`).
+//! Where the merge operator cannot add up, that is the key's own error, and the walk goes on.
 //!
 //! Long deleted stretches are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row,
 //! the sources older than the place that holds it go on at its end. Everything in older places is
@@ -21,6 +22,9 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Result, Seq, Trailer};
+
+/// A key and its value, or the error of a merge operator that could not combine its operands.
+pub(crate) type Pair = (Bytes, Result<Bytes>);
 
 /// Keys that one range tombstone may hide before the walk skips the rest of them.
 const HIDDEN_MAX: u32 = 8;
@@ -103,14 +107,17 @@ impl UserCursor {
     }
 
     /// The next pair in the walk's direction.
-    pub fn next_pair(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    ///
+    /// # Errors
+    /// What reading fails with: the walk is over then. What the operator fails with is in the pair.
+    pub fn next_pair(&mut self) -> Result<Option<Pair>> {
         match self.direction {
             Direction::Forward => self.next_forward(),
             Direction::Backward => self.next_backward(),
         }
     }
 
-    fn next_forward(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    fn next_forward(&mut self) -> Result<Option<Pair>> {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
             let trailer = entry.trailer();
@@ -137,7 +144,7 @@ impl UserCursor {
             };
             if let Some(value) = value {
                 self.hidden = 0;
-                let pair = (Bytes::copy_from_slice(entry.key()), value);
+                let pair = (Bytes::copy_from_slice(entry.key()), Ok(value));
                 self.merge.step()?;
                 return Ok(Some(pair));
             }
@@ -148,7 +155,7 @@ impl UserCursor {
 
     /// The value of the last key, from its entry that the merge stands on.
     #[cold]
-    fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Bytes>> {
+    fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Result<Bytes>>> {
         let mut resolver = Resolver::default();
         while let Some(entry) = self.merge.entry() {
             if entry.key() != &self.last_key[..] {
@@ -161,10 +168,10 @@ impl UserCursor {
                 break;
             }
         }
-        resolver.finish(&self.rules, &self.last_key)
+        Ok(resolver.finish(&self.rules, &self.last_key).transpose())
     }
 
-    fn next_backward(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+    fn next_backward(&mut self) -> Result<Option<Pair>> {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
             self.last_key.clear();
@@ -184,7 +191,7 @@ impl UserCursor {
                 }
                 self.merge.step()?;
             }
-            if let Some(value) = resolver.finish(&self.rules, &self.last_key)? {
+            if let Some(value) = resolver.finish(&self.rules, &self.last_key).transpose() {
                 self.hidden = 0;
                 return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
             }

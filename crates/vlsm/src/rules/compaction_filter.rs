@@ -17,8 +17,11 @@ pub enum Decision {
 /// It is asked only for the newest value of a key, and only if no snapshot holds it, so what a
 /// snapshot sees never changes. A value that no job rewrites is not asked for: when, and how often,
 /// is up to the tree. It must not wait and must not use the store.
+///
+/// A value over which it panics stays as it is, and the job goes on with the next value. The first
+/// panic is told by [`Event::CallbackPanicked`](crate::Event::CallbackPanicked).
 pub trait CompactionFilter: Send + Sync {
-    /// Its name.
+    /// Its name, for events. Asked once, when the filter is registered.
     fn name(&self) -> &str;
 
     /// What becomes of this value, which is about to be written into `level`.

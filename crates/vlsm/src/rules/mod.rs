@@ -4,7 +4,8 @@
 //! A keyspace's record in the manifest names the operator; code cannot be stored, so a store is
 //! opened with everything that it needs ([`Extensions`]), and an operator that is missing is an
 //! error before anything is written. Every tree of a keyspace carries the same [`Rules`], where
-//! reads and jobs find them.
+//! reads and jobs find them. The user's code is called here and nowhere else, guarded against its
+//! panics (`callback`).
 //!
 //! Threads and locks: immutable once the store is open.
 
@@ -14,34 +15,46 @@ mod merge_operator;
 pub use compaction_filter::{CompactionFilter, Decision};
 pub use merge_operator::MergeOperator;
 
+use crate::callback::{Guarded, Panicked};
+use crate::events::Events;
 use crate::keyspace::KeyspaceOptions;
 use merge_operator::built_in;
 use std::sync::Arc;
 use std::time::Duration;
+use vlsm_core::event::Callback;
 use vlsm_core::key::MAX_VALUE_LEN;
 use vlsm_core::{Error, Result};
 
 /// The code that a store is opened with.
 #[derive(Default, Clone)]
 pub(crate) struct Extensions {
-    pub operators: Vec<Arc<dyn MergeOperator>>,
-    /// Each with the name of its keyspace.
-    pub filters: Vec<(String, Arc<dyn CompactionFilter>)>,
+    /// Each with its name.
+    pub operators: Vec<(String, Arc<dyn MergeOperator>)>,
+    pub filters: Vec<NamedFilter>,
+    /// Who is told of its panics; nobody before the store is open.
+    pub events: Option<Arc<Events>>,
+}
+
+/// A compaction filter and the keyspace it is for.
+#[derive(Clone)]
+pub(crate) struct NamedFilter {
+    pub keyspace: String,
+    pub name: String,
+    pub filter: Arc<dyn CompactionFilter>,
 }
 
 impl Extensions {
     /// Refuses two of one name.
     pub fn check(&self) -> Result<()> {
-        for (index, operator) in self.operators.iter().enumerate() {
-            let name = operator.name();
-            let earlier = self.operators[..index].iter().any(|other| other.name() == name);
+        for (index, (name, _)) in self.operators.iter().enumerate() {
+            let earlier = self.operators[..index].iter().any(|(other, _)| other == name);
             if earlier || built_in(name).is_some() {
                 let what = format!("there are two merge operators {name:?}: rename one");
                 return Err(Error::InvalidArgument(what));
             }
         }
-        for (index, (keyspace, _)) in self.filters.iter().enumerate() {
-            if self.filters[..index].iter().any(|(other, _)| other == keyspace) {
+        for (index, NamedFilter { keyspace, .. }) in self.filters.iter().enumerate() {
+            if self.filters[..index].iter().any(|other| other.keyspace == *keyspace) {
                 let what = format!("there are two compaction filters for keyspace {keyspace:?}");
                 return Err(Error::InvalidArgument(what));
             }
@@ -56,23 +69,26 @@ impl Extensions {
     pub fn rules(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<Arc<Rules>> {
         let operator = match &options.merge_operator {
             None => None,
-            Some(name) => Some(self.operator(name).ok_or_else(|| {
-                let (keyspace, name) = (keyspace.to_owned(), name.clone());
-                Error::UnknownMergeOperator { keyspace, name }
-            })?),
+            Some(name) => {
+                let code = self.operator(name).ok_or_else(|| {
+                    let (keyspace, name) = (keyspace.to_owned(), name.clone());
+                    Error::UnknownMergeOperator { keyspace, name }
+                })?;
+                let events = self.events.clone();
+                Some(Guarded::new(code, Callback::MergeOperator, (name, keyspace), events))
+            }
         };
-        let filter = self.filters.iter().find(|(name, _)| name == keyspace);
-        Ok(Arc::new(Rules {
-            keyspace: keyspace.to_owned(),
-            operator,
-            ttl: options.ttl,
-            filter: filter.map(|(_, filter)| filter.clone()),
-        }))
+        let filter = self.filters.iter().find(|filter| filter.keyspace == keyspace);
+        let filter = filter.map(|NamedFilter { name, filter, .. }| {
+            let (code, events) = (filter.clone(), self.events.clone());
+            Guarded::new(code, Callback::CompactionFilter, (name, keyspace), events)
+        });
+        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, ttl: options.ttl, filter }))
     }
 
     fn operator(&self, name: &str) -> Option<Arc<dyn MergeOperator>> {
-        let own = self.operators.iter().find(|operator| operator.name() == name).cloned();
-        own.or_else(|| built_in(name))
+        let own = self.operators.iter().find(|(other, _)| other == name);
+        own.map(|(_, operator)| operator.clone()).or_else(|| built_in(name))
     }
 }
 
@@ -81,30 +97,65 @@ impl Extensions {
 pub(crate) struct Rules {
     /// Its name, for errors.
     pub keyspace: String,
-    pub operator: Option<Arc<dyn MergeOperator>>,
+    pub operator: Option<Guarded<dyn MergeOperator>>,
     /// How long a put lives that says nothing else.
     pub ttl: Option<Duration>,
-    pub filter: Option<Arc<dyn CompactionFilter>>,
+    pub filter: Option<Guarded<dyn CompactionFilter>>,
 }
 
 impl Rules {
-    /// The value of a key with this base and these operands, oldest first. None when there is no
-    /// operator, or it cannot.
-    pub fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
-        let merged = self.operator.as_ref()?.merge(key, base, operands);
-        merged.filter(|value| value.len() <= MAX_VALUE_LEN)
+    /// Whether the operator takes this operand.
+    ///
+    /// # Errors
+    /// [`Error::OperandRefused`]; [`Error::InvalidArgument`] where there is no operator.
+    pub fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        let Some(operator) = &self.operator else {
+            return Err(Error::InvalidArgument(format!(
+                "keyspace {:?} has no merge operator: make one with \
+                 KeyspaceOptions::merge_operator",
+                self.keyspace
+            )));
+        };
+        let checked = operator.call(|operator| operator.check_operand(key, operand));
+        let why = match checked {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(why)) => why,
+            Err(Panicked) => "the operator panicked over it, so correct the operator",
+        };
+        let (keyspace, operator) = (self.keyspace.clone(), operator.name().to_owned());
+        Err(Error::OperandRefused { keyspace, operator, why })
     }
 
-    /// One operand in place of several, oldest first.
+    /// The value of a key with this base and these operands, oldest first.
+    ///
+    /// # Errors
+    /// [`Error::MergeFailed`] and nothing else: there is no operator, or it cannot, or it panicked.
+    pub fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
+        let operator = self.operator.as_ref();
+        match operator.map(|operator| operator.call(|code| code.merge(key, base, operands))) {
+            Some(Ok(Some(value))) if value.len() <= MAX_VALUE_LEN => Ok(value),
+            failed => {
+                let operator = operator.map_or("none", |operator| operator.name());
+                let (keyspace, operator) = (self.keyspace.clone(), operator.to_owned());
+                let panicked = matches!(failed, Some(Err(Panicked)));
+                Err(Error::MergeFailed { keyspace, operator, panicked })
+            }
+        }
+    }
+
+    /// One operand in place of several, oldest first. None where the operator has none, or
+    /// panicked.
     pub fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
-        let merged = self.operator.as_ref()?.merge_partial(key, operands);
+        let operator = self.operator.as_ref()?;
+        let merged = operator.call(|operator| operator.merge_partial(key, operands)).ok()?;
         merged.filter(|value| value.len() <= MAX_VALUE_LEN)
     }
 
-    /// What to say when [`Rules::merge`] could not.
-    pub fn merge_failed(&self) -> Error {
-        let operator = self.operator.as_ref().map_or("none", |operator| operator.name());
-        Error::MergeFailed { keyspace: self.keyspace.clone(), operator: operator.to_owned() }
+    /// What becomes of a value. It stays where there is no filter, or where the filter panicked.
+    pub fn filter(&self, level: u8, key: &[u8], value: &[u8]) -> Decision {
+        let Some(filter) = &self.filter else { return Decision::Keep };
+        let decided = filter.call(|filter| filter.filter(level, key, value));
+        decided.unwrap_or(Decision::Keep)
     }
 }
 

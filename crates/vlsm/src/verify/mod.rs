@@ -9,6 +9,10 @@
 //! 5. The WAL: the chain and every record up to where the log may end.
 //! 6. Files that nobody names.
 //!
+//! What values mean is not checked: a key whose operands its merge operator cannot combine is sound
+//! (a user's operators are not known here, and newer writes may lie in the WAL). An iterator shows
+//! such keys ([`Iter::failed_key`](crate::Iter::failed_key)).
+//!
 //! Nothing ends at the first problem. Where the manifest cannot be read, SSTs and WALs are still
 //! checked for themselves. Memory: the manifest's tables, one SST's index and filter with a
 //! megabyte of its blocks, in step 4 one of them for each run, in step 5 one WAL.
@@ -96,7 +100,8 @@ pub struct VerifyProgress<'a> {
 /// Checks a store completely, without changing it.
 ///
 /// Everything that is wrong is in the report; the answer is an error only where there is nothing to
-/// check.
+/// check. Bytes and order are checked, not what values mean: keys that a merge operator cannot read
+/// are found by [`Iter::failed_key`](crate::Iter::failed_key).
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -119,7 +124,8 @@ pub fn verify(path: impl AsRef<Path>) -> Result<VerifyReport> {
     verify_with(&env, path.as_ref(), &mut |_| {})
 }
 
-/// As [`verify`], in another environment, and telling how far it is.
+/// As [`verify`], in another environment, and telling how far it is. A panic of `progress` comes
+/// out of the call; nothing is changed, and the store's lock is let go.
 ///
 /// # Errors
 /// As [`verify`].

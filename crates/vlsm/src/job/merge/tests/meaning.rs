@@ -2,7 +2,9 @@
 //! expire and snapshots, read before and after by a naive reader.
 
 use super::*;
+use crate::callback::Guarded;
 use crate::rules::{CompactionFilter, Decision, MergeOperator, Rules};
+use vlsm_core::event::Callback;
 use vlsm_core::{FileMeta, Micros, RangeTombstones, Table};
 use vlsm_policy::shape::Overlap;
 
@@ -155,7 +157,9 @@ fn look_ahead() -> CutRule {
 }
 
 fn rules(operator: impl MergeOperator + 'static) -> Arc<Rules> {
-    Arc::new(Rules { operator: Some(Arc::new(operator)), ..Rules::default() })
+    let operator: Arc<dyn MergeOperator> = Arc::new(operator);
+    let operator = Guarded::new(operator, Callback::MergeOperator, ("", ""), None);
+    Arc::new(Rules { operator: Some(operator), ..Rules::default() })
 }
 
 proptest! {
@@ -302,7 +306,9 @@ fn the_filter_is_asked_for_what_no_snapshot_sees() {
         entry("f", 9, Kind::Put, "keep"),
     ];
     let run = |snapshots: Vec<Seq>, nothing_below| {
-        let rules = Rules { filter: Some(Arc::new(Letters)), ..Rules::default() };
+        let filter: Arc<dyn CompactionFilter> = Arc::new(Letters);
+        let filter = Guarded::new(filter, Callback::CompactionFilter, ("", ""), None);
+        let rules = Rules { filter: Some(filter), ..Rules::default() };
         let sight =
             Sight { snapshots, nothing_below, rules: Arc::new(rules), level: 3, ..everything() };
         let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
