@@ -199,7 +199,10 @@ Examples:
   vlsm scan my-store --from a --to q            a included, q not
   vlsm scan my-store --reverse --limit 1        the last record
   vlsm scan my-store --keys-only | head
-  vlsm scan my-store --prefix app --count";
+  vlsm scan my-store --prefix app --count
+  vlsm scan my-store --keyspace visits --failed the keys that a merge operator cannot read
+
+Keys that the keyspace's merge operator cannot read are left out, and the exit code is then 1.";
 
 /// Options of `scan`.
 #[derive(Debug, clap::Args)]
@@ -224,6 +227,9 @@ pub struct ScanArgs {
     /// Print the number of records only
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
+    /// Print only the keys that the merge operator cannot read, without values
+    #[arg(long, conflicts_with = "keys_only")]
+    failed: bool,
     /// Format of the output: tsv or json
     #[arg(long, value_enum, default_value = "tsv", hide_possible_values = true)]
     format: Format,
@@ -266,19 +272,23 @@ pub fn scan(args: &ScanArgs) -> Result {
     let layout = Layout { format: args.format, hex: args.hex };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
-    let mut count = 0;
+    let (mut count, mut failed) = (0, Failed::default());
     while count < args.limit.unwrap_or(u64::MAX) {
         let pair = if args.reverse { pairs.next_back() } else { pairs.next() };
-        let Some((key, value)) = pair.transpose()? else { break };
+        let Some(pair) = pair else { break };
+        let (key, value) = match (failed.pass(pair)?, pairs.failed_key()) {
+            (Some((key, value)), _) if !args.failed => (key, Some(value)),
+            (None, Some(key)) if args.failed => (key.clone(), None),
+            _ => continue,
+        };
         count += 1;
         if args.count {
             continue;
         }
         line.clear();
-        if args.keys_only {
-            layout.write_key(&key, &mut line);
-        } else {
-            layout.write(&key, &value, &mut line);
+        match value.filter(|_| !args.keys_only) {
+            None => layout.write_key(&key, &mut line),
+            Some(value) => layout.write(&key, &value, &mut line),
         }
         out.write_all(&line)?;
     }
@@ -287,7 +297,41 @@ pub fn scan(args: &ScanArgs) -> Result {
     }
     out.flush()?;
     drop(pairs);
-    store.close()
+    store.close()?;
+    if args.failed { Ok(()) } else { failed.tell(&args.store) }
+}
+
+/// Keys that the merge operator could not read.
+#[derive(Default)]
+struct Failed {
+    count: u64,
+    error: Option<vlsm::Error>,
+}
+
+impl Failed {
+    /// The pair, where it is one; a key that the merge operator could not read is counted.
+    fn pass<P>(&mut self, pair: vlsm::Result<P>) -> Result<Option<P>> {
+        match pair {
+            Ok(pair) => Ok(Some(pair)),
+            Err(error @ vlsm::Error::MergeFailed { .. }) => {
+                self.count += 1;
+                self.error.get_or_insert(error);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Fails where there was such a key.
+    fn tell(self, store: &StoreArgs) -> Result {
+        let Some(error) = self.error else { return Ok(()) };
+        let (count, folder, keyspace) = (self.count, store.store.display(), &store.keyspace);
+        let keys = if count == 1 { "key is" } else { "keys are" };
+        Err(Failure::new(format!(
+            "{count} {keys} not in the output: {error}. To list such keys: vlsm scan {folder} \
+             --keyspace {keyspace} --failed"
+        )))
+    }
 }
 
 const EXPORT_EXAMPLES: &str = "\
@@ -297,7 +341,8 @@ Examples:
   vlsm export my-store | gzip > all.tsv.gz
   vlsm export my-store | vlsm import other-store
 
-import reads it back, byte for byte. The export is the keyspace as of one moment.";
+import reads it back, byte for byte. The export is the keyspace as of one moment. Keys that the
+keyspace's merge operator cannot read are left out, and the exit code is then 1.";
 
 /// Options of `export`.
 #[derive(Debug, clap::Args)]
@@ -322,8 +367,9 @@ pub fn export(args: &ExportArgs) -> Result {
     let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
     let layout = Layout { format, hex: args.hex };
     if args.file == Path::new("-") {
-        export_to(&store, layout, io::stdout().lock(), None)?;
-        return store.close();
+        let (_, failed) = export_to(&store, layout, io::stdout().lock(), None)?;
+        store.close()?;
+        return failed.tell(&args.store);
     }
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
@@ -333,10 +379,11 @@ pub fn export(args: &ExportArgs) -> Result {
     };
     let file = File::create_new(&args.file).map_err(failed)?;
     let mut progress = Progress::new(None);
-    let bytes = export_to(&store, layout, &file, Some(&mut progress))?;
+    let (bytes, unread) = export_to(&store, layout, &file, Some(&mut progress))?;
     file.sync_all().map_err(failed)?;
     progress.finish("exported", bytes);
-    store.close()
+    store.close()?;
+    unread.tell(&args.store)
 }
 
 fn export_to(
@@ -344,12 +391,12 @@ fn export_to(
     layout: Layout,
     out: impl Write,
     mut progress: Option<&mut Progress>,
-) -> Result<u64> {
+) -> Result<(u64, Failed)> {
     let mut out = BufWriter::with_capacity(1 << 20, out);
     let mut line = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut failed) = (0, Failed::default());
     for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
-        let (key, value) = pair?;
+        let Some((key, value)) = failed.pass(pair)? else { continue };
         line.clear();
         layout.write(&key, &value, &mut line);
         out.write_all(&line)?;
@@ -359,7 +406,7 @@ fn export_to(
         }
     }
     out.flush()?;
-    Ok(bytes)
+    Ok((bytes, failed))
 }
 
 /// The bytes that an argument stands for.

@@ -70,7 +70,9 @@ impl From<vlsm_core::Error> for Failure {
     fn from(error: vlsm_core::Error) -> Self {
         use vlsm_core::Error as E;
         match error {
-            E::InvalidOption { .. } | E::InvalidArgument(_) => Self::usage(error),
+            E::InvalidOption { .. } | E::InvalidArgument(_) | E::OperandRefused { .. } => {
+                Self::usage(error)
+            }
             _ => Self::new(error),
         }
     }

@@ -19,7 +19,8 @@ Examples:
   vlsm verify my-store && vlsm checkpoint my-store backup-monday
 
 Reads every SST, WAL and manifest completely. The store must be closed, or open for reading only.
-The exit code is 1 when something is damaged.";
+The exit code is 1 when something is damaged. Bytes and order are checked, not what values mean to
+a merge operator: vlsm scan --failed lists the keys that one cannot read.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

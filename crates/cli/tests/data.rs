@@ -151,3 +151,52 @@ fn compacting_a_range_keeps_what_is_there() {
     world.run(&["compact", "s", "--from", "\\q"]).fails(2, &["--from", "escape"]);
     world.run(&["compact", "s", "--keyspace", "none"]).fails(1, &["keyspace", "none"]);
 }
+
+#[test]
+fn one_key_that_an_operator_cannot_read_hides_no_other() {
+    let world = World::new();
+    let merge = |key: &str, rest: &[&str]| {
+        let all = ["merge", "s", "--keyspace", "sums", "--operator", "add", key];
+        world.run(&[&all[..], rest].concat())
+    };
+    for key in ["a", "c", "e"] {
+        merge(key, &["--number", "1"]).ok();
+    }
+    // What cannot be an operand is refused, and nothing is written.
+    for operand in ["", "abc", "123456789"] {
+        merge("d", &[operand]).fails(2, &["\"add\"", "\"sums\"", "8 bytes", "nothing"]);
+    }
+    world.run(&["put", "s", "--keyspace", "sums", "b", "no number"]).ok();
+    let of = |args: &[&str]| world.run(&[args, &["--keyspace", "sums"]].concat());
+    assert_eq!(of(&["scan", "s"]).ok().lines().count(), 4);
+    merge("b", &["--number", "1"]).ok();
+    merge("c", &["--number", "1"]).ok();
+    of(&["get", "s", "b"]).fails(1, &["cannot combine", "put or delete"]);
+    let says = ["1 key is not in the output", "\"add\"", "vlsm scan s --keyspace sums --failed"];
+    for (args, out) in [
+        (&["scan", "s", "--keys-only"][..], "a\nc\ne\n"),
+        (&["scan", "s", "--keys-only", "--reverse"], "e\nc\na\n"),
+        (&["scan", "s", "--count"], "3\n"),
+        (&["scan", "s", "--limit", "2", "--keys-only"], "a\nc\n"),
+        (&["scan", "s", "--from", "b", "--to", "c"], ""),
+        (&["export", "s", "--hex"], EXPORTED),
+    ] {
+        let run = of(args);
+        assert_eq!(run.out, out, "{args:?}");
+        assert!(!run.err.contains("no number"), "{run:?}");
+        run.fails(1, &says);
+    }
+    assert_eq!(of(&["scan", "s", "--from", "c", "--count"]).ok(), "2\n");
+    assert_eq!(of(&["scan", "s", "--failed"]).ok(), "b\n");
+    assert_eq!(of(&["scan", "s", "--failed", "--count", "--reverse"]).ok(), "1\n");
+    let run = of(&["export", "s", "all.tsv", "--hex"]);
+    run.fails(1, &says);
+    assert_eq!(std::fs::read_to_string(world.path("all.tsv")).unwrap(), EXPORTED);
+    world.run(&["verify", "s"]).ok();
+    of(&["delete", "s", "b"]).ok();
+    assert_eq!(of(&["scan", "s", "--count"]).ok(), "3\n");
+    assert_eq!(of(&["scan", "s", "--failed"]).ok(), "");
+}
+
+/// The keys a, c and e with the numbers 1, 2 and 1.
+const EXPORTED: &str = "61\t0100000000000000\n63\t0200000000000000\n65\t0100000000000000\n";
