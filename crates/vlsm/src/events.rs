@@ -58,7 +58,7 @@ impl Events {
     /// Tells everybody. Cheap: the LOG's line is written later, by [`Events::write_log`].
     pub fn emit(&self, event: Event) {
         if let Some(listener) = &self.listener
-            && !self.listener_off.load(Ordering::Relaxed)
+            && !self.listener_off.load(Ordering::Acquire)
             && call(|| listener(&event)).is_err()
         {
             self.switch_listener_off();
@@ -68,19 +68,20 @@ impl Events {
 
     /// A user's code panicked.
     pub fn count_panic(&self) {
-        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.panics.fetch_add(1, Ordering::Release);
     }
 
     /// How often a user's code panicked.
     pub fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
+        self.panics.load(Ordering::Acquire)
     }
 
     #[cold]
     fn switch_listener_off(&self) {
-        self.count_panic();
         // Another thread may have been in it at the same time.
-        if !self.listener_off.swap(true, Ordering::Relaxed) {
+        let first = !self.listener_off.swap(true, Ordering::AcqRel);
+        self.count_panic();
+        if first {
             let (callback, name, keyspace) = (Callback::Listener, String::new(), String::new());
             self.note(&Event::CallbackPanicked { callback, name, keyspace });
         }
