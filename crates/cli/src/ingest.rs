@@ -88,7 +88,7 @@ pub fn sst(args: &SstArgs) -> Result {
     // That there was no record is no mistake of the command line.
     let made = file.writer.finish().map_err(Failure::new)?;
     import.finish("sorted");
-    say(format_args!("made {}: {}", made.path.display(), made.bytes));
+    say(format_args!("made {}: {}", args.sst.display(), made.bytes));
     Ok(())
 }
 

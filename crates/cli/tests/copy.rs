@@ -32,7 +32,11 @@ fn bad_folders() {
     world.file("notes/todo.txt", "buy milk");
     for command in ["checkpoint", "restore"] {
         world.run(&[command, "s", "notes"]).fails(1, &["notes is not empty", "new or empty"]);
-        world.run(&[command, "s", "s"]).fails(1, &["already", "new folder"]);
+        for target in ["s", "./s", "s/backup", "s/../s", "notes/../s/backup"] {
+            world.run(&[command, "s", target]).fails(1, &["itself", "outside"]);
+        }
+        world.run(&["checkpoint", "s", "other"]);
+        world.run(&[command, "s", "other"]).fails(1, &["already", "new folder"]);
         world.run(&[command, "notes", "new"]).fails(1, &["notes", "not a store"]);
     }
     assert_eq!(names(&world.path("notes")), ["todo.txt"]);

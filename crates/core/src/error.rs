@@ -5,6 +5,7 @@
 //! writers.
 
 use crate::units::Micros;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,11 +60,16 @@ pub enum Error {
     /// The store was opened to be read only.
     #[error("the store was opened read-only: open it without `read_only` to change it")]
     OpenedReadOnly,
-    /// Another process or handle has the store open.
-    #[error("{} is in use by another process or handle: close it first", path.display())]
+    /// Another process has the store open, or this one has, with another handle.
+    ///
+    /// A store stays open until `Db::close` is called on one of its handles, or the last of them is
+    /// dropped. Keyspaces, iterators and snapshots are handles, too.
+    #[error("{} is in use by {holder}", path.display())]
     Locked {
         /// The folder of the store.
         path: PathBuf,
+        /// Who has it open.
+        holder: LockHolder,
     },
     /// The folder does not exist.
     #[error("there is no store at {}: check the path, or create one", path.display())]
@@ -113,8 +119,17 @@ pub enum Error {
     #[error("there is no keyspace {0:?}: create it first")]
     NoSuchKeyspace(String),
     /// There is a keyspace of this name, made with other options.
-    #[error("there is a keyspace {0:?} already")]
-    KeyspaceExists(String),
+    #[error(
+        "there is a keyspace {keyspace:?} already, made with other options: {}. Ask for the \
+         options it was made with, or choose another name",
+        join(differences)
+    )]
+    KeyspaceExists {
+        /// The keyspace.
+        keyspace: String,
+        /// The options that differ.
+        differences: Vec<OptionDifference>,
+    },
     /// The keyspace was made with a merge operator that this program does not know.
     #[error(
         "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
@@ -169,6 +184,53 @@ pub enum Error {
     /// further.
     #[error("internal error (please report it): {0}")]
     Internal(String),
+}
+
+/// Who has a store open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LockHolder {
+    /// This process.
+    ThisProcess,
+    /// The process of this id, as the operating system says.
+    Process(u32),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ThisProcess => f.write_str(
+                "this process: call close() on its handle, or drop all of its handles; a \
+                 keyspace, an iterator or a snapshot keeps a store open, too",
+            ),
+            Self::Process(id) => write!(f, "process {id}: close it there first"),
+            Self::Unknown => f.write_str("another process or handle: close it first"),
+        }
+    }
+}
+
+/// An option of which a keyspace has another value than was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionDifference {
+    /// The option.
+    pub option: &'static str,
+    /// What the keyspace was made with. Names no key.
+    pub existing: String,
+    /// What was asked for.
+    pub asked: String,
+}
+
+impl fmt::Display for OptionDifference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { option, existing, asked } = self;
+        write!(f, "{option} is {existing}, and {asked} was asked for")
+    }
+}
+
+fn join(differences: &[OptionDifference]) -> String {
+    differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl Error {

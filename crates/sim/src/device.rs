@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use vlsm_core::LockHolder;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -321,6 +322,18 @@ struct SimulatedFile {
 }
 
 impl Fs for SimulatedFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.absolute(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.disk.canonical(path)
+    }
+
+    fn lock_holder(&self, path: &Path) -> LockHolder {
+        self.disk.lock_holder(path)
+    }
+
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let call = match options.create_new {
             true => Call::mutates("create", path),

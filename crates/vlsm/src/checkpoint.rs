@@ -23,6 +23,7 @@
 use crate::engine::Engine;
 use crate::files::sst_path;
 use crate::open::{enter_read_only, recover_options};
+use crate::paths::{absolute, check_apart};
 use crate::verify::{Severity, VerifyReport, verify_locked};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -57,11 +58,12 @@ impl Engine {
     /// Makes a copy of the store in a new or empty folder.
     pub fn checkpoint(self: &Arc<Self>, target: &Path) -> Result<CopyReport> {
         self.health.check()?;
+        let target = absolute(&**self.env.fs(), target)?;
         if self.unlogged.load(Ordering::Acquire) {
             // What is in no WAL is copied as tables.
             self.flush_all()?;
         }
-        let mut copy = Copy::begin(&self.env, &self.dir, target)?;
+        let mut copy = Copy::begin(&self.env, &self.dir, &target)?;
         let alone = self.without_ingests()?;
         let (state, first, position) = self.freeze()?;
         let result = self.wal.write_through(self, position).and_then(|()| {
@@ -103,7 +105,7 @@ impl Engine {
 /// # Errors
 /// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
 /// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the target is
-/// not empty; what the file system says. Nothing of the target is left then but its folder.
+/// not empty, or lies in the checkpoint itself; what the file system says. Nothing of the target is left then but its folder.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())
@@ -114,6 +116,7 @@ pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result
 /// # Errors
 /// As [`restore`].
 pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<CopyReport> {
+    let (from, target) = (&absolute(&**env.fs(), from)?, &absolute(&**env.fs(), target)?);
     let lock = enter_read_only(env, from)?;
     let mut copy = Copy::begin(env, from, target)?;
     sound(verify_locked(env, from, &mut |_| {})?)?;
@@ -154,6 +157,7 @@ impl<'a> Copy<'a> {
     /// Makes the folder, or finds it empty.
     fn begin(env: &'a Arc<dyn Env>, from: &'a Path, to: &'a Path) -> Result<Self> {
         let fs = env.fs();
+        check_apart(&**fs, from, to)?;
         let failed = |error| Error::io("cannot make folder", to, error);
         fs.create_dir_all(to).map_err(failed)?;
         let names = fs.read_dir(to).map_err(|error| Error::io("cannot list", to, error))?;

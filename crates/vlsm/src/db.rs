@@ -9,6 +9,7 @@ use crate::iter::Iter;
 use crate::keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceInfo, KeyspaceOptions, write_one};
 use crate::open::{Opening, open};
 use crate::options::{Options, WriteOptions};
+use crate::paths::absolute;
 use crate::rules::{CompactionFilter, Extensions, MergeOperator, NamedFilter};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
@@ -23,6 +24,9 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 
 /// An open store. Cheap to clone and to share between threads; the last handle's drop closes it.
+///
+/// A [`Keyspace`], a [`Snapshot`] and an [`Iter`] are handles, too: each keeps the store open, and
+/// [`Error::Locked`] for everybody else, until it is dropped. [`Db::close`] does not wait for them.
 ///
 /// The methods that read and write without naming a keyspace use the keyspace `default`.
 ///
@@ -193,7 +197,8 @@ impl Builder {
             extensions: self.extensions,
             default_keyspace: self.default_keyspace,
         };
-        let engine = open(env, &self.path, how)?;
+        let path = absolute(&**env.fs(), &self.path)?;
+        let engine = open(env, &path, how)?;
         let default = engine.keyspace(DEFAULT_KEYSPACE);
         let default = default.ok_or_else(|| Error::NoSuchKeyspace(DEFAULT_KEYSPACE.into()))?;
         let last = Arc::new(CloseOnDrop(engine.clone()));
@@ -224,7 +229,8 @@ impl Db {
         }
     }
 
-    /// The folder of the store.
+    /// The folder of the store, as an absolute path: a relative one is resolved when the store is
+    /// opened, so it does not matter where the process's working directory goes afterwards.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.engine.dir
@@ -249,8 +255,9 @@ impl Db {
     /// Makes a keyspace, durably. One of the same name and options is simply returned.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`] when there is one with other options; [`Error::InvalidArgument`]
-    /// for impossible options; what writing the manifest failed with.
+    /// [`Error::KeyspaceExists`] when there is one with other options, and which differ;
+    /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or holds `/`,
+    /// control characters or others that nobody sees; what writing the manifest failed with.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let info = self.engine.create_keyspace(name, &options)?;
         Ok(Keyspace { db: self.clone(), info })
@@ -384,7 +391,7 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the folder is not empty;
-    /// [`Error::ReadOnly`], [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system
+    /// [`Error::InvalidArgument`] when it lies in the store itself; [`Error::ReadOnly`], [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system
     /// says.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CopyReport> {
         self.engine.checkpoint(target.as_ref())

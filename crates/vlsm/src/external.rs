@@ -9,6 +9,7 @@
 //! All entries have sequence number zero: the one that counts is given by the ingest.
 
 use crate::options::Options;
+use crate::paths::absolute;
 use bytes::Bytes;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,7 @@ impl SstFileWriter {
     pub fn create_in(env: &Arc<dyn Env>, path: &Path, options: &Options) -> Result<Self> {
         options.check()?;
         let fs = env.fs();
+        let path = &absolute(&**fs, path)?;
         let failed = |error| Error::io("cannot make SST", path, error);
         if fs.exists(path).map_err(failed)? {
             return Err(failed(ErrorKind::AlreadyExists.into()));
@@ -179,10 +181,7 @@ impl SstFileWriter {
             renamed.map_err(|error| Error::io("cannot rename to", &self.path, error))?;
         }
         self.temporary = None;
-        let folder = match self.path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
         let synced = fs.sync_dir(folder);
         synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))
     }

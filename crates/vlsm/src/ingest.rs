@@ -31,6 +31,7 @@ use crate::files::sst_path;
 use crate::install::Request;
 use crate::keyspace::KeyspaceInfo;
 use crate::memtable::Memtable;
+use crate::paths::absolute;
 use crate::read::view::TreeView;
 use crate::sync::MutexGuard;
 use std::collections::BTreeMap;
@@ -181,8 +182,10 @@ impl Engine {
         options: IngestOptions,
     ) -> Result<IngestReport> {
         self.health.check()?;
+        let files = files.iter().map(|path| absolute(&**self.env.fs(), path));
+        let files = files.collect::<Result<Vec<_>>>()?;
         let mut checked = Vec::with_capacity(files.len());
-        for path in files {
+        for path in &files {
             checked.push(self.check_file(keyspace, path, options)?);
         }
         checked.sort_by(|a, b| a.summary.properties.smallest.cmp(&b.summary.properties.smallest));

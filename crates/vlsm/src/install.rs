@@ -27,7 +27,7 @@ mod wals;
 
 use crate::engine::{Engine, Watch};
 use crate::files::{colder, sst_path};
-use crate::keyspace::{KeyspaceInfo, KeyspaceOptions};
+use crate::keyspace::{KeyspaceInfo, KeyspaceOptions, check_name};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
 use crate::snapshot::Filtering;
@@ -458,13 +458,11 @@ impl Engine {
         options: &KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInfo>> {
         if let Some(known) = self.keyspace(name) {
-            return if known.options == *options {
-                Ok(known)
-            } else {
-                Err(Error::KeyspaceExists(name.to_owned()))
-            };
+            known.check_options(options)?;
+            return Ok(known);
         }
         let numbers = leader.state.numbers;
+        check_name(name)?;
         let (id, first) = (numbers.next_keyspace, numbers.next_tree);
         let regions = options.regions(first);
         let grown = manifest::Numbers {

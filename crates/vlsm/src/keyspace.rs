@@ -20,7 +20,7 @@ use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Error, Result, TreeId};
+use vlsm_core::{Error, OptionDifference, Result, TreeId};
 use vlsm_disk::{Env, manifest};
 
 /// The keyspace that every store has.
@@ -118,6 +118,39 @@ impl KeyspaceOptions {
     }
 
     /// The regions, with trees from this number on.
+    /// The options that differ from what these are.
+    fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
+        let mut differences = Vec::new();
+        let mut compare = |option, existing: String, asked: String| {
+            differences.push(OptionDifference { option, existing, asked });
+        };
+        if self.splits != asked.splits {
+            // Keys appear in no error: how many, and whether it is only they that differ.
+            let (ours, theirs) = (self.splits.len(), asked.splits.len());
+            let other = if ours == theirs { "other " } else { "" };
+            let count = |count, other| {
+                let s = if count == 1 { "" } else { "s" };
+                format!("{count} {other}key{s}")
+            };
+            compare("splits", count(ours, ""), count(theirs, other));
+        }
+        if self.merge_operator != asked.merge_operator {
+            let say = |name: &Option<String>| match name {
+                Some(name) => format!("{name:?}"),
+                None => "none".to_owned(),
+            };
+            compare("merge_operator", say(&self.merge_operator), say(&asked.merge_operator));
+        }
+        if self.ttl != asked.ttl {
+            let say = |ttl: Option<Duration>| match ttl {
+                Some(ttl) => format!("{ttl:?}"),
+                None => "none".to_owned(),
+            };
+            compare("ttl", say(self.ttl), say(asked.ttl));
+        }
+        differences
+    }
+
     pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
         let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
         los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
@@ -156,7 +189,38 @@ pub(crate) struct KeyspaceInfo {
 }
 
 impl KeyspaceInfo {
+/// Refuses a name that a person could not read or type. Keyspaces that have one already stay.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    // What moves the text around it or is not seen at all.
+    let unseen = |c: char| {
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+            || c == '\u{feff}'
+            || c.is_control()
+    };
+    let why = if name.is_empty() {
+        "it is empty"
+    } else if name.contains('/') {
+        "it holds '/'"
+    } else if name.contains(unseen) {
+        "it holds characters that nobody sees"
+    } else {
+        return Ok(());
+    };
+    Err(Error::InvalidArgument(format!(
+        "a keyspace cannot have the name {name:?}: {why}; choose one of visible characters"
+    )))
+}
+
     /// Index of the region that holds a key.
+    /// Refuses options that it was not made with.
+    pub fn check_options(&self, asked: &KeyspaceOptions) -> Result<()> {
+        let differences = self.options.differences(asked);
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Error::KeyspaceExists { keyspace: self.name.clone(), differences })
+    }
+
     pub fn region_of(&self, key: &[u8]) -> usize {
         self.options.splits.partition_point(|split| split.as_ref() <= key)
     }

@@ -48,6 +48,7 @@ mod memory;
 pub mod memtable;
 mod open;
 mod options;
+mod paths;
 mod read;
 mod recovery;
 mod resolve;
@@ -84,6 +85,7 @@ pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, Wa
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
 pub use vlsm_disk::Env;
 pub use vlsm_policy::profile::PROFILES;
+pub use vlsm_core::{LockHolder, OptionDifference};
 pub use vlsm_policy::{DeviceMap, DevicePoint, PolicyOptions, Profile};
 
 /// The README's example is compiled with the tests.

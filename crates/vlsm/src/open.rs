@@ -227,7 +227,12 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Lo
     }
     let path = dir.join("LOCK");
     let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
-    lock.ok_or_else(|| Error::Locked { path: dir.to_owned() })
+    lock.ok_or_else(|| locked(env, dir, &path))
+}
+
+/// The error of a store that somebody else has open.
+fn locked(env: &Arc<dyn Env>, dir: &Path, lock: &Path) -> Error {
+    Error::Locked { path: dir.to_owned(), holder: env.fs().lock_holder(lock) }
 }
 
 /// Steps 1 and 2 of a store that is only read: several may read it, and nobody writes meanwhile.
@@ -239,7 +244,7 @@ pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<B
     let path = dir.join("LOCK");
     match fs.lock_shared(&path) {
         Ok(Some(lock)) => Ok(Some(lock)),
-        Ok(None) => Err(Error::Locked { path: dir.to_owned() }),
+        Ok(None) => Err(locked(env, dir, &path)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("cannot lock", &path, error)),
     }
@@ -351,8 +356,8 @@ fn keyspaces_of(
     let mut infos = Vec::with_capacity(state.keyspaces.len());
     for keyspace in state.keyspaces.values() {
         let info = KeyspaceInfo::of(env, state.store_uid, keyspace, extensions)?;
-        if info.name == DEFAULT_KEYSPACE && default.is_some_and(|given| *given != info.options) {
-            return Err(Error::KeyspaceExists(info.name));
+        if let Some(asked) = default.filter(|_| info.name == DEFAULT_KEYSPACE) {
+            info.check_options(asked)?;
         }
         infos.push(Arc::new(info));
     }

@@ -145,7 +145,9 @@ fn bad_targets_are_refused_and_nothing_is_touched() {
     fs::write(full.join("letter.txt"), "dear").unwrap();
     let refused = db.checkpoint(&full);
     assert!(matches!(&refused, Err(Error::InvalidArgument(why)) if why.contains("not empty")));
-    assert!(matches!(db.checkpoint(&path), Err(Error::AlreadyExists { .. })));
+    let other = folder.path().join("other");
+    Db::open(&other).unwrap().close().unwrap();
+    assert!(matches!(db.checkpoint(&other), Err(Error::AlreadyExists { .. })));
     let file = db.checkpoint(full.join("letter.txt"));
     assert!(matches!(file, Err(Error::Io { .. })), "{file:?}");
     assert_eq!(names(&full), ["letter.txt"]);
@@ -227,4 +229,37 @@ fn a_restore_is_checked_and_complete_or_nothing() {
         fs::write(&damaged, whole).unwrap();
     }
     assert_eq!(prefix(&path), 3_100);
+}
+
+#[test]
+fn a_copy_into_the_store_itself_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let db = Db::open(&store).unwrap();
+    db.put("apple", "green").unwrap();
+    db.flush().unwrap();
+    std::os::unix::fs::symlink(&store, folder.path().join("link")).unwrap();
+    fs::create_dir(folder.path().join("beside")).unwrap();
+    let inside = ["store", "store/", "store/copy", "store/a/b", "link", "link/copy"];
+    let inside = inside.iter().chain(&["beside/../store/copy", "store/../store", "link/../store"]);
+    let into = |target: &str| folder.path().join(target);
+    let refused = |copy: &dyn Fn(&Path) -> vlsm::Result<vlsm::CopyReport>| {
+        let before = names(&store);
+        for target in inside.clone() {
+            let error = copy(&into(target)).unwrap_err();
+            assert!(matches!(error, Error::InvalidArgument(_)), "{target}: {error:?}");
+            let text = error.to_string();
+            assert!(text.contains("itself") && text.contains("outside"), "{target}: {text}");
+            assert_eq!(names(&store), before, "{target}");
+        }
+    };
+    refused(&|target| db.checkpoint(target));
+    // A name that only begins alike is another folder.
+    db.checkpoint(into("store-copy")).unwrap();
+    db.checkpoint(into("beside/../other")).unwrap();
+    db.close().unwrap();
+    refused(&|target| vlsm::restore(&store, target));
+    refused(&|target| vlsm::restore(into("link"), target));
+    vlsm::restore(into("link"), into("restored")).unwrap();
+    assert!(!vlsm::verify(&store).unwrap().damaged);
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vlsm_core::LockHolder;
 
 /// What kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +199,18 @@ impl FaultFs {
 }
 
 impl Fs for FaultFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.canonical(path)
+    }
+
+    fn lock_holder(&self, path: &Path) -> LockHolder {
+        self.inner.lock_holder(path)
+    }
+
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let op = if options.create_new { Op::Create } else { Op::Open };
         let inner = self.rules.call(op, &[path], |_| self.inner.open(path, options))?;

@@ -19,6 +19,7 @@ pub use mem::MemFile;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vlsm_core::LockHolder;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -79,10 +80,18 @@ pub trait Lock: Send + Sync {}
 
 /// A file system.
 pub trait Fs: Send + Sync {
-    /// Opens a file.
+    /// The path that means for good what `path` means now: on the operating system a relative path
+    /// goes on from the working directory, which may change. What the path names need not exist.
     ///
     /// # Errors
     /// What the system says. So do all operations here.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// The one path of a file or folder: absolute, without symbolic links and `..`. Of what does
+    /// not exist yet, the path that it would have.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
+
+    /// Opens a file.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
 
     /// Makes a directory (mode 0700) and its parents.
@@ -111,6 +120,9 @@ pub trait Fs: Send + Sync {
 
     /// Locks a file exclusively, making it if needed. None when somebody else holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+
+    /// Who holds the lock on this file, as far as that is certain.
+    fn lock_holder(&self, path: &Path) -> LockHolder;
 
     /// Locks an existing file together with others who only read, and changes nothing. None when
     /// somebody holds it exclusively.

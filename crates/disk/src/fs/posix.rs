@@ -4,16 +4,22 @@
 //! process. Interrupted calls are repeated and short ones continued. A failed sync is reported once
 //! and never tried again here: after it the system may have dropped the very pages that were to be
 //! written.
+//!
+//! Who holds a lock: this process keeps a list of its own locks (by device and inode, so it knows
+//! them under every name). Other processes are found in Linux's `/proc/locks`, which names the one
+//! that took a lock. The lock file itself stays empty, so that no id in it can be out of date.
 
 use crate::fs::{File, Fs, Lock, OpenOptions};
+use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use vlsm_core::LockHolder;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,10 +27,29 @@ pub struct PosixFs;
 
 struct PosixFile(OwnedFd);
 
+/// A file, whatever its name: device and inode.
+type FileId = (u64, u64);
+
+/// The locks that this process holds; one that is shared may be held several times.
+static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
 /// Holds the lock as long as it is open.
-struct PosixLock(#[allow(dead_code)] OwnedFd);
+struct PosixLock {
+    fd: Option<OwnedFd>,
+    id: FileId,
+}
 
 impl Lock for PosixLock {}
+
+impl Drop for PosixLock {
+    fn drop(&mut self) {
+        let mut held = HELD.lock();
+        self.fd.take();
+        if let Some(at) = held.iter().position(|id| *id == self.id) {
+            held.swap_remove(at);
+        }
+    }
+}
 
 impl File for PosixFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -75,6 +100,33 @@ fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
 }
 
 impl Fs for PosixFs {
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut found = PathBuf::new();
+        for part in std::path::absolute(path)?.components() {
+            found.push(part);
+            match found.canonicalize() {
+                Ok(canonical) => found = canonical,
+                // Nothing is there yet, so nothing of it is a link.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    if part == Component::ParentDir {
+                        found.pop();
+                        found.pop();
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn lock_holder(&self, path: &Path) -> LockHolder {
+        holder(path).unwrap_or(LockHolder::Unknown)
+    }
+
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let mut flags = if options.write { OFlags::RDWR } else { OFlags::RDONLY };
         if options.create_new {
@@ -166,10 +218,53 @@ impl Fs for PosixFs {
 
 fn flock(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<Box<dyn Lock>>> {
     match retry_on_intr(|| rustix::fs::flock(&fd, operation)) {
-        Ok(()) => Ok(Some(Box::new(PosixLock(fd)))),
+        Ok(()) => {
+            let id = id_of(&rustix::fs::fstat(&fd)?);
+            HELD.lock().push(id);
+            Ok(Some(Box::new(PosixLock { fd: Some(fd), id })))
+        }
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+fn id_of(stat: &rustix::fs::Stat) -> FileId {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// Who holds the lock on a file; none where nobody is known for certain.
+fn holder(path: &Path) -> Option<LockHolder> {
+    let id = id_of(&rustix::fs::stat(path).ok()?);
+    if HELD.lock().contains(&id) {
+        return Some(LockHolder::ThisProcess);
+    }
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let holds = |process: &u32| holds_open(*process, id);
+    let process = locks.lines().filter_map(|line| flock_of(line, id.1)).find(holds)?;
+    // Another thread has it, and is about to note it.
+    let own = process == std::process::id();
+    Some(if own { LockHolder::ThisProcess } else { LockHolder::Process(process) })
+}
+
+/// The process of a line of `/proc/locks`, if it is a lock of this kind on a file with this inode:
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF`. A line of somebody who waits has an arrow
+/// behind its number.
+fn flock_of(line: &str, inode: u64) -> Option<u32> {
+    let mut words = line.split_whitespace().skip(1);
+    let (kind, process) = (words.next()?, words.nth(2)?);
+    let file = words.next()?.rsplit(':').next()?;
+    let ours = kind == "FLOCK" && file.parse() == Ok(inode);
+    process.parse().ok().filter(|process| ours && *process > 0)
+}
+
+/// Whether a process has this very file open. The numbers of devices in `/proc/locks` are not those
+/// of `stat` on every file system; and the one that took the lock may have gone, while a child of
+/// it holds the lock on.
+fn holds_open(process: u32, id: FileId) -> bool {
+    let folder = PathBuf::from(format!("/proc/{process}/fd"));
+    let files = PosixFs.read_dir(&folder).unwrap_or_default();
+    let is_it = |name: &PathBuf| rustix::fs::stat(folder.join(name)).map(|stat| id_of(&stat) == id);
+    files.iter().any(|name| is_it(name).unwrap_or(false))
 }
 
 /// The directory that holds the entry; `.` for a bare name, none for the root.
@@ -230,6 +325,64 @@ mod tests {
         assert!(PosixFs.lock(&path).expect("asked").is_some());
         let none = PosixFs.lock_shared(&dir.path().join("none")).map(drop);
         assert_eq!(none.expect_err("not there").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn who_holds_a_lock() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (path, link) = (dir.path().join("LOCK"), dir.path().join("link"));
+        let held = PosixFs.lock(&path).expect("asked").expect("free");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        assert_eq!(PosixFs.lock_holder(&link), LockHolder::ThisProcess);
+        drop(held);
+        assert_eq!(PosixFs.lock_holder(&path), LockHolder::Unknown);
+        assert_eq!(PosixFs.lock_holder(&dir.path().join("none")), LockHolder::Unknown);
+        let readers = [0, 1].map(|_| PosixFs.lock_shared(&path).expect("asked").expect("free"));
+        let [one, two] = readers;
+        drop(one);
+        assert_eq!(PosixFs.lock_holder(&path), LockHolder::ThisProcess);
+        drop(two);
+        assert_eq!(PosixFs.lock_holder(&path), LockHolder::Unknown);
+    }
+
+    #[test]
+    fn lines_of_proc_locks() {
+        let of = |line| flock_of(line, 131_085);
+        assert_eq!(of("1: FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF"), Some(4711));
+        assert_eq!(of("12: FLOCK  ADVISORY  READ 4711 00:1f:131085 0 EOF"), Some(4711));
+        for other in [
+            "",
+            "1:",
+            "1: FLOCK  ADVISORY  WRITE 4711 fe:01:131086 0 EOF",
+            "1: POSIX  ADVISORY  WRITE 4711 fe:01:131085 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE -1 fe:01:131085 0 EOF",
+            "1: FLOCK  ADVISORY  WRITE 0 fe:01:131085 0 EOF",
+            "1: -> FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn canonical_paths_of_what_is_and_is_not_there() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let root = dir.path().canonicalize().expect("it is there");
+        PosixFs.create_dir_all(&root.join("real/in")).expect("made");
+        std::os::unix::fs::symlink("real", root.join("link")).expect("linked");
+        let canonical = |path: &str| PosixFs.canonical(&root.join(path)).expect("resolved");
+        for (path, is) in [
+            ("real", "real"),
+            ("real/../real/.", "real"),
+            ("link/in/..", "real"),
+            ("link/new/deep", "real/new/deep"),
+            ("new/../link/new", "real/new"),
+            ("new/deep/../../link", "real"),
+        ] {
+            assert_eq!(canonical(path), root.join(is), "{path}");
+        }
+        assert_eq!(PosixFs.canonical(Path::new("/..")).expect("resolved"), Path::new("/"));
+        assert!(PosixFs.absolute(Path::new("x")).expect("resolved").is_absolute());
+        assert_eq!(PosixFs.absolute(Path::new("/a/../b")).expect("same"), Path::new("/a/../b"));
     }
 
     #[test]

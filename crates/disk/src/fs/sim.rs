@@ -24,6 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vlsm_core::LockHolder;
 
 /// What a crash keeps of what was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,6 +367,20 @@ impl SimFs {
 }
 
 impl Fs for SimFs {
+    /// There is no working directory here, so every path means what it says.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    /// Nor are there symbolic links.
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+
+    fn lock_holder(&self, _: &Path) -> LockHolder {
+        LockHolder::Unknown
+    }
+
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let (inode, life) = self.call(None, options.create_new, |disk| {
             let inode = if options.create_new { disk.create(path)? } else { disk.find(path)? };

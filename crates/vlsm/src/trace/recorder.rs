@@ -13,6 +13,7 @@
 
 use super::format::{Asked, CHUNK_LEN, HEADER_LEN, chunk, encode, header};
 use crate::engine::Engine;
+use crate::paths::absolute;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -210,7 +211,8 @@ impl Engine {
         if self.tracer.state.lock().is_some() {
             return Err(under_way());
         }
-        let recording = Recording::begin(&*self.env, path)?;
+        let path = absolute(&**self.env.fs(), path)?;
+        let recording = Recording::begin(&*self.env, &path)?;
         let mut state = self.tracer.state.lock();
         if state.is_some() {
             return Err(under_way());

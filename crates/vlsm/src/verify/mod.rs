@@ -22,6 +22,7 @@ mod order;
 use crate::device;
 use crate::files::{sst_number, sst_path};
 use crate::open::{enter_read_only, recover_options};
+use crate::paths::absolute;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -134,8 +135,9 @@ pub fn verify_with(
     path: &Path,
     progress: &mut dyn FnMut(VerifyProgress<'_>),
 ) -> Result<VerifyReport> {
-    let lock = enter_read_only(env, path)?;
-    let report = verify_locked(env, path, progress);
+    let path = absolute(&**env.fs(), path)?;
+    let lock = enter_read_only(env, &path)?;
+    let report = verify_locked(env, &path, progress);
     drop(lock);
     report
 }

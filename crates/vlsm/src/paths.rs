@@ -1,0 +1,45 @@
+//! What a path that a caller gives means.
+//!
+//! A relative path is made absolute once, when it is given: the working directory may change later,
+//! and the store goes on making files for as long as it is open. Errors then name files by their
+//! absolute paths. Symbolic links stay as they are. Only where two folders are compared
+//! ([`check_apart`]) are links and `..` resolved.
+//!
+//! The file system does both, because only it knows its working directory and its links.
+
+use std::path::{Path, PathBuf};
+use vlsm_core::{Error, Result};
+use vlsm_disk::fs::Fs;
+
+/// The path that means for good what `path` means now.
+///
+/// # Errors
+/// [`Error::InvalidArgument`] for an empty path; that the system does not tell its working
+/// directory, for instance because somebody removed it.
+pub(crate) fn absolute(fs: &dyn Fs, path: &Path) -> Result<PathBuf> {
+    if path.as_os_str().is_empty() {
+        return Err(Error::InvalidArgument("the path is empty: name a file or folder".into()));
+    }
+    let failed = |error| Error::io("cannot find the working directory for", path, error);
+    fs.absolute(path).map_err(failed)
+}
+
+/// Refuses a folder for a copy that is the original itself or lies in it.
+///
+/// # Errors
+/// [`Error::InvalidArgument`], or what the system says of the paths.
+pub(crate) fn check_apart(fs: &dyn Fs, original: &Path, copy: &Path) -> Result<()> {
+    let real = |path: &Path| {
+        fs.canonical(path).map_err(|error| Error::io("cannot resolve path", path, error))
+    };
+    let (within, from) = (real(copy)?, real(original)?);
+    if !within.starts_with(&from) {
+        return Ok(());
+    }
+    let place = if within == from { "is" } else { "lies in" };
+    Err(Error::InvalidArgument(format!(
+        "{} {place} the store itself ({}): name a folder outside of it",
+        copy.display(),
+        original.display(),
+    )))
+}
