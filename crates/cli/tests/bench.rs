@@ -56,3 +56,34 @@ fn the_page_of_a_bench_has_its_charts() {
     }
     assert!(!text.contains("http"), "nothing is fetched");
 }
+
+/// The engine counts what it writes and reads; the system counts the same from outside.
+#[test]
+fn the_counters_of_small_runs_agree_with_the_systems() {
+    // A folder of a real device: the system counts nothing for files in memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let world = World::new();
+    for pairs in ["2k", "20k"] {
+        for workload in ["load", "a"] {
+            let json = path(&format!("{pairs}-{workload}.json"));
+            let (ops, store) = ("20k", path(&format!("{pairs}-{workload}")));
+            let bench = ["bench", "--pairs", pairs, "--workload", workload, "--ops", ops];
+            world.run(&[&bench[..], &["--path", &store, "--json", &json]].concat()).ok();
+            let report = std::fs::read_to_string(&json).unwrap();
+            let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+            let found = &report["amplification"];
+            let of = |value: &serde_json::Value| value.as_u64().unwrap_or(0);
+            let system = of(&found["device"]["read"]) + of(&found["device"]["written"]);
+            if system == 0 {
+                eprintln!("SKIPPED: the system counts nothing for files in {store}");
+                return;
+            }
+            let own = of(&found["store_read"]) + of(&found["store_written"]);
+            // What the system's way of counting may add: see vlsm_lab::report.
+            let most = own + of(&found["rounding"]);
+            let missed = system.abs_diff(system.clamp(own, most)) as f64 / system as f64;
+            assert!(missed <= 0.02, "{pairs}, {workload}: {missed:.3}: {found}");
+        }
+    }
+}

@@ -20,6 +20,13 @@ use vlsm_policy::Counters;
 /// Marks that nobody asked for are forgotten beyond this number.
 const MARKS_MAX: usize = 1 << 20;
 
+/// The longest piece of the page cache that a WAL lies in, which the system counts as written
+/// whenever a record is the first to be written into it after a sync: as long as the writes that
+/// fill a WAL ahead.
+const WAL_PIECE: u64 = 256 << 10;
+/// So of the manifest, of which each install writes a little and syncs it.
+const PAGE: u64 = 4096;
+
 /// An open engine.
 pub struct Engine {
     db: Db,
@@ -239,7 +246,8 @@ impl Store for Engine {
             compaction_read: stats.compactions.iter().map(|work| work.read.0).sum(),
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
-            other_written: (stats.manifest_bytes + stats.wal_filled_bytes).0,
+            other_written: (stats.manifest_bytes + stats.wal_filled_bytes + stats.log_bytes).0,
+            rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE,
             l0_compactions: stats.compactions.first().map_or(0, |work| work.jobs),
             chains: stats.chains.count,
             chain_length: stats.chains.length_max,

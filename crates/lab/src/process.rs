@@ -23,7 +23,14 @@ pub struct Device {
     pub read: u64,
     /// Written (for buffered files: made dirty in the page cache).
     pub written: u64,
+    /// The most that the program's own pages may be of what was read: those that were fetched when
+    /// they were first used.
+    #[serde(default)]
+    pub program: u64,
 }
+
+/// What one fetch of the program's own pages reads at most: Linux's usual read-ahead.
+const FETCH_MAX: u64 = 128 << 10;
 
 impl Usage {
     /// As of now.
@@ -38,6 +45,7 @@ impl Usage {
         let device = self.device.zip(before.device).map(|(now, then)| Device {
             read: now.read.saturating_sub(then.read),
             written: now.written.saturating_sub(then.written),
+            program: now.program.saturating_sub(then.program),
         });
         Self { cpu_nanos: self.cpu_nanos.saturating_sub(before.cpu_nanos), device }
     }
@@ -50,7 +58,16 @@ fn cpu_nanos() -> u64 {
 
 fn device() -> Option<Device> {
     let text = read_to_string("/proc/self/io").ok()?;
-    Some(Device { read: field(&text, "read_bytes:")?, written: field(&text, "\nwrite_bytes:")? })
+    let (read, written) = (field(&text, "read_bytes:")?, field(&text, "\nwrite_bytes:")?);
+    let program = fetches(&read_to_string("/proc/self/stat").unwrap_or_default());
+    Some(Device { read, written, program: program.unwrap_or(0).saturating_mul(FETCH_MAX) })
+}
+
+/// The number of page faults that read from a device: the tenth field behind the program's name,
+/// which stands in parentheses and may hold anything.
+fn fetches(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(9)?.parse().ok()
 }
 
 /// Bytes of all files in a folder, its own folders included. What cannot be read counts nothing.
@@ -128,6 +145,8 @@ mod tests {
         assert_eq!(field(text, "\nwrite_bytes:"), Some(8192));
         assert_eq!(field(text, "nothing:"), None);
         assert_eq!(field("VmHWM:\t  12 kB", "VmHWM:"), Some(12));
+        assert_eq!(fetches("7 (a ) b) R 1 2 3 4 5 6 7 8 1234 9 10 11"), Some(1234));
+        assert_eq!(fetches("nothing"), None);
     }
 
     #[test]

@@ -214,6 +214,10 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Other bytes written: manifests, zeros of new logs.
     pub other_written: u64,
+    /// The most that the system may count beyond what was written, because it counts whole pieces
+    /// of its page cache where a few bytes of one were written.
+    #[serde(default)]
+    pub rounding: u64,
     /// Compactions out of L0.
     #[serde(default)]
     pub l0_compactions: u64,
@@ -268,6 +272,7 @@ impl StoreStats {
             compaction_written: self.compaction_written.saturating_sub(before.compaction_written),
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             other_written: self.other_written.saturating_sub(before.other_written),
+            rounding: self.rounding.saturating_sub(before.rounding),
             l0_compactions: self.l0_compactions.saturating_sub(before.l0_compactions),
             chains: self.chains.saturating_sub(before.chains),
             chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
@@ -286,6 +291,7 @@ impl StoreStats {
             compaction_written: self.compaction_written + earlier.compaction_written,
             read_bytes: self.read_bytes + earlier.read_bytes,
             other_written: self.other_written + earlier.other_written,
+            rounding: self.rounding + earlier.rounding,
             ..self.clone()
         }
     }

@@ -80,7 +80,7 @@ fn method() -> Method {
 
 fn report() -> Report {
     let store = store();
-    let device = Some(Device { read: 4_000_000, written: 6_050_000 });
+    let device = Some(Device { read: 4_000_000, written: 6_050_000, program: 0 });
     let amplification = Amplification::new(1_000_000, &store, device);
     let phase = PhaseReport {
         name: "Load A".into(),
@@ -204,6 +204,22 @@ fn counters_that_disagree_are_pointed_out() {
     let mut report = report();
     report.amplification.store_written += 1_000_000;
     assert!(table::render(&report).contains("DISAGREE"));
+    // What the system counts by its rounding is no disagreement, in its direction and to its limit.
+    let told = |change: fn(&mut vlsm_lab::report::Amplification)| {
+        let mut report = self::report();
+        change(&mut report.amplification);
+        table::render(&report).contains("DISAGREE")
+    };
+    assert!(told(|amp| amp.store_written -= 1_000_000));
+    assert!(!told(
+        |amp| (amp.store_written, amp.rounding) = (amp.store_written - 1_000_000, 1_000_000)
+    ));
+    assert!(told(
+        |amp| (amp.store_written, amp.rounding) = (amp.store_written - 1_000_000, 100_000)
+    ));
+    assert!(told(
+        |amp| (amp.store_written, amp.rounding) = (amp.store_written + 1_000_000, 1_000_000)
+    ));
     assert!(table::render(&Report::default()).contains("whole run"), "nothing is no panic");
 }
 

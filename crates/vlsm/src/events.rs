@@ -7,6 +7,7 @@
 //! LOG.old and a new one begins. It is never synced and no operation fails because of it.
 
 use crate::callback::call;
+use crate::counters::Counter;
 use crate::sync::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub(crate) struct Events {
     /// Panics of all of the user's code.
     panics: AtomicU64,
     log: Option<Log>,
+    /// Bytes that were written to LOG files.
+    written: Counter,
 }
 
 struct Log {
@@ -52,7 +55,12 @@ impl Events {
             file: Mutex::default(),
         });
         let (listener_off, panics) = (AtomicBool::new(false), AtomicU64::new(0));
-        Self { env, listener, listener_off, panics, log }
+        Self { env, listener, listener_off, panics, log, written: Counter::default() }
+    }
+
+    /// Bytes that were written to LOG files.
+    pub fn log_bytes(&self) -> u64 {
+        self.written.get()
     }
 
     /// Tells everybody. Cheap: the LOG's line is written later, by [`Events::write_log`].
@@ -119,6 +127,7 @@ impl Events {
             let text = lines.concat();
             if file.write_at(text.as_bytes(), *len).is_ok() {
                 *len += text.len() as u64;
+                self.written.add(text.len() as u64);
             }
         }
     }

@@ -393,6 +393,7 @@ impl Engine {
             if let Some(mut leader) = self.lead() {
                 let written = written.inspect_err(|_| leader.manifest.abort_snapshot())?;
                 let old = leader.manifest.finish_snapshot(written)?;
+                self.counters.manifest_bytes.add(leader.manifest.len());
                 // Not removed is not lost: the next recovery finds and removes it.
                 let _ = self.env.fs().remove(&old);
                 return Ok(());
@@ -461,8 +462,8 @@ impl Engine {
             known.check_options(options)?;
             return Ok(known);
         }
-        let numbers = leader.state.numbers;
         check_name(name)?;
+        let numbers = leader.state.numbers;
         let (id, first) = (numbers.next_keyspace, numbers.next_tree);
         let regions = options.regions(first);
         let grown = manifest::Numbers {

@@ -53,6 +53,7 @@ use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
+use vlsm_disk::wal::format::HEADER_LEN;
 use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
 
@@ -120,6 +121,8 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         room: FIRST_WAL_BYTES.min(options.wal_file_bytes.0),
     };
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
+    // The first file has its header twice: when it is made, and when it is begun.
+    let begun = if read_only { 0 } else { wal.capacity() + HEADER_LEN };
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
         space: Space::default(),
@@ -152,6 +155,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         options,
         install: Installer::new(manifest, state.clone()),
     });
+    engine.counters.wal_filled_bytes.add(begun);
     engine.add_recovered(&state, memtables);
     if !read_only {
         engine.begin_work(&state, &recovered, there.ssts)?;

@@ -117,7 +117,8 @@ pub struct Stats {
     pub write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
-    /// Zeros written to make new WAL files; recycled ones need none.
+    /// Headers of WAL files, and zeros written to make them long enough; what a recycled one has
+    /// already is not written again.
     pub wal_filled_bytes: Bytes,
     /// Write calls of the WAL.
     pub wal_writes: u64,
@@ -125,6 +126,8 @@ pub struct Stats {
     pub wal_syncs: u64,
     /// Bytes written to the manifest.
     pub manifest_bytes: Bytes,
+    /// Bytes written to the readable LOG.
+    pub log_bytes: Bytes,
     /// Bytes of indexes, filters and properties read when SSTs were opened.
     pub open_bytes: Bytes,
     /// Edits installed.
@@ -160,12 +163,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to SSTs, WAL (the zeros of new files among them) and manifest.
+    /// Bytes written to SSTs, WAL (the zeros of new files among them), manifest and LOG.
     #[must_use]
     pub fn bytes_written(&self) -> Bytes {
         let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
         let log = self.wal_bytes + self.wal_filled_bytes + self.manifest_bytes;
-        self.flush.written + compactions + log
+        self.flush.written + compactions + log + self.log_bytes
     }
 
     /// Bytes that jobs and readers read from SSTs.
@@ -230,6 +233,7 @@ impl Engine {
             wal_writes: counters.wal_writes.get(),
             wal_syncs: counters.wal_syncs.get(),
             manifest_bytes: Bytes(counters.manifest_bytes.get()),
+            log_bytes: Bytes(self.events.log_bytes()),
             open_bytes: Bytes(self.files.open_bytes()),
             installs: counters.installs.get(),
             rotations: counters.rotations.get(),

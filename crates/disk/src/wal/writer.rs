@@ -159,6 +159,7 @@ pub struct PreparedWal {
     path: PathBuf,
     header: Header,
     recycled: bool,
+    written: u64,
 }
 
 /// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that
@@ -181,17 +182,17 @@ pub fn prepare_next(
         None => path.with_extension("wal.tmp"),
     };
     let made = make(fs, &from, number, uid, capacity, recycled.is_some());
-    let (file, header) = made.inspect_err(|_| {
+    let (file, header, written) = made.inspect_err(|_| {
         // Not removed is not lost: the next recovery finds and removes it.
         let _ = fs.remove(&from);
     })?;
     fs.rename(&from, &path)
         .map_err(|error| Error::io_unknown("cannot rename WAL to", &path, error))?;
     fs.sync_dir(dir).map_err(|error| Error::io_unknown("cannot sync folder", dir, error))?;
-    Ok(PreparedWal { file, path, header, recycled: recycled.is_some() })
+    Ok(PreparedWal { file, path, header, recycled: recycled.is_some(), written })
 }
 
-/// The file of a prepared WAL, under the name that it has at first.
+/// The file of a prepared WAL, under the name that it has at first, and what was written to it.
 fn make(
     fs: &dyn Fs,
     path: &Path,
@@ -199,7 +200,7 @@ fn make(
     uid: u64,
     capacity: u64,
     is_there: bool,
-) -> Result<(Arc<dyn File>, Header)> {
+) -> Result<(Arc<dyn File>, Header, u64)> {
     let file = match is_there {
         true => fs.open(path, OpenOptions::WRITE),
         false => remove_if_there(fs, path).and_then(|()| fs.open(path, OpenOptions::CREATE)),
@@ -212,7 +213,7 @@ fn make(
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
     fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
     file.sync().map_err(|error| Error::io_unknown("cannot sync WAL", path, error))?;
-    Ok((file, header))
+    Ok((file, header, HEADER_LEN + filled - len.max(HEADER_LEN)))
 }
 
 /// The header of a file that waits for its turn.
@@ -266,6 +267,7 @@ impl PreparedWal {
         self.file
             .sync()
             .map_err(|error| Error::io_unknown("cannot sync WAL", &self.path, error))?;
+        self.written += filled - self.header.filled;
         self.header.filled = filled;
         Ok(())
     }
@@ -274,6 +276,12 @@ impl PreparedWal {
     #[must_use]
     pub fn framer(&self) -> Framer {
         Framer::new(self.header.uid, HEADER_LEN)
+    }
+
+    /// Bytes that were written to make it ready so far: a header, and zeros.
+    #[must_use]
+    pub fn bytes_written(&self) -> u64 {
+        self.written
     }
 
     /// Whether an old WAL's space was reused.

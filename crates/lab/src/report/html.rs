@@ -6,12 +6,12 @@
 //!
 //! The page is well-formed XML too, which is how tests read it.
 
+use super::Report;
 use super::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series, Unit};
 use super::compare::{Comparison, Row, Runs, Verdict, plain};
 use super::figure::{self, Better, Figure};
 use super::phase::{self, Of};
 use super::theme::{self, escape};
-use super::{AGREE, Report};
 use std::fmt::Write;
 use vlsm_core::Bytes;
 
@@ -148,13 +148,7 @@ const METHOD: [(&str, Said); 14] = [
             us(floor.cpu_us_per_op)
         )
     }),
-    ("bytes, store against system", |run| {
-        let say = |difference: f64| {
-            let verdict = if difference.abs() <= AGREE { "agree" } else { "DISAGREE" };
-            format!("{verdict} ({:+.1} %)", difference * 100.0)
-        };
-        run.amplification.difference().map(say).unwrap_or_default()
-    }),
+    ("bytes, store against system", |run| run.amplification.verdict().unwrap_or_default()),
 ];
 
 fn method(reports: &[Report], names: &[String], out: &mut String) {

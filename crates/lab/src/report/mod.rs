@@ -5,6 +5,11 @@
 //! counted for this process. *Write amplification* is bytes written ÷ bytes of pairs written by the
 //! clients (WAL included); *I/O amplification* is bytes read and written ÷ the same. If the two
 //! sources differ by more than [`AGREE`], one of them misses something, and the table says so.
+//!
+//! The system counts more than what moves, and by how much at most is known: a write to a piece of
+//! the page cache that is clean counts as the whole piece, up to the length of the write that made
+//! it ([`StoreStats::rounding`]), and the program's own pages count when they are first used
+//! ([`Device::program`]). Neither is taken for a disagreement; everything else is.
 
 pub mod chart;
 pub mod compare;
@@ -84,6 +89,9 @@ pub struct Amplification {
     pub store_written: u64,
     /// Bytes to and from devices, by the operating system.
     pub device: Option<Device>,
+    /// The most that the system may count beyond the store's, by its way of counting.
+    #[serde(default)]
+    pub rounding: u64,
 }
 
 impl Amplification {
@@ -91,7 +99,8 @@ impl Amplification {
     #[must_use]
     pub fn new(user_bytes: u64, store: &StoreStats, device: Option<Device>) -> Self {
         let (store_read, store_written) = (store.read(), store.written());
-        Self { user_bytes, store_read, store_written, device }
+        let rounding = store.rounding + device.map_or(0, |device| device.program);
+        Self { user_bytes, store_read, store_written, device, rounding }
     }
 
     fn per_user_byte(&self, bytes: u64) -> Option<f64> {
@@ -129,6 +138,30 @@ impl Amplification {
         let device = self.device.filter(|_| self.store_read + self.store_written > 0)?;
         let (store, system) = (self.store_read + self.store_written, device.read + device.written);
         (system > 0).then(|| store as f64 / system as f64 - 1.0)
+    }
+
+    /// Whether store and system count the same, but for what the system's way of counting explains;
+    /// and by which share they differ.
+    #[must_use]
+    pub fn agreement(&self) -> Option<(bool, f64)> {
+        let (difference, device) = (self.difference()?, self.device?);
+        let (store, system) = (self.store_read + self.store_written, device.read + device.written);
+        // The system may count as little as the store or as much more as its rounding.
+        let nearest = system.clamp(store, store + self.rounding);
+        let missed = (system as f64 - nearest as f64) / system as f64;
+        Some((missed.abs() <= AGREE, difference))
+    }
+
+    /// What a person is told of it.
+    #[must_use]
+    pub fn verdict(&self) -> Option<String> {
+        let (agrees, difference) = self.agreement()?;
+        let verdict = if agrees { "agree" } else { "DISAGREE" };
+        let rounded = match agrees && difference.abs() > AGREE {
+            true => ", as the system counts whole pieces of its page cache",
+            false => "",
+        };
+        Some(format!("{verdict} ({:+.1} %{rounded})", difference * 100.0))
     }
 }
 

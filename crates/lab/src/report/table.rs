@@ -3,7 +3,7 @@
 //! Rows that no phase has a figure for are left out. The method comes first, because a figure
 //! without it is none.
 
-use super::{AGREE, Amplification, PhaseReport, Report, figure};
+use super::{Amplification, PhaseReport, Report, figure};
 use crate::arrivals::Arrivals;
 use crate::metrics::{Group, Percentiles, Stalls};
 use crate::store::LevelStats;
@@ -282,13 +282,8 @@ fn amplification(amp: &Amplification, out: &mut String) {
     if let Some(io) = both(amp.io(), amp.device_io()) {
         line(out, format_args!("  I/O amplification   {io}"));
     }
-    if let Some(difference) = amp.difference() {
-        let verdict = if difference.abs() <= AGREE { "agree" } else { "DISAGREE" };
-        let percent = difference * 100.0;
-        line(
-            out,
-            format_args!("  the store's counters and the system's {verdict} ({percent:+.1} %)"),
-        );
+    if let Some(verdict) = amp.verdict() {
+        line(out, format_args!("  the store's counters and the system's {verdict}"));
     }
 }
 

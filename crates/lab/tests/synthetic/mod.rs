@@ -106,6 +106,7 @@ fn samples(shape: &Shape, dice: &mut Dice) -> Vec<Sample> {
             memory: 300 * MB + (dice.roll() * 60.0) as u64 * MB,
             cpu_nanos: (second as f64 * 0.9e9 * shape.slower.sqrt()) as u64,
             device: Some(Device {
+                program: 0,
                 read: grown * 95 * MB,
                 written: grown * if shape.stalls { 120 } else { 105 } * MB,
             }),
@@ -199,7 +200,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
     let ops: u64 = series.0.iter().map(|point| point.ops).sum();
     let tail = if shape.stalls { 60.0 } else { 1.0 };
     let noise = 0.95 + 0.1 * dice.roll();
-    let device = Some(Device { read: 57_300 * MB, written: 64_700 * MB });
+    let device = Some(Device { read: 57_300 * MB, written: 64_700 * MB, program: 0 });
     PhaseReport {
         name: name.into(),
         arrivals: Arrivals::Varying(Pattern::new([(15.0, 100e3), (10.0, 20e3)])),

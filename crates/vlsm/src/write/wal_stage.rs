@@ -402,6 +402,7 @@ impl WalStage {
         };
         let seal = writer.file.seal(writer.offset, synced, SealKind::Clean);
         let file = next.begin(Some(seal), next_seq).map_err(|error| engine.latch(error))?;
+        engine.counters.wal_filled_bytes.add(file.framer().offset());
         let file = Arc::new(file);
         let old = std::mem::replace(&mut writer.file, file.clone());
         let old_len = std::mem::replace(&mut writer.offset, file.framer().offset());

@@ -77,6 +77,7 @@ impl WalStage {
         let Some(from) = from else { return Ok(false) };
         let to = from + len.max(self.switch_at / LENGTHEN_PART);
         file.lengthen(from, to)?;
+        engine.counters.wal_filled_bytes.add(to - from);
         let current = {
             let tail = &mut engine.commit.sequence.lock().tail;
             let current = is_current(tail);
@@ -101,18 +102,18 @@ impl WalStage {
         let (next, result) = match there {
             Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
             Some(mut next) => {
+                let before = next.bytes_written();
                 let result = next.extend(capacity);
+                engine.counters.wal_filled_bytes.add(next.bytes_written() - before);
                 (Some(next), result)
             }
             None => {
                 let old = self.recycled.lock().pop();
                 let (number, uid) = (engine.numbers.next_file(), engine.env.random());
                 let (fs, dir) = (&**engine.env.fs(), &engine.dir);
-                if old.is_none() {
-                    engine.counters.wal_filled_bytes.add(capacity);
-                }
                 match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
                     Ok(next) => {
+                        engine.counters.wal_filled_bytes.add(next.bytes_written());
                         self.upcoming.lock().push(number);
                         (Some(next), self.record(engine))
                     }
