@@ -4,8 +4,8 @@
 //! hexadecimal, and printed alike. Data goes to stdout, everything else to stderr.
 
 use crate::escape::{unescape, unhex};
-use crate::failure::{Failure, Result};
-use crate::progress::Progress;
+use crate::failure::{Failure, Result, say};
+use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
 use crate::store::{Access, Range, Store, StoreArgs};
 use std::ffi::OsString;
@@ -14,6 +14,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use vlsm::{DamagedRange, Salvaged};
 
 const PUT_EXAMPLES: &str = "\
 Examples:
@@ -340,9 +341,16 @@ Examples:
   vlsm export my-store all.jsonl                JSON lines, by the name of the file
   vlsm export my-store | gzip > all.tsv.gz
   vlsm export my-store | vlsm import other-store
+  vlsm export damaged-store rescued.tsv --skip-damaged
 
 import reads it back, byte for byte. The export is the keyspace as of one moment. Keys that the
-keyspace's merge operator cannot read are left out, and the exit code is then 1.";
+keyspace's merge operator cannot read are left out, and the exit code is then 1.
+
+Damage ends an export, with exit code 1. With --skip-damaged the export goes on behind it and lists
+on stderr which keys are left out; the exit code is 1 then, too. What is left out is the range of
+keys of each damaged block, or of the whole SST where its index is damaged or the file is missing,
+also where other SSTs have keys in that range: what they have may be out of date or deleted. Where
+the WAL is damaged, add --salvage-wal.";
 
 /// Options of `export`.
 #[derive(Debug, clap::Args)]
@@ -359,54 +367,134 @@ pub struct ExportArgs {
     /// Write keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
+    /// Write what can be read of a damaged store, and list the key ranges that are left out
+    #[arg(long)]
+    skip_damaged: bool,
 }
+
+/// Ranges that are described one by one.
+const RANGES_SHOWN: u64 = 20;
 
 /// Writes all records of a keyspace.
 pub fn export(args: &ExportArgs) -> Result {
-    let store = Store::open(&args.store, Access::Read)?;
+    let store = match args.skip_damaged {
+        true => Store::open_damaged(&args.store)?,
+        false => Store::open(&args.store, Access::Read)?,
+    };
     let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
     let layout = Layout { format, hex: args.hex };
-    if args.file == Path::new("-") {
-        let (_, failed) = export_to(&store, layout, io::stdout().lock(), None)?;
-        store.close()?;
-        return failed.tell(&args.store);
+    let to_stdout = args.file == Path::new("-");
+    let mut export = Export { layout, progress: None, records: 0, bytes: 0, left_out: 0, failed: Failed::default() };
+    if to_stdout {
+        export.run(&store, args.skip_damaged, io::stdout().lock())?;
+    } else {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                Failure::new(format!("{} exists: remove it, or name another", args.file.display()))
+            }
+            _ => Failure::file("cannot write", &args.file, &error),
+        };
+        let file = File::create_new(&args.file).map_err(failed)?;
+        export.progress = Some(Progress::new(None));
+        export.run(&store, args.skip_damaged, &file)?;
+        file.sync_all().map_err(failed)?;
     }
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::new(format!("{} exists: remove it, or name another", args.file.display()))
-        }
-        _ => Failure::file("cannot write", &args.file, &error),
-    };
-    let file = File::create_new(&args.file).map_err(failed)?;
-    let mut progress = Progress::new(None);
-    let (bytes, unread) = export_to(&store, layout, &file, Some(&mut progress))?;
-    file.sync_all().map_err(failed)?;
-    progress.finish("exported", bytes);
+    if let Some(progress) = &export.progress {
+        progress.finish("exported", export.bytes);
+    }
     store.close()?;
-    unread.tell(&args.store)
+    export.verdict()?;
+    export.failed.tell(&args.store)
 }
 
-fn export_to(
-    store: &Store,
+/// An export under way.
+struct Export {
     layout: Layout,
-    out: impl Write,
-    mut progress: Option<&mut Progress>,
-) -> Result<(u64, Failed)> {
-    let mut out = BufWriter::with_capacity(1 << 20, out);
-    let mut line = Vec::new();
-    let (mut bytes, mut failed) = (0, Failed::default());
-    for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
-        let Some((key, value)) = failed.pass(pair)? else { continue };
+    /// None where the records go to stdout.
+    progress: Option<Progress>,
+    records: u64,
+    bytes: u64,
+    /// Ranges of keys that cannot be read.
+    left_out: u64,
+    /// Keys that the merge operator could not read.
+    failed: Failed,
+}
+
+impl Export {
+    /// Writes all records; with `skip`, those that can be read.
+    fn run(&mut self, store: &Store, skip: bool, out: impl Write) -> Result {
+        let mut out = BufWriter::with_capacity(1 << 20, out);
+        let mut line = Vec::new();
+        if skip {
+            for found in store.salvage() {
+                match found? {
+                    Salvaged::Pair(key, value) => self.pair(&key, &value, &mut line, &mut out)?,
+                    Salvaged::Damaged(range) => self.tell(&range),
+                    _ => {}
+                }
+            }
+        } else {
+            for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
+                let Some((key, value)) = self.failed.pass(pair)? else { continue };
+                self.pair(&key, &value, &mut line, &mut out)?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+
+    fn pair(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        line: &mut Vec<u8>,
+        out: &mut impl Write,
+    ) -> Result {
         line.clear();
-        layout.write(&key, &value, &mut line);
-        out.write_all(&line)?;
-        bytes += line.len() as u64;
-        if let Some(progress) = &mut progress {
-            progress.record(bytes);
+        self.layout.write(key, value, line);
+        out.write_all(line)?;
+        self.records += 1;
+        self.bytes += line.len() as u64;
+        if let Some(progress) = &mut self.progress {
+            progress.record(self.bytes);
+        }
+        Ok(())
+    }
+
+    /// Says which keys are left out, for so many ranges.
+    fn tell(&mut self, range: &DamagedRange) {
+        self.left_out += 1;
+        let key = |key: &[u8]| {
+            let mut text = Vec::new();
+            let format = Format::Tsv;
+            Layout { format, ..self.layout }.write_text(key, &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let to = match &range.to {
+            Bound::Included(to) => format!("to {}", key(to)),
+            Bound::Excluded(to) => format!("up to {}, not included", key(to)),
+            Bound::Unbounded => "to the end".to_owned(),
+        };
+        let text = match self.left_out {
+            ..=RANGES_SHOWN => format!("left out: from {} {to}: {}", key(&range.from), range.error),
+            n if n == RANGES_SHOWN + 1 => "… and more: only counted from here on".to_owned(),
+            _ => return,
+        };
+        match &self.progress {
+            Some(progress) => progress.say(&text),
+            None => say(text),
         }
     }
-    out.flush()?;
-    Ok((bytes, failed))
+
+    fn verdict(&self) -> Result {
+        match self.left_out {
+            0 => Ok(()),
+            ranges => Err(Failure::new(format!(
+                "{} key ranges are damaged and left out; {} records are written",
+                grouped(ranges),
+                grouped(self.records),
+            ))),
+        }
+    }
 }
 
 /// The bytes that an argument stands for.

@@ -83,6 +83,21 @@ impl Store {
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>> {
         Ok(self.keyspace.get(key)?)
+    /// Opens a store to read what can be read of it, although SSTs may be missing.
+    ///
+    /// # Errors
+    /// What opening it failed with.
+    pub fn open_damaged(args: &StoreArgs) -> Result<Self> {
+        let db = builder(args, Access::Read)?.allow_missing_ssts(true).open()?;
+        let keyspace = db.keyspace(&args.keyspace)?;
+        Ok(Self { keyspace, db, batch: Batch::new() })
+    }
+
+    /// What can be read, and the ranges that cannot.
+    pub fn salvage(&self) -> vlsm::Salvage {
+        self.keyspace.salvage()
+    }
+
     }
 
     /// Pairs within a range, as of now.

@@ -70,6 +70,7 @@ pub struct Builder {
     read_only: bool,
     env: Option<Arc<dyn Env>>,
     listener: Option<Listener>,
+    allow_missing_ssts: bool,
     extensions: Extensions,
     default_keyspace: Option<KeyspaceOptions>,
 }
@@ -135,6 +136,15 @@ impl Builder {
         self
     }
 
+    /// Opens a store although SSTs are missing that it names: reads that need one of them fail, and
+    /// [`Keyspace::salvage`] reads the rest. Only together with [`Builder::read_only`]. Default:
+    /// false.
+    #[must_use]
+    pub fn allow_missing_ssts(mut self, allow: bool) -> Self {
+        self.allow_missing_ssts = allow;
+        self
+    }
+
     /// In another environment than the operating system's: a simulator's.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
@@ -193,6 +203,7 @@ impl Builder {
         let how = Opening {
             options: self.options,
             read_only: self.read_only,
+            allow_missing_ssts: self.allow_missing_ssts,
             listener: self.listener,
             extensions: self.extensions,
             default_keyspace: self.default_keyspace,
@@ -224,6 +235,7 @@ impl Db {
             read_only: false,
             env: None,
             listener: None,
+            allow_missing_ssts: false,
             extensions: Extensions::default(),
             default_keyspace: None,
         }

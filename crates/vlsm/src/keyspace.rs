@@ -10,6 +10,7 @@ use crate::ingest::{IngestOptions, IngestReport};
 use crate::iter::Iter;
 use crate::options::WriteOptions;
 use crate::rules::{Extensions, Rules};
+use crate::salvage::Salvage;
 use crate::size::ApproximateSize;
 use crate::snapshot::Held;
 use bytes::Bytes;
@@ -117,7 +118,6 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    /// The regions, with trees from this number on.
     /// The options that differ from what these are.
     fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
         let mut differences = Vec::new();
@@ -151,6 +151,7 @@ impl KeyspaceOptions {
         differences
     }
 
+    /// The regions, with trees from this number on.
     pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
         let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
         los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
@@ -188,7 +189,6 @@ pub(crate) struct KeyspaceInfo {
     pub env: Arc<dyn Env>,
 }
 
-impl KeyspaceInfo {
 /// Refuses a name that a person could not read or type. Keyspaces that have one already stay.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     // What moves the text around it or is not seen at all.
@@ -211,7 +211,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     )))
 }
 
-    /// Index of the region that holds a key.
+impl KeyspaceInfo {
     /// Refuses options that it was not made with.
     pub fn check_options(&self, asked: &KeyspaceOptions) -> Result<()> {
         let differences = self.options.differences(asked);
@@ -221,6 +221,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
         Err(Error::KeyspaceExists { keyspace: self.name.clone(), differences })
     }
 
+    /// Index of the region that holds a key.
     pub fn region_of(&self, key: &[u8]) -> usize {
         self.options.splits.partition_point(|split| split.as_ref() <= key)
     }
@@ -410,6 +411,19 @@ impl Keyspace {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         Iter::new(self, Arc::new(Held::now(&self.db)), &range)
+    }
+
+    /// What can be read of a damaged keyspace, in key order, and the ranges of keys that cannot: for
+    /// rescuing data where no backup is. Every other reader stops at damage.
+    ///
+    /// In a damaged range nothing is handed out, not even what other SSTs have there: it may be
+    /// older than what was lost, or deleted by it. A damaged block costs its own keys; an SST that
+    /// is missing or cut off, or whose index, filter or range tombstones are damaged, its whole
+    /// range. [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store that
+    /// lacks SSTs.
+    #[must_use]
+    pub fn salvage(&self) -> Salvage {
+        Salvage::new(self)
     }
 
     /// Brings files of sorted pairs into the keyspace, at one moment: readers see all of them or

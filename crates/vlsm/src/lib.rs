@@ -53,6 +53,7 @@ mod read;
 mod recovery;
 mod resolve;
 mod rules;
+mod salvage;
 mod size;
 mod snapshot;
 mod space;
@@ -77,15 +78,16 @@ pub use keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceOptions};
 pub use memory::MemoryStats;
 pub use options::{Compression, Durability, Options, WriteOptions};
 pub use rules::{CompactionFilter, Decision, MergeOperator};
+pub use salvage::{DamagedRange, Salvage, Salvaged};
 pub use size::ApproximateSize;
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
 pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
+pub use vlsm_core::{LockHolder, OptionDifference};
 pub use vlsm_disk::Env;
 pub use vlsm_policy::profile::PROFILES;
-pub use vlsm_core::{LockHolder, OptionDifference};
 pub use vlsm_policy::{DeviceMap, DevicePoint, PolicyOptions, Profile};
 
 /// The README's example is compiled with the tests.

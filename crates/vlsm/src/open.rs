@@ -65,6 +65,7 @@ const FIRST_WAL_BYTES: u64 = 1 << 20;
 pub(crate) struct Opening {
     pub options: Options,
     pub read_only: bool,
+    pub allow_missing_ssts: bool,
     pub listener: Option<Listener>,
     pub extensions: Extensions,
     pub default_keyspace: Option<KeyspaceOptions>,
@@ -75,6 +76,11 @@ impl Opening {
     fn check(&self) -> Result<()> {
         self.options.check()?;
         self.extensions.check()?;
+        if self.allow_missing_ssts && !self.read_only {
+            let why = "allow_missing_ssts works only together with read_only: a store that lacks \
+                       SSTs cannot be written to";
+            return Err(Error::InvalidArgument(why.into()));
+        }
         if let Some(options) = &self.default_keyspace {
             options.check()?;
             self.extensions.rules(DEFAULT_KEYSPACE, options)?;
@@ -87,7 +93,8 @@ impl Opening {
 pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
     let start = env.now();
     opening.check()?;
-    let Opening { options, read_only, listener, extensions, default_keyspace } = opening;
+    let Opening { options, read_only, allow_missing_ssts, listener, extensions, default_keyspace } =
+        opening;
     let lock = match read_only {
         true => enter_read_only(&env, dir)?,
         false => Some(enter(&env, dir, &options)?),
@@ -98,7 +105,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let there = FilesThere::list(&*env, dir)?;
-    check_trees(dir, &state, &*shape, &there.ssts)?;
+    check_trees(dir, &state, &*shape, (!allow_missing_ssts).then_some(&there.ssts))?;
     let wake = env.condition(Duration::ZERO);
     let spare = arena_bytes_of(&options);
     let memory = Arc::new(Memory::new(&options, spare, wake.clone()));
@@ -318,13 +325,13 @@ impl FilesThere {
     }
 }
 
-/// There is the keyspace that every store has, every tree is sound and every file it names is
-/// there.
+/// There is the keyspace that every store has, every tree is sound and every SST it names is there,
+/// where it must be.
 fn check_trees(
     dir: &Path,
     state: &State,
     shape: &dyn vlsm_policy::Shape,
-    ssts: &[FileNumber],
+    ssts: Option<&Vec<FileNumber>>,
 ) -> Result<()> {
     if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
         let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
@@ -335,7 +342,7 @@ fn check_trees(
         sound.map_err(|violation| {
             Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
         })?;
-        let missing = |number: &FileNumber| ssts.binary_search(number).is_err();
+        let missing = |number: &FileNumber| ssts.is_some_and(|s| s.binary_search(number).is_err());
         let mut named = version.tables().map(|(_, table)| table.file.number);
         if let Some(number) = named.find(missing) {
             let path = sst_path(dir, number);

@@ -48,6 +48,8 @@ pub struct SstCursor {
     stats: ReadStats,
     block: Option<BlockCursor>,
     number: usize,
+    /// The block that it went to last, also where that failed.
+    target: usize,
     /// What the next read of a block that follows will read, at least.
     window: u64,
     ahead: Option<Ahead>,
@@ -65,6 +67,7 @@ impl SstReader {
             stats: ReadStats::default(),
             block: None,
             number: 0,
+            target: 0,
             window: AHEAD_MIN,
             ahead: None,
             error: None,
@@ -79,6 +82,26 @@ impl SstCursor {
         &self.stats
     }
 
+    /// After an error: the smallest and the largest key that the block in question may hold.
+    #[must_use]
+    pub fn unread(&self) -> (Bytes, Bytes) {
+        self.reader.keys_of(self.target)
+    }
+
+    /// After an error: to the first entry behind the block in question, as if it were not there.
+    /// Only for a caller who tells that its keys are missing.
+    ///
+    /// # Errors
+    /// As the moves of a [`Cursor`]: of the next block that cannot be read.
+    pub fn pass_unread(&mut self) -> Result<()> {
+        self.error = None;
+        let next = self.target + 1;
+        self.sticky(|cursor| {
+            cursor.enter(next, BlockCursor::seek_first)?;
+            cursor.forward()
+        })
+    }
+
     fn here(&self) -> &BlockCursor {
         self.block.as_ref().expect("the cursor stands on an entry")
     }
@@ -89,6 +112,7 @@ impl SstCursor {
         number: usize,
         position: impl FnOnce(&mut BlockCursor) -> Result<(), Damage>,
     ) -> Result<()> {
+        self.target = number;
         if number >= self.reader.block_count() {
             self.block = None;
             return Ok(());

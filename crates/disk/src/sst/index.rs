@@ -179,6 +179,12 @@ impl Index {
         &self.keys[start as usize..self.key_ends[block] as usize]
     }
 
+    /// The separator behind a block: at or after all of its keys, and at or before all of the next
+    /// block's.
+    pub(super) fn separator(&self, block: usize) -> Vec<u8> {
+        [&self.common[..], self.rest(block)].concat()
+    }
+
     /// The first block whose separator is at or after `key`, or after it when `beyond`; the number
     /// of blocks when there is none.
     fn search(&self, key: &[u8], beyond: bool) -> usize {

@@ -239,6 +239,17 @@ impl SstReader {
         start..(last + 1).min(self.index.len()).max(start)
     }
 
+    /// The smallest and the largest key that a block may hold.
+    pub(super) fn keys_of(&self, block: usize) -> (Bytes, Bytes) {
+        let properties = &self.summary.properties;
+        let end = |block: usize| match block < self.index.len() {
+            true => self.index.separator(block).into(),
+            false => Bytes::from(properties.largest.clone()),
+        };
+        let start = block.checked_sub(1).map(end);
+        (start.unwrap_or_else(|| properties.smallest.clone().into()), end(block))
+    }
+
     pub(super) fn extent(&self, block: usize) -> Range<u64> {
         self.index.extent(block)
     }

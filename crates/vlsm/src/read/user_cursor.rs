@@ -21,7 +21,7 @@ use crate::rules::Rules;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Result, Seq, Trailer};
+use vlsm_core::{Cursor, Result, Seq, Tables, Trailer};
 
 /// A key and its value, or the error of a merge operator that could not combine its operands.
 pub(crate) type Pair = (Bytes, Result<Bytes>);
@@ -54,6 +54,20 @@ impl UserCursor {
         direction: Direction,
         from: Bound<&[u8]>,
     ) -> Result<Self> {
+        Self::over(tree, files, at, direction, from, &|tables| {
+            Box::new(LevelCursor::new(files.clone(), tables.clone()))
+        })
+    }
+
+    /// The same with cursors over its runs that the caller makes.
+    pub fn over(
+        tree: &TreeView,
+        files: &Arc<Files>,
+        at: Moment,
+        direction: Direction,
+        from: Bound<&[u8]>,
+        run: &dyn Fn(&Tables) -> Box<dyn Cursor + Send>,
+    ) -> Result<Self> {
         let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
         let mut covers = Covers::new(files.clone(), at.seq);
         let mut older = Vec::new();
@@ -67,7 +81,7 @@ impl UserCursor {
                 }
                 Place::Run(tables) => {
                     covers.add_run(older.len(), tables);
-                    sources.push(Box::new(LevelCursor::new(files.clone(), tables.clone())));
+                    sources.push(run(tables));
                 }
             }
             older.push(sources.len());
@@ -104,6 +118,11 @@ impl UserCursor {
         let mut after = key.to_vec();
         after.push(0);
         self.merge.seek(&after, Trailer::FIRST)
+    }
+
+    /// The key that the last call of [`UserCursor::next_pair`] got to, also where that failed.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
     }
 
     /// The next pair in the walk's direction.

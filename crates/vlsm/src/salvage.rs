@@ -1,0 +1,349 @@
+//! Reads what can be read of a damaged keyspace, and says which ranges of keys it leaves out.
+//!
+//! 1. Every SST of the tree is opened. One that cannot be (it is missing or cut off; its index, its
+//!    filter or its range tombstones are damaged) is taken out of the tree, and all of its range is
+//!    *damaged*: its range tombstones and values might decide about any key in there.
+//! 2. The rest is merged as for any reader, forwards. A block that cannot be read makes the range
+//!    that it may hold damaged, by the index; the walk goes on behind it. A value that cannot be
+//!    made (a merge operator refuses) makes its key damaged.
+//! 3. A pair in a damaged range is left out, wherever it was found: what is below the damage may be
+//!    older than what was lost, or deleted by it. So nothing stale is ever handed out as current;
+//!    the price is that what lies above the damage is left out, too.
+//!
+//! Why a range is known before any pair of it is handed out: a merge hands out a key only when each
+//! source stands behind it, and a source gets there only over the block in question.
+//!
+//! Threads and locks: owned by one thread; pins one view for its life. The lock of [`Damages`] is
+//! held for a push or a take.
+
+use crate::files::Files;
+use crate::keyspace::Keyspace;
+use crate::read::merge_cursor::Direction;
+use crate::read::user_cursor::UserCursor;
+use crate::read::view::{StoreView, TreeView};
+use crate::snapshot::Held;
+use crate::sync::Mutex;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+use vlsm_core::{Cursor, Error, KeyRange, Result, Table, Tables, Trailer, Version};
+use vlsm_disk::sst::SstCursor;
+
+/// What a [`Salvage`] comes upon.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Salvaged {
+    /// A key and its value, as they were written last.
+    Pair(Bytes, Bytes),
+    /// A range of keys of which nothing is handed out.
+    Damaged(DamagedRange),
+}
+
+/// A range of keys that cannot be read for certain.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DamagedRange {
+    /// Its first key.
+    pub from: Bytes,
+    /// Its last key, or the first one behind it.
+    pub to: Bound<Bytes>,
+    /// What is damaged. Names no key.
+    pub error: Error,
+}
+
+/// The readable pairs of a keyspace in key order, and between them the ranges that were left out.
+/// Made by [`Keyspace::salvage`].
+///
+/// A range comes before the first pair behind it. Ranges may overlap each other.
+pub struct Salvage {
+    keyspace: Keyspace,
+    held: Held,
+    view: Arc<StoreView>,
+    region: usize,
+    walk: Option<UserCursor>,
+    damages: Arc<Damages>,
+    /// Those that the walk has not left behind.
+    near: Vec<KeyRange>,
+    /// Those that are still to be told.
+    told: VecDeque<DamagedRange>,
+    /// A pair that comes after them.
+    found: Option<(Bytes, Bytes)>,
+    /// The last key of which no value could be made.
+    failed_at: Option<Vec<u8>>,
+    finished: bool,
+}
+
+/// What the cursors of a walk could not read.
+#[derive(Default)]
+struct Damages(Mutex<Vec<(KeyRange, Error)>>);
+
+impl Damages {
+    fn add(&self, range: KeyRange, error: Error) {
+        self.0.lock().push((range, error));
+    }
+}
+
+impl Salvage {
+    pub(crate) fn new(keyspace: &Keyspace) -> Self {
+        let held = Held::now(&keyspace.db);
+        let view = held.view.clone().unwrap_or_else(|| keyspace.db.engine.views.load_full());
+        Self {
+            keyspace: keyspace.clone(),
+            held,
+            view,
+            region: 0,
+            walk: None,
+            damages: Arc::default(),
+            near: Vec::new(),
+            told: VecDeque::new(),
+            found: None,
+            failed_at: None,
+            finished: false,
+        }
+    }
+
+    /// Steps 1 and 2 of a region.
+    fn begin(&self, tree: &TreeView) -> Result<UserCursor> {
+        let files = &self.keyspace.db.engine.files;
+        let tree = TreeView { version: Arc::new(self.readable(&tree.version)), ..tree.clone() };
+        UserCursor::over(&tree, files, self.held.at, Direction::Forward, Bound::Unbounded, &|run| {
+            Box::new(RunCursor::new(files.clone(), run.clone(), self.damages.clone()))
+        })
+    }
+
+    /// The version without the tables that cannot be opened.
+    fn readable(&self, version: &Version) -> Version {
+        let mut version = version.clone();
+        let keep = |table: &Arc<Table>| {
+            let opened = self.keyspace.db.engine.files.reader(table).map(drop);
+            let failed = opened.map_err(|error| self.damages.add(table.range.clone(), error));
+            failed.is_ok().then(|| table.clone())
+        };
+        let sift =
+            |tables: &mut Tables| *tables = Tables::new(tables.iter().filter_map(keep).collect());
+        version.l0.iter_mut().for_each(|run| sift(&mut run.tables));
+        version.levels.iter_mut().for_each(sift);
+        version
+    }
+
+    /// Takes over what the cursors could not read.
+    fn note_damages(&mut self) {
+        for (range, error) in self.damages.0.lock().drain(..) {
+            let to = match range.hi_inclusive {
+                true => Bound::Included(range.hi.clone()),
+                false => Bound::Excluded(range.hi.clone()),
+            };
+            self.told.push_back(DamagedRange { from: range.lo.clone(), to, error });
+            self.near.push(range);
+        }
+    }
+
+    /// The next pair of the walk that is in no damaged range; none where a region ended.
+    fn step(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        loop {
+            let walk = match &mut self.walk {
+                Some(walk) => walk,
+                None => {
+                    let tree = self.keyspace.info.trees[self.region];
+                    let walk = self.begin(self.view.tree(tree))?;
+                    self.walk.insert(walk)
+                }
+            };
+            let pair = walk.next_pair();
+            let key = walk.last_key().to_vec();
+            self.note_damages();
+            match pair {
+                Ok(None) => return Ok(None),
+                Ok(Some((key, value))) => {
+                    self.near.retain(|range| !range.ends_before(&key));
+                    if !self.near.iter().any(|range| range.contains(&key)) {
+                        return Ok(Some((key, value)));
+                    }
+                }
+                Err(error) => {
+                    let of_key = matches!(
+                        error,
+                        Error::MergeFailed { .. } | Error::Corruption { .. } | Error::Io { .. }
+                    );
+                    // Without progress there is none to come.
+                    if !of_key || self.failed_at.as_ref() == Some(&key) {
+                        return Err(error);
+                    }
+                    self.damages.add(KeyRange::closed(key.clone(), key.clone()), error);
+                    self.failed_at = Some(key);
+                    self.note_damages();
+                }
+            }
+        }
+    }
+}
+
+impl Iterator for Salvage {
+    type Item = Result<Salvaged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // What was left out comes before the pair behind it.
+            if let Some(range) = self.told.pop_front() {
+                return Some(Ok(Salvaged::Damaged(range)));
+            }
+            if let Some((key, value)) = self.found.take() {
+                return Some(Ok(Salvaged::Pair(key, value)));
+            }
+            if self.finished {
+                return None;
+            }
+            match self.step() {
+                Ok(Some(pair)) => self.found = Some(pair),
+                Ok(None) => {
+                    self.walk = None;
+                    self.region += 1;
+                    self.finished = self.region == self.keyspace.region_count();
+                }
+                Err(error) => {
+                    self.finished = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Salvage {}
+
+impl std::fmt::Debug for Salvage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Salvage").field("keyspace", &self.keyspace.name()).finish_non_exhaustive()
+    }
+}
+
+/// A cursor over disjoint tables that goes on behind what cannot be read. Forwards only.
+struct RunCursor {
+    files: Arc<Files>,
+    tables: Tables,
+    damages: Arc<Damages>,
+    current: Option<(Arc<Table>, SstCursor)>,
+}
+
+impl RunCursor {
+    fn new(files: Arc<Files>, tables: Tables, damages: Arc<Damages>) -> Self {
+        Self { files, tables, damages, current: None }
+    }
+
+    /// To the first entry at or behind a position in this table or one behind it.
+    fn enter(&mut self, table: Option<Arc<Table>>, key: &[u8], trailer: Trailer) {
+        self.current = None;
+        let mut next = table;
+        while let Some(table) = next {
+            let from = if table.range.starts_after(key) { &table.range.lo[..] } else { key };
+            let trailer = if table.range.starts_after(key) { Trailer::FIRST } else { trailer };
+            match self.files.cursor(&table) {
+                Ok(mut cursor) => {
+                    let moved = cursor.seek(from, trailer);
+                    self.over_damage(&table, &mut cursor, moved);
+                    if shows(&table, &cursor) {
+                        self.current = Some((table, cursor));
+                        return;
+                    }
+                }
+                Err(error) => self.damages.add(table.range.clone(), error),
+            }
+            next = self.behind(&table);
+        }
+    }
+
+    fn behind(&self, table: &Table) -> Option<Arc<Table>> {
+        let mut after = self.tables.starting_at(&table.range.hi);
+        after.find(|next| table.range.is_before(&next.range)).cloned()
+    }
+
+    /// After a move: behind the blocks that cannot be read.
+    fn over_damage(&self, table: &Table, cursor: &mut SstCursor, moved: Result<()>) {
+        let mut moved = moved;
+        while let Err(error) = moved {
+            let (lo, hi) = cursor.unread();
+            let range = KeyRange::closed(lo, hi);
+            // What the table does not show is none of this tree's.
+            if let Some(shown) = range.intersection(&table.range) {
+                self.damages.add(shown, error);
+            }
+            moved = cursor.pass_unread();
+        }
+    }
+}
+
+/// Whether a cursor stands on an entry that the table shows.
+fn shows(table: &Table, cursor: &SstCursor) -> bool {
+    cursor.valid() && !table.range.ends_before(cursor.key())
+}
+
+fn backwards<T>() -> Result<T> {
+    Err(Error::Internal("a salvage goes forwards only".into()))
+}
+
+impl Cursor for RunCursor {
+    fn valid(&self) -> bool {
+        self.current.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.on().key()
+    }
+
+    fn trailer(&self) -> Trailer {
+        self.on().trailer()
+    }
+
+    fn value(&self) -> &[u8] {
+        self.on().value()
+    }
+
+    fn value_shared(&self) -> Bytes {
+        self.on().value_shared()
+    }
+
+    fn seek_first(&mut self) -> Result<()> {
+        let first = self.tables.iter().next().cloned();
+        self.enter(first, &[], Trailer::FIRST);
+        Ok(())
+    }
+
+    fn seek_last(&mut self) -> Result<()> {
+        backwards()
+    }
+
+    fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        let table = self.tables.starting_at(key).next().cloned();
+        self.enter(table, key, trailer);
+        Ok(())
+    }
+
+    fn seek_before(&mut self, _: &[u8], _: Trailer) -> Result<()> {
+        backwards()
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let Some((table, mut cursor)) = self.current.take() else { return Ok(()) };
+        let moved = cursor.next();
+        self.over_damage(&table, &mut cursor, moved);
+        if shows(&table, &cursor) {
+            self.current = Some((table, cursor));
+        } else if let Some(next) = self.behind(&table) {
+            let lo = next.range.lo.clone();
+            self.enter(Some(next), &lo, Trailer::FIRST);
+        }
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        backwards()
+    }
+}
+
+impl RunCursor {
+    fn on(&self) -> &SstCursor {
+        let (_, cursor) = self.current.as_ref().expect("asked only where the cursor is valid");
+        cursor
+    }
+}
