@@ -30,13 +30,17 @@ const EXAMPLES: &str = "\
 Formats:
   TSV         key<TAB>value, one record a line; \\t \\n \\r \\\\ and \\xNN stand for other bytes.
               The first tab ends the key: further tabs belong to the value.
+              With --raw nothing is an escape: a backslash is a backslash, as in most data that
+              vlsm has not written. Then no key can hold a tab, and neither key nor value a line
+              feed; a carriage return at the end of a line belongs to the value.
   JSON lines  {\"key\": \"…\", \"value\": \"…\"}; for bytes that are no text: key_hex, value_hex,
               key_base64, value_base64.
 
 Examples:
   vlsm import my-store packages.tsv
-  zcat packages.jsonl.gz | vlsm import my-store
+  gunzip -c packages.jsonl.gz | vlsm import my-store
   vlsm import my-store dump.txt --format tsv --hex
+  find / -printf '%p\\t%s\\n' | vlsm import my-store --raw
   vlsm import my-store data.tsv --strict        stop at the first bad line
 
 Bad lines are skipped and reported with their numbers; the exit code is then 1. What was imported
@@ -67,6 +71,48 @@ pub struct InputArgs {
     /// Keys and values of TSV are hexadecimal
     #[arg(long)]
     hex: bool,
+    /// Take the lines of TSV as they are, without escapes: a backslash is a backslash
+    #[arg(long, conflicts_with = "hex")]
+    raw: bool,
+}
+
+/// A compressed file: its first bytes, its name, and the program that prints its content.
+#[derive(Clone, Copy)]
+struct Compressed {
+    magic: &'static [u8],
+    name: &'static str,
+    program: &'static str,
+}
+
+/// What people compress records with.
+const COMPRESSED: [Compressed; 6] = [
+    Compressed { magic: b"\x1f\x8b", name: "gzip", program: "gunzip -c" },
+    Compressed { magic: b"\x28\xb5\x2f\xfd", name: "zstd", program: "zstd -dc" },
+    Compressed { magic: b"\xfd7zXZ\0", name: "xz", program: "xz -dc" },
+    Compressed { magic: b"BZh", name: "bzip2", program: "bzip2 -dc" },
+    Compressed { magic: b"\x04\x22\x4d\x18", name: "lz4", program: "lz4 -dc" },
+    Compressed { magic: b"PK\x03\x04", name: "zip", program: "unzip -p" },
+];
+
+impl Compressed {
+    /// What a file is that begins like this.
+    fn of(start: &[u8]) -> Option<Self> {
+        let found = COMPRESSED.into_iter().find(|kind| start.starts_with(kind.magic))?;
+        // Text may begin with these three letters: behind them are a digit and a fixed number.
+        let is_text = found.name == "bzip2"
+            && !start.get(4..).is_some_and(|rest| rest.starts_with(b"1AY&SY"));
+        (!is_text).then_some(found)
+    }
+
+    fn refuse(self, file: &Path) -> Failure {
+        let Self { name, program, .. } = self;
+        let from =
+            if file == Path::new("-") { String::new() } else { format!(" {}", file.display()) };
+        Failure::new(format!(
+            "{} holds no records: it is {name}: run {program}{from} | vlsm import ... -",
+            file.display()
+        ))
+    }
 }
 
 /// Where records go.
@@ -148,7 +194,18 @@ impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
         let (input, total) = open(file)?;
         let mut input = BufReader::with_capacity(1 << 20, input);
         let start = input.fill_buf().map_err(|e| Failure::file("cannot read", file, &e))?;
+        if let Some(found) = Compressed::of(start) {
+            return Err(found.refuse(file));
+        }
         let format = args.format.unwrap_or_else(|| detect(&file.to_string_lossy(), start));
+        let format = match (args.raw, format) {
+            (false, format) => format,
+            (true, _) if args.format == Some(Format::Json) => {
+                let why = "--raw is for lines of key<TAB>value: leave out --format json";
+                return Err(Failure::usage(why));
+            }
+            (true, _) => Format::Raw,
+        };
         let layout = Layout { format, hex: args.hex };
         let (lines, progress) = (Lines::new(input, LINE_MAX), Progress::new(total));
         Ok(Self { lines, layout, file, strict, written: 0, bad: 0, progress })
@@ -206,7 +263,7 @@ impl<R: BufRead> Import<'_, R> {
 
     /// Whether a line of white space holds a tab: then it is a record with an empty key and value.
     fn has_tab(&self) -> bool {
-        self.layout.format == Format::Tsv && self.lines.line().contains(&b'\t')
+        self.layout.format != Format::Json && self.lines.line().contains(&b'\t')
     }
 
     fn bad(&mut self, sink: &mut impl Sink, why: &str) -> Result {

@@ -1,18 +1,23 @@
 //! `stats` and `levels`: what a store holds, from its manifest and its folder.
 //!
-//! Both read and change nothing ([`Catalog`]), so they work while the store is in use. What is in
-//! memory and in the WAL of an open store is not in the tree yet and not shown as such.
+//! Both read and change nothing ([`Catalog`]), so they work while the store is in use. `stats` also
+//! reads the WAL and counts the entries that are in no SST yet. The tree of `levels` does not have
+//! them, nor writes of an open store that are only in its memory.
 
 use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
 use crate::progress::grouped;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::text;
-use vlsm_core::{Bytes, RunOrigin, Table, Tables, TreeId, Version};
-use vlsm_disk::manifest::Keyspace;
+use vlsm_core::{Bytes, Error, RunOrigin, Table, Tables, TreeId, Version};
+use vlsm_disk::fs::posix::PosixFs;
+use vlsm_disk::manifest::{Keyspace, State};
+use vlsm_disk::wal::reader::{RecoverOptions, recover};
+use vlsm_disk::wal::{Entries, wal_path};
 
 const STATS_EXAMPLES: &str = "\
 Examples:
@@ -176,9 +181,62 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
     Ok(kinds.into_iter().filter(|(_, count, _)| *count > 0).collect())
 }
 
+/// What is in the WAL and in no SST.
+#[derive(Default)]
+struct Unflushed {
+    /// Batches with such entries.
+    batches: u64,
+    /// Entries by tree.
+    entries: BTreeMap<TreeId, u64>,
+}
+
+impl Unflushed {
+    /// Reads the WAL as a recovery would, and changes nothing.
+    fn read(dir: &Path, state: &State) -> vlsm_core::Result<Self> {
+        let min_wal = state.numbers.min_wal;
+        let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
+        let mut found = Self::default();
+        recover(&PosixFs, dir, options, &mut |batch| {
+            let mut any = false;
+            for (entry, seq) in Entries::new(&batch.payload).zip(batch.first_seq.0..) {
+                let entry = entry.map_err(|what| {
+                    let what = format!("a batch does not decode: {what:?}");
+                    Error::corruption(&wal_path(dir, batch.wal), 0, what)
+                })?;
+                let tree = state.trees.get(&entry.tree);
+                if tree.is_some_and(|version| seq > version.flushed_seq.0) {
+                    any = true;
+                    *found.entries.entry(entry.tree).or_default() += 1;
+                }
+            }
+            found.batches += u64::from(any);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Entries of one keyspace.
+    fn of(&self, keyspace: &Keyspace) -> u64 {
+        keyspace.regions.iter().filter_map(|region| self.entries.get(&region.tree)).sum()
+    }
+}
+
+/// The manifest, and the WAL as of about the same moment, or why that cannot be read.
+fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)> {
+    // The files of a store that is written to may go while they are read.
+    let mut attempts = 0..3;
+    loop {
+        let catalog = Catalog::read(dir)?;
+        let wal = Unflushed::read(dir, &catalog.state);
+        if wal.is_ok() || attempts.next().is_none() {
+            return Ok((catalog, wal));
+        }
+    }
+}
+
 /// Prints what a store holds.
 pub fn stats(args: &StatsArgs) -> Result {
-    let catalog = Catalog::read(&args.store)?;
+    let (catalog, wal) = catalog_and_wal(&args.store)?;
     let state = &catalog.state;
     let files = files(&args.store)?;
     let sums = |keyspace: &Keyspace| {
@@ -191,8 +249,15 @@ pub fn stats(args: &StatsArgs) -> Result {
             let mut json = sums(keyspace).json();
             json["name"] = keyspace.name.clone().into();
             json["regions"] = keyspace.regions.len().into();
+            json["wal_entries"] = wal.as_ref().ok().map(|wal| wal.of(keyspace)).into();
             json
         });
+        let wal_json = match &wal {
+            Ok(wal) => {
+                json!({ "batches": wal.batches, "entries": wal.entries.values().sum::<u64>() })
+            }
+            Err(error) => json!({ "error": error.to_string() }),
+        };
         let files = files.iter().map(|(kind, count, bytes)| {
             (kind.to_lowercase(), json!({ "count": count, "bytes": bytes.0 }))
         });
@@ -201,6 +266,7 @@ pub fn stats(args: &StatsArgs) -> Result {
             "uid": format!("{:016x}", state.store_uid),
             "sequence_number": state.numbers.last_seq.0,
             "keyspaces": keyspaces.collect::<Vec<_>>(),
+            "wal": wal_json,
             "files": files.collect::<serde_json::Map<_, _>>(),
         });
         return Ok(writeln!(out, "{json:#}")?);
@@ -208,18 +274,30 @@ pub fn stats(args: &StatsArgs) -> Result {
     writeln!(out, "store {} (uid {:016x})", args.store.display(), state.store_uid)?;
     let manifest = catalog.path.file_name().unwrap_or_default().to_string_lossy();
     writeln!(out, "sequence number {}, by {manifest}\n", grouped(state.numbers.last_seq.0))?;
-    writeln!(out, "{:<16}{:>8}{:>12}{:>14}", "keyspace", "SSTs", "size", "entries")?;
+    let columns = ["keyspace", "SSTs", "size", "entries", "in WAL only"];
+    let [name, ssts, size, entries, in_wal] = columns;
+    writeln!(out, "{name:<16}{ssts:>8}{size:>12}{entries:>14}{in_wal:>14}")?;
     for keyspace in state.keyspaces.values() {
         let (name, sums) = (&keyspace.name, sums(keyspace));
         let (tables, size, entries) =
             (grouped(sums.tables), sums.bytes.to_string(), grouped(sums.entries));
-        writeln!(out, "{name:<16}{tables:>8}{size:>12}{entries:>14}")?;
+        let in_wal = wal.as_ref().map_or("?".to_owned(), |wal| grouped(wal.of(keyspace)));
+        writeln!(out, "{name:<16}{tables:>8}{size:>12}{entries:>14}{in_wal:>14}")?;
     }
     writeln!(out, "\n{:<16}{:>8}{:>12}", "on disk", "files", "size")?;
     let total = files.iter().fold((0, Bytes::ZERO), |sum, f| (sum.0 + f.1, sum.1 + f.2));
     for (kind, count, bytes) in files.iter().chain([&("total", total.0, total.1)]) {
         writeln!(out, "{kind:<16}{count:>8}{:>12}", bytes.to_string())?;
     }
-    writeln!(out, "\nWrites that are in the WAL only are not counted as entries.")?;
+    match &wal {
+        Ok(wal) => writeln!(
+            out,
+            "\nIn the WAL only: {} entries in {} batches. They are flushed to SSTs when a memtable is \
+             full.",
+            grouped(wal.entries.values().sum()),
+            grouped(wal.batches)
+        )?,
+        Err(error) => writeln!(out, "\nthe WAL cannot be read: {error}")?,
+    }
     Ok(out.flush()?)
 }

@@ -48,12 +48,11 @@ Examples:
 
 A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for those that
 cannot be typed, or use --hex. Exit codes: 0 done, 1 failed or not found, 2 wrong usage.
-`vlsm COMMAND --help` has examples for each command.";
+`vlsm help COMMAND` has examples for each command.";
 
 /// An embedded key-value store whose writes do not stall
 #[derive(Debug, Parser)]
 #[command(name = "vlsm", version, after_help = EXAMPLES, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -137,10 +136,76 @@ fn run(command: Command) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
+    /// Options of other programs that texts name.
+    const OF_OTHERS: [&str; 0] = [];
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    /// All options of a command and of the commands below it.
+    fn options(command: &clap::Command, found: &mut BTreeSet<String>) {
+        let longs = command.get_arguments().filter_map(clap::Arg::get_long);
+        found.extend(longs.map(str::to_owned));
+        command.get_subcommands().for_each(|below| options(below, found));
+    }
+
+    /// The options that the string literals of a source file name, without those of its tests.
+    fn named(source: &str) -> BTreeSet<String> {
+        let text = source.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let words =
+            code.flat_map(|line| line.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9' | '-')));
+        let long = words.filter_map(|word| word.strip_prefix("--"));
+        let long = long.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
+        long.map(|name| name.trim_end_matches('-').to_owned()).collect()
+    }
+
+    /// An error, an advice or a help text that names an option that is not there leads nowhere.
+    #[test]
+    fn every_option_that_a_text_names_is_there() {
+        let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
+        let mut command = Cli::command();
+        command.build();
+        options(&command, &mut known);
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut folders: Vec<PathBuf> =
+            ["core", "disk", "policy", "vlsm", "lab", "cli"].map(|name| crates.join(name)).into();
+        folders.iter_mut().for_each(|folder| folder.push("src"));
+        let mut seen = BTreeSet::new();
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                if path.extension().is_none_or(|extension| extension != "rs") {
+                    continue;
+                }
+                for option in named(&std::fs::read_to_string(&path).unwrap()) {
+                    let other = OF_OTHERS.contains(&&option[..]);
+                    assert!(known.contains(&option) || other, "{}: --{option}", path.display());
+                    seen.insert(option);
+                }
+            }
+        }
+        for option in ["salvage-wal", "skip-damaged", "strict", "path", "keep"] {
+            assert!(seen.contains(option), "--{option} is named nowhere: is the search broken?");
+        }
+        let gone = OF_OTHERS.iter().find(|option| !seen.contains(**option));
+        assert_eq!(gone, None, "nothing names it any more");
+    }
+
+    #[test]
+    fn options_in_texts_are_found() {
+        let source =
+            "//! --comment\nlet a = \"use --some-option, or --other-\";\n#[cfg(test)] --test";
+        assert!(named(source).iter().eq(["other", "some-option"]));
     }
 }

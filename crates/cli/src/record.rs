@@ -17,6 +17,9 @@ pub enum Format {
     Tsv,
     /// A JSON object a line: `{"key": "…", "value": "…"}`.
     Json,
+    /// A line `key<TAB>value` in which nothing stands for anything else. Asked for by `--raw`.
+    #[value(skip)]
+    Raw,
 }
 
 /// How keys and values are written within the format.
@@ -47,12 +50,19 @@ impl Layout {
     pub fn parse(self, line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
         key.clear();
         value.clear();
+        let tab = line.iter().position(|byte| *byte == b'\t');
+        let tab = tab.ok_or("no tab between key and value");
+        if self.format == Format::Raw {
+            let tab = tab?;
+            key.extend_from_slice(&line[..tab]);
+            value.extend_from_slice(&line[tab + 1..]);
+            return Ok(());
+        }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match self.format {
             Format::Json => parse_json(line, key, value),
-            Format::Tsv => {
-                let tab = line.iter().position(|byte| *byte == b'\t');
-                let tab = tab.ok_or("no tab between key and value")?;
+            Format::Tsv | Format::Raw => {
+                let tab = tab?;
                 let read = if self.hex { unhex } else { unescape };
                 read(&line[..tab], key).map_err(|why| format!("key: {why}"))?;
                 read(&line[tab + 1..], value).map_err(|why| format!("value: {why}"))
@@ -63,7 +73,7 @@ impl Layout {
     /// Appends a record and its line feed.
     pub fn write(self, key: &[u8], value: &[u8], out: &mut Vec<u8>) {
         match self.format {
-            Format::Tsv => {
+            Format::Tsv | Format::Raw => {
                 self.write_text(key, out);
                 out.push(b'\t');
                 self.write_text(value, out);
@@ -82,7 +92,7 @@ impl Layout {
     /// Appends a key alone and a line feed.
     pub fn write_key(self, key: &[u8], out: &mut Vec<u8>) {
         match self.format {
-            Format::Tsv => self.write_text(key, out),
+            Format::Tsv | Format::Raw => self.write_text(key, out),
             Format::Json => {
                 out.push(b'{');
                 self.write_field("key", key, out);
@@ -94,7 +104,11 @@ impl Layout {
 
     /// Appends a key or a value as text.
     pub fn write_text(self, bytes: &[u8], out: &mut Vec<u8>) {
-        if self.hex { hex(bytes, out) } else { escape(bytes, out) }
+        match self.format {
+            _ if self.hex => hex(bytes, out),
+            Format::Raw => out.extend_from_slice(bytes),
+            Format::Tsv | Format::Json => escape(bytes, out),
+        }
     }
 
     fn write_field(self, name: &str, bytes: &[u8], out: &mut Vec<u8>) {

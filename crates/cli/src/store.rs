@@ -24,6 +24,9 @@ pub struct StoreArgs {
     /// sizes and another mechanism [default: vlsm]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+    /// Where the WAL is damaged, keep what comes before the damage and give up the rest
+    #[arg(long)]
+    pub salvage_wal: bool,
 }
 
 /// What a command does with the store.
@@ -80,9 +83,6 @@ impl Store {
         Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
-    /// The value of a key.
-    pub fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>> {
-        Ok(self.keyspace.get(key)?)
     /// Opens a store to read what can be read of it, although SSTs may be missing.
     ///
     /// # Errors
@@ -98,6 +98,9 @@ impl Store {
         self.keyspace.salvage()
     }
 
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<bytes::Bytes>> {
+        Ok(self.keyspace.get(key)?)
     }
 
     /// Pairs within a range, as of now.
@@ -179,7 +182,8 @@ pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
 fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {
     let mut builder = Db::builder(&args.store)
         .create_if_missing(access == Access::Create)
-        .read_only(access == Access::Read);
+        .read_only(access == Access::Read)
+        .configure(|options| options.salvage_wal = args.salvage_wal);
     if let Some(profile) = &args.profile {
         builder = builder.profile(profile)?;
     }

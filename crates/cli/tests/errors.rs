@@ -38,7 +38,10 @@ fn a_second_opener() {
     // Enough that the first must have opened the store before it can take it all.
     let line = format!("key\t{}\n", "x".repeat(1000));
     (0..5000).for_each(|_| stdin.write_all(line.as_bytes()).unwrap());
-    world.run(&["get", "s", "k"]).fails(1, &["is in use"]);
+    let holder = format!("is in use by process {}", first.id());
+    for command in [&["get", "s", "k"][..], &["put", "s", "k", "w"], &["verify", "s"]] {
+        world.run(command).fails(1, &[&holder]);
+    }
     drop(stdin);
     assert!(first.wait().unwrap().success());
     assert_eq!(world.run(&["get", "s", "k"]).ok(), "v\n");
@@ -122,4 +125,79 @@ fn commands_that_only_read_change_nothing() {
         world.run(command).ok();
     }
     assert!(state() == before);
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let world = World::new();
+    let page = |args: &[&str]| world.run(args).ok();
+    assert_eq!(page(&["help", "scan"]), page(&["scan", "--help"]));
+    assert_eq!(page(&["help"]), page(&["--help"]));
+    assert_eq!(page(&["help", "dump", "wal"]), page(&["dump", "wal", "--help"]));
+    assert_eq!(page(&["help", "lab", "figure"]), page(&["lab", "figure", "--help"]));
+    world.run(&["help", "scam"]).fails(2, &["scam"]);
+}
+
+#[test]
+fn keyspace_names_that_nobody_could_type() {
+    let world = World::new();
+    for name in ["", "a/b", "line\nfeed", "\u{1b}[2J"] {
+        let run = world.run(&["put", "s", "--keyspace", name, "k", "v"]);
+        assert!(!run.err.trim_end().contains(char::is_control), "{run:?}");
+        run.fails(2, &["keyspace", "name"]);
+    }
+    world.run(&["put", "s", "--keyspace", "größe", "k", "v"]).ok();
+    assert_eq!(world.run(&["get", "s", "--keyspace", "größe", "k"]).ok(), "v\n");
+}
+
+#[test]
+fn another_operator_is_named_beside_the_one_there() {
+    let world = World::new();
+    let merge = |operator| {
+        world.run(&["merge", "s", "--keyspace", "n", "k", "--number", "1", "--operator", operator])
+    };
+    merge("add").ok();
+    merge("max").fails(1, &["\"n\"", "merge_operator", "\"add\"", "\"max\""]);
+}
+
+#[test]
+fn a_name_that_resembles_none_gets_no_suggestion() {
+    let world = World::new();
+    for name in ["xyz", "abc", "q", "", "no", "profile", "fast", "default"] {
+        let run = world.run(&["put", "s", "k", "v", "--profile", name]);
+        assert!(!run.err.contains("did you mean"), "{name:?}: {run:?}");
+        run.fails(2, &["profile", "There are: "]);
+    }
+    for (name, near) in
+        [("rocksbd", "rocksdb"), ("RocksDB", "rocksdb"), ("slik", "silk"), ("vslm", "vlsm")]
+    {
+        let near = format!("did you mean {near:?}");
+        world.run(&["put", "s", "k", "v", "--profile", name]).fails(2, &[&near]);
+    }
+    let run = world.run(&["bench", "--workload", "zz"]);
+    assert!(!run.err.contains("did you mean"), "{run:?}");
+    assert!(!world.path("s").exists());
+}
+
+/// A WAL that is damaged in its midst, as `verify` finds it, can be opened as `verify` says.
+#[test]
+fn the_advice_of_verify_can_be_followed() {
+    let world = World::new();
+    (0..12).for_each(|i| drop(world.run(&["put", "s", &format!("key{i}"), "v"]).ok()));
+    let wals = names(&world.path("s")).into_iter().filter(|name| name.ends_with(".wal"));
+    let path = world.path("s").join(wals.last().unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(5).position(|part| part == b"key11").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let run = world.run(&["verify", "s"]);
+    assert!(run.out.contains("--salvage-wal"), "{run:?}");
+    run.fails(1, &["is damaged"]);
+    world.run(&["get", "s", "key0"]).fails(1, &["damaged"]);
+    assert_eq!(world.run(&["get", "s", "key0", "--salvage-wal"]).ok(), "v\n");
+    // Reading changed nothing; writing ends the log where it is damaged.
+    world.run(&["get", "s", "key0"]).fails(1, &["damaged"]);
+    world.run(&["put", "s", "more", "v", "--salvage-wal"]).ok();
+    assert_eq!(world.run(&["get", "s", "more"]).ok(), "v\n");
+    world.run(&["verify", "s"]).ok();
 }

@@ -103,3 +103,45 @@ fn the_summary_says_how_much() {
     assert!(run.err.contains("imported 2,500 records"), "{run:?}");
     assert_eq!(run.ok(), "");
 }
+
+#[test]
+fn compressed_input_is_named() {
+    let world = World::new();
+    let files: [(&str, &[u8], &str); 5] = [
+        ("gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b", "gunzip -c"),
+        ("zstd", b"\x28\xb5\x2f\xfd\x04\x00", "zstd -dc"),
+        ("xz", b"\xfd7zXZ\x00\x00\x04", "xz -dc"),
+        ("bzip2", b"BZh91AY&SY\x00", "bzip2 -dc"),
+        ("zip", b"PK\x03\x04\x14\x00", "unzip -p"),
+    ];
+    for (name, content, program) in files {
+        world.file("in", content);
+        let it = format!("it is {name}");
+        let say = [&it[..], &format!("{program} in | vlsm import ... -")];
+        world.run(&["import", "s", "in"]).fails(1, &say);
+        world.run_with(&["import", "s", "-"], content).fails(1, &[&it, program]);
+        world.run(&["sst", "out.sst", "in"]).fails(1, &[&it]);
+        assert!(!world.path("s").exists() && !world.path("out.sst").exists(), "{name}");
+    }
+    // Text that only begins alike is text.
+    world.run_with(&["import", "s"], b"BZhouse\t1\nPK\t2\n").ok();
+    assert_eq!(world.run(&["scan", "s"]).ok(), "BZhouse\t1\nPK\t2\n");
+}
+
+#[test]
+fn raw_lines_are_taken_as_they_are() {
+    let world = World::new();
+    let text = b"/etc/a\\x2db\t1\n\\q\tC:\\new\ttab\r\n\xff\t\n";
+    world.run_with(&["import", "s"], text).fails(1, &["unknown escape"]);
+    world.run_with(&["import", "r", "--raw"], text).ok();
+    assert_eq!(world.run(&["get", "r", "--raw", "/etc/a\\\\x2db"]).ok(), "1");
+    assert_eq!(world.run(&["get", "r", "--raw", "\\\\q"]).ok(), "C:\\new\ttab\r");
+    assert_eq!(world.run(&["scan", "r", "--count"]).ok(), "3\n");
+    world.run_with(&["import", "r", "--raw"], b"no tab\n").fails(1, &["no tab"]);
+    world.run(&["import", "r", "--raw", "--hex"]).fails(2, &["--raw", "--hex"]);
+    world.run(&["import", "r", "--raw", "--format", "json"]).fails(2, &["--raw", "json"]);
+    world.run_with(&["import", "j", "--raw"], b"{\"key\": \t1\n").ok();
+    assert_eq!(world.run(&["scan", "j"]).ok(), "{\"key\": \t1\n");
+    let help = world.run(&["import", "--help"]).ok();
+    assert!(help.contains("--raw"), "{help}");
+}

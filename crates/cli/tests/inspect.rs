@@ -83,3 +83,39 @@ fn every_file_is_shown() {
         world.run(&["dump", kind, "junk"]).fails(1, &["junk"]);
     }
 }
+
+#[test]
+fn records_that_were_not_flushed_are_counted() {
+    let world = World::new();
+    let lines: String = (0..100).map(|i| format!("key{i:06}\tvalue\n")).collect();
+    world.run_with(&["import", "s"], lines.as_bytes()).ok();
+    world.run(&["put", "s", "k", "v", "--keyspace", "other"]).ok();
+    world.run(&["delete", "s", "key000001"]).ok();
+    let stats = world.run(&["stats", "s"]).ok();
+    let row = |name: &str| {
+        let row = stats.lines().find(|line| line.starts_with(name));
+        row.unwrap_or_else(|| panic!("{name}: {stats}")).to_owned()
+    };
+    assert!(row("default").ends_with(" 101"), "{stats}");
+    assert!(row("other").ends_with(" 1"), "{stats}");
+    assert!(stats.contains("102 entries in 3 batches"), "{stats}");
+    let json = world.run(&["stats", "s", "--json"]).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["wal"]["batches"], 3);
+    assert_eq!(json["keyspaces"][0]["wal_entries"], 101);
+    assert_eq!(json["keyspaces"][1]["wal_entries"], 1);
+    // What is in SSTs is not counted twice.
+    world.run(&["compact", "s"]).ok();
+    let stats = world.run(&["stats", "s"]).ok();
+    let row = stats.lines().find(|line| line.starts_with("default")).unwrap().to_owned();
+    assert!(row.contains(" 99 ") && row.ends_with(" 0"), "{stats}");
+    // A WAL that cannot be read hides nothing else.
+    for name in names(&world.path("s")).iter().filter(|name| name.ends_with(".wal")) {
+        let path = world.path("s").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[16] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    let stats = world.run(&["stats", "s"]).ok();
+    assert!(stats.contains(" 99 ") && stats.contains("the WAL cannot be read"), "{stats}");
+}

@@ -39,14 +39,26 @@ pub fn unknown<'a>(
     let list = known.clone().collect::<Vec<_>>().join(", ");
     let nearest = known.map(|entry| (distance(name, entry), entry)).min();
     let hint = match nearest {
-        Some((distance, entry)) if distance <= 3 => format!("; did you mean {entry:?}?"),
+        Some((distance, entry)) if resembles(name, entry, distance) => {
+            format!("; did you mean {entry:?}?")
+        }
         _ => ".".into(),
     };
     Error::InvalidOption { option, why: format!("{name:?} is not known{hint} There are: {list}") }
 }
 
-/// The number of letters to change, add or leave out that makes one word the other.
+/// Whether somebody who typed `name` may have meant `entry`: at least half of the letters are
+/// right, and the first one is, or only one is wrong. Otherwise a guess would mislead.
+fn resembles(name: &str, entry: &str, distance: usize) -> bool {
+    let first = |word: &str| word.chars().next().map(|letter| letter.to_ascii_lowercase());
+    let close = distance <= 3 && 2 * distance <= name.len().min(entry.len());
+    close && (distance == 1 || first(name) == first(entry))
+}
+
+/// The number of letters to change, add or leave out that makes one word the other. Capitals are as
+/// small letters.
 fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     // Names are short; longer ones resemble none.
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > 64 {

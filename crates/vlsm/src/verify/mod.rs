@@ -462,8 +462,9 @@ fn advice(path: &Path) -> &'static str {
              in its place, or restore the store from a checkpoint or backup"
         }
         Some("wal") => {
-            "restore the store from a checkpoint or backup; or open it with salvage_wal, which \
-             keeps what comes before the damage and loses the rest"
+            "restore the store from a checkpoint or backup; or open it with the option salvage_wal \
+             (in the program --salvage-wal), which keeps what comes before the damage and loses \
+             the rest"
         }
         _ => "restore the store from a checkpoint or backup",
     }
