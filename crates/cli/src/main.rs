@@ -141,7 +141,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// Options of other programs that texts name.
-    const OF_OTHERS: [&str; 0] = [];
+    const OF_OTHERS: [&str; 1] = ["kinds"];
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -182,7 +182,8 @@ mod tests {
             for entry in std::fs::read_dir(&folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    folders.push(path);
+                    // Charts name variables of style sheets.
+                    folders.extend((!path.ends_with("report/chart")).then_some(path));
                     continue;
                 }
                 if path.extension().is_none_or(|extension| extension != "rs") {

@@ -185,7 +185,7 @@ fn the_advice_of_verify_can_be_followed() {
     let world = World::new();
     (0..12).for_each(|i| drop(world.run(&["put", "s", &format!("key{i}"), "v"]).ok()));
     let wals = names(&world.path("s")).into_iter().filter(|name| name.ends_with(".wal"));
-    let path = world.path("s").join(wals.last().unwrap());
+    let path = world.path("s").join(wals.max().unwrap());
     let mut bytes = std::fs::read(&path).unwrap();
     let at = bytes.windows(5).position(|part| part == b"key11").unwrap();
     bytes[at] ^= 1;

@@ -37,7 +37,7 @@ fn what_cannot_be_brought_in_is_told() {
     world.run_with(&["sst", "x.sst"], b"a\t1\nc\t2\n").ok();
     world.run_with(&["sst", "x.sst"], b"a\t1\n").fails(1, &["x.sst", "exists"]);
     world.run_with(&["sst", "y.sst"], b"b\t1\n").ok();
-    world.run(&["ingest", "s", "x.sst", "y.sst"]).fails(2, &["x.sst and y.sst overlap"]);
+    world.run(&["ingest", "s", "x.sst", "y.sst"]).fails(2, &["x.sst and ", "y.sst overlap"]);
     let mut bytes = std::fs::read(world.path("y.sst")).unwrap();
     bytes[1] ^= 1;
     world.file("flipped.sst", bytes);
