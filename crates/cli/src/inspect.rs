@@ -292,8 +292,7 @@ pub fn stats(args: &StatsArgs) -> Result {
     match &wal {
         Ok(wal) => writeln!(
             out,
-            "\nIn the WAL only: {} entries in {} batches. They are flushed to SSTs when a memtable is \
-             full.",
+            "\nIn the WAL only: {} entries in {} batches. A full memtable is flushed.",
             grouped(wal.entries.values().sum()),
             grouped(wal.batches)
         )?,

@@ -105,7 +105,8 @@ impl Engine {
 /// # Errors
 /// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
 /// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the target is
-/// not empty, or lies in the checkpoint itself; what the file system says. Nothing of the target is left then but its folder.
+/// not empty, or lies in the checkpoint itself; what the file system says. Nothing of the target is
+/// left then but its folder.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())

@@ -203,7 +203,7 @@ impl Builder {
         let how = Opening {
             options: self.options,
             read_only: self.read_only,
-            allow_missing_ssts: self.allow_missing_ssts,
+            partial: self.allow_missing_ssts,
             listener: self.listener,
             extensions: self.extensions,
             default_keyspace: self.default_keyspace,
@@ -268,8 +268,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyspaceExists`] when there is one with other options, and which differ;
-    /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or holds `/`,
-    /// control characters or others that nobody sees; what writing the manifest failed with.
+    /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or holds
+    /// `/`, control characters or others that nobody sees; what writing the manifest failed with.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let info = self.engine.create_keyspace(name, &options)?;
         Ok(Keyspace { db: self.clone(), info })
@@ -403,8 +403,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the folder is not empty;
-    /// [`Error::InvalidArgument`] when it lies in the store itself; [`Error::ReadOnly`], [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system
-    /// says.
+    /// [`Error::InvalidArgument`] when it lies in the store itself; [`Error::ReadOnly`],
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system says.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CopyReport> {
         self.engine.checkpoint(target.as_ref())
     }

@@ -413,14 +413,14 @@ impl Keyspace {
         Iter::new(self, Arc::new(Held::now(&self.db)), &range)
     }
 
-    /// What can be read of a damaged keyspace, in key order, and the ranges of keys that cannot: for
-    /// rescuing data where no backup is. Every other reader stops at damage.
+    /// What can be read of a damaged keyspace, in key order, and the ranges of keys that cannot:
+    /// for rescuing data where no backup is. Every other reader stops at damage.
     ///
     /// In a damaged range nothing is handed out, not even what other SSTs have there: it may be
     /// older than what was lost, or deleted by it. A damaged block costs its own keys; an SST that
     /// is missing or cut off, or whose index, filter or range tombstones are damaged, its whole
-    /// range. [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store that
-    /// lacks SSTs.
+    /// range. [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store
+    /// that lacks SSTs.
     #[must_use]
     pub fn salvage(&self) -> Salvage {
         Salvage::new(self)

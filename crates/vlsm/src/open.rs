@@ -53,7 +53,6 @@ use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
-use vlsm_disk::wal::format::HEADER_LEN;
 use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
 
@@ -65,7 +64,8 @@ const FIRST_WAL_BYTES: u64 = 1 << 20;
 pub(crate) struct Opening {
     pub options: Options,
     pub read_only: bool,
-    pub allow_missing_ssts: bool,
+    /// Whether SSTs may be missing.
+    pub partial: bool,
     pub listener: Option<Listener>,
     pub extensions: Extensions,
     pub default_keyspace: Option<KeyspaceOptions>,
@@ -76,7 +76,7 @@ impl Opening {
     fn check(&self) -> Result<()> {
         self.options.check()?;
         self.extensions.check()?;
-        if self.allow_missing_ssts && !self.read_only {
+        if self.partial && !self.read_only {
             let why = "allow_missing_ssts works only together with read_only: a store that lacks \
                        SSTs cannot be written to";
             return Err(Error::InvalidArgument(why.into()));
@@ -93,8 +93,7 @@ impl Opening {
 pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
     let start = env.now();
     opening.check()?;
-    let Opening { options, read_only, allow_missing_ssts, listener, extensions, default_keyspace } =
-        opening;
+    let Opening { options, read_only, listener, extensions, default_keyspace, partial } = opening;
     let lock = match read_only {
         true => enter_read_only(&env, dir)?,
         false => Some(enter(&env, dir, &options)?),
@@ -105,7 +104,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
     let there = FilesThere::list(&*env, dir)?;
-    check_trees(dir, &state, &*shape, (!allow_missing_ssts).then_some(&there.ssts))?;
+    check_trees(dir, &state, &*shape, (!partial).then_some(&there.ssts))?;
     let wake = env.condition(Duration::ZERO);
     let spare = arena_bytes_of(&options);
     let memory = Arc::new(Memory::new(&options, spare, wake.clone()));
@@ -128,8 +127,6 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         room: FIRST_WAL_BYTES.min(options.wal_file_bytes.0),
     };
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
-    // The first file has its header twice: when it is made, and when it is begun.
-    let begun = if read_only { 0 } else { wal.capacity() + HEADER_LEN };
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
         space: Space::default(),
@@ -162,7 +159,6 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         options,
         install: Installer::new(manifest, state.clone()),
     });
-    engine.counters.wal_filled_bytes.add(begun);
     engine.add_recovered(&state, memtables);
     if !read_only {
         engine.begin_work(&state, &recovered, there.ssts)?;
@@ -402,6 +398,7 @@ impl Engine {
         recovered: &Recovered,
         ssts: Vec<FileNumber>,
     ) -> Result<()> {
+        self.counters.wal_filled_bytes.add(self.wal.begun_bytes());
         self.remove_leftovers(state, recovered, ssts)?;
         match self.record_wals() {
             // The next install records them; until then a lost WAL could go unnoticed.

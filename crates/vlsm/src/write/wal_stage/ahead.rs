@@ -44,6 +44,13 @@ impl WalStage {
         }
     }
 
+    /// Bytes that were written to begin the first file: its zeros, and its header when it was made
+    /// and when it was begun.
+    pub fn begun_bytes(&self) -> u64 {
+        let file = self.extent.lock().file.clone();
+        file.capacity() + file.framer().offset()
+    }
+
     /// Has the next file prepared in the background, unless that is going on.
     pub(super) fn prepare(&self, engine: &Arc<Engine>) {
         if !self.preparing.swap(true, Ordering::AcqRel) {
