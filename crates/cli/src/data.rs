@@ -384,7 +384,14 @@ pub fn export(args: &ExportArgs) -> Result {
     let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
     let layout = Layout { format, hex: args.hex };
     let to_stdout = args.file == Path::new("-");
-    let mut export = Export { layout, progress: None, records: 0, bytes: 0, left_out: 0, failed: Failed::default() };
+    let mut export = Export {
+        layout,
+        progress: None,
+        records: 0,
+        bytes: 0,
+        left_out: 0,
+        failed: Failed::default(),
+    };
     if to_stdout {
         export.run(&store, args.skip_damaged, io::stdout().lock())?;
     } else {

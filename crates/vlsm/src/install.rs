@@ -45,7 +45,6 @@ use vlsm_core::{
     VersionEdit, Violation,
 };
 use vlsm_disk::manifest::{self, Manifest, Record, SnapshotWriter, State};
-use vlsm_disk::wal::wal_path;
 
 /// A finished job.
 pub(crate) struct Request {

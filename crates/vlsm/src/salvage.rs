@@ -157,15 +157,19 @@ impl Salvage {
                 Ok(None) => return Ok(None),
                 Ok(Some((key, value))) => {
                     self.near.retain(|range| !range.ends_before(&key));
-                    if !self.near.iter().any(|range| range.contains(&key)) {
-                        return Ok(Some((key, value)));
+                    let damaged = self.near.iter().any(|range| range.contains(&key));
+                    match value {
+                        Ok(value) if !damaged => return Ok(Some((key, value))),
+                        // Of this key alone: the walk is behind it.
+                        Err(error) if !damaged => {
+                            self.damages.add(KeyRange::closed(key.clone(), key), error);
+                            self.note_damages();
+                        }
+                        _ => {}
                     }
                 }
                 Err(error) => {
-                    let of_key = matches!(
-                        error,
-                        Error::MergeFailed { .. } | Error::Corruption { .. } | Error::Io { .. }
-                    );
+                    let of_key = matches!(error, Error::Corruption { .. } | Error::Io { .. });
                     // Without progress there is none to come.
                     if !of_key || self.failed_at.as_ref() == Some(&key) {
                         return Err(error);

@@ -44,11 +44,10 @@ impl WalStage {
         }
     }
 
-    /// Bytes that were written to begin the first file: its zeros, and its header when it was made
-    /// and when it was begun.
+    /// Bytes that were written to begin the first file: what it took over, its zeros, and its header
+    /// when it was made and when it was begun.
     pub fn begun_bytes(&self) -> u64 {
-        let file = self.extent.lock().file.clone();
-        file.capacity() + file.framer().offset()
+        self.extent.lock().file.capacity() + HEADER_LEN
     }
 
     /// Has the next file prepared in the background, unless that is going on.
