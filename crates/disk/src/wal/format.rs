@@ -129,7 +129,8 @@ impl Header {
         let mut page = Vec::with_capacity(HEADER_LEN as usize);
         page.extend_from_slice(magic);
         page.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        let state = u32::from(self.started) * STARTED | u32::from(self.closed) * CLOSED;
+        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+        let state = flag(self.started, STARTED) | flag(self.closed, CLOSED);
         page.extend_from_slice(&state.to_le_bytes());
         for number in [self.number, self.uid, self.filled, self.next_seq.0] {
             page.extend_from_slice(&number.to_le_bytes());
