@@ -261,6 +261,12 @@ pub enum Event {
         /// How long.
         took: Micros,
     },
+    /// Files are read or written through the page cache although the options say otherwise: the
+    /// platform, or the file system of the store, cannot bypass it. Told once, of the first file.
+    Buffered {
+        /// The file.
+        path: PathBuf,
+    },
     /// A device is full. Writes are refused until there is space.
     OutOfSpace {
         /// The file that could not grow.
@@ -331,6 +337,12 @@ impl fmt::Display for Event {
                 write!(f, "{tree} behind L0: length {}, width {}", chain.length(), chain.width())
             }
             Self::Waited { cause, took } => write!(f, "a write waited {took}: {}", cause.name()),
+            Self::Buffered { path } => write!(
+                f,
+                "no direct I/O for {}: the platform or its file system cannot do it, files go \
+                 through the page cache",
+                path.display()
+            ),
             Self::OutOfSpace { path } => {
                 write!(f, "out of space: {} cannot grow, writes are refused", path.display())
             }

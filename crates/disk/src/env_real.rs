@@ -1,9 +1,8 @@
 //! The environment in production: the operating system's files, clock, threads and waits.
 //!
-//! A [`Condition`] is an event count on one futex word. A notify is one atomic increment and one
-//! load; only when somebody sleeps does it enter the kernel, and no lock is ever held that a niced
-//! thread could be preempted with. A waiter spins for a while first, because the wake-up of a
-//! sleeper costs both sides more than a short wait.
+//! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load;
+//! only when somebody sleeps does it wake sleepers ([`sleepers`]: a futex on Linux). A waiter spins
+//! for a while first, because the wake-up of a sleeper costs both sides more than a short wait.
 //!
 //! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time,
 //! and a notifier raises the epoch before it looks for sleepers, so one of them sees the other.
@@ -11,13 +10,17 @@
 use crate::env::{Condition, Env, Join, Priority};
 use crate::fs::Fs;
 use crate::fs::posix::PosixFs;
-use rustix::thread::futex;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+mod sleepers;
+
+use sleepers::{Native, Sleepers};
+
 /// How much [`Priority::Background`] gives way to clients.
+#[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
 
 /// The operating system.
@@ -75,9 +78,7 @@ impl Env for RealEnv {
     ) -> Box<dyn Join> {
         let run = move || {
             if priority == Priority::Background {
-                // Best effort: a sandbox may forbid it. On Linux the call is about this thread
-                // alone.
-                let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+                give_way();
             }
             body();
         };
@@ -87,10 +88,19 @@ impl Env for RealEnv {
     }
 
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
-        let word = AtomicU32::new(0);
-        Arc::new(EventCount { word, sleepers: AtomicU32::new(0), spin, start: self.start })
+        Arc::new(EventCount::<Native>::new(spin, self.start))
     }
 }
+
+/// Nices this thread. Best effort: a sandbox may forbid it.
+#[cfg(target_os = "linux")]
+fn give_way() {
+    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+}
+
+/// Nothing: elsewhere than on Linux the call would nice the whole process, its clients among them.
+#[cfg(not(target_os = "linux"))]
+fn give_way() {}
 
 struct Thread(std::thread::JoinHandle<()>);
 
@@ -102,14 +112,20 @@ impl Join for Thread {
 
 /// The epoch is 32 bits wide: a waiter would have to sleep through exactly 2³² notifications
 /// between its look at the epoch and its wait to miss them.
-struct EventCount {
+struct EventCount<S> {
     word: AtomicU32,
-    sleepers: AtomicU32,
+    count: AtomicU32,
+    sleepers: S,
     spin: Duration,
     start: Instant,
 }
 
-impl EventCount {
+impl<S: Sleepers> EventCount<S> {
+    fn new(spin: Duration, start: Instant) -> Self {
+        let (word, count) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { word, count, sleepers: S::default(), spin, start }
+    }
+
     fn changed(&self, epoch: u64) -> bool {
         self.word.load(Ordering::SeqCst) != epoch as u32
     }
@@ -143,15 +159,13 @@ impl EventCount {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            // A span that no clock can count is no deadline.
-            let left = left.and_then(|left| left.try_into().ok());
             // Interrupted, timed out or changed already: the loop looks again.
-            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, epoch as u32, left.as_ref());
+            self.sleepers.sleep(&self.word, epoch as u32, left);
         }
     }
 }
 
-impl Condition for EventCount {
+impl<S: Sleepers> Condition for EventCount<S> {
     fn epoch(&self) -> u64 {
         u64::from(self.word.load(Ordering::SeqCst))
     }
@@ -160,17 +174,16 @@ impl Condition for EventCount {
         if self.spin(epoch, deadline) {
             return true;
         }
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
         let changed = self.sleep(epoch, deadline);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.count.fetch_sub(1, Ordering::SeqCst);
         changed
     }
 
     fn notify(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) != 0 {
-            // Fails only for a bad address.
-            let _ = futex::wake(&self.word, futex::Flags::PRIVATE, i32::MAX as u32);
+        if self.count.load(Ordering::SeqCst) != 0 {
+            self.sleepers.wake(&self.word);
         }
     }
 }
@@ -178,12 +191,18 @@ impl Condition for EventCount {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sleepers::Portable;
+
+    /// This platform's condition, and the one of those without a futex.
+    fn conditions(env: &RealEnv, spin: Duration) -> [Arc<dyn Condition>; 2] {
+        [env.condition(spin), Arc::new(EventCount::<Portable>::new(spin, env.start))]
+    }
 
     #[test]
     fn waits_are_ended_by_notify_or_deadline() {
         let env = RealEnv::new();
-        for spin in [Duration::ZERO, Duration::from_micros(50)] {
-            let condition = env.condition(spin);
+        let spins = [Duration::ZERO, Duration::from_micros(50)];
+        for condition in spins.into_iter().flat_map(|spin| conditions(&env, spin)) {
             let epoch = condition.epoch();
             assert!(!condition.wait(epoch, Some(env.now() + Duration::from_millis(2))));
             condition.notify();
@@ -194,7 +213,13 @@ mod tests {
     #[test]
     fn no_wake_up_is_lost_between_two_threads() {
         let env = RealEnv::new();
-        let (ping, pong) = (env.condition(Duration::ZERO), env.condition(Duration::ZERO));
+        let (pings, pongs) = (conditions(&env, Duration::ZERO), conditions(&env, Duration::ZERO));
+        for (ping, pong) in pings.into_iter().zip(pongs) {
+            play(&env, ping, pong);
+        }
+    }
+
+    fn play(env: &RealEnv, ping: Arc<dyn Condition>, pong: Arc<dyn Condition>) {
         let turn = Arc::new(AtomicU64::new(0));
         let rounds = 20_000;
         let body = {

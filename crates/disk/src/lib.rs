@@ -2,9 +2,16 @@
 //!
 //! Sees [`vlsm_core`] only. Must not know policies, memtables, jobs or who calls it.
 
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+compile_error!(
+    "vLSM runs on Linux and macOS: this platform's way to make files and folders durable is not \
+     written yet (crates/disk/src/fs/posix.rs is where it belongs)"
+);
+
 pub mod aligned;
 pub mod codec;
 pub mod env;
+#[cfg(unix)]
 pub mod env_real;
 pub mod fs;
 pub mod gauge;
@@ -15,6 +22,7 @@ pub mod wal;
 
 pub use aligned::AlignedBuf;
 pub use env::{Condition, Env, Priority};
+#[cfg(unix)]
 pub use env_real::RealEnv;
 pub use fs::{File, Fs};
 pub use gauge::{Charge, Gauge};

@@ -137,7 +137,12 @@ fn a_full_disk_takes_what_fits_and_what_is_there_can_be_written_over() {
 fn direct_io_has_rules() {
     let fs = disk();
     let file = fs.open(Path::new("/d/f"), OpenOptions::CREATE.direct(true)).expect("made");
-    assert!(file.write_at(&[0; 100], 0).is_err());
+    assert!(file.is_direct() && file.write_at(&[0; 100], 0).is_err());
+    let fs = FaultFs::new(Arc::new(fs));
+    fs.add(Rule::once(Op::Open, "", Fault::Buffered));
+    let direct = OpenOptions::READ.direct(true);
+    let opened = [0, 1].map(|_| fs.open(Path::new("/d/f"), direct).expect("opened").is_direct());
+    assert_eq!(opened, [false, true], "once");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //!    was meanwhile (`probe`).
 //!
 //! An interrupt is passed on by the parent: the child ends its phase, answers with the report of
-//! what it has and removes its data. A child whose parent died interrupts itself.
+//! what it has and removes its data. A child whose parent died interrupts itself (on Linux).
 
 #![expect(
     clippy::disallowed_methods,
@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::runner::{self, Notice, Open};
 use crate::spec::{LoadSpec, RunSpec, StoreSpec};
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -280,13 +280,23 @@ fn say(line: &Line) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
+/// Has this process interrupted when its parent dies.
+#[cfg(target_os = "linux")]
+fn end_with_parent() {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::INT));
+}
+
+/// Nothing: elsewhere the run goes on to its end.
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent() {}
+
 /// Does the run that standard input asks for: the body of a child.
 ///
 /// # Errors
 /// When there is no specification to be read, the folder cannot be made or the device has too
 /// little room: nothing was measured then.
 pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
-    let _ = set_parent_process_death_signal(Some(Signal::INT));
+    end_with_parent();
     let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())
         .map_err(|error| format!("standard input has no run to do: {error}"))?;
     let folder = tempfile::Builder::new().prefix("vlsm-lab-").tempdir_in(spec.dir());

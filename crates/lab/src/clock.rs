@@ -4,7 +4,6 @@
 //! thread sets it to 1 ns, so that a request is late because of the store and not of the driver.
 #![allow(clippy::disallowed_methods)]
 
-use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 /// The zero point of one run.
@@ -52,6 +51,6 @@ pub fn exact_wakeups() {
     #[cfg(target_os = "linux")]
     {
         // A kernel that refuses leaves its own slack, which the measured floor then shows.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 }

@@ -30,6 +30,12 @@ const BLOCK: usize = 4096;
 /// Blocks of the file: 64 MB.
 const BLOCKS: u64 = 16_384;
 
+/// Opens past the page cache; none where the platform has no such flag.
+#[cfg(target_os = "linux")]
+const DIRECT: Option<OFlags> = Some(OFlags::DIRECT);
+#[cfg(not(target_os = "linux"))]
+const DIRECT: Option<OFlags> = None;
+
 /// A file to read from.
 pub(crate) struct Probe {
     file: OwnedFd,
@@ -40,6 +46,7 @@ pub(crate) struct Probe {
 impl Probe {
     /// On the device of a folder. None where it has no room for the file, or no direct reads.
     pub fn new(folder: &Path) -> Option<Self> {
+        let flags = OFlags::RDONLY | DIRECT? | OFlags::CLOEXEC;
         let named = tempfile::Builder::new().prefix("vlsm-lab-probe-").tempfile_in(folder).ok()?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut part = vec![0; BLOCK * 256];
@@ -49,7 +56,6 @@ impl Probe {
             std::io::Write::write_all(&mut named.as_file(), &part).ok()?;
         }
         named.as_file().sync_all().ok()?;
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
         let file = rustix::fs::open(named.path(), flags, Mode::empty()).ok()?;
         Some(Self { file, buffer: vec![0; 2 * BLOCK], random })
     }

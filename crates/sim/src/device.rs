@@ -472,4 +472,8 @@ impl File for SimulatedFile {
         let call = Call { offset: len, ..Call::mutates("truncate", &self.path) };
         self.device.call(call, || self.file.truncate(len))
     }
+
+    fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
 }

@@ -10,17 +10,20 @@
 //! go by an install that changes nothing else ([`colder`]).
 
 use crate::counters::Counter;
+use crate::events::Events;
 use crate::memory::Memory;
 use crate::sync::Mutex;
 use std::any::Any;
+use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use vlsm_core::event::Event;
 use vlsm_core::{Error, FileMeta, FileNumber, Result, Table, Version};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
-use vlsm_disk::{Env, Gauge};
+use vlsm_disk::{Env, File, Gauge};
 
 /// The path of an SST.
 #[must_use]
@@ -144,16 +147,43 @@ pub(crate) struct Files {
     dir: PathBuf,
     cache: Arc<BlockCache>,
     memory: Arc<Memory>,
+    events: Arc<Events>,
     direct_reads: bool,
+    /// Whether [`Event::Buffered`] was told.
+    buffered: AtomicBool,
     open_bytes: Counter,
     zombies: Mutex<Vec<Arc<FileMeta>>>,
 }
 
 impl Files {
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf, memory: Arc<Memory>, direct_reads: bool) -> Self {
-        let (open_bytes, zombies) = (Counter::default(), Mutex::default());
-        let cache = memory.cache.clone();
-        Self { env, dir, cache, memory, direct_reads, open_bytes, zombies }
+    pub fn new(
+        env: Arc<dyn Env>,
+        dir: PathBuf,
+        memory: Arc<Memory>,
+        events: Arc<Events>,
+        direct_reads: bool,
+    ) -> Self {
+        Self {
+            cache: memory.cache.clone(),
+            env,
+            dir,
+            memory,
+            events,
+            direct_reads,
+            buffered: AtomicBool::new(false),
+            open_bytes: Counter::default(),
+            zombies: Mutex::default(),
+        }
+    }
+
+    /// Opens an SST, and tells where that cannot be done as asked for.
+    pub fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let file = self.env.fs().open(path, options)?;
+        let buffered = options.direct && !file.is_direct();
+        if buffered && !self.buffered.swap(true, Ordering::Relaxed) {
+            self.events.emit(Event::Buffered { path: path.to_owned() });
+        }
+        Ok(file)
     }
 
     /// The block cache.
@@ -212,7 +242,7 @@ impl Files {
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);
-        let opened = self.env.fs().open(&path, options);
+        let opened = self.open_file(&path, options);
         let opened = opened.map_err(|error| Error::io("cannot open SST", &path, error))?;
         let reader = SstReader::open(opened, &path, file)?;
         self.open_bytes.add(reader.open_bytes());

@@ -129,6 +129,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
+        files: files_of(&env, dir, &memory, &events, &options),
         space: Space::default(),
         events,
         counters: Counters::default(),
@@ -144,8 +145,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         live_wals: Mutex::new(live),
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
-        memory: memory.clone(),
-        files: Arc::new(Files::new(env.clone(), dir.to_owned(), memory, options.direct_reads)),
+        memory,
         io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
         control: Control::new(&*env, wake, shape, policies),
         device,
@@ -192,6 +192,18 @@ fn policies_of(
         false => Arc::default(),
     };
     Ok((shape, Policies { schedule, admission }, device))
+}
+
+/// Its SSTs.
+fn files_of(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    memory: &Arc<Memory>,
+    events: &Arc<Events>,
+    options: &Options,
+) -> Arc<Files> {
+    let (env, memory, events) = (env.clone(), memory.clone(), events.clone());
+    Arc::new(Files::new(env, dir.to_owned(), memory, events, options.direct_reads))
 }
 
 /// The memory of all memtables of one tree.

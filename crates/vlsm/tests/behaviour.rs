@@ -2,14 +2,17 @@
 //! other profiles on the same files, handles used wrongly, and failures in the background.
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vlsm::{
     Batch, ByteCount, Compression, Db, Durability, Env, Error, Event, JobKind, KeyspaceOptions,
     WriteOptions,
 };
 use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
+use vlsm_disk::fs::read_all;
+use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::{Fs, RealEnv};
 
 fn folder() -> tempfile::TempDir {
@@ -240,5 +243,39 @@ fn a_schedule_has_memtables_sealed_before_they_are_full() {
         let sizes = sizes(memory);
         let largest = sizes.iter().max().unwrap();
         assert!(sizes.len() > 3 && *largest < ByteCount::mib(1), "{memory}: {sizes:?}");
+    }
+}
+
+/// A platform or file system without direct I/O is told of once, in the LOG, too, and everything
+/// works; where there is direct I/O nothing is told.
+#[test]
+fn what_is_buffered_instead_is_told_once() {
+    for buffered in [false, true] {
+        let (fs, told) = (FaultFs::new(Arc::new(SimFs::new())), Arc::new(Mutex::new(Vec::new())));
+        for op in [Op::Create, Op::Open].into_iter().filter(|_| buffered) {
+            fs.add(Rule::once(op, ".sst", Fault::Buffered).forever());
+        }
+        let open = || {
+            let told = told.clone();
+            let builder = small("vlsm", "/store".as_ref());
+            let builder = builder.env(RealEnv::with_fs(Arc::new(fs.clone())));
+            let listen = move |event: &Event| {
+                if let Event::Buffered { path } = event {
+                    told.lock().unwrap().push(path.clone());
+                }
+            };
+            builder.listener(listen).open().unwrap()
+        };
+        let db = open();
+        fill(&db, 0, 20_000);
+        db.close().unwrap();
+        assert_eq!(told.lock().unwrap().len(), usize::from(buffered), "one of many files");
+        let log = read_all(&fs, "/store/LOG".as_ref()).unwrap();
+        let log = String::from_utf8(log).unwrap();
+        let lines = log.lines().filter(|line| line.contains("no direct I/O for /store/"));
+        assert_eq!(lines.count(), usize::from(buffered), "{log}");
+        let db = open();
+        assert_eq!(db.iter().count(), 20_000);
+        assert_eq!(told.lock().unwrap().len(), 2 * usize::from(buffered), "reads, too");
     }
 }

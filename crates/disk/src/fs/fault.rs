@@ -54,6 +54,9 @@ pub enum Fault {
     CutWrite(usize),
     /// A read answers bytes of another place, 4096 bytes before or after. Other calls are as usual.
     Misdirected,
+    /// A file is opened through the page cache although asked otherwise, as where the file system
+    /// cannot do it. Other calls are as usual.
+    Buffered,
     /// The call is as usual after this returns: for latency.
     Delay(Arc<dyn Fn() + Send + Sync>),
 }
@@ -213,7 +216,10 @@ impl Fs for FaultFs {
 
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let op = if options.create_new { Op::Create } else { Op::Open };
-        let inner = self.rules.call(op, &[path], |_| self.inner.open(path, options))?;
+        let inner = self.rules.call(op, &[path], |fault| match fault {
+            Some(Fault::Buffered) => self.inner.open(path, options.direct(false)),
+            _ => self.inner.open(path, options),
+        })?;
         Ok(Arc::new(FaultFile { inner, rules: self.rules.clone(), path: path.to_owned() }))
     }
 
@@ -299,5 +305,9 @@ impl File for FaultFile {
 
     fn truncate(&self, len: u64) -> io::Result<()> {
         self.rules.call(Op::Truncate, &[&self.path], |_| self.inner.truncate(len))
+    }
+
+    fn is_direct(&self) -> bool {
+        self.inner.is_direct()
     }
 }

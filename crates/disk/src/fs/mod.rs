@@ -10,6 +10,7 @@
 
 pub mod fault;
 mod mem;
+#[cfg(unix)]
 pub mod posix;
 pub mod sim;
 mod sim_file;
@@ -28,8 +29,8 @@ pub struct OpenOptions {
     pub create_new: bool,
     /// Allow writing.
     pub write: bool,
-    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A file
-    /// system that cannot do it opens the file without.
+    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A
+    /// platform or file system that cannot do it opens the file without ([`File::is_direct`]).
     pub direct: bool,
 }
 
@@ -73,6 +74,11 @@ pub trait File: Send + Sync {
 
     /// Cuts or extends (with zeros) to `len`.
     fn truncate(&self, len: u64) -> io::Result<()>;
+
+    /// Whether reads and writes bypass the page cache: it was asked for, and can be done here.
+    fn is_direct(&self) -> bool {
+        false
+    }
 }
 
 /// A lock on a file, held until dropped.

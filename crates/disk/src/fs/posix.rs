@@ -8,6 +8,9 @@
 //! Who holds a lock: this process keeps a list of its own locks (by device and inode, so it knows
 //! them under every name). Other processes are found in Linux's `/proc/locks`, which names the one
 //! that took a lock. The lock file itself stays empty, so that no id in it can be out of date.
+//!
+//! What differs by platform is at the end of this file: how a file is synced, and whether it can be
+//! opened past the page cache.
 
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
@@ -25,7 +28,10 @@ use vlsm_core::LockHolder;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PosixFs;
 
-struct PosixFile(OwnedFd);
+struct PosixFile {
+    fd: OwnedFd,
+    direct: bool,
+}
 
 /// A file, whatever its name: device and inode.
 type FileId = (u64, u64);
@@ -56,7 +62,7 @@ impl File for PosixFile {
         let mut done = 0;
         while done < buf.len() {
             let at = offset_after(offset, done)?;
-            match retry_on_intr(|| rustix::io::pread(&self.0, &mut buf[done..], at))? {
+            match retry_on_intr(|| rustix::io::pread(&self.fd, &mut buf[done..], at))? {
                 0 => break,
                 n => done += n,
             }
@@ -68,7 +74,7 @@ impl File for PosixFile {
         let mut done = 0;
         while done < buf.len() {
             let at = offset_after(offset, done)?;
-            match retry_on_intr(|| rustix::io::pwrite(&self.0, &buf[done..], at))? {
+            match retry_on_intr(|| rustix::io::pwrite(&self.fd, &buf[done..], at))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => done += n,
             }
@@ -77,16 +83,20 @@ impl File for PosixFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        Ok(platform::sync_data(&self.fd)?)
     }
 
     fn len(&self) -> io::Result<u64> {
-        let stat = rustix::fs::fstat(&self.0)?;
+        let stat = rustix::fs::fstat(&self.fd)?;
         u64::try_from(stat.st_size).map_err(io::Error::other)
     }
 
     fn truncate(&self, len: u64) -> io::Result<()> {
-        Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.0, len))?)
+        Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len))?)
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
     }
 }
 
@@ -132,16 +142,16 @@ impl Fs for PosixFs {
         if options.create_new {
             flags |= OFlags::CREATE | OFlags::EXCL;
         }
-        if options.direct {
-            match open(path, flags | OFlags::DIRECT) {
-                Ok(fd) => return Ok(Arc::new(PosixFile(fd))),
+        if let Some(direct) = platform::DIRECT.filter(|_| options.direct) {
+            match open(path, flags | direct) {
+                Ok(fd) => return Ok(Arc::new(PosixFile { fd, direct: true })),
                 // Not possible here, for instance on tmpfs. The refused call may have made the
                 // file.
                 Err(Errno::INVAL) => flags -= OFlags::EXCL,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Arc::new(PosixFile(open(path, flags)?)))
+        Ok(Arc::new(PosixFile { fd: open(path, flags)?, direct: false }))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -190,7 +200,7 @@ impl Fs for PosixFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let fd = open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Ok(rustix::fs::fsync(&fd)?)
+        Ok(platform::sync(&fd)?)
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -276,6 +286,43 @@ fn parent_of(path: &Path) -> Option<&Path> {
 fn is_dir(path: &Path) -> io::Result<bool> {
     let mode = rustix::fs::stat(path)?.st_mode;
     Ok(rustix::fs::FileType::from_raw_mode(mode).is_dir())
+}
+
+/// Linux: `fdatasync` and `fsync` reach the device's medium.
+#[cfg(target_os = "linux")]
+mod platform {
+    use rustix::fs::OFlags;
+    pub(super) use rustix::fs::{fdatasync as sync_data, fsync as sync};
+
+    /// Opens past the page cache.
+    pub(super) const DIRECT: Option<OFlags> = Some(OFlags::DIRECT);
+}
+
+/// macOS: `fsync` ends at the device, which may hold the bytes in a cache that forgets them without
+/// power; `F_FULLFSYNC` empties that, too. (Rust's `File::sync_data` and `sync_all` do the same
+/// there.) A volume that does not know the request, for example of a server, is synced as far as it
+/// can be. Nothing is tried a second time by that: such a refusal comes before anything is done.
+#[cfg(target_os = "macos")]
+mod platform {
+    use rustix::fd::OwnedFd;
+    use rustix::fs::OFlags;
+    use rustix::io::{Errno, Result};
+
+    /// There is no such flag. `F_NOCACHE` is no promise: it reads what is cached.
+    pub(super) const DIRECT: Option<OFlags> = None;
+
+    pub(super) fn sync(fd: &OwnedFd) -> Result<()> {
+        match rustix::fs::fcntl_fullfsync(fd) {
+            Err(Errno::NOTSUP | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY) => {
+                rustix::fs::fsync(fd)
+            }
+            done => done,
+        }
+    }
+
+    pub(super) fn sync_data(fd: &OwnedFd) -> Result<()> {
+        sync(fd)
+    }
 }
 
 #[cfg(test)]
@@ -392,6 +439,8 @@ mod tests {
             let path = dir.path().join("f");
             PosixFs.open(&path, OpenOptions::CREATE.direct(true)).expect("opened");
             PosixFs.open(&path, OpenOptions::READ.direct(true)).expect("opened");
+            let buffered = PosixFs.open(&path, OpenOptions::READ).expect("opened");
+            assert!(!buffered.is_direct());
         }
     }
 }

@@ -578,6 +578,10 @@ impl File for SimFile {
             disk.inode(self.inode)?.truncate(len)
         })
     }
+
+    fn is_direct(&self) -> bool {
+        self.options.direct
+    }
 }
 
 fn full_unless(fits: bool) -> io::Result<()> {

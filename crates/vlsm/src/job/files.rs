@@ -91,8 +91,9 @@ impl OutputFiles {
         let env = engine.env.clone();
         let options = OpenOptions::CREATE.direct(engine.options.direct_io);
         let (target, given_up) = (path.clone(), self.given_up.clone());
+        let files = engine.files.clone();
         let making = engine.io.submit(move || {
-            let made = env.fs().open(&target, options);
+            let made = files.open_file(&target, options);
             if made.is_ok() && given_up.load(Ordering::SeqCst) {
                 let _ = env.fs().remove(&target);
             }
