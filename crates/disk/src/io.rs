@@ -5,6 +5,11 @@
 //!    construction (the one the workers wait for).
 //! 3. Whoever holds the pending asks `is_ready` or takes the result.
 //!
+//! Long reads and writes of jobs are *bulk* ([`IoPool::submit_bulk`]). They have a queue of their
+//! own, after the other one; each goes on in pieces, as [`crate::throttle`] says: all threads may do
+//! bulk work while it holds nothing back, else one of them, so the others are there for what is
+//! short or urgent.
+//!
 //! Invariants: every submitted closure runs or answers `Closed`; one that panics answers
 //! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread
 //! waits. The queue is bounded by the budgets of those who submit: a job has a few calls in flight.
@@ -13,15 +18,21 @@
 //! what is queued: closures hold whom they work for, who holds the pool.
 
 use crate::env::{Condition, Env, Join, Priority};
+use crate::throttle::Throttle;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::{Error, Result};
 
-type Work = Box<dyn FnOnce() + Send>;
+type Work = Box<dyn FnOnce(&Bulk) + Send>;
+
+/// For so long after a client's last call to the device it is taken to make more.
+const CLIENTS_STAY: Duration = Duration::from_millis(50);
 
 /// Threads that do blocking file calls.
 pub struct IoPool {
@@ -34,11 +45,116 @@ struct Shared {
     /// One for each thread, so that a submit wakes only one.
     wake: Vec<Arc<dyn Condition>>,
     done: Arc<dyn Condition>,
+    bulk: Bulk,
+}
+
+/// Where the bytes of a bulk call go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the device.
+    Read,
+    /// To the device.
+    Write,
+}
+
+/// What bulk calls share: the device, with the clients.
+pub struct Bulk {
+    env: Arc<dyn Env>,
+    reads: Mutex<Throttle>,
+    writes: Mutex<Throttle>,
+    /// Nobody notifies it: it is there to sleep on.
+    sleep: Arc<dyn Condition>,
+    /// How many calls clients have made to the device, as told last; when that last changed, in
+    /// microseconds; and whether a writer waits for a job.
+    calls: AtomicU64,
+    called: AtomicU64,
+    urgent: AtomicBool,
+}
+
+impl Bulk {
+    fn new(env: &Arc<dyn Env>) -> Self {
+        Self {
+            env: env.clone(),
+            reads: Mutex::default(),
+            writes: Mutex::default(),
+            sleep: env.condition(Duration::ZERO),
+            calls: AtomicU64::new(0),
+            called: AtomicU64::new(0),
+            urgent: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes note of what clients do: how often they called the device so far, and whether a writer
+    /// waits for a job.
+    pub fn note_clients(&self, calls: u64, urgent: bool) {
+        if self.calls.swap(calls, Ordering::Relaxed) != calls {
+            self.called.store(self.env.now().as_micros() as u64, Ordering::Relaxed);
+        }
+        self.urgent.store(urgent, Ordering::Relaxed);
+    }
+
+    /// Whether clients wait for the device, and no writer for a job.
+    fn waiting(&self, now: Duration) -> bool {
+        let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
+        let stay = !called.is_zero() && now.saturating_sub(called) <= CLIENTS_STAY;
+        stay && !self.urgent.load(Ordering::Relaxed)
+    }
+
+    fn throttle(&self, way: Way) -> &Mutex<Throttle> {
+        match way {
+            Way::Read => &self.reads,
+            Way::Write => &self.writes,
+        }
+    }
+
+    /// The limit in force on calls of one way, in bytes per second.
+    #[must_use]
+    pub fn limit(&self, way: Way) -> Option<u64> {
+        let limit = self.throttle(way).lock().rate();
+        limit.filter(|_| self.waiting(self.env.now()))
+    }
+
+    /// How many threads may do bulk work.
+    fn depth(&self, threads: usize) -> usize {
+        let limited = [Way::Read, Way::Write].iter().any(|way| self.limit(*way).is_some());
+        if limited { 1 } else { threads }
+    }
+
+    /// Makes a call of `len` bytes in pieces, of which each is given its part. Blocks.
+    ///
+    /// # Errors
+    /// What a piece fails with; none is made after it.
+    pub fn call(
+        &self,
+        way: Way,
+        len: usize,
+        mut piece: impl FnMut(Range<usize>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let now = self.env.now();
+            let waiting = self.waiting(now);
+            let (bytes, start) = self.throttle(way).lock().begin(now, len - done, waiting);
+            if start > now {
+                self.sleep.wait(self.sleep.epoch(), Some(start));
+            }
+            let before = self.env.now();
+            piece(done..done + bytes)?;
+            let after = self.env.now();
+            let took = after.saturating_sub(before);
+            self.throttle(way).lock().end(after, bytes, took, waiting);
+            done += bytes;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Work>,
+    bulk: VecDeque<Work>,
+    /// How many threads do bulk work.
+    bulky: usize,
     idle: Vec<usize>,
     closed: bool,
 }
@@ -97,7 +213,8 @@ impl IoPool {
         done: Arc<dyn Condition>,
     ) -> Self {
         let wake = (0..threads.max(1)).map(|_| env.condition(Duration::ZERO)).collect();
-        let shared = Arc::new(Shared { state: Mutex::default(), wake, done });
+        let bulk = Bulk::new(env);
+        let shared = Arc::new(Shared { state: Mutex::default(), wake, done, bulk });
         let start = |index: usize| {
             let shared = shared.clone();
             env.spawn(&format!("vlsm-io-{index}"), priority, Box::new(move || shared.run(index)))
@@ -111,10 +228,32 @@ impl IoPool {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
+        self.put(false, move |_| work())
+    }
+
+    /// Has a thread run `work`, which makes its calls by what it is given. After all other work.
+    pub fn submit_bulk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        self.put(true, work)
+    }
+
+    /// What bulk calls share.
+    #[must_use]
+    pub fn bulk(&self) -> &Bulk {
+        &self.shared.bulk
+    }
+
+    fn put<T: Send + 'static>(
+        &self,
+        bulk: bool,
+        work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
         let pending = Pending::new();
         let slot = pending.0.clone();
-        let work: Work = Box::new(move || {
-            let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        let work: Work = Box::new(move |bulk| {
+            let result = catch_unwind(AssertUnwindSafe(|| work(bulk))).unwrap_or_else(|_| {
                 Err(Error::Internal("a file call of the background panicked".into()))
             });
             slot.put(result);
@@ -124,7 +263,10 @@ impl IoPool {
             drop(state);
             return Pending::ready(Err(Error::Closed));
         }
-        state.queue.push_back(work);
+        match bulk {
+            true => state.bulk.push_back(work),
+            false => state.queue.push_back(work),
+        }
         let idle = state.idle.pop();
         drop(state);
         if let Some(index) = idle {
@@ -175,12 +317,12 @@ struct CloseOnUnwind<'a>(&'a Shared);
 impl Drop for CloseOnUnwind<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let queue = {
+            let queues = {
                 let mut state = self.0.state.lock();
                 state.closed = true;
-                std::mem::take(&mut state.queue)
+                (std::mem::take(&mut state.queue), std::mem::take(&mut state.bulk))
             };
-            drop(queue);
+            drop(queues);
         }
     }
 }
@@ -190,23 +332,34 @@ impl Shared {
     fn run(&self, index: usize) {
         let _unwinding = CloseOnUnwind(self);
         let wake = &self.wake[index];
+        let mut bulky = false;
         loop {
             let epoch = wake.epoch();
-            let work = {
+            let next = {
+                let depth = self.bulk.depth(self.wake.len());
                 let mut state = self.state.lock();
-                let work = state.queue.pop_front();
+                let depth = if state.closed { self.wake.len() } else { depth };
+                state.bulky -= usize::from(std::mem::take(&mut bulky));
+                let next = state.next(depth);
                 state.idle.retain(|idle| *idle != index);
-                if work.is_none() {
+                if next.is_none() {
                     if state.closed {
                         return;
                     }
                     state.idle.push(index);
                 }
-                work
+                // Of what others did not take because of a limit that is no more, too.
+                let more = state.bulky < depth && !state.bulk.is_empty();
+                let other = if more && next.is_some() { state.idle.pop() } else { None };
+                next.map(|(work, is_bulk)| (work, is_bulk, other))
             };
-            match work {
-                Some(work) => {
-                    work();
+            match next {
+                Some((work, is_bulk, other)) => {
+                    bulky = is_bulk;
+                    if let Some(other) = other {
+                        self.wake[other].notify();
+                    }
+                    work(&self.bulk);
                     self.done.notify();
                 }
                 None => {
@@ -214,6 +367,19 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+impl State {
+    /// What a thread does next, and whether that is bulk work, of which at most `depth` threads do
+    /// some.
+    fn next(&mut self, depth: usize) -> Option<(Work, bool)> {
+        if let Some(work) = self.queue.pop_front() {
+            return Some((work, false));
+        }
+        let work = if self.bulky < depth { self.bulk.pop_front() } else { None };
+        self.bulky += usize::from(work.is_some());
+        work.map(|work| (work, true))
     }
 }
 

@@ -18,6 +18,7 @@ pub mod gauge;
 pub mod io;
 pub mod manifest;
 pub mod sst;
+pub mod throttle;
 pub mod wal;
 
 pub use aligned::AlignedBuf;
@@ -26,5 +27,5 @@ pub use env::{Condition, Env, Priority};
 pub use env_real::RealEnv;
 pub use fs::{File, Fs};
 pub use gauge::{Charge, Gauge};
-pub use io::{IoPool, Pending};
+pub use io::{Bulk, IoPool, Pending, Way};
 pub use manifest::Manifest;

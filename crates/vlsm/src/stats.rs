@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Micros, Version};
+use vlsm_disk::Way;
 use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
 
@@ -115,6 +116,11 @@ pub struct Stats {
     pub memtable_fill: f64,
     /// Bytes per second that the admission lets in; none where it holds nothing back.
     pub write_limit: Option<BytesPerSec>,
+    /// Bytes per second that jobs read at most so that clients get their share of a slow device;
+    /// none where nothing is held back.
+    pub job_read_limit: Option<BytesPerSec>,
+    /// The same of what compactions write.
+    pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
     /// Headers of WAL files, and zeros written to make them long enough; what a recycled one has
@@ -225,6 +231,8 @@ impl Engine {
             memory_limit: self.options.memory_limit,
             memtable_fill: self.memtable_signals(&view).fill(),
             write_limit: self.gate.limit(),
+            job_read_limit: self.io.bulk().limit(Way::Read).map(BytesPerSec),
+            job_write_limit: self.io.bulk().limit(Way::Write).map(BytesPerSec),
             memory: self.memory.stats(),
             memory_peaks: peak.kinds,
             memory_peak: peak.total,

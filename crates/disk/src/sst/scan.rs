@@ -19,6 +19,7 @@ use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, decompress, open_block};
 use super::reader::{SstReader, renumbered};
 use crate::aligned::{AlignedBuf, align_down, align_up};
+use crate::io::{Bulk, Way};
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -64,16 +65,30 @@ impl ReadRequest {
         self.buf.len()
     }
 
-    /// Reads it. Blocks.
+    /// Reads it at once. Blocks.
     ///
     /// # Errors
     /// What the system says, or that the file ends too early.
     pub fn run(mut self) -> io::Result<AlignedBuf> {
-        let count = self.reader.file().read_at(&mut self.buf, self.offset)?;
-        if count < self.buf.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
+        self.read(0..self.buf.len())?;
         Ok(self.buf)
+    }
+
+    /// Reads it as bulk. Blocks.
+    ///
+    /// # Errors
+    /// What the system says, or that the file ends too early.
+    pub fn run_in(mut self, bulk: &Bulk) -> io::Result<AlignedBuf> {
+        bulk.call(Way::Read, self.buf.len(), |part| self.read(part))?;
+        Ok(self.buf)
+    }
+
+    fn read(&mut self, part: Range<usize>) -> io::Result<()> {
+        let (at, len) = (self.offset + part.start as u64, part.len());
+        match self.reader.file().read_at(&mut self.buf[part], at)? {
+            count if count < len => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
+        }
     }
 }
 

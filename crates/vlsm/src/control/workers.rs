@@ -163,6 +163,9 @@ impl Engine {
             self.abandon(id, job);
             return;
         }
+        let stopped = self.counters.stopped_writers.get() > 0;
+        let calls = self.files.cache().counters().misses + self.counters.wal_syncs.get();
+        self.io.bulk().note_clients(calls, stopped);
         let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, self.options.quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
         // Counted as it happens, so that the counters are true in the middle of a long job, too.

@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::files::sst_path;
 use crate::job::output::{Outputs, WriteRequest};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,8 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::SstSummary;
-use vlsm_disk::{AlignedBuf, File, Pending};
+use vlsm_disk::{AlignedBuf, File, Pending, Way};
+use vlsm_policy::Class;
 
 /// One SST being written.
 struct OutputFile {
@@ -63,8 +65,13 @@ impl OutputFiles {
         Ok(())
     }
 
-    /// Has the chunks written that are ready.
-    pub fn write(&mut self, engine: &Arc<Engine>, outputs: &mut Outputs) -> Result<()> {
+    /// Has the chunks written that are ready: as bulk, but at once where they free memtables.
+    pub fn write(
+        &mut self,
+        engine: &Arc<Engine>,
+        outputs: &mut Outputs,
+        frees: Class,
+    ) -> Result<()> {
         while let Some(request) = outputs.next_write() {
             while self.files.len() <= request.file {
                 self.make(engine);
@@ -76,11 +83,21 @@ impl OutputFiles {
             let path = self.files[request.file].path.clone();
             let Some(WriteRequest { offset, buf, .. }) = self.queued.pop_front() else { break };
             self.bytes += buf.len() as u64;
-            self.writing.push(engine.io.submit(move || {
-                let written = file.write_at(&buf, offset);
-                written.map_err(|error| Error::io("cannot write SST", &path, error))?;
-                Ok(buf)
-            }));
+            let failed = move |error| Error::io("cannot write SST", &path, error);
+            self.writing.push(match frees {
+                Class::Memtable => engine.io.submit(move || {
+                    file.write_at(&buf, offset).map_err(failed)?;
+                    Ok(buf)
+                }),
+                _ => engine.io.submit_bulk(move |bulk| {
+                    let piece = |part: Range<usize>| {
+                        let at = offset + part.start as u64;
+                        file.write_at(&buf[part], at)
+                    };
+                    bulk.call(Way::Write, buf.len(), piece).map_err(failed)?;
+                    Ok(buf)
+                }),
+            });
         }
         Ok(())
     }

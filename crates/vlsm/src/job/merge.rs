@@ -159,8 +159,8 @@ impl Source {
         while let Some(request) = tables.scanner.next_read() {
             let ticket = request.ticket();
             let reader = request.reader().clone();
-            let pending = pool.submit(move || {
-                let read = request.run();
+            let pending = pool.submit_bulk(move |bulk| {
+                let read = request.run_in(bulk);
                 read.map_err(|error| Error::io("cannot read", reader.path(), error))
             });
             tables.reads.push((ticket, pending));

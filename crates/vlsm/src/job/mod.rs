@@ -240,7 +240,7 @@ impl Job {
                 engine.memory.take_buffers(&mut self.memory, buffers);
                 self.files.collect(merge.outputs())?;
                 let stepped = merge.step(&engine.io, quantum.0)?;
-                self.files.write(engine, merge.outputs())?;
+                self.files.write(engine, merge.outputs(), self.candidate.frees)?;
                 self.counters = merge.counters();
                 match stepped {
                     merge::Step::Ran(bytes) => {
