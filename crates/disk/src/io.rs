@@ -6,9 +6,9 @@
 //! 3. Whoever holds the pending asks `is_ready` or takes the result.
 //!
 //! Long reads and writes of jobs are *bulk* ([`IoPool::submit_bulk`]). They have a queue of their
-//! own, after the other one; each goes on in pieces, as [`crate::throttle`] says: all threads may do
-//! bulk work while it holds nothing back, else one of them, so the others are there for what is
-//! short or urgent.
+//! own, after the other one, and go on in pieces, as [`crate::throttle`] says. While that holds
+//! nothing back all threads may do bulk work, else one of them, so that the others are there for
+//! what is short or urgent.
 //!
 //! Invariants: every submitted closure runs or answers `Closed`; one that panics answers
 //! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread
@@ -405,5 +405,82 @@ mod tests {
         assert_eq!(last.try_take().expect("ran before the end").expect("answered"), 7);
         let late = pool.submit(|| Ok(8));
         assert!(matches!(late.try_take(), Some(Err(Error::Closed))));
+    }
+
+    #[test]
+    fn short_calls_go_first_and_all_bulk_work_is_done_in_the_end() {
+        let env: Arc<dyn Env> = RealEnv::new();
+        let pool = IoPool::new(&env, 1, Priority::Normal, env.condition(Duration::ZERO));
+        let (gate, order) = (env.condition(Duration::ZERO), Arc::new(Mutex::new(Vec::new())));
+        let open = Arc::new(AtomicBool::new(false));
+        let (held, opened) = (gate.clone(), open.clone());
+        let first = pool.submit(move || {
+            loop {
+                let epoch = held.epoch();
+                if opened.load(Ordering::SeqCst) {
+                    return Ok(());
+                }
+                held.wait(epoch, None);
+            }
+        });
+        let note = |what: &'static str| {
+            let order = order.clone();
+            move || {
+                order.lock().push(what);
+                Ok(())
+            }
+        };
+        let bulk = [note("bulk"), note("bulk")].map(|work| pool.submit_bulk(move |_| work()));
+        let short = pool.submit(note("short"));
+        open.store(true, Ordering::SeqCst);
+        gate.notify();
+        pool.shutdown();
+        assert!(first.is_ready() && short.is_ready() && bulk.iter().all(Pending::is_ready));
+        assert_eq!(*order.lock(), ["short", "bulk", "bulk"]);
+    }
+
+    /// A device that is slow in these calls, beside clients.
+    #[test]
+    fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
+        let env: Arc<dyn Env> = RealEnv::new();
+        let pool = Arc::new(IoPool::new(&env, 4, Priority::Normal, env.condition(Duration::ZERO)));
+        let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let rounds = |clients: bool| {
+            most.store(0, Ordering::SeqCst);
+            let calls = (0..40).map(|number| {
+                let (pool, env) = (Arc::downgrade(&pool), env.clone());
+                let (running, most) = (running.clone(), most.clone());
+                move |bulk: &Bulk| {
+                    let mut pieces = Vec::new();
+                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    let called = bulk.call(Way::Read, 64 << 10, |part| {
+                        if let Some(pool) = pool.upgrade().filter(|_| clients) {
+                            pool.bulk().note_clients(number + 1, false);
+                        }
+                        let pause = env.condition(Duration::ZERO);
+                        pause.wait(pause.epoch(), Some(env.now() + Duration::from_millis(5)));
+                        pieces.push(part);
+                        Ok(())
+                    });
+                    running.fetch_sub(1, Ordering::SeqCst);
+                    called.map(|()| pieces).map_err(|error| Error::Internal(error.to_string()))
+                }
+            });
+            let calls: Vec<_> = calls.map(|work| pool.submit_bulk(work)).collect();
+            let pieces: Vec<_> = calls.iter().map(|call| pool.wait(call).expect("done")).collect();
+            for pieces in &pieces {
+                let mut ends = 0;
+                pieces.iter().for_each(|piece| {
+                    assert_eq!(std::mem::replace(&mut ends, piece.end), piece.start);
+                });
+                assert_eq!(ends, 64 << 10, "each byte once, in order");
+            }
+            (pieces.last().map_or(0, Vec::len), most.load(Ordering::SeqCst))
+        };
+        assert_eq!(rounds(false), (1, 4), "nobody else is there");
+        rounds(true);
+        assert!(pool.bulk().limit(Way::Read).is_some() && pool.bulk().limit(Way::Write).is_none());
+        let (pieces, most) = rounds(true);
+        assert!(pieces > 1 && most == 1, "{pieces}, {most}");
     }
 }

@@ -100,7 +100,8 @@ impl Throttle {
         if waiting && took >= LATE {
             self.late += took;
         }
-        if self.late >= LATE_MOST && now.saturating_sub(self.cut) >= CUT_EVERY {
+        let may_cut = self.rate.is_none() || now.saturating_sub(self.cut) >= CUT_EVERY;
+        if self.late >= LATE_MOST && may_cut {
             self.cut(now);
         } else if now.saturating_sub(self.cut.max(self.raised)) >= RAISE_EVERY {
             self.raised = now;

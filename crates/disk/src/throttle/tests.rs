@@ -1,3 +1,5 @@
+//! The rate on devices that are slow, or limited by the period, or fast.
+
 use super::*;
 
 const CHUNK: usize = 256 << 10;
