@@ -2,9 +2,9 @@
 //! these calls take.
 //!
 //! A device that is slow by itself makes a client's read wait for all that jobs have in its queue.
-//! One that is limited (a cloud volume, a control group) serves a burst at full speed and then lets
-//! everybody wait until its next period. Either shows in the jobs' own calls, which take long. So,
-//! as congestion is found in networks:
+//! One that is limited by a control group was seen to serve a burst at full speed and then to let
+//! everybody wait for tens of milliseconds (docs/performance.md). Either shows in the jobs' own
+//! calls, which take long. So, as congestion is found in networks:
 //! 1. Nothing is held back, in calls as long as jobs make them, until calls take long while clients
 //!    wait for the device, too: [`LATE_MOST`] in all of a window, each of [`LATE`] or more.
 //! 2. Then the rate is [`LEFT`] of what jobs moved since they were busy, or of the rate in force.
