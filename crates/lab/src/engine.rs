@@ -225,6 +225,12 @@ impl Store for Engine {
         Ok(self.db.close()?)
     }
 
+    fn close_counted(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
+        let before = self.stats();
+        let closed = self.db.clone().close();
+        (before.with_bytes_of(&self.stats()), closed.map_err(Into::into))
+    }
+
     fn stats(&self) -> StoreStats {
         let stats = self.db.stats();
         let waits = stats.waits.iter().map(|wait| WaitStats {

@@ -151,10 +151,11 @@ pub fn run(
     };
     let mut failure = runner.all().err();
     let method = Method { spec: Some(spec.clone()), ..runner.method() };
-    let end = runner.store.as_ref().map(|store| store.stats()).unwrap_or_default();
-    if let Some(store) = runner.store.take()
-        && let Err(error) = store.close()
-    {
+    let (end, closed) = runner
+        .store
+        .take()
+        .map_or_else(|| (StoreStats::default(), Ok(())), |store| store.close_counted());
+    if let Err(error) = closed {
         failure.get_or_insert(error.to_string());
     }
     let user_bytes = runner.phases.iter().map(|phase| phase.amplification.user_bytes).sum();
@@ -272,8 +273,9 @@ impl Runner<'_> {
 
     fn reopen(&mut self, change: &Change, seconds: f64) -> Result<(), String> {
         let store = self.store.take().expect("it is open while steps run");
-        self.closed = self.closed.plus(&store.stats());
-        store.close().map_err(text)?;
+        let (end, closed) = store.close_counted();
+        self.closed = self.closed.plus(&end);
+        closed.map_err(text)?;
         let spec = change.apply(self.spec.store.clone(), self.spec.data.pairs);
         self.store = Some((self.open)(self.spec, &spec, self.dir).map_err(text)?);
         self.settle(seconds)?;

@@ -68,6 +68,12 @@ pub trait Store: Send + Sync {
     fn close(self: Box<Self>) -> StoreResult<()> {
         Ok(())
     }
+
+    /// Closes it, and says what it says of itself in the end: as it is before, with what the
+    /// closing itself and work under way still moved, where the store can tell that.
+    fn close_counted(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
+        (self.stats(), self.close())
+    }
 }
 
 /// A background job.
@@ -293,6 +299,21 @@ impl StoreStats {
             other_written: self.other_written + earlier.other_written,
             rounding: self.rounding + earlier.rounding,
             ..self.clone()
+        }
+    }
+
+    /// The same with the bytes that were moved by later.
+    #[must_use]
+    pub fn with_bytes_of(self, later: &Self) -> Self {
+        Self {
+            wal_bytes: later.wal_bytes,
+            flush_bytes: later.flush_bytes,
+            compaction_read: later.compaction_read,
+            compaction_written: later.compaction_written,
+            read_bytes: later.read_bytes,
+            other_written: later.other_written,
+            rounding: later.rounding,
+            ..self
         }
     }
 

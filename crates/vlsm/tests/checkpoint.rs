@@ -157,7 +157,7 @@ fn bad_targets_are_refused_and_nothing_is_touched() {
     assert!(matches!(refused, Err(Error::OpenedReadOnly)));
     assert!(!folder.path().join("new").exists());
     assert!(matches!(vlsm::restore(&path, &full), Err(Error::InvalidArgument(_))));
-    assert!(matches!(vlsm::restore(&path, &path), Err(Error::AlreadyExists { .. })));
+    assert!(matches!(vlsm::restore(&path, &other), Err(Error::AlreadyExists { .. })));
     let gone = vlsm::restore(folder.path().join("gone"), folder.path().join("new"));
     assert!(matches!(gone, Err(Error::Missing { .. })));
     drop(reader);
