@@ -297,6 +297,29 @@ pub enum Event {
     Closed,
 }
 
+impl Callback {
+    /// What the panic of such code means, and what to do.
+    fn panicked(self, f: &mut fmt::Formatter<'_>, name: &str, keyspace: &str) -> fmt::Result {
+        match self {
+            Self::MergeOperator => write!(
+                f,
+                "the merge operator {name:?} of keyspace {keyspace:?} panicked: what was written \
+                 stays as it is; correct the operator"
+            ),
+            Self::CompactionFilter => write!(
+                f,
+                "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values stay \
+                 as they are; correct the filter"
+            ),
+            Self::Listener => write!(
+                f,
+                "the listener panicked and is told of no further event; correct it and reopen the \
+                 store"
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -349,23 +372,9 @@ impl fmt::Display for Event {
             Self::SpaceReturned { after } => {
                 write!(f, "there is space again: writes are taken after {after}")
             }
-            Self::CallbackPanicked { callback, name, keyspace } => match callback {
-                Callback::MergeOperator => write!(
-                    f,
-                    "the merge operator {name:?} of keyspace {keyspace:?} panicked: what was \
-                     written stays as it is; correct the operator"
-                ),
-                Callback::CompactionFilter => write!(
-                    f,
-                    "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values \
-                     stay as they are; correct the filter"
-                ),
-                Callback::Listener => write!(
-                    f,
-                    "the listener panicked and is told of no further event; correct it and reopen \
-                     the store"
-                ),
-            },
+            Self::CallbackPanicked { callback, name, keyspace } => {
+                callback.panicked(f, name, keyspace)
+            }
             Self::BackgroundError { error } => write!(f, "background error: {error}"),
             Self::Closed => write!(f, "closed"),
         }

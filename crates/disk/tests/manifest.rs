@@ -576,24 +576,23 @@ fn a_snapshot_that_fails_leaves_the_manifest_in_use() {
 #[test]
 fn other_folders_get_clear_answers() {
     let fs = disk();
+    let create = || Manifest::create(&env(&fs), Path::new(DIR), &State::default());
     let at = |path: &str| Manifest::recover(&env(&fs), Path::new(path)).err();
     assert!(matches!(at("/nowhere"), Some(Error::Missing { .. })));
     assert!(matches!(at(DIR), Some(Error::NotAStore { .. })));
     fs.set_content(Path::new("/store/notes.txt"), vec![1]);
     assert!(matches!(at(DIR), Some(Error::NotAStore { .. })));
-    let created = Manifest::create(&env(&fs), Path::new(DIR), &State::default());
-    assert!(matches!(created, Err(Error::NotAStore { .. })));
+    assert!(matches!(create(), Err(Error::NotAStore { .. })));
     assert!(matches!(at("/store/notes.txt"), Some(Error::NotAStore { .. })));
     fs.remove(Path::new("/store/notes.txt")).expect("removed");
     fs.lock(Path::new("/store/LOCK")).expect("locked");
     assert_eq!(Manifest::probe(&fs, Path::new(DIR)).ok(), Some(Presence::Empty));
     let manifest = build(&fs);
-    let created = Manifest::create(&env(&fs), Path::new(DIR), &State::default());
-    assert!(matches!(created, Err(Error::AlreadyExists { .. })));
+    assert!(matches!(create(), Err(Error::AlreadyExists { .. })));
     let mut content = fs.content(manifest.path()).expect("there");
     content[8] = 3;
-    let sum = checksum(&content[..508]);
-    content[508..512].copy_from_slice(&sum.to_le_bytes());
+    let sum = checksum(&content[..508]).to_le_bytes();
+    content[508..512].copy_from_slice(&sum);
     fs.set_content(manifest.path(), content);
     assert!(matches!(at(DIR), Some(Error::FormatVersion { found: 3, supported: 2, .. })));
     fs.remove(manifest.path()).expect("removed");

@@ -217,12 +217,13 @@ impl StoreSpec {
         self
     }
 
-    /// Kind and configuration of a store that is named `KIND` or `KIND:CONFIG`; of ours the
-    /// configuration is a profile, and `vlsm/AXIS=MECHANISM` says it without the kind.
+    /// Kind and configuration of a store that is named `KIND` or `KIND:CONFIG`. The configuration
+    /// of our store is a profile: `vlsm` alone is the default one, `vlsm/AXIS=MECHANISM` is the
+    /// profile `vlsm` with another mechanism.
     #[must_use]
     pub fn parts(name: &str) -> (&str, &str) {
         match name.split_once(':').unwrap_or((name, "")) {
-            ("vlsm", "") => ("vlsm", "vlsm"),
+            ("vlsm", "") => ("vlsm", "steady"),
             (profile, "") if profile.starts_with("vlsm/") => ("vlsm", profile),
             parts => parts,
         }

@@ -145,6 +145,21 @@ impl PolicyOptions {
         }
     }
 
+    /// The default: RocksDB's shape with memtables, SSTs and L1 of an eighth to a quarter of its
+    /// sizes (docs/performance.md, "The default"). Small memtables stay in the processor's cache,
+    /// and jobs are narrow. No mechanism of it plans with the device, so nothing is measured when a
+    /// store is made.
+    #[must_use]
+    pub fn steady() -> Self {
+        Self {
+            memtable_bytes: Bytes::mib(8),
+            sst_max: Bytes::mib(8),
+            sst_min: Bytes::mib(8),
+            l1_bytes: Bytes::mib(64),
+            ..Self::rocksdb()
+        }
+    }
+
     /// RocksDB in the papers' configuration, with RocksDB's own debt limits (vlsm.txt §5, §3.1).
     #[must_use]
     pub fn rocksdb() -> Self {

@@ -27,6 +27,11 @@ pub struct Profile {
 /// All profiles; the first is the default.
 pub static PROFILES: &[Profile] = &[
     Profile {
+        name: "steady",
+        what: "the default: tiered L0 of 8 MB memtables",
+        options: PolicyOptions::steady,
+    },
+    Profile {
         name: "vlsm",
         what: "vLSM with 8 MB SSTs and memtables",
         options: || PolicyOptions::vlsm(Bytes::mib(8)),
@@ -270,9 +275,9 @@ mod tests {
         assert_eq!(
             profile("rocksdb-oi").expect_err("unknown").to_string(),
             "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, rocksdb-overflow64, \
-             lsmi, rocksdb-auto, silk, silk-bandwidth, silk-scheduling, silk-dlc-load, vlsm+silk, \
-             dlc, dlc-part, dlc-no-burst, adoc, cruise, vlsm+cruise"
+             There are: steady, vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, \
+             rocksdb-overflow64, lsmi, rocksdb-auto, silk, silk-bandwidth, silk-scheduling, \
+             silk-dlc-load, vlsm+silk, dlc, dlc-part, dlc-no-burst, adoc, cruise, vlsm+cruise"
         );
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));

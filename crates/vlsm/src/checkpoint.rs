@@ -22,8 +22,9 @@
 
 use crate::engine::Engine;
 use crate::files::sst_path;
-use crate::open::{enter_read_only, recover_options};
+use crate::open::enter_read_only;
 use crate::paths::{absolute, check_apart};
+use crate::recovery::recover_options;
 use crate::verify::{Severity, VerifyReport, verify_locked};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

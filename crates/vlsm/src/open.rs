@@ -31,7 +31,7 @@ use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
-use crate::recovery::{Begun, Log, Source};
+use crate::recovery::{Begun, Log};
 use crate::rules::{Extensions, Rules};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -55,10 +55,6 @@ use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
 use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
-
-/// The first WAL after opening gets this much room; each of its successors is twice as long, up to
-/// the full length.
-const FIRST_WAL_BYTES: u64 = 1 << 20;
 
 /// How to open a store.
 pub(crate) struct Opening {
@@ -113,18 +109,14 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
     let next_file = there.next_number(&state);
     let log = Log {
-        source: Source {
-            env: &*env,
-            events: &events,
-            dir,
-            options: recover_options(&state, options.salvage_wal, read_only),
-            trees: &state.trees,
-            arenas: &arenas,
-            next_memtable: &next,
-        },
+        env: &*env,
+        events: &events,
+        dir,
+        options: &options,
         state: &state,
+        arenas: &arenas,
+        next_memtable: &next,
         number: next_file,
-        room: FIRST_WAL_BYTES.min(options.wal_file_bytes.0),
     };
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
     let engine = Arc::new(Engine {
@@ -358,11 +350,6 @@ fn check_trees(
         }
     }
     Ok(())
-}
-
-/// How to read the WAL of a store whose manifest says this.
-pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> RecoverOptions<'_> {
-    RecoverOptions { min_wal: state.numbers.min_wal, listed: &state.wals, salvage, read_only }
 }
 
 /// The keyspaces, each with the code it needs.

@@ -78,7 +78,7 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse a folder that already holds a store. Default: false.
     pub error_if_exists: bool,
-    /// Shape, schedule, admission and their sizes. Default: the profile `vlsm`.
+    /// Shape, schedule, admission and their sizes. Default: the profile `steady`.
     pub policy: PolicyOptions,
     /// What the device can do, for mechanisms that plan with it. Default: not said; then it is
     /// measured once, in about a second, and kept in the store's folder.
@@ -102,7 +102,8 @@ pub struct Options {
     pub compression: Vec<Compression>,
     /// Flushes and compactions bypass the page cache. Default: true.
     pub direct_io: bool,
-    /// Gets and iterators bypass the page cache. Default: true.
+    /// Gets and iterators bypass the page cache. Default: false, so that memory which nobody else
+    /// uses caches what is read beyond `memory_limit`.
     pub direct_reads: bool,
     /// A WAL file is switched at this length. Default: 16 MB.
     pub wal_file_bytes: Bytes,
@@ -127,7 +128,7 @@ impl Default for Options {
         Self {
             create_if_missing: true,
             error_if_exists: false,
-            policy: PolicyOptions::default(),
+            policy: PolicyOptions::steady(),
             device: DeviceMap::default(),
             workers: 0,
             io_threads: 4,
@@ -138,7 +139,7 @@ impl Default for Options {
             bits_per_key: 10,
             compression: vec![Compression::None],
             direct_io: true,
-            direct_reads: true,
+            direct_reads: false,
             wal_file_bytes: Bytes::mib(16),
             wal_sync_bytes: Bytes::mib(1),
             wal_limit: Bytes::mib(512),

@@ -12,6 +12,7 @@
 
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable, range_size};
+use crate::options::Options;
 use crate::write::wal_stage::LiveWal;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,6 +30,10 @@ use vlsm_disk::wal::{Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
 
+/// The first WAL after opening gets this much room; each of its successors is twice as long, up to
+/// the full length.
+const FIRST_WAL_BYTES: u64 = 1 << 20;
+
 /// No store counts up to here: it leaves as many numbers again for the writes to come.
 const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
 
@@ -41,47 +46,18 @@ struct Replay<'a> {
     next_memtable: &'a dyn Fn() -> u64,
 }
 
-/// What a replay needs.
-#[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+/// The log of a store that is being opened.
+pub(crate) struct Log<'a> {
     pub env: &'a dyn Env,
     pub events: &'a Events,
     pub dir: &'a Path,
-    pub options: RecoverOptions<'a>,
-    pub trees: &'a BTreeMap<TreeId, Version>,
+    pub options: &'a Options,
+    /// What the manifest says.
+    pub state: &'a State,
     pub arenas: &'a ArenaPool,
     pub next_memtable: &'a dyn Fn() -> u64,
-}
-
-/// Replays the WAL of a store; copies the batches that are not in tables yet into `rewrite`.
-fn replay<'a>(
-    source: Source<'a>,
-    mut rewrite: Option<&mut Rewrite<'_>>,
-) -> Result<(Replay<'a>, Recovered)> {
-    let Source { env, events, dir, options, trees, arenas, next_memtable } = source;
-    let mut replay =
-        Replay { memtables: BTreeMap::new(), last_seq: Seq::ZERO, trees, arenas, next_memtable };
-    let mut told = env.now();
-    let mut sink = |batch: Replayed| {
-        let now = env.now();
-        if now.saturating_sub(told) >= PROGRESS {
-            told = now;
-            events.emit(Event::Recovering { done: Bytes(batch.done), total: Bytes(batch.total) });
-        }
-        replay.batch(dir, &batch, rewrite.as_deref_mut())
-    };
-    let recovered = recover(&**env.fs(), dir, options, &mut sink)?;
-    replay.end();
-    Ok((replay, recovered))
-}
-
-/// The log of a store that is being opened.
-pub(crate) struct Log<'a> {
-    pub source: Source<'a>,
-    pub state: &'a State,
-    /// The new WAL gets this number, and room for so many bytes.
+    /// The new WAL gets this number.
     pub number: u64,
-    pub room: u64,
 }
 
 /// A log that was replayed, and how it goes on.
@@ -101,7 +77,7 @@ impl Log<'_> {
     /// Replays the log and begins the new WAL; a store that is only read has none.
     pub fn begin(&self, read_only: bool) -> Result<Begun> {
         if read_only {
-            let (memtables, last_seq, recovered) = self.replay(None)?;
+            let (memtables, last_seq, recovered) = self.replay(true, None)?;
             let (live, wal) = (Vec::new(), WalFile::none());
             return Ok(Begun { memtables, last_seq, recovered, live, wal });
         }
@@ -111,22 +87,44 @@ impl Log<'_> {
         }
     }
 
-    fn replay(&self, rewrite: Option<&mut Rewrite<'_>>) -> Result<(Memtables, Seq, Recovered)> {
-        let (replayed, recovered) = replay(self.source, rewrite)?;
-        let Replay { memtables, last_seq, .. } = replayed;
-        let last_seq = last_seq.max(last_seq_of(self.state, &recovered));
-        check_seq(self.source.dir, last_seq)?;
+    /// Replays the log; copies the batches that are not in tables yet into `rewrite`.
+    fn replay(
+        &self,
+        read_only: bool,
+        mut rewrite: Option<&mut Rewrite<'_>>,
+    ) -> Result<(Memtables, Seq, Recovered)> {
+        let Self { env, events, dir, options, state, arenas, next_memtable, .. } = *self;
+        let (trees, last_seq) = (&state.trees, last_seq_of(state));
+        let mut replay =
+            Replay { memtables: BTreeMap::new(), last_seq, trees, arenas, next_memtable };
+        let mut told = env.now();
+        let mut sink = |batch: Replayed| {
+            let now = env.now();
+            if now.saturating_sub(told) >= PROGRESS {
+                told = now;
+                let (done, total) = (Bytes(batch.done), Bytes(batch.total));
+                events.emit(Event::Recovering { done, total });
+            }
+            replay.batch(dir, &batch, rewrite.as_deref_mut())
+        };
+        let how = recover_options(state, options.salvage_wal, read_only);
+        let recovered = recover(&**env.fs(), dir, how, &mut sink)?;
+        replay.end();
+        let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
+        let Replay { memtables, last_seq, .. } = replay;
+        let last_seq = last_seq.max(floor);
+        check_seq(dir, last_seq)?;
         Ok((memtables, last_seq, recovered))
     }
 
     /// A new WAL that holds all that is not in tables. The older ones become leftovers.
     fn take_over(&self) -> Result<Begun> {
-        let Source { env, dir, .. } = self.source;
+        let (env, dir) = (self.env, self.dir);
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
-        let replayed = self.replay(Some(&mut rewrite));
+        let replayed = self.replay(false, Some(&mut rewrite));
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
-        let wal = rewrite.finish(self.room, Seq(last_seq.0 + 1))?;
+        let wal = rewrite.finish(self.room(), Seq(last_seq.0 + 1))?;
         recovered.unused.extend(recovered.live.iter().map(|live| live.path.clone()));
         let live = vec![LiveWal::of(&wal)];
         Ok(Begun { memtables, last_seq, recovered, live, wal })
@@ -134,23 +132,31 @@ impl Log<'_> {
 
     /// A new WAL that seals the last one, which takes the least space.
     fn go_on(&self) -> Result<Begun> {
-        let (memtables, last_seq, recovered) = self.replay(None)?;
-        let Source { env, dir, .. } = self.source;
+        let (memtables, last_seq, recovered) = self.replay(false, None)?;
+        let (env, dir) = (self.env, self.dir);
         let (fs, uid) = (&**env.fs(), env.random());
-        let prepared = prepare_next(fs, dir, self.number, uid, self.room, None)?;
+        let prepared = prepare_next(fs, dir, self.number, uid, self.room(), None)?;
         let wal = prepared.start(recovered.end, Seq(last_seq.0 + 1))?;
         let older =
             recovered.live.iter().map(|live| LiveWal { number: live.number, len: live.len });
         let live = older.chain([LiveWal::of(&wal)]).collect();
         Ok(Begun { memtables, last_seq, recovered, live, wal })
     }
+
+    fn room(&self) -> u64 {
+        FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)
+    }
 }
 
-/// Sequence numbers up to here were used, as far as manifest and WAL headers say.
-fn last_seq_of(state: &State, recovered: &Recovered) -> Seq {
+/// How to read the WAL of a store whose manifest says this.
+pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> RecoverOptions<'_> {
+    RecoverOptions { min_wal: state.numbers.min_wal, listed: &state.wals, salvage, read_only }
+}
+
+/// Sequence numbers up to here were used, as far as the manifest says.
+fn last_seq_of(state: &State) -> Seq {
     let flushed = state.trees.values().map(|version| version.flushed_seq);
-    let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
-    flushed.fold(state.numbers.last_seq.max(floor), Ord::max)
+    flushed.fold(state.numbers.last_seq, Ord::max)
 }
 
 /// Leaves room for the sequence numbers of the writes to come.

@@ -32,7 +32,7 @@ The store is made in the default folder for temporary files ($TMPDIR) and remove
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
-    #[arg(long, value_name = "NAME", default_value = "vlsm")]
+    #[arg(long, value_name = "NAME", default_value = "steady")]
     pub profile: String,
     /// What is merged: a shape instead of the profile's, at its sizes
     #[arg(long, value_name = "NAME")]
@@ -93,9 +93,12 @@ pub struct Args {
     /// Worker threads for flushes and compactions [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Read and write SSTs through the page cache
+    /// Read and write SSTs through the page cache [default: only clients' reads go through it]
     #[arg(long)]
     pub buffered_io: bool,
+    /// Read and write SSTs past the page cache
+    #[arg(long, conflicts_with = "buffered_io")]
+    pub direct_io: bool,
     /// Folder to make the store in; it is kept
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
@@ -258,8 +261,8 @@ impl Args {
         options.memory_limit = self.memory_limit.unwrap_or(options.memory_limit);
         options.wal_limit = options.wal_limit.max(options.least_wal());
         options.workers = self.workers.unwrap_or(options.workers);
-        options.direct_io = !self.buffered_io;
-        options.direct_reads = !self.buffered_io;
+        options.direct_io &= !self.buffered_io;
+        options.direct_reads |= self.direct_io;
         options.error_if_exists = true;
         options.check().map_err(|error| error.to_string())?;
         Ok(options)

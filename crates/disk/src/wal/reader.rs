@@ -382,10 +382,8 @@ impl Replay<'_> {
         }
         let header = &self.chain[index].header;
         if header.closed && end != header.filled {
-            let what = format!(
-                "the store was closed with {} bytes in this WAL, of which the first {end} are sound",
-                header.filled
-            );
+            let filled = header.filled;
+            let what = format!("the store was closed with {filled} bytes here, {end} are sound");
             return Err(Error::corruption(path, end, what));
         }
         if seal.is_some_and(|seal| end < seal.synced || end > seal.len) {

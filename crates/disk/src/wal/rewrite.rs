@@ -71,8 +71,8 @@ impl<'a> Rewrite<'a> {
         &self.path
     }
 
-    /// Appends a batch, as [`Batch`](crate::wal::Batch) encodes it. Batches come in the order of their
-    /// sequence numbers.
+    /// Appends a batch, as [`Batch`](crate::wal::Batch) encodes it. Batches come in the order of
+    /// their sequence numbers.
     ///
     /// # Errors
     /// What the file system says; [`Rewrite::give_up`] then.

@@ -6,8 +6,8 @@
 //!    older is recycled or removed after that.
 //! 3. An orderly close lists the files with unflushed batches, and removes the others.
 //!
-//! A device too full for a list is no failure: the files are there, and the next install lists them.
-//! Threads and locks: as `install`.
+//! A device too full for a list is no failure: the files are there, and the next install lists
+//! them. Threads and locks: as `install`.
 
 use super::{Leader, Request, violated};
 use crate::engine::Engine;

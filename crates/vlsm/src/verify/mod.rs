@@ -21,8 +21,9 @@ mod order;
 
 use crate::device;
 use crate::files::{sst_number, sst_path};
-use crate::open::{enter_read_only, recover_options};
+use crate::open::enter_read_only;
 use crate::paths::absolute;
+use crate::recovery::recover_options;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

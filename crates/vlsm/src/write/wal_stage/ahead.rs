@@ -44,8 +44,8 @@ impl WalStage {
         }
     }
 
-    /// Bytes that were written to begin the first file: what it took over, its zeros, and its header
-    /// when it was made and when it was begun.
+    /// Bytes that were written to begin the first file: what it took over, its zeros, and its
+    /// header when it was made and when it was begun.
     pub fn begun_bytes(&self) -> u64 {
         self.extent.lock().file.capacity() + HEADER_LEN
     }
@@ -132,8 +132,8 @@ impl WalStage {
         result
     }
 
-    /// Has the manifest list the next file before anything is written into it: so a file that is
-    /// lost later is missed. On a full device it serves all the same, and the next install lists it.
+    /// Has the manifest list the next file before anything is written into it, so that a file which
+    /// is lost later is missed. On a full device it serves all the same; the next install lists it.
     fn record(&self, engine: &Arc<Engine>) -> Result<()> {
         match engine.record_wals() {
             Err(Error::NoSpace { .. }) => Ok(()),
