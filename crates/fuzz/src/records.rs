@@ -96,18 +96,18 @@ pub fn wal_file(bytes: &[u8]) -> bool {
         number: 1,
         uid: UID,
         started: flags & 4 == 0,
-        closed: filled % 8 == 1,
+        closed: seq >> 63 == 1,
         filled: filled.into(),
-        next_seq: Seq(seq),
+        next_seq: Seq(seq & !(1 << 63)),
         predecessor: None,
     };
     let second = Header {
         number: 2,
         uid: UID + u64::from(flags & 8),
         started: flags & 16 == 0,
-        closed: second_seq % 8 == 1,
+        closed: second_seq >> 63 == 1,
         filled: 0,
-        next_seq: Seq(second_seq),
+        next_seq: Seq(second_seq & !(1 << 63)),
         predecessor: (flags & 32 == 0).then_some(seal),
     };
     let records = input.bytes();

@@ -101,7 +101,10 @@ pub fn wal(bytes: &[u8]) -> bool {
         let seq = if flags & 1 == 0 { 100 + seq % 1000 } else { seq & Seq::MAX.0 };
         records.extend_from_slice(&record(1, seq, input.bytes()));
     }
-    fs.set_content(&path, file(Header { filled: 0, ..header }, WAL_MAGIC, &records, usize::MAX));
+    fs.set_content(
+        &path,
+        file(Header { filled: 0, closed: false, ..header }, WAL_MAGIC, &records, usize::MAX),
+    );
     exercise(&fs)
 }
 

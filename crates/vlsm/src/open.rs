@@ -52,7 +52,7 @@ use vlsm_disk::env::Priority;
 use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
-use vlsm_disk::wal::reader::{RecoverOptions, Recovered};
+use vlsm_disk::wal::reader::Recovered;
 use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
 
@@ -99,11 +99,9 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
     let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
-    let there = FilesThere::list(&*env, dir)?;
-    check_trees(dir, &state, &*shape, (!partial).then_some(&there.ssts))?;
+    let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let wake = env.condition(Duration::ZERO);
-    let spare = arena_bytes_of(&options);
-    let memory = Arc::new(Memory::new(&options, spare, wake.clone()));
+    let memory = Arc::new(Memory::new(&options, arena_bytes_of(&options), wake.clone()));
     let arenas = arenas_of(&options, &memory);
     let next_memtable = AtomicU64::new(1);
     let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
@@ -308,6 +306,19 @@ struct FilesThere {
 }
 
 impl FilesThere {
+    /// Lists them, and checks the trees against them; SSTs may be missing from a `partial` store.
+    fn checked(
+        env: &dyn Env,
+        dir: &Path,
+        state: &State,
+        shape: &dyn Shape,
+        partial: bool,
+    ) -> Result<Self> {
+        let there = Self::list(env, dir)?;
+        check_trees(dir, state, shape, (!partial).then_some(&there.ssts))?;
+        Ok(there)
+    }
+
     fn list(env: &dyn Env, dir: &Path) -> Result<Self> {
         let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
         let mut ssts: Vec<_> = names.iter().filter_map(|name| sst_number(name)).collect();
