@@ -238,8 +238,9 @@ fn flock(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<Box<dyn Lo
     }
 }
 
+#[allow(clippy::unnecessary_cast, reason = "a device has 32 bits on macOS")]
 fn id_of(stat: &rustix::fs::Stat) -> FileId {
-    (stat.st_dev, stat.st_ino)
+    (stat.st_dev as u64, stat.st_ino)
 }
 
 /// Who holds the lock on a file; none where nobody is known for certain.
