@@ -21,7 +21,7 @@ pub struct StoreArgs {
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub keyspace: String,
     /// Profile to open the store with, for example rocksdb, or rocksdb/admission=open for its
-    /// sizes and another mechanism [default: vlsm]
+    /// sizes and another mechanism [default: steady]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
     /// Where the WAL is damaged, keep what comes before the damage and give up the rest
