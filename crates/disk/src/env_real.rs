@@ -1,7 +1,7 @@
 //! The environment in production: the operating system's files, clock, threads and waits.
 //!
 //! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load;
-//! only when somebody sleeps does it wake sleepers ([`sleepers`]: a futex on Linux). A waiter spins
+//! only when somebody sleeps does it wake sleepers (`sleepers`: a futex on Linux). A waiter spins
 //! for a while first, because the wake-up of a sleeper costs both sides more than a short wait.
 //!
 //! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time,

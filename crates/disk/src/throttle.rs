@@ -6,16 +6,16 @@
 //! everybody wait for tens of milliseconds (docs/performance.md). Either shows in the jobs' own
 //! calls, which take long. So, as congestion is found in networks:
 //! 1. Nothing is held back, in calls as long as jobs make them, until calls take long while clients
-//!    wait for the device, too: [`LATE_MOST`] in all of a window, each of [`LATE`] or more.
-//! 2. Then the rate is [`LEFT`] of what jobs moved since they were busy, or of the rate in force.
-//! 3. From then on calls are pieces of at most [`PIECE_TIME`] at that rate, one after the other,
+//!    wait for the device, too: `LATE_MOST` in all of a window, each of `LATE` or more.
+//! 2. Then the rate is `LEFT` of what jobs moved since they were busy, or of the rate in force.
+//! 3. From then on calls are pieces of at most `PIECE_TIME` at that rate, one after the other,
 //!    each begun when the ones before are paid for.
-//! 4. Each [`RAISE_EVERY`] without a cut the rate grows by [`RAISE`], so that a device that is fast
+//! 4. Each `RAISE_EVERY` without a cut the rate grows by `RAISE`, so that a device that is fast
 //!    again is found so. Growing slowly it meets a limit by little, and clients wait a little.
 //! 5. While no client waits for the device, or a writer waits for a job, nothing is held back; the
 //!    rate is kept.
 //!
-//! Invariants: never less than [`RATE_MIN`]; a call waits at most for what pieces cost that are
+//! Invariants: never less than `RATE_MIN`; a call waits at most for what pieces cost that are
 //! paid for ahead, one for each thread. A value of one direction; reads and writes have one each.
 //! Time is given. Threads and locks: none.
 

@@ -17,7 +17,7 @@
 //! pages that were read from the older files ever got to the device.
 //!
 //! Cost: the unflushed batches are written once more at each opening, at most `wal_limit` bytes.
-//! Memory: one buffer of [`BUFFER_LEN`] bytes and a batch. Threads: one owner; all calls block.
+//! Memory: one buffer of 256 KiB and a batch. Threads: one owner; all calls block.
 
 use crate::fs::{File, Fs, OpenOptions};
 use crate::wal::format::{HEADER_LEN, Header, WAL_MAGIC, checksum, record_len};
