@@ -37,6 +37,8 @@ impl WalStage {
         self.lengthening.store(false, Ordering::Release);
         if matches!(longer, Ok(true)) {
             engine.control.made_room();
+            // It may be beyond the limit before there is a next file.
+            engine.bound_wal();
         } else {
             // An old file may serve as the next one where there is no space.
             self.wanted.fetch_max(HEADER_LEN + with_mark(len), Ordering::AcqRel);
@@ -92,6 +94,10 @@ impl WalStage {
             }
             current
         };
+        let mut live = engine.live_wals.lock();
+        if let Some(live) = live.iter_mut().find(|live| live.number == file.number()) {
+            live.len = live.len.max(to);
+        }
         Ok(current)
     }
 
