@@ -140,6 +140,14 @@ fn levels(stats: &Stats) -> Vec<LevelStats> {
     stats.levels.iter().map(level).collect()
 }
 
+/// Bytes of the reads that go through the page cache.
+fn cached(options: &Options, stats: &Stats) -> u64 {
+    let clients =
+        if options.direct_reads { 0 } else { (stats.cache_miss_bytes + stats.open_bytes).0 };
+    let jobs = if options.direct_io { 0 } else { stats.compactions.iter().map(|w| w.read.0).sum() };
+    clients + jobs
+}
+
 impl Store for Engine {
     fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
         Ok(self.db.put(key, value)?)
@@ -254,6 +262,7 @@ impl Store for Engine {
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
             other_written: (stats.manifest_bytes + stats.wal_filled_bytes + stats.log_bytes).0,
             rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE,
+            cached: cached(self.db.options(), &stats),
             l0_compactions: stats.compactions.first().map_or(0, |work| work.jobs),
             chains: stats.chains.count,
             chain_length: stats.chains.length_max,

@@ -224,6 +224,9 @@ pub struct StoreStats {
     /// of its page cache where a few bytes of one were written.
     #[serde(default)]
     pub rounding: u64,
+    /// Bytes of the reads that the page cache may have served, which the system does not count.
+    #[serde(default)]
+    pub cached: u64,
     /// Compactions out of L0.
     #[serde(default)]
     pub l0_compactions: u64,
@@ -279,6 +282,7 @@ impl StoreStats {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             other_written: self.other_written.saturating_sub(before.other_written),
             rounding: self.rounding.saturating_sub(before.rounding),
+            cached: self.cached.saturating_sub(before.cached),
             l0_compactions: self.l0_compactions.saturating_sub(before.l0_compactions),
             chains: self.chains.saturating_sub(before.chains),
             chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
@@ -298,6 +302,7 @@ impl StoreStats {
             read_bytes: self.read_bytes + earlier.read_bytes,
             other_written: self.other_written + earlier.other_written,
             rounding: self.rounding + earlier.rounding,
+            cached: self.cached + earlier.cached,
             ..self.clone()
         }
     }
@@ -313,6 +318,7 @@ impl StoreStats {
             read_bytes: later.read_bytes,
             other_written: later.other_written,
             rounding: later.rounding,
+            cached: later.cached,
             ..self
         }
     }

@@ -92,6 +92,9 @@ pub struct Amplification {
     /// The most that the system may count beyond the store's, by its way of counting.
     #[serde(default)]
     pub rounding: u64,
+    /// The most that the store may count beyond the system's: reads that the page cache served.
+    #[serde(default)]
+    pub cached: u64,
 }
 
 impl Amplification {
@@ -100,7 +103,7 @@ impl Amplification {
     pub fn new(user_bytes: u64, store: &StoreStats, device: Option<Device>) -> Self {
         let (store_read, store_written) = (store.read(), store.written());
         let rounding = store.rounding + device.map_or(0, |device| device.program);
-        Self { user_bytes, store_read, store_written, device, rounding }
+        Self { user_bytes, store_read, store_written, device, rounding, cached: store.cached }
     }
 
     fn per_user_byte(&self, bytes: u64) -> Option<f64> {
@@ -146,8 +149,9 @@ impl Amplification {
     pub fn agreement(&self) -> Option<(bool, f64)> {
         let (difference, device) = (self.difference()?, self.device?);
         let (store, system) = (self.store_read + self.store_written, device.read + device.written);
-        // The system may count as little as the store or as much more as its rounding.
-        let nearest = system.clamp(store, store + self.rounding);
+        // The system may count more by its rounding, and less by what its page cache served.
+        let least = store.saturating_sub(self.cached.min(self.store_read));
+        let nearest = system.clamp(least, store + self.rounding);
         let missed = (system as f64 - nearest as f64) / system as f64;
         Some((missed.abs() <= AGREE, difference))
     }
@@ -158,6 +162,7 @@ impl Amplification {
         let (agrees, difference) = self.agreement()?;
         let verdict = if agrees { "agree" } else { "DISAGREE" };
         let rounded = match agrees && difference.abs() > AGREE {
+            true if difference > 0.0 => ", as the page cache served reads",
             true => ", as the system counts whole pieces of its page cache",
             false => "",
         };
