@@ -347,7 +347,7 @@ import reads it back, byte for byte. The export is the keyspace as of one moment
 keyspace's merge operator cannot read are left out, and the exit code is then 1.
 
 Damage ends an export, with exit code 1. With --skip-damaged the export goes on behind it and lists
-on stderr which keys are left out; the exit code is 1 then, too. What is left out is the range of
+on stderr which keys are left out; the exit code is 1 then, too. It leaves out the range of
 keys of each damaged block, or of the whole SST where its index is damaged or the file is missing,
 also where other SSTs have keys in that range: what they have may be out of date or deleted. Where
 the WAL is damaged, add --salvage-wal.";

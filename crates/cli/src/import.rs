@@ -84,7 +84,7 @@ struct Compressed {
     program: &'static str,
 }
 
-/// What people compress records with.
+/// The compressed formats that input may have.
 const COMPRESSED: [Compressed; 6] = [
     Compressed { magic: b"\x1f\x8b", name: "gzip", program: "gunzip -c" },
     Compressed { magic: b"\x28\xb5\x2f\xfd", name: "zstd", program: "zstd -dc" },
@@ -95,7 +95,7 @@ const COMPRESSED: [Compressed; 6] = [
 ];
 
 impl Compressed {
-    /// What a file is that begins like this.
+    /// The format of a file that begins with these bytes.
     fn of(start: &[u8]) -> Option<Self> {
         let found = COMPRESSED.into_iter().find(|kind| start.starts_with(kind.magic))?;
         // Text may begin with these three letters: behind them are a digit and a fixed number.

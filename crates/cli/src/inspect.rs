@@ -181,7 +181,7 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
     Ok(kinds.into_iter().filter(|(_, count, _)| *count > 0).collect())
 }
 
-/// What is in the WAL and in no SST.
+/// Records that are in the WAL and in no SST yet.
 #[derive(Default)]
 struct Unflushed {
     /// Batches with such entries.

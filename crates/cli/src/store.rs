@@ -93,7 +93,7 @@ impl Store {
         Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
-    /// What can be read, and the ranges that cannot.
+    /// The pairs that can be read, and the ranges of keys that cannot.
     pub fn salvage(&self) -> vlsm::Salvage {
         self.keyspace.salvage()
     }
