@@ -140,12 +140,13 @@ fn levels(stats: &Stats) -> Vec<LevelStats> {
     stats.levels.iter().map(level).collect()
 }
 
-/// Bytes of the reads that go through the page cache.
+/// Bytes that the device may never see: of reads that go through the page cache, and of the WAL's
+/// zeros that are written over before they are synced.
 fn cached(options: &Options, stats: &Stats) -> u64 {
     let clients =
         if options.direct_reads { 0 } else { (stats.cache_miss_bytes + stats.open_bytes).0 };
     let jobs = if options.direct_io { 0 } else { stats.compactions.iter().map(|w| w.read.0).sum() };
-    clients + jobs
+    clients + jobs + stats.wal_lengthened_bytes.0
 }
 
 impl Store for Engine {

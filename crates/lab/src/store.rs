@@ -224,7 +224,8 @@ pub struct StoreStats {
     /// of its page cache where a few bytes of one were written.
     #[serde(default)]
     pub rounding: u64,
-    /// Bytes of the reads that the page cache may have served, which the system does not count.
+    /// Bytes that the page cache may have kept from the device, where the system counts: of reads
+    /// that it served, and of what was written over before it was synced.
     #[serde(default)]
     pub cached: u64,
     /// Compactions out of L0.

@@ -220,7 +220,7 @@ fn counters_that_disagree_are_pointed_out() {
     assert!(told(
         |amp| (amp.store_written, amp.rounding) = (amp.store_written + 1_000_000, 1_000_000)
     ));
-    // Nor is what the page cache served, in its own.
+    // Nor is what the page cache kept from the device, in its own.
     assert!(!told(|amp| (amp.store_read, amp.cached) = (amp.store_read + 1_000_000, 1_000_000)));
     assert!(told(|amp| (amp.store_read, amp.cached) = (amp.store_read + 1_000_000, 100_000)));
     assert!(told(|amp| (amp.store_written, amp.cached) = (amp.store_written + 90_000_000, 1_000)));

@@ -74,6 +74,7 @@ pub(crate) struct Counters {
     pub filter_false_positives: Counter,
     pub wal_bytes: Counter,
     pub wal_filled_bytes: Counter,
+    pub wal_lengthened_bytes: Counter,
     pub wal_writes: Counter,
     pub wal_syncs: Counter,
     pub manifest_bytes: Counter,

@@ -126,6 +126,9 @@ pub struct Stats {
     /// Headers of WAL files, and zeros written to make them long enough; what a recycled one has
     /// already is not written again.
     pub wal_filled_bytes: Bytes,
+    /// Those zeros among them that lengthened the file in use. They may be written over before they
+    /// reach the device, which then sees one write instead of two.
+    pub wal_lengthened_bytes: Bytes,
     /// Write calls of the WAL.
     pub wal_writes: u64,
     /// Syncs of the WAL.
@@ -238,6 +241,7 @@ impl Engine {
             memory_peak: peak.total,
             wal_bytes: Bytes(counters.wal_bytes.get()),
             wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
+            wal_lengthened_bytes: Bytes(counters.wal_lengthened_bytes.get()),
             wal_writes: counters.wal_writes.get(),
             wal_syncs: counters.wal_syncs.get(),
             manifest_bytes: Bytes(counters.manifest_bytes.get()),

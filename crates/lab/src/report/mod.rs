@@ -9,7 +9,9 @@
 //! The system counts more than what moves, and by how much at most is known: a write to a piece of
 //! the page cache that is clean counts as the whole piece, up to the length of the write that made
 //! it ([`StoreStats::rounding`]), and the program's own pages count when they are first used
-//! ([`Device::program`]). Neither is taken for a disagreement; everything else is.
+//! ([`Device::program`]). It counts less where the page cache serves a read, or where a page is
+//! written over before it goes to the device ([`StoreStats::cached`]). None of these is taken for a
+//! disagreement; everything else is.
 
 pub mod chart;
 pub mod compare;
@@ -92,7 +94,8 @@ pub struct Amplification {
     /// The most that the system may count beyond the store's, by its way of counting.
     #[serde(default)]
     pub rounding: u64,
-    /// The most that the store may count beyond the system's: reads that the page cache served.
+    /// The most that the store may count beyond the system's: reads that the page cache served, and
+    /// what was written over before it went to the device.
     #[serde(default)]
     pub cached: u64,
 }
@@ -149,8 +152,9 @@ impl Amplification {
     pub fn agreement(&self) -> Option<(bool, f64)> {
         let (difference, device) = (self.difference()?, self.device?);
         let (store, system) = (self.store_read + self.store_written, device.read + device.written);
-        // The system may count more by its rounding, and less by what its page cache served.
-        let least = store.saturating_sub(self.cached.min(self.store_read));
+        // The system may count more by its rounding, and less by what its page cache kept from the
+        // device.
+        let least = store.saturating_sub(self.cached);
         let nearest = system.clamp(least, store + self.rounding);
         let missed = (system as f64 - nearest as f64) / system as f64;
         Some((missed.abs() <= AGREE, difference))
@@ -162,7 +166,7 @@ impl Amplification {
         let (agrees, difference) = self.agreement()?;
         let verdict = if agrees { "agree" } else { "DISAGREE" };
         let rounded = match agrees && difference.abs() > AGREE {
-            true if difference > 0.0 => ", as the page cache served reads",
+            true if difference > 0.0 => ", as the page cache spared the device some",
             true => ", as the system counts whole pieces of its page cache",
             false => "",
         };

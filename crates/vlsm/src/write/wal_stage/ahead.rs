@@ -86,6 +86,7 @@ impl WalStage {
         let to = from + len.max(self.switch_at / LENGTHEN_PART);
         file.lengthen(from, to)?;
         engine.counters.wal_filled_bytes.add(to - from);
+        engine.counters.wal_lengthened_bytes.add(to - from);
         let current = {
             let tail = &mut engine.commit.sequence.lock().tail;
             let current = is_current(tail);
