@@ -48,8 +48,8 @@ impl Catalog {
     }
 }
 
-/// The manifest that counts.
-fn current(dir: &Path) -> Result<PathBuf> {
+/// The manifest that counts in this folder.
+pub fn current(dir: &Path) -> Result<PathBuf> {
     match Manifest::probe(&PosixFs, dir)? {
         Presence::Store => {}
         Presence::Missing => return Err(Error::Missing { path: dir.to_owned() }.into()),

@@ -31,14 +31,16 @@ pub enum Command {
     #[command(after_help = "Example:\n  vlsm dump sst my-store/000012.sst --full | head")]
     Sst(Args),
     /// Changes of the tree, as a manifest records them
-    #[command(after_help = "Example:\n  vlsm dump manifest my-store/MANIFEST-000001")]
+    #[command(
+        after_help = "Example:\n  vlsm dump manifest my-store        the manifest in use\n  vlsm dump manifest my-store/MANIFEST-000001"
+    )]
     Manifest(Args),
 }
 
 /// Which file, and how much of it.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// The file
+    /// The file; a store's folder stands for its manifest
     file: PathBuf,
     /// Show all of each value
     #[arg(long)]
@@ -51,6 +53,16 @@ pub struct Args {
 /// Runs the command.
 pub fn run(command: &Command) -> Result {
     let (Command::Wal(args) | Command::Sst(args) | Command::Manifest(args)) = command;
+    let mut args = args.clone();
+    if args.file.is_dir() {
+        let folder = args.file.display();
+        if !matches!(command, Command::Manifest(_)) {
+            let why =
+                format!("{folder} is a folder: name one of its files (vlsm stats lists them)");
+            return Err(Failure::usage(why));
+        }
+        args.file = catalog::current(&args.file)?;
+    }
     let kind = kind(&args.file)?;
     let asked = match command {
         Command::Wal(_) => "wal",
@@ -63,9 +75,9 @@ pub fn run(command: &Command) -> Result {
     }
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match command {
-        Command::Wal(args) => wal(args, &mut out)?,
-        Command::Sst(args) => sst(args, &mut out)?,
-        Command::Manifest(args) => manifest(args, &mut out)?,
+        Command::Wal(_) => wal(&args, &mut out)?,
+        Command::Sst(_) => sst(&args, &mut out)?,
+        Command::Manifest(_) => manifest(&args, &mut out)?,
     }
     Ok(out.flush()?)
 }

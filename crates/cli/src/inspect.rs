@@ -292,7 +292,7 @@ pub fn stats(args: &StatsArgs) -> Result {
     match &wal {
         Ok(wal) => writeln!(
             out,
-            "\nIn the WAL only: {} entries in {} batches. A full memtable is flushed.",
+            "\nIn the WAL only, until a full memtable is flushed: entries {}, batches {}",
             grouped(wal.entries.values().sum()),
             grouped(wal.batches)
         )?,

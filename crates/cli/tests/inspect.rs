@@ -60,6 +60,8 @@ fn every_file_is_shown() {
     let manifest = world.run(&["dump", "manifest", &find("MANIFEST")]).ok();
     assert!(manifest.contains("keyspace 0 \"default\"") && manifest.contains("edit of t"));
     assert!(manifest.ends_with(" end\n"));
+    assert_eq!(world.run(&["dump", "manifest", "s"]).ok(), manifest, "a folder stands for it");
+    world.run(&["dump", "sst", "s"]).fails(2, &["s is a folder", "vlsm stats"]);
 
     let levels = world.run(&["levels", "s", "--tables"]).ok();
     let table = levels.split_whitespace().find(|word| word.contains("[key000000,")).unwrap();
@@ -98,7 +100,7 @@ fn records_that_were_not_flushed_are_counted() {
     };
     assert!(row("default").ends_with(" 101"), "{stats}");
     assert!(row("other").ends_with(" 1"), "{stats}");
-    assert!(stats.contains("102 entries in 3 batches"), "{stats}");
+    assert!(stats.contains("entries 102, batches 3"), "{stats}");
     let json = world.run(&["stats", "s", "--json"]).ok();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["wal"]["batches"], 3);

@@ -9,8 +9,6 @@ use vlsm::{
 
 fn open(folder: &tempfile::TempDir, configure: impl FnOnce(&mut Options)) -> Db {
     let set = |options: &mut Options| {
-        // Narrow jobs: under a limit of 2 MB the least buffers of a wide one are beyond its share.
-        options.set_profile("vlsm").unwrap();
         let policy = &mut options.policy;
         policy.memtable_bytes = ByteCount::mib(1);
         policy.sst_max = ByteCount::kib(256);

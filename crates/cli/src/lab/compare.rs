@@ -30,6 +30,8 @@ Examples:
   vlsm lab compare vlsm:rocksdb vlsm:rocksdb/admission=open
                                                       a profile's sizes, another mechanism
   vlsm lab compare rocksdb vlsm:rocksdb --workload readrandom,scan100 --empty-l0
+  vlsm lab compare vlsm rocksdb:default redb lmdb --shipped --workload c,a,e
+                                                      as users find them
   vlsm lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
   vlsm lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
   vlsm lab compare vlsm --trace recorded.trace        a recorded trace at its own times";
@@ -93,6 +95,10 @@ pub struct Args {
     /// Through the page cache
     #[arg(long)]
     buffered_io: bool,
+    /// Each store with the memory and the I/O that it has by itself, as a user finds it; no
+    /// compression, and the filters that the others' configurations here have
+    #[arg(long, conflicts_with_all = ["cache", "buffered_io"])]
+    shipped: bool,
     /// Bytes per second from the device, and as many to it, by cgroups (as root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device: Option<ByteCount>,
@@ -191,14 +197,16 @@ impl Args {
         let (kind, config) = StoreSpec::parts(name);
         let profile = if kind == "vlsm" { config } else { "rocksdb" };
         let mut options = Options::default();
-        options.policy = vlsm_policy::profile::profile(profile).map_err(|e| e.to_string())?;
+        options.set_profile(profile).map_err(|e| e.to_string())?;
         if let Some(bytes) = self.memtable {
             sized(&mut options.policy, bytes);
         }
         options.durability = self.durability;
         options.compression = vec![self.compression];
-        options.direct_io = !self.buffered_io;
-        options.direct_reads = !self.buffered_io;
+        if !self.shipped {
+            options.direct_io = !self.buffered_io;
+            options.direct_reads = !self.buffered_io;
+        }
         options.error_if_exists = true;
         let store = StoreSpec {
             kind: kind.to_owned(),
@@ -208,8 +216,9 @@ impl Args {
             regions: usize::from(self.regions),
         };
         let pairs = self.scale.count(self.pairs);
+        let store = self.scale.store(store);
         Ok(RunSpec {
-            store: self.scale.store(store).with_memory_for(pairs),
+            store: if self.shipped { shipped(store) } else { store.with_memory_for(pairs) },
             data: DataSpec { pairs, shape },
             load: None,
             steps: self.steps(pairs, &presets)?,
@@ -288,6 +297,29 @@ fn offered(word: &str, preset: &Preset, scale: Scale) -> Result<Offered> {
             })? as f64)),
         },
     })
+}
+
+/// With the memory that the store has when its user sets none (RocksDB 11, Pebble 2, fjall 3,
+/// redb), and buffered I/O, which is the others' default. Ours keeps its default options.
+fn shipped(mut store: StoreSpec) -> StoreSpec {
+    if store.kind == "vlsm" {
+        return store;
+    }
+    let memtables =
+        store.options.policy.memtable_bytes.0 * store.options.policy.memtable_count as u64;
+    let cache = match store.kind.as_str() {
+        "rocksdb" | "fjall" => ByteCount::mib(32),
+        "pebble" => {
+            store.options.policy.memtable_bytes = ByteCount::mib(4);
+            ByteCount::mib(8)
+        }
+        // Its cache is as large as cache and memtables together.
+        "redb" => ByteCount(ByteCount::mib(1024).0.saturating_sub(memtables)),
+        _ => ByteCount(store.cache),
+    };
+    store.cache = cache.0;
+    (store.options.direct_io, store.options.direct_reads) = (false, false);
+    store
 }
 
 /// Memtables of this size, and the tree scaled with them as the reference runs had it: L1 of 256 MB

@@ -26,6 +26,8 @@ use vlsm_disk::{AlignedBuf, IoPool, Pending};
 
 /// Bytes of the chunks that are read of each table.
 pub(crate) const READ_LEN: usize = 256 << 10;
+/// Bytes of a chunk below which one is read ahead instead of [`READ_DEPTH`].
+pub(crate) const READ_LEN_WANTED: usize = 16 << 10;
 /// Bytes of input that a turn of writing range tombstones counts as.
 const RANGES_LEN: u64 = 4 << 10;
 /// Chunks of one source that are outstanding or ready.

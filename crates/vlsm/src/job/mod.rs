@@ -26,7 +26,7 @@ use crate::read::view::TreeView;
 use crate::snapshot::Filtering;
 use combine::Sight;
 use files::OutputFiles;
-use merge::{Merge, READ_DEPTH, READ_LEN, Source};
+use merge::{Merge, READ_DEPTH, READ_LEN, READ_LEN_WANTED, Source};
 use output::{Outputs, UNWRITTEN_MAX};
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +201,11 @@ impl Job {
         self.buffers.read_by(runs.len());
         for (_, mut parts) in runs {
             parts.sort_by(|a, b| a.1.lo.cmp(&b.1.lo));
-            sources.push(Source::tables(Scanner::new(parts, self.buffers.read_len, READ_DEPTH)));
+            sources.push(Source::tables(Scanner::new(
+                parts,
+                self.buffers.read_len,
+                self.buffers.depth,
+            )));
         }
         let outputs = self.outputs.take();
         let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
@@ -351,12 +355,14 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
 struct Buffers {
     /// For chunks of all runs.
     read: usize,
-    /// The least for one.
+    /// The least for a chunk: a block.
     least: usize,
     /// How many runs are read.
     runs: usize,
     /// Of a chunk.
     read_len: usize,
+    /// Chunks of a run that are read ahead.
+    depth: usize,
     unwritten_max: usize,
 }
 
@@ -367,23 +373,25 @@ impl Buffers {
         let jobs = workers.max(options.policy.compaction_jobs) as u64 + 1;
         let half = usize::try_from(jobs_share(options.memory_limit.0) / jobs / 2);
         let half = half.unwrap_or(usize::MAX);
-        let least = (16 << 10).max(options.block_bytes.0 as usize);
+        let least = options.block_bytes.0 as usize;
         let unwritten_max = half.clamp(64 << 10, UNWRITTEN_MAX);
-        Self { read: half, least, runs: 0, read_len: least, unwritten_max }
+        Self { read: half, least, runs: 0, read_len: least, depth: 1, unwritten_max }
     }
 
-    /// Shares what is read among so many runs.
+    /// Shares what is read among so many runs. Where that makes less than [`READ_LEN_WANTED`] of a
+    /// chunk, less is read ahead.
     fn read_by(&mut self, runs: usize) {
-        let each = self.read / (runs * (READ_DEPTH + 1)).max(1);
-        self.runs = runs;
+        let each = |depth: usize| self.read / (runs * (depth + 1)).max(1);
+        let depth = if each(READ_DEPTH) < READ_LEN_WANTED { 1 } else { READ_DEPTH };
         // Of few sizes, which the allocator uses again.
-        let each = (each + 1).next_power_of_two() / 2;
-        self.read_len = each.min(READ_LEN).max(self.least);
+        let len = (each(depth) + 1).next_power_of_two() / 2;
+        self.read_len = len.min(READ_LEN).max(self.least);
+        (self.runs, self.depth) = (runs, depth);
     }
 
     /// What they take at most.
     fn bytes(self, bytes_in: Bytes) -> u64 {
-        let most = self.runs * (READ_DEPTH + 1) * self.read_len + self.unwritten_max;
+        let most = self.runs * (self.depth + 1) * self.read_len + self.unwritten_max;
         (most as u64).min(bytes_in.0.saturating_mul(2))
     }
 }
