@@ -143,10 +143,9 @@ fn levels(stats: &Stats) -> Vec<LevelStats> {
 /// Bytes that the device may never see: of reads that go through the page cache, and of the WAL's
 /// zeros that are written over before they are synced.
 fn cached(options: &Options, stats: &Stats) -> u64 {
-    let clients =
-        if options.direct_reads { 0 } else { (stats.cache_miss_bytes + stats.open_bytes).0 };
-    let jobs = if options.direct_io { 0 } else { stats.compactions.iter().map(|w| w.read.0).sum() };
-    clients + jobs + stats.wal_lengthened_bytes.0
+    let jobs: u64 = stats.compactions.iter().map(|work| work.read.0).sum();
+    let reads = (stats.cache_miss_bytes + stats.open_bytes).0 + jobs;
+    stats.wal_lengthened_bytes.0 + if options.direct_reads { 0 } else { reads }
 }
 
 impl Store for Engine {

@@ -147,8 +147,8 @@ impl PolicyOptions {
 
     /// The default: RocksDB's shape with memtables, SSTs and L1 of an eighth to a quarter of its
     /// sizes (docs/performance.md, "The default"). Small memtables stay in the processor's cache,
-    /// and jobs are narrow. No mechanism of it plans with the device, so nothing is measured when a
-    /// store is made.
+    /// and jobs are narrow. L0 may have more runs before writes are held back, as each is small. No
+    /// mechanism of it plans with the device, so nothing is measured when a store is made.
     #[must_use]
     pub fn steady() -> Self {
         Self {
@@ -156,6 +156,9 @@ impl PolicyOptions {
             sst_max: Bytes::mib(8),
             sst_min: Bytes::mib(8),
             l1_bytes: Bytes::mib(64),
+            l0_max: 150,
+            l0_slowdown: 100,
+            l0_stop: 150,
             ..Self::rocksdb()
         }
     }

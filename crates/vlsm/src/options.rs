@@ -100,9 +100,10 @@ pub struct Options {
     pub bits_per_key: u32,
     /// Compression by level, L0 first; the last one serves all deeper levels. Default: none.
     pub compression: Vec<Compression>,
-    /// Flushes and compactions bypass the page cache. Default: true.
+    /// Flushes and compactions bypass the page cache. Default: false, so that what they wrote is
+    /// cached when it is read.
     pub direct_io: bool,
-    /// Gets and iterators bypass the page cache. Default: false, so that memory which nobody else
+    /// What is read of SSTs bypasses the page cache. Default: false, so that memory which nobody else
     /// uses caches what is read beyond `memory_limit`.
     pub direct_reads: bool,
     /// A WAL file is switched at this length. Default: 16 MB.
@@ -138,7 +139,7 @@ impl Default for Options {
             block_bytes: Bytes::kib(4),
             bits_per_key: 10,
             compression: vec![Compression::None],
-            direct_io: true,
+            direct_io: false,
             direct_reads: false,
             wal_file_bytes: Bytes::mib(16),
             wal_sync_bytes: Bytes::mib(1),

@@ -93,11 +93,8 @@ pub struct Args {
     /// Worker threads for flushes and compactions [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Read and write SSTs through the page cache [default: only clients' reads go through it]
+    /// Read and write SSTs past the page cache [default: through it]
     #[arg(long)]
-    pub buffered_io: bool,
-    /// Read and write SSTs past the page cache
-    #[arg(long, conflicts_with = "buffered_io")]
     pub direct_io: bool,
     /// Folder to make the store in; it is kept
     #[arg(long, value_name = "DIR")]
@@ -261,8 +258,7 @@ impl Args {
         options.memory_limit = self.memory_limit.unwrap_or(options.memory_limit);
         options.wal_limit = options.wal_limit.max(options.least_wal());
         options.workers = self.workers.unwrap_or(options.workers);
-        options.direct_io &= !self.buffered_io;
-        options.direct_reads |= self.direct_io;
+        (options.direct_io, options.direct_reads) = (self.direct_io, self.direct_io);
         options.error_if_exists = true;
         options.check().map_err(|error| error.to_string())?;
         Ok(options)
