@@ -21,6 +21,11 @@ use vlsm_disk::wal::{Entries, RecordKind};
 /// Bytes of a value that are shown without `--full`.
 const SHOWN: usize = 64;
 
+const MANIFEST_EXAMPLES: &str = "\
+Examples:
+  vlsm dump manifest my-store
+  vlsm dump manifest my-store/MANIFEST-000001";
+
 /// What to dump.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
@@ -32,7 +37,7 @@ pub enum Command {
     Sst(Args),
     /// Changes of the tree, as a manifest records them
     #[command(
-        after_help = "Example:\n  vlsm dump manifest my-store        the manifest in use\n  vlsm dump manifest my-store/MANIFEST-000001"
+        after_help = MANIFEST_EXAMPLES
     )]
     Manifest(Args),
 }
@@ -234,6 +239,7 @@ fn show_item(item: &Item, out: &mut impl Write) -> Result {
                 if wals.is_empty() { "none".into() } else { wals.join(" ") }
             )?;
         }
+        Item::Record(Record::Clock(now)) => writeln!(out, "  values expire by {} µs", now.0)?,
         Item::Record(Record::Edit(tree, edit)) => {
             writeln!(out, "  edit of {tree}")?;
             if let Some(seq) = edit.flushed_seq {

@@ -43,8 +43,8 @@ pub enum Error {
     /// The device is full. The write that was refused left nothing behind; reads go on, and writes
     /// are taken again by themselves when space returns.
     #[error(
-        "no space left for {}: free space on that device. Nothing of this write was kept; reads \
-         go on, and writes are taken again by themselves when there is space",
+        "no space left for {}: free space on that device. Nothing of this operation was kept; a \
+         store that is open goes on reading, and takes writes again by itself when there is space",
         path.display()
     )]
     NoSpace {

@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::ids::{FileNumber, JobId, MemtableId, TreeId};
+use crate::key::Seq;
 use crate::units::{Bytes, Micros};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -267,6 +268,27 @@ pub enum Event {
         /// The file.
         path: PathBuf,
     },
+    /// With `salvage_wal`: the WAL is damaged, and the store was opened with what comes before.
+    WalDamaged {
+        /// The first damage.
+        error: Error,
+    },
+    /// With `salvage_wal`: this WAL lies beyond damage, wholly or in part, and is not part of the
+    /// store any more. It is kept.
+    WalLost {
+        /// Where it lies now.
+        path: PathBuf,
+        /// Batches in it that can be read and are lost, but for those that are in tables already.
+        batches: u64,
+        /// The sequence numbers with which the first and the last of them begin.
+        seqs: Option<(Seq, Seq)>,
+    },
+    /// A file that nobody needs could not be removed. It takes space, and nothing else is wrong:
+    /// the store tries again when it removes others, and when it is opened.
+    NotRemoved {
+        /// Which file, and what the system said.
+        error: Error,
+    },
     /// A device is full. Writes are refused until there is space.
     OutOfSpace {
         /// The file that could not grow.
@@ -366,6 +388,15 @@ impl fmt::Display for Event {
                  through the page cache",
                 path.display()
             ),
+            Self::WalDamaged { error } => write!(f, "the WAL ends before its damage: {error}"),
+            Self::WalLost { path, batches, seqs } => {
+                write!(f, "{} lies beyond damage: batches lost: {batches}", path.display())?;
+                match seqs {
+                    Some((first, last)) => write!(f, ", sequence numbers {first} to {last}"),
+                    None => Ok(()),
+                }
+            }
+            Self::NotRemoved { error } => write!(f, "a file that nobody needs stays: {error}"),
             Self::OutOfSpace { path } => {
                 write!(f, "out of space: {} cannot grow, writes are refused", path.display())
             }

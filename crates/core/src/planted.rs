@@ -63,11 +63,17 @@ pub enum Bug {
     WakeUpLost,
     /// The memtable is not sealed before files are ingested above it.
     IngestUnsealed,
+    /// An opening takes the end of the manifest for durable because it can be read.
+    ManifestTailTrusted,
+    /// An opening takes the end of the WAL for durable because it can be read.
+    WalTailTrusted,
+    /// The time by which values expire follows a clock that is set back.
+    ClockFalls,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 29] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -94,6 +100,9 @@ impl Bug {
         Self::IteratorPastError,
         Self::WakeUpLost,
         Self::IngestUnsealed,
+        Self::ManifestTailTrusted,
+        Self::WalTailTrusted,
+        Self::ClockFalls,
     ];
 }
 

@@ -11,6 +11,7 @@
 //! machine.)
 
 use crate::fs::Fs;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,12 +51,15 @@ pub trait Env: Send + Sync + 'static {
     fn random(&self) -> u64;
 
     /// Runs `body` on a thread of its own.
+    ///
+    /// # Errors
+    /// What the system says when it starts no more threads; `body` does not run then.
     fn spawn(
         &self,
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join>;
+    ) -> io::Result<Box<dyn Join>>;
 
     /// A new condition to wait for. A waiter spins for up to `spin` before it sleeps.
     fn condition(&self, spin: Duration) -> Arc<dyn Condition>;

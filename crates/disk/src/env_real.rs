@@ -11,6 +11,7 @@ use crate::env::{Condition, Env, Join, Priority};
 use crate::fs::Fs;
 use crate::fs::posix::PosixFs;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -75,16 +76,15 @@ impl Env for RealEnv {
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join> {
+    ) -> io::Result<Box<dyn Join>> {
         let run = move || {
             if priority == Priority::Background {
                 give_way();
             }
             body();
         };
-        let thread = std::thread::Builder::new().name(name.into()).spawn(run);
-        // Threads are started when a store opens; without them nothing works.
-        Box::new(Thread(thread.expect("the system can start a thread")))
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        Ok(Box::new(Thread(thread)))
     }
 
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
@@ -232,7 +232,7 @@ mod tests {
                 }
             }
         };
-        let thread = env.spawn("pong", Priority::Background, Box::new(body));
+        let thread = env.spawn("pong", Priority::Background, Box::new(body)).expect("started");
         for round in 0..rounds {
             turn.store(2 * round + 1, Ordering::SeqCst);
             ping.notify();

@@ -205,13 +205,15 @@ impl<T> Slot<T> {
 
 impl IoPool {
     /// Starts the threads. Every completion notifies `done`.
-    #[must_use]
+    ///
+    /// # Errors
+    /// What the system says when it does not start all of them; none is left then.
     pub fn new(
         env: &Arc<dyn Env>,
         threads: usize,
         priority: Priority,
         done: Arc<dyn Condition>,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let wake = (0..threads.max(1)).map(|_| env.condition(Duration::ZERO)).collect();
         let bulk = Bulk::new(env);
         let shared = Arc::new(Shared { state: Mutex::default(), wake, done, bulk });
@@ -219,8 +221,17 @@ impl IoPool {
             let shared = shared.clone();
             env.spawn(&format!("vlsm-io-{index}"), priority, Box::new(move || shared.run(index)))
         };
-        let threads = Mutex::new((0..threads.max(1)).map(start).collect());
-        Self { shared, threads }
+        let pool = Self { shared: shared.clone(), threads: Mutex::default() };
+        for thread in (0..threads.max(1)).map(start) {
+            match thread {
+                Ok(thread) => pool.threads.lock().push(thread),
+                Err(error) => {
+                    pool.shutdown();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(pool)
     }
 
     /// Has a thread run `work`.
@@ -392,7 +403,7 @@ mod tests {
     fn results_errors_and_panics_come_back() {
         let env: Arc<dyn Env> = RealEnv::new();
         let done = env.condition(Duration::from_micros(20));
-        let pool = IoPool::new(&env, 2, Priority::Normal, done);
+        let pool = IoPool::new(&env, 2, Priority::Normal, done).expect("started");
         let calls: Vec<_> = (0..1000_u64).map(|n| pool.submit(move || Ok(n * n))).collect();
         for (n, call) in calls.iter().enumerate() {
             assert_eq!(pool.wait(call).expect("answered"), (n * n) as u64);
@@ -411,6 +422,7 @@ mod tests {
     fn short_calls_go_first_and_all_bulk_work_is_done_in_the_end() {
         let env: Arc<dyn Env> = RealEnv::new();
         let pool = IoPool::new(&env, 1, Priority::Normal, env.condition(Duration::ZERO));
+        let pool = pool.expect("started");
         let (gate, order) = (env.condition(Duration::ZERO), Arc::new(Mutex::new(Vec::new())));
         let open = Arc::new(AtomicBool::new(false));
         let (held, opened) = (gate.clone(), open.clone());
@@ -443,7 +455,8 @@ mod tests {
     #[test]
     fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
         let env: Arc<dyn Env> = RealEnv::new();
-        let pool = Arc::new(IoPool::new(&env, 4, Priority::Normal, env.condition(Duration::ZERO)));
+        let pool = IoPool::new(&env, 4, Priority::Normal, env.condition(Duration::ZERO));
+        let pool = Arc::new(pool.expect("started"));
         let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let rounds = |clients: bool| {
             most.store(0, Ordering::SeqCst);

@@ -17,6 +17,7 @@ pub mod fs;
 pub mod gauge;
 pub mod io;
 pub mod manifest;
+pub mod names;
 pub mod sst;
 pub mod throttle;
 pub mod wal;

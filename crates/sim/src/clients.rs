@@ -35,6 +35,7 @@ use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::Error;
 use vlsm_core::event::Event;
+use vlsm_disk::fs::sim::FailedSync;
 
 /// What goes wrong in some lives: how, at which calls, on which files. Bits are flipped in SSTs
 /// only: a flipped bit at the end of the WAL cannot be told from a write that the crash tore.
@@ -223,13 +224,16 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         if ended == Ended::InOrder && config.device.faults.is_empty() {
             leaks(&disk).map_err(told)?;
         }
-        // After a failed sync what programs see is not what the disk has: the machine starts anew.
         let loss = match ended {
             Ended::InOrder => Loss::Nothing,
-            _ if !sync_failed && rng.one_in(3) => Loss::Process,
+            _ if rng.one_in(3) => Loss::Process,
             _ => Loss::Power,
         };
-        shared.ledger.lock().lose(loss);
+        // Where a failed sync took back what the file system had been given, the death of the
+        // process loses as much as a power cut.
+        let reverted = sync_failed && config.device.failed_sync == FailedSync::Reverts;
+        let lost = if loss == Loss::Process && reverted { Loss::Power } else { loss };
+        shared.ledger.lock().lose(lost);
         let mut tally = shared.tally.lock();
         tally.full += u64::from(full);
         tally.failures += u64::from(ended == Ended::Badly);
@@ -342,7 +346,10 @@ impl Plan {
         }
         let slowness = *rng.pick(&[1, 1, 10]);
         let crash_point = config.device.crash_point;
-        config.device = DeviceConfig { faults: self.faults.clone(), crash_point, slowness };
+        let failed_sync = *rng.pick(&[FailedSync::Keeps, FailedSync::Reverts]);
+        let files_max = *rng.pick(&[None, Some(0), Some(30)]);
+        let faults = self.faults.clone();
+        config.device = DeviceConfig { faults, crash_point, slowness, files_max, failed_sync };
         config
     }
 

@@ -195,15 +195,26 @@ fn fail(script: &Script, seed: u64, fault: Fault) -> Result<Faults, String> {
         return Err(format!("{reads_refused} reads were refused, though reading works"));
     }
     match fault.nth % 3 {
-        0 if !outcome.device.sync_failed() => player.lost(Loss::Process, || disk.lose_process()),
+        0 => player.lost(Loss::Process, || disk.lose_process()),
         1 => player.lost(Loss::Power, || disk.lose_power(Damage::LoseAll)),
         _ => player.lost(Loss::Power, || disk.lose_power(Damage::Random(fault.nth))),
     }
+    recover_on_good_disk(&player, &disk, SimConfig::new(seed + 1).day(1))?;
+    // What the first life could not make durable, the second one has.
+    player.lost(Loss::Power, || disk.lose_power(Damage::LoseAll));
+    recover_on_good_disk(&player, &disk, SimConfig::new(seed + 2).day(2))?;
+    Ok(Faults { runs: 1, fired: outcome.device.faults, refused, done })
+}
+
+fn recover_on_good_disk(
+    player: &Arc<Player>,
+    disk: &Disk,
+    config: SimConfig,
+) -> Result<(), String> {
     let again = player.clone();
-    let after =
-        SimEnv::run(&SimConfig::new(seed + 1).day(1), &disk, move |env| again.recover(&env));
+    let after = SimEnv::run(&config, disk, move |env| again.recover(&env));
     match after.end {
-        End::Done(Ok(())) => Ok(Faults { runs: 1, fired: outcome.device.faults, refused, done }),
+        End::Done(Ok(())) => Ok(()),
         End::Crashed => Err("crashed unasked".into()),
         End::Done(Err(why)) | End::Failed(why) => {
             Err(format!("afterwards, on a good disk: {why}\n{}", after.tail))

@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::LockHolder;
+use vlsm_disk::fs::sim::FailedSync;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -106,6 +107,10 @@ pub struct DeviceConfig {
     pub crash_point: Option<u64>,
     /// Every call takes this many times longer; 0 counts as 1.
     pub slowness: u32,
+    /// How many files may be open, by the system's word.
+    pub files_max: Option<usize>,
+    /// What a failed sync leaves.
+    pub failed_sync: FailedSync,
 }
 
 /// What the disk saw.
@@ -284,7 +289,7 @@ impl Device {
         while let Some(later) = renamed.get(path) {
             path = later;
         }
-        self.disk.fail_sync(path);
+        self.disk.fail_sync(path, self.config.failed_sync);
     }
 
     fn pass_time(&self, (least, most): (u64, u64)) -> io::Result<()> {
@@ -377,6 +382,10 @@ impl Fs for SimulatedFs {
         self.device.call(Call::new("exists", path), || self.disk.exists(path))
     }
 
+    fn files_max(&self) -> Option<usize> {
+        self.device.config.files_max
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.device.call(Call::new("statvfs", path), || self.disk.free_bytes(path))
     }
@@ -454,7 +463,6 @@ impl File for SimulatedFile {
         self.device.faulty_call(call, |fault| match fault {
             None | Some(Kind::Slow) => self.file.sync(),
             Some(kind) => {
-                // The system takes the pages for clean now: no later sync writes them.
                 self.device.fail_sync(&self.path);
                 Err(match kind {
                     Kind::NoSpace => io::ErrorKind::StorageFull.into(),

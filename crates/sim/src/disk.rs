@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_disk::Fs;
-use vlsm_disk::fs::sim::{CrashMode, SimFs};
+use vlsm_disk::fs::sim::{CrashMode, FailedSync, SimFs};
 
 /// What the disk keeps of what was not synced when the power failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +61,9 @@ impl Disk {
         Arc::new(self.fs.clone())
     }
 
-    /// A sync of this file failed: programs go on seeing what was written, and no later sync makes
-    /// it durable.
-    pub fn fail_sync(&self, path: &Path) {
-        self.fs.fail_sync(path);
+    /// A sync of this file failed: no later sync makes durable what was written before it.
+    pub fn fail_sync(&self, path: &Path, after: FailedSync) {
+        self.fs.fail_sync(path, after);
     }
 
     /// The bytes of a file.

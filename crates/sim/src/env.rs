@@ -9,6 +9,7 @@ use crate::disk::Disk;
 use crate::machine::{Machine, PowerCut, Status, Stop, TaskId};
 use crate::trace::What;
 use parking_lot::Mutex;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -107,6 +108,8 @@ impl<R> Outcome<R> {
 pub struct SimEnv {
     machine: Arc<Machine>,
     wall_clock: Duration,
+    /// How far somebody set the wall clock back.
+    set_back: Mutex<Duration>,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,
 }
@@ -151,6 +154,7 @@ impl SimEnv {
         let env = Arc::new(Self {
             machine: machine.clone(),
             wall_clock: config.wall_clock,
+            set_back: Mutex::default(),
             fs,
             device: device.clone(),
         });
@@ -188,6 +192,11 @@ impl SimEnv {
         self.machine.sleep(span);
     }
 
+    /// Sets the wall clock back.
+    pub fn set_clock_back(&self, by: Duration) {
+        *self.set_back.lock() += by;
+    }
+
     /// The disk's switches and counters.
     #[must_use]
     pub fn device(&self) -> &Arc<Device> {
@@ -206,7 +215,17 @@ impl SimEnv {
             let value = body();
             *slot.lock() = Some(value);
         });
-        TaskHandle { join: self.spawn(name, Priority::Normal, run), result }
+        TaskHandle { join: self.start(name, Priority::Normal, run), result }
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> Box<dyn Join> {
+        let task = self.machine.spawn(name, priority == Priority::Background, body);
+        Box::new(SimJoin { machine: self.machine.clone(), task })
     }
 }
 
@@ -234,7 +253,7 @@ impl Env for SimEnv {
     }
 
     fn wall_clock(&self) -> Duration {
-        self.wall_clock + self.machine.now()
+        self.wall_clock + self.machine.now() - *self.set_back.lock()
     }
 
     fn random(&self) -> u64 {
@@ -246,9 +265,8 @@ impl Env for SimEnv {
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join> {
-        let task = self.machine.spawn(name, priority == Priority::Background, body);
-        Box::new(SimJoin { machine: self.machine.clone(), task })
+    ) -> io::Result<Box<dyn Join>> {
+        Ok(self.start(name, priority, body))
     }
 
     fn condition(&self, _spin: Duration) -> Arc<dyn Condition> {

@@ -18,6 +18,7 @@ use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm::{IngestOptions, Iter};
 use vlsm_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
@@ -77,6 +78,8 @@ struct Run {
     /// None only while it is reopened.
     world: Option<World>,
     contents: Contents,
+    /// How far the clock was set back when time passed last.
+    clock_lag: Duration,
     snapshots: Vec<(View, Contents)>,
     /// Iterators under way.
     walks: Vec<Walk>,
@@ -127,6 +130,7 @@ impl Run {
             rng,
             world: Some(world),
             contents,
+            clock_lag: Duration::ZERO,
             snapshots: Vec::new(),
             walks: Vec::new(),
             keys,
@@ -399,8 +403,17 @@ impl Run {
     }
 
     fn expire(&mut self) -> Result<()> {
-        self.env.sleep(TTL);
+        // Until the clock has come to where it was before it was set back, and to where it was in
+        // the life before, which may have been a little later on the same day.
+        self.env.sleep(TTL * 2 + self.clock_lag);
         self.contents.expire();
+        if self.rng.one_in(2) {
+            // What was seen to have expired stays so.
+            self.look()?;
+            self.clock_lag = TTL * self.rng.between(1, 20) as u32;
+            self.env.set_clock_back(self.clock_lag);
+            self.look()?;
+        }
         Ok(())
     }
 

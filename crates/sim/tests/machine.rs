@@ -116,7 +116,8 @@ fn a_livelock_is_found() {
 #[test]
 fn a_panic_in_a_task_is_reported() {
     let outcome = SimEnv::run(&SimConfig::new(3), &disk(), |env| {
-        let well = env.spawn("bad", Priority::Normal, Box::new(|| panic!("as planned"))).join();
+        let well = env.spawn("bad", Priority::Normal, Box::new(|| panic!("as planned")));
+        let well = well.expect("started").join();
         assert!(!well);
     });
     let End::Failed(why) = outcome.end else { panic!("not reported: {:?}", outcome.end) };
@@ -193,6 +194,7 @@ fn every_crash_point_unwinds_everything() {
             let stile = Turnstile::new(&env);
             let worker =
                 env.spawn("idle", Priority::Background, Box::new(move || stile.wait_for(9)));
+            let worker = worker.expect("started");
             let closing = Closing { drops: counted, env: env.clone(), worker: Some(worker) };
             busy(&env);
             drop(closing);

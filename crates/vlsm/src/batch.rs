@@ -113,8 +113,7 @@ impl Batch {
             self.refuse(Error::InvalidArgument(what));
             return;
         }
-        let moment = keyspace.env.wall_clock().saturating_add(ttl).as_micros();
-        let moment = u64::try_from(moment).unwrap_or(u64::MAX);
+        let moment = keyspace.clock.moment_after(ttl).0;
         let mut stamped = Vec::with_capacity(value.len() + size_of::<u64>());
         stamped.extend_from_slice(&moment.to_le_bytes());
         stamped.extend_from_slice(value);

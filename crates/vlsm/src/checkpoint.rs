@@ -5,12 +5,15 @@
 //!    and a pin on the oldest WAL that the memtables need.
 //! 2. The WAL is written up to what was sequenced then; the log of the copy ends at what is written
 //!    after that. It may hold more than the moment: then the moment is that much later.
-//! 3. SSTs are linked, or copied where that cannot be. WALs are always copied: a link would be
-//!    overwritten when the WAL is used again.
-//! 4. All is durable; then a new manifest, a snapshot of the state, makes the folder a store.
+//! 3. WALs are always copied: a link would be overwritten when the WAL is used again. They come
+//!    first, because the store keeps all of its WAL until they are copied.
+//! 4. SSTs are linked, or copied where that cannot be.
+//! 5. All is durable; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
-//! No files are ingested between 1 and the end of the log in 2: a batch that came after them might
-//! be in the log, while they are not in the state.
+//! The target's LOCK is held all the while, so nobody else makes a copy there or opens it.
+//!
+//! No files are ingested and no keyspaces made between 1 and the end of the log in 2: a batch that
+//! came after them might be in the log, while they are not in the state.
 //!
 //! Why it is one moment: the state's tables hold only what was sequenced before it, and the WALs
 //! from the oldest one on hold, in order, all that is not in the tables. Which is what a recovery
@@ -34,11 +37,13 @@ use std::sync::atomic::Ordering;
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::{Fs, OpenOptions};
+use vlsm_disk::fs::{Fs, Lock, OpenOptions};
 use vlsm_disk::manifest::{self, Manifest, State};
 use vlsm_disk::wal::reader::recover;
 use vlsm_disk::wal::wal_path;
 
+/// The name of the file that is locked in every store.
+const LOCK: &str = "LOCK";
 /// Bytes that are copied at once.
 const COPY_LEN: usize = 1 << 20;
 
@@ -74,10 +79,10 @@ impl Engine {
             let numbers = numbers.into_iter().map(|live| live.number);
             let wals = numbers.filter(|number| (first.0..=last).contains(number));
             let end = |number| (number, if number == last { len } else { u64::MAX });
-            copy.run(state, &wals.map(end).collect::<Vec<_>>())
+            copy.wals(&wals.map(end).collect::<Vec<_>>())
         });
         self.unpin(Some(first));
-        result.inspect_err(|_| copy.undo())
+        result.and_then(|()| copy.finish(state)).inspect_err(|_| copy.undo())
     }
 }
 
@@ -106,8 +111,8 @@ impl Engine {
 /// # Errors
 /// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
 /// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the target is
-/// not empty, or lies in the checkpoint itself; what the file system says. Nothing of the target is
-/// left then but its folder.
+/// not empty, or lies in the checkpoint itself; [`Error::Locked`] of a target that another copy is
+/// being made in; what the file system says. Nothing of the target is left then but its folder.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())
@@ -121,15 +126,23 @@ pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<Co
     let (from, target) = (&absolute(&**env.fs(), from)?, &absolute(&**env.fs(), target)?);
     let lock = enter_read_only(env, from)?;
     let mut copy = Copy::begin(env, from, target)?;
-    sound(verify_locked(env, from, &mut |_| {})?)?;
-    let fs = &**env.fs();
-    let mut state = manifest::log::read(fs, from)?.state;
-    let log = recover(fs, from, recover_options(&state, false, true), &mut |_| Ok(()))?;
-    let wals: Vec<_> = log.live.iter().map(|live| (live.number, live.len)).collect();
-    state.numbers.last_seq = state.numbers.last_seq.max(log.seq_floor);
-    let result = copy.run(state, &wals);
+    let result = checked(env, from).and_then(|(state, wals)| {
+        copy.wals(&wals)?;
+        copy.finish(state)
+    });
     drop(lock);
     result.inspect_err(|_| copy.undo())
+}
+
+/// What a store that is sound and not in use holds: its state, and of each WAL its number and how
+/// much of it counts.
+fn checked(env: &Arc<dyn Env>, dir: &Path) -> Result<(State, Vec<(u64, u64)>)> {
+    sound(verify_locked(env, dir, &mut |_| {})?)?;
+    let fs = &**env.fs();
+    let mut state = manifest::log::read(fs, dir)?.state;
+    let log = recover(fs, dir, recover_options(&state, false, true), &mut |_| Ok(()))?;
+    state.numbers.last_seq = state.numbers.last_seq.max(log.seq_floor);
+    Ok((state, log.live.iter().map(|live| (live.number, live.len)).collect()))
 }
 
 /// The first damage of a report as an error.
@@ -153,59 +166,83 @@ struct Copy<'a> {
     to: &'a Path,
     /// What was made so far.
     made: Vec<PathBuf>,
+    /// The numbers of the WALs.
+    wals: Vec<u64>,
+    report: CopyReport,
+    /// Nobody else makes a store of the target.
+    _lock: Box<dyn Lock>,
 }
 
 impl<'a> Copy<'a> {
-    /// Makes the folder, or finds it empty.
+    /// Makes the folder, or finds it empty, and locks it.
     fn begin(env: &'a Arc<dyn Env>, from: &'a Path, to: &'a Path) -> Result<Self> {
-        let fs = env.fs();
-        check_apart(&**fs, from, to)?;
+        let fs = &**env.fs();
+        check_apart(fs, from, to)?;
         let failed = |error| Error::io("cannot make folder", to, error);
         fs.create_dir_all(to).map_err(failed)?;
-        let names = fs.read_dir(to).map_err(|error| Error::io("cannot list", to, error))?;
-        if names.iter().any(|name| name == Path::new(manifest::CURRENT)) {
-            return Err(Error::AlreadyExists { path: to.to_owned() });
+        let path = to.join(LOCK);
+        // Nothing is made in a folder that is in use for something else; but where somebody makes
+        // a copy, that is what is told.
+        if !fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))? {
+            check_empty(fs, to)?;
         }
-        if !names.is_empty() {
-            let to = to.display();
-            let why = format!("{to} is not empty: name a folder that is new or empty");
-            return Err(Error::InvalidArgument(why));
-        }
-        Ok(Self { env, from, to, made: Vec::new() })
+        let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
+        let Some(lock) = lock else {
+            return Err(Error::Locked { path: to.to_owned(), holder: fs.lock_holder(&path) });
+        };
+        // Whoever held the lock a moment ago may have made a store here.
+        check_empty(fs, to)?;
+        let (made, wals, report) = (vec![path], Vec::new(), CopyReport::default());
+        Ok(Self { env, from, to, made, wals, report, _lock: lock })
     }
 
-    /// Steps 3 and 4. Of each WAL: its number, and how much of it counts.
-    fn run(&mut self, state: State, wals: &[(u64, u64)]) -> Result<CopyReport> {
+    /// Makes a file; it will be removed if the copy fails, unless somebody else had made it.
+    fn make<R>(&mut self, path: &Path, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        let made = make();
+        let is_there = |error: &Error| match error {
+            Error::Io { source, .. } => source.kind() == ErrorKind::AlreadyExists,
+            _ => false,
+        };
+        if !made.as_ref().is_err_and(is_there) {
+            self.made.push(path.to_owned());
+        }
+        made
+    }
+
+    /// Step 3. Of each WAL: its number, and how much of it counts.
+    fn wals(&mut self, wals: &[(u64, u64)]) -> Result<()> {
+        let fs = self.env.fs().clone();
+        for (number, len) in wals {
+            let (from, to) = (wal_path(self.from, *number), wal_path(self.to, *number));
+            let copied = self.make(&to, || copy(&*fs, &from, &to, *len))?;
+            self.report.bytes += Bytes(copied);
+            self.report.wals += 1;
+            self.wals.push(*number);
+        }
+        Ok(())
+    }
+
+    /// Steps 4 and 5.
+    fn finish(&mut self, state: State) -> Result<CopyReport> {
         let fs = self.env.fs().clone();
         let tables = state.trees.values().flat_map(|version| version.tables());
         let files: BTreeMap<FileNumber, &Arc<FileMeta>> =
             tables.map(|(_, table)| (table.file.number, &table.file)).collect();
-        let mut report = CopyReport { ssts: files.len() as u64, ..CopyReport::default() };
         for (number, file) in &files {
             let (from, to) = (sst_path(self.from, *number), sst_path(self.to, *number));
-            self.made.push(to.clone());
-            report.copied += u64::from(!link(&*fs, &from, &to)?);
-            report.bytes += file.bytes;
-        }
-        for (number, len) in wals {
-            let (from, to) = (wal_path(self.from, *number), wal_path(self.to, *number));
-            self.made.push(to.clone());
-            report.wals += 1;
-            report.bytes += Bytes(copy(&*fs, &from, &to, *len)?);
+            let linked = self.make(&to, || link(&*fs, &from, &to))?;
+            self.report.copied += u64::from(!linked);
+            self.report.ssts += 1;
+            self.report.bytes += file.bytes;
         }
         drop(files);
-        // For the shared locks of those who only read it.
-        let lock = self.to.join("LOCK");
-        self.made.push(lock.clone());
-        let made = fs.open(&lock, OpenOptions::CREATE);
-        made.map_err(|error| Error::io("cannot make", &lock, error))?;
         let synced = fs.sync_dir(self.to);
         synced.map_err(|error| Error::io("cannot sync folder", self.to, error))?;
         let mut state = State { store_uid: self.env.random(), ..state };
-        state.numbers.min_wal = wals.first().map_or(state.numbers.min_wal, |first| first.0);
-        state.wals = wals.iter().map(|(number, _)| *number).collect();
+        state.numbers.min_wal = self.wals.first().copied().unwrap_or(state.numbers.min_wal);
+        state.wals.clone_from(&self.wals);
         Manifest::begin(self.env, self.to, &state)?;
-        Ok(report)
+        Ok(self.report)
     }
 
     /// Removes what was made, as far as that can be done.
@@ -225,6 +262,22 @@ impl<'a> Copy<'a> {
     }
 }
 
+/// Refuses a folder that is a store, or holds anything else.
+fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
+    let names = fs.read_dir(folder).map_err(|error| Error::io("cannot list", folder, error))?;
+    if names.iter().any(|name| name == Path::new(manifest::CURRENT)) {
+        return Err(Error::AlreadyExists { path: folder.to_owned() });
+    }
+    match names.iter().all(|name| name == Path::new(LOCK)) {
+        true => Ok(()),
+        false => {
+            let folder = folder.display();
+            let why = format!("{folder} is not empty: name a folder that is new or empty");
+            Err(Error::InvalidArgument(why))
+        }
+    }
+}
+
 /// Makes a second name for a file. False where it had to be copied.
 pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
     match fs.hard_link(from, to) {
@@ -234,7 +287,7 @@ pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
             | ErrorKind::Unsupported
             | ErrorKind::PermissionDenied
             | ErrorKind::TooManyLinks => copy(fs, from, to, u64::MAX).map(|_| false),
-            _ => Err(Error::io("cannot link SST to", to, error)),
+            _ => Err(Error::io("cannot link to", to, error)),
         },
     }
 }

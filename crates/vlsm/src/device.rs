@@ -119,7 +119,7 @@ fn try_measure(env: &Arc<dyn Env>, path: &Path) -> Result<DeviceMap> {
     }
     file.sync().map_err(failed)?;
     let done = env.condition(Duration::ZERO);
-    let pool = IoPool::new(env, THREADS as usize, Priority::Normal, done);
+    let pool = IoPool::new(env, THREADS as usize, Priority::Normal, done).map_err(failed)?;
     let point = |read_share| {
         let begun = env.now();
         let mover = |thread| Mover { env: env.clone(), file: file.clone(), thread, read_share };

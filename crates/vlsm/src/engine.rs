@@ -1,6 +1,7 @@
 //! The parts of an open store, side by side. Logic lives with the parts; this file only holds them
 //! together.
 
+use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::events::Events;
 use crate::files::{Files, Numbers};
@@ -40,6 +41,8 @@ pub(crate) struct Engine {
     pub options: Options,
     /// The random number of the store, in every handle to it.
     pub store_uid: u64,
+    /// By which values expire.
+    pub clock: Arc<Clock>,
     pub events: Arc<Events>,
     pub health: Health,
     pub space: Space,

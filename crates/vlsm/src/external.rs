@@ -163,7 +163,7 @@ impl SstFileWriter {
             self.write(offset, &chunk)?;
         }
         let synced = self.file.sync();
-        synced.map_err(|error| Error::io_unknown("cannot sync SST", &self.path, error))?;
+        synced.map_err(|error| Error::io("cannot sync SST", &self.path, error))?;
         self.publish()?;
         Ok(SstFile {
             path: self.path.clone(),

@@ -22,21 +22,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use vlsm_core::event::Event;
 use vlsm_core::{Error, FileMeta, FileNumber, Result, Table, Version};
 use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::fs::pool::FilePool;
+use vlsm_disk::names;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
 use vlsm_disk::{Env, File, Gauge};
 
 /// The path of an SST.
 #[must_use]
 pub fn sst_path(dir: &Path, number: FileNumber) -> PathBuf {
-    dir.join(format!("{:06}.sst", number.0))
+    dir.join(names::digits(number.0) + ".sst")
 }
 
 /// The number in an SST's file name.
 #[must_use]
 pub fn sst_number(name: &Path) -> Option<FileNumber> {
-    let digits = name.to_str()?.strip_suffix(".sst")?;
-    digits.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
-    digits.parse().ok().map(FileNumber)
+    names::number(name, "", ".sst").map(FileNumber)
 }
 
 /// Numbers that are given once.
@@ -145,6 +145,7 @@ pub(crate) fn colder(version: &Version, bytes: &mut u64, let_go: &Gauge) -> Opti
 pub(crate) struct Files {
     env: Arc<dyn Env>,
     dir: PathBuf,
+    pool: Arc<FilePool>,
     cache: Arc<BlockCache>,
     memory: Arc<Memory>,
     events: Arc<Events>,
@@ -153,6 +154,8 @@ pub(crate) struct Files {
     buffered: AtomicBool,
     open_bytes: Counter,
     zombies: Mutex<Vec<Arc<FileMeta>>>,
+    /// Dead files that the system did not remove when asked.
+    stuck: Mutex<Vec<Arc<FileMeta>>>,
 }
 
 impl Files {
@@ -165,6 +168,7 @@ impl Files {
     ) -> Self {
         Self {
             cache: memory.cache.clone(),
+            pool: FilePool::new(env.fs()),
             env,
             dir,
             memory,
@@ -173,12 +177,13 @@ impl Files {
             buffered: AtomicBool::new(false),
             open_bytes: Counter::default(),
             zombies: Mutex::default(),
+            stuck: Mutex::default(),
         }
     }
 
     /// Opens an SST, and tells where that cannot be done as asked for.
     pub fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
-        let file = self.env.fs().open(path, options)?;
+        let file = self.pool.open(path, options)?;
         let buffered = options.direct && !file.is_direct();
         if buffered && !self.buffered.swap(true, Ordering::Relaxed) {
             self.events.emit(Event::Buffered { path: path.to_owned() });
@@ -281,15 +286,25 @@ impl Files {
         self.zombies.lock().iter().any(|file| Arc::strong_count(file) == 1)
     }
 
-    /// Number of zombies and their bytes.
+    /// Number of zombies and their bytes, with those that cannot be removed.
     pub fn zombies(&self) -> (usize, u64) {
-        let zombies = self.zombies.lock();
-        (zombies.len(), zombies.iter().map(|file| file.bytes.0).sum())
+        let count = |files: &[Arc<FileMeta>]| {
+            (files.len(), files.iter().map(|file| file.bytes.0).sum::<u64>())
+        };
+        let (zombies, stuck) = (count(&self.zombies.lock()), count(&self.stuck.lock()));
+        (zombies.0 + stuck.0, zombies.1 + stuck.1)
     }
 
-    /// Removes the files that nobody sees any more. Does file calls: on a background thread only.
-    pub fn remove_dead(&self) -> Result<()> {
-        let mut dead = Vec::new();
+    /// Number of dead files that the system did not remove when asked.
+    pub fn stuck(&self) -> usize {
+        self.stuck.lock().len()
+    }
+
+    /// Removes the files that nobody sees any more, and tries those again that could not be removed
+    /// before. Does file calls: on a background thread only.
+    pub fn remove_dead(&self) {
+        let mut dead = std::mem::take(&mut *self.stuck.lock());
+        let known = dead.len();
         self.zombies.lock().retain(|file| {
             let unseen = Arc::strong_count(file) == 1;
             if unseen {
@@ -297,15 +312,20 @@ impl Files {
             }
             !unseen
         });
-        while let Some(file) = dead.pop() {
+        for (n, file) in dead.into_iter().enumerate() {
             let path = sst_path(&self.dir, file.number);
-            if let Err(error) = self.env.fs().remove(&path) {
-                dead.push(file);
-                self.bury(dead);
-                return Err(Error::io("cannot remove", &path, error));
+            match self.env.fs().remove(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    if n >= known {
+                        let error = Error::io("cannot remove", &path, error);
+                        self.events.emit(Event::NotRemoved { error });
+                    }
+                    self.stuck.lock().push(file);
+                }
             }
         }
-        Ok(())
     }
 }
 

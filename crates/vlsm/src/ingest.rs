@@ -280,7 +280,7 @@ impl Engine {
         files.push(Incoming { tree, number, summary, reader: None, level: 0 });
         if options.move_files && link(fs, &source, &to)? {
             let synced = fs.open(&to, OpenOptions::READ).and_then(|file| file.sync());
-            synced.map_err(|error| Error::io_unknown("cannot sync SST", &to, error))?;
+            synced.map_err(|error| Error::io("cannot sync SST", &to, error))?;
         } else if !options.move_files {
             copy(fs, &source, &to, u64::MAX)?;
         }

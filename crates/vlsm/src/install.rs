@@ -122,16 +122,6 @@ impl Installer {
     }
 }
 
-impl Installer {
-    /// Manifests that are not in use.
-    pub fn unused_manifests(&self) -> Result<Vec<std::path::PathBuf>> {
-        match self.leader.try_lock() {
-            Some(leader) => leader.manifest.unused(),
-            None => Ok(Vec::new()),
-        }
-    }
-}
-
 impl Engine {
     /// Queues a finished job and has a background thread install it.
     pub fn submit_install(self: &Arc<Self>, request: Request) {
@@ -226,7 +216,8 @@ impl Engine {
         // That of ingested files is published after their install.
         let added = requests.iter().flat_map(|request| &request.edit.changes).filter_map(seq_of);
         numbers.last_seq = added.fold(numbers.last_seq, Ord::max);
-        let told = [Record::Numbers(numbers), Record::Wals(self.listed_wals(min_wal))];
+        let mut told = vec![Record::Numbers(numbers), Record::Wals(self.listed_wals(min_wal))];
+        told.extend(self.clock.to_record().map(Record::Clock));
         records.extend_from_slice(&told);
         if planted::is(Bug::InputsDeletedEarly) {
             let paths = requests.iter().flat_map(gone).map(|f| sst_path(&self.dir, f.number));
@@ -356,10 +347,8 @@ impl Engine {
 
     /// Removes files that no reader sees any more.
     pub fn remove_dead(&self) {
-        if self.health.is_running()
-            && let Err(error) = self.files.remove_dead()
-        {
-            self.failed(error);
+        if self.health.is_running() {
+            self.files.remove_dead();
         }
     }
 
@@ -438,6 +427,8 @@ impl Engine {
         options: &KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInfo>> {
         options.check()?;
+        // Nor are copies of the log made: a batch in it may be of trees that are in the state.
+        let _alone = self.without_ingests()?;
         loop {
             let epoch = self.control.room_epoch();
             self.health.check()?;
@@ -472,7 +463,7 @@ impl Engine {
         };
         let (name, text) = (name.to_owned(), options.to_text()?);
         let keyspace = manifest::Keyspace { id, name, options: text, regions };
-        let info = KeyspaceInfo::of(&self.env, self.store_uid, &keyspace, &self.extensions)?;
+        let info = KeyspaceInfo::of(&self.clock, self.store_uid, &keyspace, &self.extensions)?;
         let info = Arc::new(info);
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         // Tried before it is written: what cannot be applied could not be read, either.

@@ -4,6 +4,7 @@
 //! it is made (vlsm.txt §2.1). A batch may touch any keyspaces and is atomic across them.
 
 use crate::batch::Batch;
+use crate::clock::Clock;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::ingest::{IngestOptions, IngestReport};
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Error, OptionDifference, Result, TreeId};
-use vlsm_disk::{Env, manifest};
+use vlsm_disk::manifest;
 
 /// The keyspace that every store has.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -186,7 +187,7 @@ pub(crate) struct KeyspaceInfo {
     pub trees: Vec<TreeId>,
     pub rules: Arc<Rules>,
     /// Whose clock says when a put expires.
-    pub env: Arc<dyn Env>,
+    pub clock: Arc<Clock>,
 }
 
 /// Refuses a name that a person could not read or type. Keyspaces that have one already stay.
@@ -241,7 +242,7 @@ impl KeyspaceInfo {
     /// [`Error::InvalidArgument`] when the options were written by a newer version,
     /// [`Error::UnknownMergeOperator`].
     pub fn of(
-        env: &Arc<dyn Env>,
+        clock: &Arc<Clock>,
         store: u64,
         keyspace: &manifest::Keyspace,
         extensions: &Extensions,
@@ -256,7 +257,7 @@ impl KeyspaceInfo {
         })?;
         let rules = extensions.rules(&name, &options)?;
         let trees = keyspace.regions.iter().map(|region| region.tree).collect();
-        Ok(Self { store, name, options, trees, rules, env: env.clone() })
+        Ok(Self { store, name, options, trees, rules, clock: clock.clone() })
     }
 }
 

@@ -29,6 +29,7 @@
 mod batch;
 mod callback;
 mod checkpoint;
+mod clock;
 mod control;
 mod counters;
 mod db;
@@ -37,6 +38,7 @@ mod engine;
 mod events;
 mod external;
 mod files;
+mod folder;
 mod health;
 mod ingest;
 mod install;

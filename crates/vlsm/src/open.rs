@@ -7,22 +7,27 @@
 //! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
 //!    that every merge operator that it names is known. Where a mechanism plans with the device,
 //!    find out what that can do.
-//! 4. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL.
-//! 5. Start the new WAL, which takes over from the older ones. From here on the new state counts.
-//! 6. Remove files that nothing names: the older WALs, leftovers of jobs and snapshots that a crash
-//!    interrupted. Record the new WAL in the manifest.
-//! 7. Start the workers.
+//! 4. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted. A
+//!    full device may have no other room for what follows.
+//! 5. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL.
+//! 6. Start the new WAL, which takes over from the older ones. From here on the new state counts.
+//! 7. Remove the older WALs. Record the new one in the manifest.
+//! 8. Start the workers.
 //!
-//! A store that is opened to be read only goes through 1 to 4 and writes nothing: the lock is a
-//! shared one (none where no LOCK is: nobody opened that folder as a store yet), the manifest's
+//! A file that cannot be removed is told and left; the next opening tries again.
+//!
+//! A store that is opened to be read only goes through 1 to 3 and 5 and writes nothing: the lock is
+//! a shared one (none where no LOCK is: nobody opened that folder as a store yet), the manifest's
 //! torn end is passed over instead of cut off, and no worker is started.
 
+use crate::clock::Clock;
 use crate::control::{Control, Policies};
 use crate::counters::Counters;
 use crate::device;
 use crate::engine::Engine;
 use crate::events::{Events, Listener};
-use crate::files::{Files, Numbers, sst_number, sst_path};
+use crate::files::{Files, Numbers};
+use crate::folder::{FilesThere, remove};
 use crate::health::Health;
 use crate::install::Installer;
 use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
@@ -42,18 +47,17 @@ use crate::write::commit::Commit;
 use crate::write::gate::Gate;
 use crate::write::wal_stage::{WalStage, WalTail};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, FileNumber, MemtableId, Micros, Result, TreeId, Version};
+use vlsm_core::{Bytes, Error, MemtableId, Micros, Result, TreeId, Version};
 use vlsm_disk::Env;
-use vlsm_disk::env::Priority;
+use vlsm_disk::env::{Condition, Priority};
 use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::Recovered;
-use vlsm_disk::wal::wal_number;
 use vlsm_policy::{DeviceMap, Shape};
 
 /// How to open a store.
@@ -90,22 +94,21 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let start = env.now();
     opening.check()?;
     let Opening { options, read_only, listener, extensions, default_keyspace, partial } = opening;
-    let lock = match read_only {
-        true => enter_read_only(&env, dir)?,
-        false => Some(enter(&env, dir, &options)?),
-    };
-    let log_in = (options.log && !read_only).then_some(dir);
-    let (events, extensions) = events_of(&env, log_in, listener, extensions);
+    let lock = if read_only { enter_read_only(&env, dir)? } else { enter(&env, dir, &options)? };
+    let logs = options.log && !read_only;
+    let (events, extensions) = events_of(&env, dir, logs, listener, extensions);
     let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
-    let keyspaces = keyspaces_of(&env, &state, &extensions, default_keyspace.as_ref())?;
+    let clock = Arc::new(Clock::new(&env, state.clock));
+    let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
-    let wake = env.condition(Duration::ZERO);
-    let memory = Arc::new(Memory::new(&options, arena_bytes_of(&options), wake.clone()));
-    let arenas = arenas_of(&options, &memory);
-    let next_memtable = AtomicU64::new(1);
-    let next = || next_memtable.fetch_add(1, Ordering::Relaxed);
     let next_file = there.next_number(&state);
+    let leftovers = if read_only { Vec::new() } else { there.leftovers(dir, &state, &manifest)? };
+    remove(&env, &events, &leftovers);
+    let wake = env.condition(Duration::ZERO);
+    let memory = memory_of(&options, &wake);
+    let arenas = arenas_of(&options, &memory);
+    let next = counter();
     let log = Log {
         env: &*env,
         events: &events,
@@ -114,8 +117,10 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         state: &state,
         arenas: &arenas,
         next_memtable: &next,
+        clock: &clock,
         number: next_file,
     };
+    let io = io_of(&env, dir, &options, wake.clone())?;
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
@@ -136,10 +141,11 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         unlogged: AtomicBool::new(false),
         arenas: Arc::new(arenas),
         memory,
-        io: IoPool::new(&env, options.io_threads, Priority::Normal, wake.clone()),
+        io,
         control: Control::new(&*env, wake, shape, policies),
         device,
         store_uid: state.store_uid,
+        clock,
         tracer: Tracer::new(),
         closing: AtomicBool::new(false),
         threads: Mutex::default(),
@@ -150,22 +156,38 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         install: Installer::new(manifest, state.clone()),
     });
     engine.add_recovered(&state, memtables);
-    if !read_only {
-        engine.begin_work(&state, &recovered, there.ssts)?;
-    }
+    engine.begin_work(read_only, &recovered).inspect_err(|_| engine.end_threads())?;
     engine.tell_opened(&recovered, start);
     Ok(engine)
+}
+
+/// Numbers from 1 on.
+fn counter() -> impl Fn() -> u64 {
+    let next = AtomicU64::new(1);
+    move || next.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Where events go; panics of the user's code are told there, too.
 fn events_of(
     env: &Arc<dyn Env>,
-    log_in: Option<&Path>,
+    dir: &Path,
+    log: bool,
     listener: Option<Listener>,
     extensions: Extensions,
 ) -> (Arc<Events>, Extensions) {
-    let events = Arc::new(Events::new(env.clone(), listener, log_in));
+    let events = Arc::new(Events::new(env.clone(), listener, log.then_some(dir)));
     (events.clone(), Extensions { events: Some(events), ..extensions })
+}
+
+/// The threads for its file calls.
+fn io_of(
+    env: &Arc<dyn Env>,
+    dir: &Path,
+    options: &Options,
+    done: Arc<dyn Condition>,
+) -> Result<IoPool> {
+    let pool = IoPool::new(env, options.io_threads, Priority::Normal, done);
+    pool.map_err(|error| no_thread(dir, error))
 }
 
 /// The policies of the options, and what the device can do where one of them plans with it.
@@ -196,6 +218,11 @@ fn files_of(
     Arc::new(Files::new(env, dir.to_owned(), memory, events, options.direct_reads))
 }
 
+/// The ledger.
+fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> Arc<Memory> {
+    Arc::new(Memory::new(options, arena_bytes_of(options), wake.clone()))
+}
+
 /// The memory of all memtables of one tree.
 fn arena_bytes_of(options: &Options) -> u64 {
     let policy = &options.policy;
@@ -212,7 +239,7 @@ fn arenas_of(options: &Options, memory: &Memory) -> ArenaPool {
 }
 
 /// Steps 1 and 2.
-fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Lock>> {
+fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Option<Box<dyn Lock>>> {
     let fs = env.fs();
     let presence = Manifest::probe(&**fs, dir)?;
     match presence {
@@ -236,7 +263,12 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Box<dyn Lo
     }
     let path = dir.join("LOCK");
     let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
-    lock.ok_or_else(|| locked(env, dir, &path))
+    lock.map(Some).ok_or_else(|| locked(env, dir, &path))
+}
+
+/// The error of a store whose threads the system does not start.
+pub(crate) fn no_thread(dir: &Path, error: std::io::Error) -> Error {
+    Error::io("cannot start a thread of the store", dir, error)
 }
 
 /// The error of a store that somebody else has open.
@@ -293,86 +325,21 @@ fn manifest_of(
         keyspaces: BTreeMap::from([(0, default)]),
         numbers,
         wals: Vec::new(),
+        clock: Micros::ZERO,
     };
     Ok((Manifest::create(env, dir, &state)?, state))
 }
 
-/// The numbered files of the folder.
-struct FilesThere {
-    /// Sorted. There may be hundreds of thousands.
-    ssts: Vec<FileNumber>,
-    /// The largest number of a WAL, or of one on its way; 0 without any.
-    last_wal: u64,
-}
-
-impl FilesThere {
-    /// Lists them, and checks the trees against them; SSTs may be missing from a `partial` store.
-    fn checked(
-        env: &dyn Env,
-        dir: &Path,
-        state: &State,
-        shape: &dyn Shape,
-        partial: bool,
-    ) -> Result<Self> {
-        let there = Self::list(env, dir)?;
-        check_trees(dir, state, shape, (!partial).then_some(&there.ssts))?;
-        Ok(there)
-    }
-
-    fn list(env: &dyn Env, dir: &Path) -> Result<Self> {
-        let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
-        let mut ssts: Vec<_> = names.iter().filter_map(|name| sst_number(name)).collect();
-        ssts.sort_unstable();
-        let wal =
-            |name: &PathBuf| wal_number(name).or_else(|| wal_number(&name.with_extension("")));
-        let last_wal = names.iter().filter_map(wal).max().unwrap_or(0);
-        Ok(Self { ssts, last_wal })
-    }
-
-    /// A number that no file of the folder has or had.
-    fn next_number(&self, state: &State) -> u64 {
-        let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal);
-        state.numbers.next_file.max(largest + 1)
-    }
-}
-
-/// There is the keyspace that every store has, every tree is sound and every SST it names is there,
-/// where it must be.
-fn check_trees(
-    dir: &Path,
-    state: &State,
-    shape: &dyn vlsm_policy::Shape,
-    ssts: Option<&Vec<FileNumber>>,
-) -> Result<()> {
-    if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
-        let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
-        return Err(Error::corruption(dir, 0, what));
-    }
-    for (id, version) in &state.trees {
-        let sound = version.check().and_then(|()| shape.check(version));
-        sound.map_err(|violation| {
-            Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
-        })?;
-        let missing = |number: &FileNumber| ssts.is_some_and(|s| s.binary_search(number).is_err());
-        let mut named = version.tables().map(|(_, table)| table.file.number);
-        if let Some(number) = named.find(missing) {
-            let path = sst_path(dir, number);
-            return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
-        }
-    }
-    Ok(())
-}
-
 /// The keyspaces, each with the code it needs.
 fn keyspaces_of(
-    env: &Arc<dyn Env>,
+    clock: &Arc<Clock>,
     state: &State,
     extensions: &Extensions,
     default: Option<&KeyspaceOptions>,
 ) -> Result<Vec<Arc<KeyspaceInfo>>> {
     let mut infos = Vec::with_capacity(state.keyspaces.len());
     for keyspace in state.keyspaces.values() {
-        let info = KeyspaceInfo::of(env, state.store_uid, keyspace, extensions)?;
+        let info = KeyspaceInfo::of(clock, state.store_uid, keyspace, extensions)?;
         if let Some(asked) = default.filter(|_| info.name == DEFAULT_KEYSPACE) {
             info.check_options(asked)?;
         }
@@ -401,15 +368,13 @@ impl Engine {
         self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
     }
 
-    /// Steps 6 and 7.
-    fn begin_work(
-        self: &Arc<Self>,
-        state: &State,
-        recovered: &Recovered,
-        ssts: Vec<FileNumber>,
-    ) -> Result<()> {
+    /// Steps 7 and 8.
+    fn begin_work(self: &Arc<Self>, read_only: bool, recovered: &Recovered) -> Result<()> {
+        if read_only {
+            return Ok(());
+        }
         self.counters.wal_filled_bytes.add(self.wal.begun_bytes());
-        self.remove_leftovers(state, recovered, ssts)?;
+        remove(&self.env, &self.events, &recovered.unused);
         match self.record_wals() {
             // The next install records them; until then a lost WAL could go unnoticed.
             Err(Error::NoSpace { .. }) => {}
@@ -419,40 +384,26 @@ impl Engine {
         // More may have been recovered than fits; those who write wait for its flush.
         let _ = self.bound_memtables(0, |_| false);
         self.mark_all();
-        *self.threads.lock() = self.start_workers();
-        Ok(())
+        self.start_workers()
+    }
+
+    /// Ends what an opening that failed had begun.
+    fn end_threads(&self) {
+        self.health.close();
+        self.control.stop();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            thread.join();
+        }
+        self.io.shutdown();
     }
 
     fn tell_opened(&self, recovered: &Recovered, start: Duration) {
+        if let Some(error) = recovered.damage.clone() {
+            self.emit(Event::WalDamaged { error });
+        }
         let took = Micros(self.env.now().saturating_sub(start).as_micros() as u64);
         let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
         self.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
-    }
-
-    /// Removes files that nothing names any more.
-    fn remove_leftovers(
-        &self,
-        state: &State,
-        recovered: &Recovered,
-        ssts: Vec<FileNumber>,
-    ) -> Result<()> {
-        let named = state.trees.values().flat_map(Version::tables);
-        let mut named: Vec<FileNumber> = named.map(|(_, table)| table.file.number).collect();
-        named.sort_unstable();
-        let orphans = ssts.into_iter().filter(|number| named.binary_search(number).is_err());
-        let mut leftovers: Vec<PathBuf> =
-            orphans.map(|number| sst_path(&self.dir, number)).collect();
-        leftovers.extend(recovered.unused.iter().cloned());
-        leftovers.extend(self.install.unused_manifests()?);
-        let scratch = self.dir.join(device::SCRATCH);
-        if self.env.fs().exists(&scratch).unwrap_or(false) {
-            leftovers.push(scratch);
-        }
-        for path in leftovers {
-            let removed = self.env.fs().remove(&path);
-            removed.map_err(|error| Error::io("cannot remove", &path, error))?;
-        }
-        Ok(())
     }
 
     /// Closes the store: the WAL is made durable, what is outside it is flushed, the workers end.
@@ -488,7 +439,8 @@ impl Engine {
         self.io.shutdown();
         if result.is_ok() {
             // SSTs whose last reader left after the workers last looked.
-            result = self.files.remove_dead().and(self.close_wals());
+            self.files.remove_dead();
+            result = self.close_wals();
         }
         self.tell_rotations();
         self.emit(Event::Closed);

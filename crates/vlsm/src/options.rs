@@ -103,8 +103,8 @@ pub struct Options {
     /// Flushes and compactions bypass the page cache. Default: false, so that what they wrote is
     /// cached when it is read.
     pub direct_io: bool,
-    /// What is read of SSTs bypasses the page cache. Default: false, so that memory which nobody else
-    /// uses caches what is read beyond `memory_limit`.
+    /// What is read of SSTs bypasses the page cache. Default: false, so that memory which nobody
+    /// else uses caches what is read beyond `memory_limit`.
     pub direct_reads: bool,
     /// A WAL file is switched at this length. Default: 16 MB.
     pub wal_file_bytes: Bytes,
@@ -118,7 +118,9 @@ pub struct Options {
     pub manifest_bytes: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,
-    /// Read on past damage in the WAL, dropping what cannot be read. Default: false.
+    /// Open a store whose WAL is damaged with what comes before the damage. The files that hold the
+    /// rest are moved into the folder `lost` of the store, and the event `WalLost` tells what is in
+    /// them. Default: false.
     pub salvage_wal: bool,
     /// Write a readable LOG into the store's folder. Default: true.
     pub log: bool,

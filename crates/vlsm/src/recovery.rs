@@ -7,28 +7,39 @@
 //! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. On a
 //! device too full for the copies the new WAL seals the last one instead, and the older ones stay.
 //!
+//! A damaged log is an error, or with `salvage_wal` ends before the damage: what the store then
+//! holds is an exact prefix of what was written. The files that hold the rest are kept aside, and
+//! what is in them is told.
+//!
 //! A run of L0 that was ingested may be newer than some of the entries and older than others. No
 //! memtable has entries of both kinds, so that readers find everything in the order of its age.
 
+use crate::checkpoint::link;
+use crate::clock::Clock;
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable, range_size};
 use crate::options::Options;
 use crate::write::wal_stage::LiveWal;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version,
 };
 use vlsm_disk::Env;
 use vlsm_disk::manifest::State;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
+use vlsm_disk::wal::salvage::LostWal;
 use vlsm_disk::wal::{Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
+
+/// The folder for WALs that a salvage gave up.
+pub(crate) const ASIDE: &str = "lost";
 
 /// The first WAL after opening gets this much room; each of its successors is twice as long, up to
 /// the full length.
@@ -44,6 +55,9 @@ struct Replay<'a> {
     trees: &'a BTreeMap<TreeId, Version>,
     arenas: &'a ArenaPool,
     next_memtable: &'a dyn Fn() -> u64,
+    clock: &'a Clock,
+    /// Trees have numbers below this.
+    trees_end: u64,
 }
 
 /// The log of a store that is being opened.
@@ -56,6 +70,7 @@ pub(crate) struct Log<'a> {
     pub state: &'a State,
     pub arenas: &'a ArenaPool,
     pub next_memtable: &'a dyn Fn() -> u64,
+    pub clock: &'a Clock,
     /// The new WAL gets this number.
     pub number: u64,
 }
@@ -78,8 +93,12 @@ impl Log<'_> {
     pub fn begin(&self, read_only: bool) -> Result<Begun> {
         if read_only {
             let (memtables, last_seq, recovered) = self.replay(true, None)?;
+            recovered.lost.iter().for_each(|wal| tell_lost(self.events, wal.path.clone(), wal));
             let (live, wal) = (Vec::new(), WalFile::none());
             return Ok(Begun { memtables, last_seq, recovered, live, wal });
+        }
+        if planted::is(Bug::WalTailTrusted) {
+            return self.go_on();
         }
         match self.take_over() {
             Err(Error::NoSpace { .. }) => self.go_on(),
@@ -93,10 +112,11 @@ impl Log<'_> {
         read_only: bool,
         mut rewrite: Option<&mut Rewrite<'_>>,
     ) -> Result<(Memtables, Seq, Recovered)> {
-        let Self { env, events, dir, options, state, arenas, next_memtable, .. } = *self;
-        let (trees, last_seq) = (&state.trees, last_seq_of(state));
+        let Self { env, events, dir, options, state, arenas, next_memtable, clock, .. } = *self;
+        let (trees, last_seq, memtables) = (&state.trees, last_seq_of(state), BTreeMap::new());
+        let trees_end = state.numbers.next_tree;
         let mut replay =
-            Replay { memtables: BTreeMap::new(), last_seq, trees, arenas, next_memtable };
+            Replay { memtables, last_seq, trees, arenas, next_memtable, clock, trees_end };
         let mut told = env.now();
         let mut sink = |batch: Replayed| {
             let now = env.now();
@@ -121,9 +141,11 @@ impl Log<'_> {
     fn take_over(&self) -> Result<Begun> {
         let (env, dir) = (self.env, self.dir);
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
-        let replayed = self.replay(false, Some(&mut rewrite));
+        // The old files need not be durable: the new one holds all of it.
+        let replayed = self.replay(true, Some(&mut rewrite));
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
+        self.keep_aside(&recovered).inspect_err(|_| rewrite.give_up())?;
         let wal = rewrite.finish(self.room(), Seq(last_seq.0 + 1))?;
         recovered.unused.extend(recovered.live.iter().map(|live| live.path.clone()));
         let live = vec![LiveWal::of(&wal)];
@@ -133,6 +155,10 @@ impl Log<'_> {
     /// A new WAL that seals the last one, which takes the least space.
     fn go_on(&self) -> Result<Begun> {
         let (memtables, last_seq, recovered) = self.replay(false, None)?;
+        if !recovered.lost.is_empty() {
+            // What is given up would lie in a file that goes on, and be written over one day.
+            return Err(Error::NoSpace { path: self.dir.to_owned() });
+        }
         let (env, dir) = (self.env, self.dir);
         let (fs, uid) = (&**env.fs(), env.random());
         let prepared = prepare_next(fs, dir, self.number, uid, self.room(), None)?;
@@ -143,14 +169,51 @@ impl Log<'_> {
         Ok(Begun { memtables, last_seq, recovered, live, wal })
     }
 
+    /// Gives the WALs that a salvage gives up a second name in a folder of their own, where no
+    /// opening reads them, and tells what is in them. The first name is removed as a leftover, once
+    /// the new WAL has taken over.
+    fn keep_aside(&self, recovered: &Recovered) -> Result<()> {
+        if recovered.lost.is_empty() {
+            return Ok(());
+        }
+        let (fs, folder) = (&**self.env.fs(), self.dir.join(ASIDE));
+        let made = fs.create_dir_all(&folder);
+        made.map_err(|error| Error::io("cannot make folder", &folder, error))?;
+        for wal in &recovered.lost {
+            let name = wal.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let failed = |error| Error::io("cannot keep aside", &wal.path, error);
+            let mut target = folder.join(&name);
+            for n in 1.. {
+                if !fs.exists(&target).map_err(failed)? {
+                    break;
+                }
+                // From an earlier salvage, perhaps one that a crash ended.
+                target = folder.join(format!("{name}.{n}"));
+            }
+            link(fs, &wal.path, &target)?;
+            tell_lost(self.events, target, wal);
+        }
+        for folder in [&*folder, self.dir] {
+            let synced = fs.sync_dir(folder);
+            synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))?;
+        }
+        Ok(())
+    }
+
     fn room(&self) -> u64 {
         FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)
     }
 }
 
+/// Tells what a WAL holds that a salvage gave up.
+fn tell_lost(events: &Events, path: PathBuf, wal: &LostWal) {
+    events.emit(Event::WalLost { path, batches: wal.batches, seqs: wal.seqs });
+}
+
 /// How to read the WAL of a store whose manifest says this.
 pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> RecoverOptions<'_> {
-    RecoverOptions { min_wal: state.numbers.min_wal, listed: &state.wals, salvage, read_only }
+    let (min_wal, flushed) = (state.numbers.min_wal, Some(last_seq_of(state)));
+    RecoverOptions { min_wal, listed: &state.wals, flushed, salvage, read_only }
 }
 
 /// Sequence numbers up to here were used, as far as the manifest says.
@@ -206,7 +269,12 @@ impl Replay<'_> {
                 let what = format!("sequence number {seq} is impossible");
                 return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
             }
+            if entry.tree.0 >= self.trees_end {
+                let what = format!("a batch writes to tree {}, which never was", entry.tree);
+                return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
+            }
             self.last_seq = self.last_seq.max(seq);
+            // None of a keyspace that was dropped since.
             let tree = self.trees.get(&entry.tree);
             if tree.is_some_and(|version| seq > version.flushed_seq) {
                 self.insert(wal, seq, &entry);
@@ -223,6 +291,9 @@ impl Replay<'_> {
     fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry) {
         let (tree, key, value) = (entry.tree, entry.key, entry.value);
         let is_range = entry.kind == Kind::RangeDelete;
+        if entry.kind == Kind::PutExpiring {
+            self.clock.note_use();
+        }
         let bytes = match is_range {
             true => range_size(key.len(), value.len()),
             false => Memtable::entry_size(key.len(), value.len(), seq),

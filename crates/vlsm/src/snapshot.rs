@@ -99,7 +99,7 @@ impl Held {
     pub fn now(db: &Db) -> Self {
         let engine = &db.engine;
         let seq = engine.snapshots.register(|| engine.commit.visible());
-        let at = Moment { seq, now: engine.wall_micros() };
+        let at = Moment { seq, now: engine.clock.now() };
         let view = engine.snapshots.is_filtering().then(|| engine.views.load_full());
         Self { db: db.clone(), at, view }
     }

@@ -160,6 +160,9 @@ pub struct Stats {
     pub standing_chains: ChainSummary,
     /// Files that left the tree and are still read or not yet removed.
     pub zombie_files: u64,
+    /// Those among them that the system did not remove when it was asked.
+    #[serde(default)]
+    pub stuck_files: u64,
     /// Panics of merge operators, compaction filters and the listener that were caught.
     #[serde(default)]
     pub callback_panics: u64,
@@ -257,6 +260,7 @@ impl Engine {
             chains,
             standing_chains,
             zombie_files: self.files.zombies().0 as u64,
+            stuck_files: self.files.stuck() as u64,
             callback_panics: self.events.panics(),
             out_of_space: self.health.is_out_of_space(),
             shortages: counters.shortages.get(),

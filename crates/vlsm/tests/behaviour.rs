@@ -176,7 +176,7 @@ impl Env for Bad {
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join> {
+    ) -> std::io::Result<Box<dyn Join>> {
         self.real.spawn(name, priority, body)
     }
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
@@ -258,6 +258,9 @@ fn what_is_buffered_instead_is_told_once() {
         let open = || {
             let told = told.clone();
             let builder = small("vlsm", "/store".as_ref());
+            let builder = builder.configure(|options| {
+                (options.direct_io, options.direct_reads) = (true, true);
+            });
             let builder = builder.env(RealEnv::with_fs(Arc::new(fs.clone())));
             let listen = move |event: &Event| {
                 if let Event::Buffered { path } = event {

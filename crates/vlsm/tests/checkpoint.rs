@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use vlsm::{Batch, ByteCount, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
@@ -165,6 +165,84 @@ fn bad_targets_are_refused_and_nothing_is_touched() {
     let busy = vlsm::restore(&path, folder.path().join("new"));
     assert!(matches!(busy, Err(Error::Locked { .. })));
     drop(open);
+}
+
+/// A batch over a new keyspace and an old one is whole in every copy, or not there.
+#[test]
+fn keyspaces_that_are_made_meanwhile_tear_no_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = small(&folder.path().join("store")).open().unwrap();
+    let (main, stop) = (db.default_keyspace(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 0_u32.. {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let other = db.create_keyspace(&format!("k{n}"), KeyspaceOptions::new()).unwrap();
+                let mut batch = Batch::new();
+                batch.put(&main, n.to_be_bytes(), "old");
+                batch.put(&other, n.to_be_bytes(), "new");
+                db.write(&batch, WriteOptions::default()).unwrap();
+            }
+        });
+        for round in 0..30 {
+            db.checkpoint(folder.path().join(round.to_string())).unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    for round in 0..30 {
+        let copy = small(&folder.path().join(round.to_string())).open().unwrap();
+        let keys: Vec<_> = copy.iter().map(|pair| pair.unwrap().0).collect();
+        for (n, key) in (0_u32..).zip(&keys) {
+            assert_eq!(key[..], n.to_be_bytes());
+            let other = copy.keyspace(&format!("k{n}")).expect("made before the batch");
+            assert_eq!(other.get(key).unwrap().as_deref(), Some(&b"new"[..]), "{round}: {n}");
+        }
+        copy.close().unwrap();
+    }
+    db.close().unwrap();
+}
+
+#[test]
+fn of_several_copies_into_one_folder_one_is_made_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, backup) = (folder.path().join("store"), folder.path().join("backup"));
+    filled(&path);
+    let db = small(&path).open().unwrap();
+    db.checkpoint(&backup).unwrap();
+    let copy = |n: usize, target: &Path| match n % 2 {
+        0 => db.checkpoint(target),
+        _ => vlsm::restore(&backup, target),
+    };
+    let (mut busy, mut later) = (0, 0);
+    for round in 0..30 {
+        let target = folder.path().join(format!("copy {round}"));
+        let start = Barrier::new(4);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let begin = |n| {
+                let (start, target, copy) = (&start, &target, &copy);
+                scope.spawn(move || {
+                    start.wait();
+                    copy(n, target)
+                })
+            };
+            let threads: Vec<_> = (0..4).map(begin).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+        for error in results.into_iter().filter_map(Result::err) {
+            match error {
+                Error::Locked { .. } => busy += 1,
+                Error::AlreadyExists { .. } => later += 1,
+                error => panic!("{error}"),
+            }
+        }
+        assert_eq!(prefix(&target), 3_100);
+    }
+    println!("{busy} were refused while another copied, {later} afterwards");
+    assert!(busy > 0, "none met another");
+    db.close().unwrap();
 }
 
 /// An environment in which some calls fail.

@@ -4,102 +4,22 @@
 //! The disk is in memory; chosen calls of it fail, or panic, by rules (`vlsm_disk::fs::fault`).
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+mod bench;
+
+use bench::{Bench, FOLDER, HANG, pause, small, soon, taken_again};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use vlsm::{
-    ByteCount, BytesPerSec, Db, Durability, Env, Error, Event, KeyspaceOptions, WriteOptions,
-};
+use vlsm::{BytesPerSec, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::{CrashMode, SimFs};
 
-const FOLDER: &str = "/store";
 /// The WAL of a new store. (The next one is prepared at any time.)
 const WAL: &str = "000001.wal";
-
-/// A disk whose calls may fail, and what was acknowledged.
-struct Bench {
-    disk: SimFs,
-    faults: FaultFs,
-    failures: Arc<AtomicU64>,
-    /// How often the device was full, and had space again.
-    shortages: Arc<[AtomicU64; 2]>,
-    acknowledged: BTreeMap<Vec<u8>, Vec<u8>>,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let disk = SimFs::new();
-        let faults = FaultFs::new(Arc::new(disk.clone()));
-        let (failures, shortages) = (Arc::default(), Arc::default());
-        Self { disk, faults, failures, shortages, acknowledged: BTreeMap::new() }
-    }
-
-    /// Opens a store of small sizes with one worker.
-    fn open(&self) -> Db {
-        let (failures, shortages) = (self.failures.clone(), self.shortages.clone());
-        small(Db::builder(FOLDER).env(RealEnv::with_fs(Arc::new(self.faults.clone()))))
-            .listener(move |event| {
-                let counter = match event {
-                    Event::BackgroundError { .. } => &*failures,
-                    Event::OutOfSpace { .. } => &shortages[0],
-                    Event::SpaceReturned { .. } => &shortages[1],
-                    _ => return,
-                };
-                counter.fetch_add(1, Ordering::SeqCst);
-            })
-            .open()
-            .unwrap()
-    }
-
-    fn put(&mut self, db: &Db, n: u64, durability: Durability) -> Result<(), Error> {
-        let (key, value) = (n.to_be_bytes(), n.to_string().repeat(30));
-        let put = || {
-            let main = db.default_keyspace();
-            main.put_with(key, &value, WriteOptions::durability(durability))
-        };
-        // The call that panics may be made on this thread.
-        let panicked = || Err(Error::Internal("planted".into()));
-        catch_unwind(AssertUnwindSafe(put)).unwrap_or_else(|_| panicked())?;
-        self.acknowledged.insert(key.to_vec(), value.into_bytes());
-        Ok(())
-    }
-
-    /// What the store shows is what was acknowledged, and at most the writes that failed.
-    fn look(&self, db: &Db, failed: u64) {
-        let seen: BTreeMap<Vec<u8>, Vec<u8>> = db
-            .iter()
-            .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap())
-            .collect();
-        for (key, value) in &self.acknowledged {
-            assert_eq!(seen.get(key), Some(value), "what was acknowledged is there");
-        }
-        let more = seen.len() - self.acknowledged.len();
-        assert!(more as u64 <= failed, "{more} more than acknowledged, {failed} failed");
-    }
-
-    /// Loses the process, and opens the store on a good disk.
-    fn reopen(&self, failed: u64) {
-        self.faults.end_all();
-        self.disk.kill();
-        let db = self.open();
-        self.look(&db, failed);
-        db.put("another", "write").unwrap();
-        db.flush().unwrap();
-        db.close().unwrap();
-    }
-
-    fn ssts(&self) -> Vec<PathBuf> {
-        let files = self.disk.files().into_keys();
-        files.filter(|path| path.extension().is_some_and(|end| end == "sst")).collect()
-    }
-}
 
 /// A fault that only counts.
 fn counted() -> (Arc<AtomicU64>, Fault) {
@@ -111,26 +31,16 @@ fn counted() -> (Arc<AtomicU64>, Fault) {
     (calls, counting)
 }
 
-fn small(builder: vlsm::Builder) -> vlsm::Builder {
-    builder.configure(|options| {
-        options.workers = 1;
-        options.log = false;
-        options.wal_file_bytes = ByteCount::kib(64);
-        options.wal_sync_bytes = ByteCount::kib(16);
-        let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(32);
-        policy.sst_max = ByteCount::kib(16);
-        policy.sst_min = ByteCount::kib(4);
-        policy.l1_bytes = ByteCount::kib(32);
-    })
-}
-
 #[test]
 fn a_failed_sync_latches_and_is_never_tried_again() {
     for (op, path) in
         [(Op::Sync, WAL), (Op::Sync, ".sst"), (Op::Sync, "MANIFEST"), (Op::SyncDir, "")]
     {
         for fault in [Fault::Eio, Fault::NoSpace] {
+            if path == ".sst" && matches!(fault, Fault::NoSpace) {
+                // Nothing of the file was promised: it is made anew (the next test).
+                continue;
+            }
             let what = format!("{op:?} of {path:?}");
             let mut bench = Bench::new();
             let db = bench.open();
@@ -257,23 +167,6 @@ fn an_edit_waits_for_space_and_nothing_is_deleted() {
     }
 }
 
-/// Writes are taken again, soon and by themselves.
-fn taken_again(db: &Db) {
-    for _ in 0..1_000 {
-        match db.put("again", "taken") {
-            Ok(()) => return,
-            Err(error) => assert!(matches!(error, Error::NoSpace { .. }), "{error}"),
-        }
-        pause(Duration::from_millis(10));
-    }
-    panic!("writes are not taken after space returned");
-}
-
-#[allow(clippy::disallowed_methods)]
-fn pause(span: Duration) {
-    std::thread::sleep(span);
-}
-
 /// The operating system's environment with pauses where tasks may be interleaved.
 struct Slowly(Arc<RealEnv>);
 
@@ -295,7 +188,7 @@ impl Env for Slowly {
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join> {
+    ) -> std::io::Result<Box<dyn Join>> {
         self.0.spawn(name, priority, body)
     }
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
@@ -368,22 +261,12 @@ fn a_failed_close_is_told() {
     }
 }
 
-/// Longer than anything takes that ends.
-const HANG: Duration = Duration::from_secs(60);
-
 /// The outcome of work on a thread of its own, once it is there.
 #[allow(clippy::disallowed_methods)]
 fn aside<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> mpsc::Receiver<R> {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(work()));
     receive
-}
-
-/// Waits until something is so.
-fn soon(is_so: impl Fn() -> bool) {
-    let tries = HANG.as_millis();
-    let mut tried = (0..tries).map(|_| pause(Duration::from_millis(1)));
-    assert!(is_so() || tried.any(|()| is_so()), "it never happens");
 }
 
 /// From now on such calls stand still until the flag is lowered. Also: a wait for the first of

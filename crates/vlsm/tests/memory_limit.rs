@@ -76,7 +76,10 @@ fn memory_stays_within_its_limit_under_a_mixed_load() {
     let grown = process.saturating_sub(before.unwrap_or(0));
     println!("{most} at most: {at_most:?}; the process grew by {}", ByteCount(grown));
     assert!(most.as_f64() < LIMIT.as_f64() * 1.05, "{most}: {at_most:?}");
-    assert!(stats.memory_peak >= most && stats.memory_peak.as_f64() < LIMIT.as_f64() * 1.05);
+    let (peak, peaks) = (stats.memory_peak, &stats.memory_peaks);
+    // What is added up while it moves from one kind to another may be a little more.
+    assert!(peak.as_f64() > most.as_f64() * 0.95, "{peak}, {most}: {peaks:?}");
+    assert!(peak.as_f64() < LIMIT.as_f64() * 1.05, "{peak}: {peaks:?}");
     assert!(most.as_f64() > LIMIT.as_f64() * 0.8, "the limit is made use of: {at_most:?}");
     // Beside what is counted there are WAL buffers, stacks and what the allocator keeps.
     assert!(grown < LIMIT.0 * 2, "the process grew by {}", ByteCount(grown));

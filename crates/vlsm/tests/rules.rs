@@ -195,7 +195,7 @@ impl Env for Clock {
         name: &str,
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> Box<dyn Join> {
+    ) -> std::io::Result<Box<dyn Join>> {
         self.real.spawn(name, priority, body)
     }
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {

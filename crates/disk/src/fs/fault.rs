@@ -251,6 +251,10 @@ impl Fs for FaultFs {
         self.rules.call(Op::Exists, &[path], |_| self.inner.exists(path))
     }
 
+    fn files_max(&self) -> Option<usize> {
+        self.inner.files_max()
+    }
+
     fn free_bytes(&self, path: &Path) -> io::Result<u64> {
         self.inner.free_bytes(path)
     }

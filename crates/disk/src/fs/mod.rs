@@ -2,7 +2,7 @@
 //!
 //! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what
 //! was not synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
-//! [`MemFile`] is a lone file of bytes to read.
+//! [`MemFile`] is a lone file of bytes to read; `pool` keeps few descriptors for many files.
 //!
 //! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
 //! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
@@ -10,6 +10,7 @@
 
 pub mod fault;
 mod mem;
+pub mod pool;
 #[cfg(unix)]
 pub mod posix;
 pub mod sim;
@@ -120,6 +121,12 @@ pub trait Fs: Send + Sync {
 
     /// Whether there is a file or directory of this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// How many files may be open at once; none for any number. It is for the whole process, and
+    /// raised as far as that can be done.
+    fn files_max(&self) -> Option<usize> {
+        None
+    }
 
     /// Bytes that new files in this directory may still take.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;

@@ -17,11 +17,13 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::LockHolder;
 
 /// The operating system's file system.
@@ -32,6 +34,10 @@ struct PosixFile {
     fd: OwnedFd,
     direct: bool,
 }
+
+/// How long and how often a descriptor is asked for.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A file, whatever its name: device and inode.
 type FileId = (u64, u64);
@@ -104,9 +110,21 @@ fn offset_after(offset: u64, done: usize) -> io::Result<u64> {
     offset.checked_add(done as u64).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
+/// Where the process or the system has no descriptor or memory left for a moment, it is asked again
+/// for [`PATIENCE`].
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
-    retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))
+    let mut waited = Duration::ZERO;
+    loop {
+        let opened = retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode));
+        let passes = matches!(opened, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM));
+        if !passes || waited >= PATIENCE {
+            return opened;
+        }
+        #[allow(clippy::disallowed_methods, reason = "nothing tells when there is one")]
+        std::thread::sleep(PAUSE);
+        waited += PAUSE;
+    }
 }
 
 impl Fs for PosixFs {
@@ -216,22 +234,40 @@ impl Fs for PosixFs {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn files_max(&self) -> Option<usize> {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        // Where the system refuses more, what there is has to do.
+        let now = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
+        now.map(|max| usize::try_from(max).unwrap_or(usize::MAX))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
-        flock(fd, FlockOperation::NonBlockingLockExclusive)
+        loop {
+            let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
+            let lock = flock(fd, FlockOperation::NonBlockingLockExclusive)?;
+            let Some(lock) = lock else { return Ok(None) };
+            // Who held it until now may have removed the file, which then locks nothing.
+            match rustix::fs::stat(path) {
+                Ok(stat) if id_of(&stat) == lock.id => return Ok(Some(Box::new(lock))),
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
-        flock(open(path, OFlags::RDONLY)?, FlockOperation::NonBlockingLockShared)
+        let lock = flock(open(path, OFlags::RDONLY)?, FlockOperation::NonBlockingLockShared)?;
+        Ok(lock.map(|lock| Box::new(lock) as Box<dyn Lock>))
     }
 }
 
-fn flock(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<Box<dyn Lock>>> {
+fn flock(fd: OwnedFd, operation: FlockOperation) -> io::Result<Option<PosixLock>> {
     match retry_on_intr(|| rustix::fs::flock(&fd, operation)) {
         Ok(()) => {
             let id = id_of(&rustix::fs::fstat(&fd)?);
             HELD.lock().push(id);
-            Ok(Some(Box::new(PosixLock { fd: Some(fd), id })))
+            Ok(Some(PosixLock { fd: Some(fd), id }))
         }
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),

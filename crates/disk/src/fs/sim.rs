@@ -47,6 +47,16 @@ impl CrashMode {
         [Self::LoseAll, Self::KeepAll, Self::KeepData, Self::KeepEntries, Self::Random];
 }
 
+/// What programs see of a file after a sync of it failed. The system takes its pages for clean.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum FailedSync {
+    /// What they wrote, as on ext4 and XFS.
+    #[default]
+    Keeps,
+    /// What the device has, as on Btrfs.
+    Reverts,
+}
+
 /// Where the machine stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPoint {
@@ -279,14 +289,13 @@ impl SimFs {
         *self.shared.hook.lock() = Some(hook);
     }
 
-    /// A sync of this file failed, and the system takes its pages for clean: programs go on seeing
-    /// what was written since the last sync, but no later sync makes it durable.
-    pub fn fail_sync(&self, path: &Path) {
+    /// A sync of this file failed: no later sync makes durable what was written since the last one.
+    pub fn fail_sync(&self, path: &Path, after: FailedSync) {
         let mut disk = self.shared.disk.lock();
         if let Some(inode) = disk.entries.get(path).copied()
             && let Some(inode) = disk.inodes.get_mut(&inode)
         {
-            inode.fail_sync();
+            inode.fail_sync(after);
         }
     }
 

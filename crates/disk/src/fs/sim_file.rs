@@ -6,6 +6,7 @@
 //! others; and the file has one of its lengths. Bytes within the length that never got to the
 //! device are zero.
 
+use crate::fs::sim::FailedSync;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -86,9 +87,13 @@ impl Inode {
         }
     }
 
-    /// Nothing more of what programs see so far gets to the device.
-    pub(super) fn fail_sync(&mut self) {
-        self.pending.clear();
+    /// Nothing more of what was written so far gets to the device. Programs go on seeing it, or
+    /// what the device has.
+    pub(super) fn fail_sync(&mut self, after: FailedSync) {
+        match after {
+            FailedSync::Keeps => self.pending.clear(),
+            FailedSync::Reverts => self.lose(),
+        }
     }
 
     /// Programs see what is on the device.

@@ -31,8 +31,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vlsm_core::{
-    Change, FileMeta, FileNumber, FileUid, KeyRange, Place, RunId, RunOrigin, Seq, Table, TreeId,
-    VersionEdit, units,
+    Change, FileMeta, FileNumber, FileUid, KeyRange, Micros, Place, RunId, RunOrigin, Seq, Table,
+    TreeId, VersionEdit, units,
 };
 
 const STORE: u8 = 1;
@@ -41,6 +41,7 @@ const DROP_KEYSPACE: u8 = 3;
 const NUMBERS: u8 = 4;
 const EDIT: u8 = 5;
 const WALS: u8 = 6;
+const CLOCK: u8 = 7;
 
 const FLAG_FLUSHED: u8 = 1;
 const FLAG_SLICE: u8 = 1;
@@ -49,7 +50,7 @@ const FLAG_RANGES: u8 = 4;
 const FLAG_GLOBAL_SEQ: u8 = 8;
 const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ;
 /// The most runs and levels that one edit changes.
-const PLACES_MAX: usize = 4096;
+const PLACES_MAX: usize = 1 << 16;
 /// No counter gets here.
 const NUMBER_MAX: u64 = 1 << 56;
 /// No file is longer. So the bytes of any number of tables that fit in memory can be added up.
@@ -110,6 +111,10 @@ pub fn put_record(out: &mut Vec<u8>, record: &Record) {
             out.push(WALS);
             put_varint(out, wals.len() as u64);
             wals.iter().for_each(|number| put_varint(out, *number));
+        }
+        Record::Clock(now) => {
+            out.push(CLOCK);
+            put_varint(out, now.0);
         }
     }
 }
@@ -222,6 +227,7 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
             }
             Record::Wals(wals)
         }
+        CLOCK => Record::Clock(Micros(reader.varint()?)),
         _ => return Err(Malformed("an unknown kind of change")),
     };
     Ok(Item::Record(record))

@@ -17,6 +17,7 @@ pub use log::{Manifest, Presence};
 pub use snapshot::{Snapshot, SnapshotWriter};
 pub use state::{Keyspace, Numbers, Record, Region, State};
 
+use crate::names;
 use std::path::{Path, PathBuf};
 
 /// The file that names the manifest.
@@ -25,13 +26,11 @@ pub const CURRENT: &str = "CURRENT";
 /// The path of the manifest with this number.
 #[must_use]
 pub fn manifest_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("MANIFEST-{number:06}"))
+    dir.join("MANIFEST-".to_owned() + &names::digits(number))
 }
 
 /// The number in a manifest's name; none for other files.
 #[must_use]
 pub fn manifest_number(name: &Path) -> Option<u64> {
-    let digits = name.file_name()?.to_str()?.strip_prefix("MANIFEST-")?;
-    let canonical = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|number| canonical && *number < 1 << 56)
+    names::number(name, "MANIFEST-", "")
 }

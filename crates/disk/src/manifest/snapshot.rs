@@ -20,7 +20,9 @@ use crate::manifest::{Record, State, manifest_path};
 use crate::wal::format::{HEADER_LEN, RecordKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm_core::{Change, Error, Place, Result, RunOrigin, Table, TreeId, Version, VersionEdit};
+use vlsm_core::{
+    Change, Error, Micros, Place, Result, RunOrigin, Table, TreeId, Version, VersionEdit,
+};
 
 /// The most tables in one edit of a snapshot.
 const PIECE: usize = 1000;
@@ -84,6 +86,9 @@ impl SnapshotWriter {
         put_store(&mut output.payload, self.state.store_uid);
         output.add(&Record::Numbers(self.state.numbers))?;
         output.add(&Record::Wals(self.state.wals.clone()))?;
+        if self.state.clock > Micros::ZERO {
+            output.add(&Record::Clock(self.state.clock))?;
+        }
         for keyspace in self.state.keyspaces.values() {
             output.add(&Record::CreateKeyspace(keyspace.clone()))?;
         }

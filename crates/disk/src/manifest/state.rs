@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use vlsm_core::{Seq, TreeId, Version, VersionEdit, Violation};
+use vlsm_core::{Micros, Seq, TreeId, Version, VersionEdit, Violation};
 
 /// The most keyspaces of a store.
 pub const KEYSPACES_MAX: usize = 16_384;
@@ -80,6 +80,8 @@ pub enum Record {
     Numbers(Numbers),
     /// These are the WALs from now on, whatever was listed before.
     Wals(Vec<u64>),
+    /// The clock by which values expire has come here. It never falls.
+    Clock(Micros),
 }
 
 /// Everything a manifest says.
@@ -96,6 +98,9 @@ pub struct State {
     /// The WALs that may hold batches, in ascending order. Those before the smallest WAL are not
     /// needed any more; the others are there, durably: one that is missing is a loss.
     pub wals: Vec<u64>,
+    /// The largest time by which values were taken for expired, since the Unix epoch; zero where
+    /// nothing expires.
+    pub clock: Micros,
 }
 
 impl State {
@@ -127,6 +132,10 @@ impl State {
             }
             Record::Wals(wals) => {
                 self.wals.clone_from(wals);
+                Ok(())
+            }
+            Record::Clock(now) => {
+                self.clock = self.clock.max(*now);
                 Ok(())
             }
         }

@@ -309,26 +309,37 @@ impl Records {
     /// What lies beyond [`Records::offset`] once the walk has ended.
     #[must_use]
     pub fn tail(&self) -> Tail {
+        let proof = self.later(|head| head.synced > self.offset);
+        proof.map_or(Tail::Torn, Tail::Damaged)
+    }
+
+    /// Once the walk has ended: goes on at the next record that verifies. False if there is none.
+    pub fn skip_damage(&mut self) -> bool {
+        let next = self.later(|_| true);
+        self.offset = next.unwrap_or(self.offset);
+        next.is_some()
+    }
+
+    /// Where the next record of this kind begins beyond the one that does not verify.
+    fn later(&self, counts: impl Fn(&RecordHead) -> bool) -> Option<u64> {
         // A crafted file could make every eighth byte the begin of a record that goes to the end of
         // the file. Reading it all for each is not worth anybody's time: beyond the budget it is
-        // damage.
+        // taken for one.
         let mut budget = self.content.len().saturating_mul(4);
         let mut offset = self.offset + ALIGN;
         while offset < self.content.len() as u64 {
-            if let Some((head, len)) = self.at(offset)
-                && head.synced > self.offset
-            {
+            if let Some((head, len)) = self.at(offset).filter(|(head, _)| counts(head)) {
                 match budget.checked_sub(len) {
                     Some(left) => budget = left,
-                    None => return Tail::Damaged(offset),
+                    None => return Some(offset),
                 }
                 if checksum(&self.payload_at(offset, len)) == head.payload_checksum {
-                    return Tail::Damaged(offset);
+                    return Some(offset);
                 }
             }
             offset += ALIGN;
         }
-        Tail::Torn
+        None
     }
 }
 

@@ -11,13 +11,14 @@
 //! synced when it was framed.
 //!
 //! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written,
-//! `reader` the way back, `rewrite` the file that takes over from older ones at an opening. The
-//! layout is in `docs/format.md`.
+//! `reader` the way back, `rewrite` the file that takes over from older ones at an opening,
+//! `salvage` what is kept of a damaged log. The layout is in `docs/format.md`.
 
 pub mod batch;
 pub mod format;
 pub mod reader;
 pub mod rewrite;
+pub mod salvage;
 pub mod writer;
 
 pub use batch::{Batch, Entries, Entry};
@@ -26,6 +27,7 @@ pub use reader::{RecoverOptions, Recovered, Replayed, recover};
 pub use rewrite::Rewrite;
 pub use writer::{Framer, PreparedWal, WalFile, prepare_next};
 
+use crate::names;
 use std::path::{Path, PathBuf};
 
 /// A batch over this size is written as fragments, so that small ones need not wait for it.
@@ -36,13 +38,11 @@ pub const FRAGMENT_LEN: usize = 64 * 1024;
 /// The path of the WAL file with this number.
 #[must_use]
 pub fn wal_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:06}.wal"))
+    dir.join(names::digits(number) + ".wal")
 }
 
 /// The number in a WAL file's name; none for other files.
 #[must_use]
 pub fn wal_number(name: &Path) -> Option<u64> {
-    let digits = name.file_name()?.to_str()?.strip_suffix(".wal")?;
-    let canonical = digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit());
-    digits.parse().ok().filter(|number| canonical && *number < 1 << 56)
+    names::number(name, "", ".wal")
 }

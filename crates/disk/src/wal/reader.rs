@@ -23,11 +23,16 @@ use crate::fs::{Fs, OpenOptions, read_all};
 use crate::wal::format::{
     HEADER_LEN, Header, Record, RecordKind, Records, Seal, SealKind, Tail, WAL_MAGIC, checksum,
 };
+use crate::wal::salvage::{LostWal, lost, whole_begin};
 use crate::wal::{wal_number, wal_path};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
+
+/// Bytes that are written again at once.
+const AGAIN_LEN: usize = 1 << 20;
 
 /// What to recover, and how strictly.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,10 +41,13 @@ pub struct RecoverOptions<'a> {
     pub min_wal: u64,
     /// The WALs that the manifest lists: those that are still needed must be there.
     pub listed: &'a [u64],
-    /// End the log at damage instead of failing. What lies beyond is lost.
+    /// Batches up to here may be in tables, so that their first fragments may be gone; none when
+    /// nobody knows.
+    pub flushed: Option<Seq>,
+    /// End the log at the first damage instead of failing. What lies beyond is lost to the store,
+    /// and told in [`Recovered::lost`].
     pub salvage: bool,
-    /// Change nothing: the last step is left out, so the next crash may take a part of what was
-    /// handed out.
+    /// Change nothing: the last step is left out, which makes durable what was handed out.
     pub read_only: bool,
 }
 
@@ -85,11 +93,15 @@ pub struct Recovered {
     pub batches: u64,
     /// With salvage: the damage where the log was ended.
     pub damage: Option<Error>,
+    /// With salvage: the files that hold what comes after that, or may hold it. The first may be
+    /// one of the live ones, of which the begin was handed out; the others are among the unused.
+    pub lost: Vec<LostWal>,
 }
 
-struct Candidate {
+#[derive(Clone)]
+pub(super) struct Candidate {
     path: PathBuf,
-    header: Header,
+    pub(super) header: Header,
     len: u64,
 }
 
@@ -110,38 +122,90 @@ pub fn recover(
         Some(error) if !options.salvage => return Err(error),
         error => recovered.damage = recovered.damage.take().or(error),
     }
-    let chain = chain(fs, dir, options, found, &mut recovered)?;
+    let all = if options.salvage { found.files() } else { Vec::new() };
+    let unused = recovered.unused.len();
+    let chain = match chain(fs, dir, options, found.clone(), &mut recovered) {
+        Err(error @ Error::Corruption { .. }) if options.salvage => {
+            recovered.unused.truncate(unused);
+            recovered.damage = recovered.damage.take().or(Some(error));
+            whole_begin(options, found)
+        }
+        chain => chain?,
+    };
     let total = chain.iter().map(|file| file.len).sum();
     // A predecessor that is not replayed may hold the begin of a batch that ends in the chain.
     let cut = chain.first().is_some_and(|file| file.header.predecessor.is_some());
-    let pending = Pending { cut, ..Pending::default() };
+    let pending = Pending { cut, known: options.flushed, ..Pending::default() };
     let mut replay = Replay { fs, chain, total, done: 0, pending };
+    let mut cut_at = None;
     let end = match replay.run(&mut recovered, sink) {
         Err(error @ Error::Corruption { .. }) if options.salvage => {
             recovered.damage = Some(error);
+            cut_at = recovered.live.last().cloned();
             recovered.live.len()
         }
         result => result?,
     };
     let given_up = replay.chain.split_off(end.min(replay.chain.len()));
     recovered.unused.extend(given_up.into_iter().map(|file| file.path));
+    if recovered.damage.is_some() {
+        recovered.lost = lost(fs, &recovered, all, cut_at);
+        let Recovered { lost, unused, live, .. } = &mut recovered;
+        for path in lost.iter().map(|lost| &lost.path) {
+            if !unused.contains(path) && live.iter().all(|live| live.path != *path) {
+                unused.push(path.clone());
+            }
+        }
+    }
     if options.read_only {
         return Ok(recovered);
     }
     for live in &recovered.live {
-        let failed = |error| Error::io_unknown("cannot sync WAL", &live.path, error);
-        let file = fs.open(&live.path, OpenOptions::WRITE).map_err(failed)?;
-        file.sync().map_err(failed)?;
+        let failed = |error| Error::io_unknown("cannot write WAL again", &live.path, error);
+        write_again(fs, live).map_err(failed)?;
     }
     Ok(recovered)
 }
 
+/// Writes what was read of a file over itself, and syncs it. A sync may have failed in an earlier
+/// life: that leaves pages that programs read, that count as clean, and that are not on the device,
+/// so that another sync alone proves nothing.
+fn write_again(fs: &dyn Fs, live: &LiveWal) -> std::io::Result<()> {
+    let file = fs.open(&live.path, OpenOptions::WRITE)?;
+    let mut chunk = vec![0; AGAIN_LEN];
+    let mut offset = 0;
+    while offset < live.len {
+        let len = chunk.len().min((live.len - offset) as usize);
+        let read = file.read_at(&mut chunk[..len], offset)?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if !planted::is(Bug::WalTailTrusted) {
+            file.write_at(&chunk[..read], offset)?;
+        }
+        offset += read as u64;
+    }
+    file.sync()
+}
+
 /// The files at or beyond the smallest number, by number.
-#[derive(Default)]
-struct Found {
-    started: BTreeMap<u64, Candidate>,
+#[derive(Clone, Default)]
+pub(super) struct Found {
+    pub(super) started: BTreeMap<u64, Candidate>,
     /// The uids of those that wait for their turn, or whose start a crash took.
     prepared: BTreeMap<u64, u64>,
+    /// Those whose headers are damaged.
+    damaged: Vec<(u64, PathBuf)>,
+}
+
+impl Found {
+    /// All that may hold batches, by number.
+    fn files(&self) -> Vec<(u64, PathBuf)> {
+        let started = self.started.iter().map(|(number, file)| (*number, file.path.clone()));
+        let mut files: Vec<_> = started.chain(self.damaged.iter().cloned()).collect();
+        files.sort_unstable();
+        files
+    }
 }
 
 /// The first WAL that the manifest lists, that is still needed, and that is gone.
@@ -149,7 +213,7 @@ struct Found {
 /// A file without predecessor took over from all older ones, which may be gone although the
 /// manifest does not know that yet.
 fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
-    let Found { started, prepared } = found;
+    let Found { started, prepared, .. } = found;
     let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();
     let first = started.iter().rev().find(takes_over).map_or(0, |(number, _)| *number);
     let is_there = |number: &u64| started.contains_key(number) || prepared.contains_key(number);
@@ -189,6 +253,7 @@ fn list(
                 recovered.unused.push(path);
             }
             Err(error @ Error::Corruption { .. }) if options.salvage => {
+                found.damaged.push((number, path));
                 recovered.damage = Some(error);
             }
             Err(error) => return Err(error),
@@ -232,7 +297,7 @@ fn chain(
     found: Found,
     recovered: &mut Recovered,
 ) -> Result<Vec<Candidate>> {
-    let Found { mut started, prepared } = found;
+    let Found { mut started, prepared, .. } = found;
     let mut chain: Vec<Candidate> = Vec::new();
     let mut next = started.pop_last().map(|last| last.1);
     while let Some(file) = next.take() {
@@ -251,7 +316,6 @@ fn chain(
                     recovered.unused.extend(chain.drain(..).map(|file| file.path));
                     next = started.pop_last().map(|last| last.1);
                 }
-                _ if options.salvage => {}
                 _ => {
                     let what = format!("WAL {} before it is missing or another one", seal.number);
                     return Err(Error::corruption(&path, 48, what));
@@ -263,7 +327,7 @@ fn chain(
     let begins = chain.first().is_some_and(|first| {
         first.header.number == options.min_wal || first.header.predecessor.is_none()
     });
-    if options.min_wal > 0 && !begins && !options.salvage {
+    if options.min_wal > 0 && !begins {
         let what = "the WAL from which to recover is missing";
         return Err(Error::corruption(&wal_path(dir, options.min_wal), 0, what));
     }
@@ -425,6 +489,8 @@ struct Pending {
     /// the one with the first fragment of any batch that is not flushed; so those batches are in
     /// tables.
     cut: bool,
+    /// The last sequence number that may be in tables.
+    known: Option<Seq>,
     /// Those batches, as far as fragments of them were met.
     flushed: BTreeSet<u64>,
 }
@@ -457,8 +523,9 @@ impl Pending {
         let stored = reader.u32().map_err(|why| why.0)?;
         let len = reader.u64().map_err(|why| why.0)?;
         let Some((first, parts)) = self.parts.remove(&batch) else {
-            let flushed = self.flushed.remove(&batch) || self.cut;
-            return if flushed { Ok(None) } else { Err("the fragments of a batch are missing") };
+            let cut = self.flushed.remove(&batch) || self.cut;
+            let in_tables = cut && self.known.is_none_or(|last| record.head.seq <= last);
+            return if in_tables { Ok(None) } else { Err("the fragments of a batch are missing") };
         };
         let payload = parts.concat();
         let whole = parts.len() == count as usize && payload.len() as u64 == len;

@@ -186,9 +186,12 @@ pub fn prepare_next(
         // Not removed is not lost: the next recovery finds and removes it.
         let _ = fs.remove(&from);
     })?;
-    fs.rename(&from, &path)
-        .map_err(|error| Error::io_unknown("cannot rename WAL to", &path, error))?;
-    fs.sync_dir(dir).map_err(|error| Error::io_unknown("cannot sync folder", dir, error))?;
+    // Nothing was written into it yet, so on a full device all of it can be done again.
+    let named = fs.rename(&from, &path).map_err(|e| Error::io("cannot rename WAL to", &path, e));
+    let synced = || fs.sync_dir(dir).map_err(|e| Error::io("cannot sync folder", dir, e));
+    named.and_then(|()| synced()).inspect_err(|_| {
+        let _ = (fs.remove(&from), fs.remove(&path));
+    })?;
     Ok(PreparedWal { file, path, header, recycled: recycled.is_some(), written })
 }
 
@@ -212,7 +215,7 @@ fn make(
     let header = prepared(number, uid, filled);
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
     fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
-    file.sync().map_err(|error| Error::io_unknown("cannot sync WAL", path, error))?;
+    file.sync().map_err(failed)?;
     Ok((file, header, HEADER_LEN + filled - len.max(HEADER_LEN)))
 }
 

@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
-use vlsm_disk::env::{Join, Priority};
+use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class};
 
@@ -32,14 +32,20 @@ const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Starts the workers.
-    pub fn start_workers(self: &Arc<Self>) -> Vec<Box<dyn Join>> {
+    ///
+    /// # Errors
+    /// What the system says when it does not start all of them. Those that it did work.
+    pub fn start_workers(self: &Arc<Self>) -> vlsm_core::Result<()> {
         let start = |name: &str, priority: Priority| {
             let engine = self.clone();
-            self.env.spawn(name, priority, Box::new(move || engine.work(priority)))
+            let thread = self.env.spawn(name, priority, Box::new(move || engine.work(priority)));
+            let thread = thread.map_err(|error| crate::open::no_thread(&self.dir, error))?;
+            self.threads.lock().push(thread);
+            Ok(())
         };
-        let niced = |index: usize| start(&format!("vlsm-work-{index}"), Priority::Background);
-        let urgent = start("vlsm-flush", Priority::Normal);
-        (0..self.worker_count()).map(niced).chain([urgent]).collect()
+        start("vlsm-flush", Priority::Normal)?;
+        let mut niced = 0..self.worker_count();
+        niced.try_for_each(|index| start(&format!("vlsm-work-{index}"), Priority::Background))
     }
 
     /// The life of a worker. A panic outside a job latches the store, too, and ends the worker:

@@ -61,10 +61,13 @@ impl Engine {
     }
 
     fn list_wals(&self, leader: &mut Leader, min_wal: u64, wals: Vec<u64>) -> Result<()> {
-        if leader.state.numbers.min_wal == min_wal && leader.state.wals == wals {
+        let clock = self.clock.to_record();
+        let known = leader.state.numbers.min_wal == min_wal && leader.state.wals == wals;
+        if known && clock.is_none() {
             return Ok(());
         }
-        let records = [Record::Numbers(self.manifest_numbers(min_wal)), Record::Wals(wals)];
+        let mut records = vec![Record::Numbers(self.manifest_numbers(min_wal)), Record::Wals(wals)];
+        records.extend(clock.map(Record::Clock));
         self.append(leader, &records)?;
         for record in &records {
             leader.state.apply(record).map_err(violated)?;

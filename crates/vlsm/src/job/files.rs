@@ -135,7 +135,7 @@ impl OutputFiles {
             for (file, path) in files {
                 let skipped = planted::is(Bug::SstSyncSkipped);
                 let synced = if skipped { Ok(()) } else { file.sync() };
-                synced.map_err(|error| Error::io_unknown("cannot sync SST", &path, error))?;
+                synced.map_err(|error| Error::io("cannot sync SST", &path, error))?;
             }
             Ok(())
         })

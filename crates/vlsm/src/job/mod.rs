@@ -109,13 +109,15 @@ impl Job {
         });
         let filters = tree.rules.filter.is_some() && candidate.kind != JobKind::TrivialMove;
         let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
+        // Before the snapshots are frozen: a later one finds absent all that has expired by now.
+        let now = engine.clock.now();
         let sight = Sight {
             snapshots: engine.snapshots.frozen(),
             nothing_below: nothing_below(&version, &candidate)
                 || planted::is(Bug::TombstoneDroppedEarly),
             ranges: RangeTombstones::default(),
             rules: tree.rules.clone(),
-            now: engine.wall_micros(),
+            now,
             level: candidate.output_level,
         };
         let mut job = Self {

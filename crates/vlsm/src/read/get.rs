@@ -30,15 +30,10 @@ use vlsm_disk::sst::ReadStats;
 type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Engine {
-    /// Wall-clock time.
-    pub fn wall_micros(&self) -> Micros {
-        Micros(u64::try_from(self.env.wall_clock().as_micros()).unwrap_or(u64::MAX))
-    }
-
     /// A view with the moment visible now; safe for reads over several trees.
     pub fn pin(&self) -> Pinned {
         let (view, seq) = self.views.pin(&*self.env, || self.commit.visible());
-        let at = Moment { seq, now: self.wall_micros() };
+        let at = Moment { seq, now: self.clock.now() };
         Pinned { view, at }
     }
 
@@ -47,7 +42,7 @@ impl Engine {
         let view = self.views.load();
         match at {
             Some(at) => self.get_in(&view, at, tree, key),
-            None => self.resolve(&view, self.commit.visible(), tree, key, || self.wall_micros()),
+            None => self.resolve(&view, self.commit.visible(), tree, key, || self.clock.now()),
         }
     }
 

@@ -56,8 +56,13 @@ impl Env for ShuttleEnv {
     fn random(&self) -> u64 {
         self.random.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
-    fn spawn(&self, _: &str, _: Priority, body: Box<dyn FnOnce() + Send>) -> Box<dyn Join> {
-        Box::new(Thread(thread::spawn(body)))
+    fn spawn(
+        &self,
+        _: &str,
+        _: Priority,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> std::io::Result<Box<dyn Join>> {
+        Ok(Box::new(Thread(thread::spawn(body))))
     }
     fn condition(&self, _: Duration) -> Arc<dyn Condition> {
         let (epoch, changed) = (Mutex::new(0), Condvar::new());

@@ -23,7 +23,7 @@ use crate::device;
 use crate::files::{sst_number, sst_path};
 use crate::open::enter_read_only;
 use crate::paths::absolute;
-use crate::recovery::recover_options;
+use crate::recovery::{ASIDE, recover_options};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -439,7 +439,18 @@ impl Check<'_> {
                 || sst_number(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
                 || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME);
-            if old || name == "CURRENT.tmp" || name == device::SCRATCH || name.ends_with(".wal.tmp")
+            if name == ASIDE {
+                self.find(Finding {
+                    severity: Severity::Leftover,
+                    path,
+                    offset: None,
+                    what: "WALs that were given up, because they lay beyond damage".into(),
+                    advice: "nothing: keep what you may want to look at, remove the rest",
+                });
+            } else if old
+                || name == "CURRENT.tmp"
+                || name == device::SCRATCH
+                || name.ends_with(".wal.tmp")
             {
                 self.leftover(&path);
             } else if !ours {

@@ -61,7 +61,7 @@ impl Cursor for VecCursor {
 fn pool() -> IoPool {
     let env: Arc<dyn Env> = RealEnv::new();
     let done = env.condition(Duration::from_micros(20));
-    IoPool::new(&env, 2, Priority::Normal, done)
+    IoPool::new(&env, 2, Priority::Normal, done).expect("started")
 }
 
 fn open(bytes: Vec<u8>, summary: vlsm_disk::sst::SstSummary) -> Arc<SstReader> {

@@ -1,0 +1,49 @@
+//! Numbers in files' names: how they are written, and which are ours.
+//!
+//! A name counts only in the one form in which the store writes it, so that the path made of its
+//! number is its own, and only up to a bound, so that the numbers after it can be written, too.
+//! Anything else is a stranger: it is neither read nor removed, and gives no number to a new file.
+
+use std::path::Path;
+
+/// No file has this number or a larger one.
+const NUMBER_END: u64 = 1 << 56;
+
+/// The digits of a number in a name: six at least.
+#[must_use]
+pub fn digits(number: u64) -> String {
+    format!("{number:06}")
+}
+
+/// The number of a file that is named `prefix`, digits, `suffix`; none for any other name.
+#[must_use]
+pub fn number(name: &Path, prefix: &str, suffix: &str) -> Option<u64> {
+    let name = name.file_name()?.to_str()?;
+    let written = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
+    let number = written.parse().ok().filter(|number| *number < NUMBER_END)?;
+    (digits(number) == written).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_as_the_store_writes_them_have_a_number() {
+        let sst = |name: &str| number(Path::new(name), "", ".sst");
+        for (name, found) in [("000000.sst", 0), ("000042.sst", 42), ("1234567.sst", 1_234_567)] {
+            assert_eq!(sst(name), Some(found), "{name}");
+        }
+        let strangers = ["7.sst", "0000042.sst", "+00042.sst", "00004a.sst", "000042.wal", ".sst"];
+        for name in strangers {
+            assert_eq!(sst(name), None, "{name}");
+        }
+        let last = NUMBER_END - 1;
+        assert_eq!(sst(&format!("{last}.sst")), Some(last));
+        for beyond in [NUMBER_END, u64::MAX] {
+            assert_eq!(sst(&format!("{beyond}.sst")), None);
+        }
+        assert_eq!(sst("18446744073709551616.sst"), None);
+        assert_eq!(number(Path::new("x/MANIFEST-000003"), "MANIFEST-", ""), Some(3));
+    }
+}

@@ -1,0 +1,61 @@
+//! The time by which values expire: the system's clock, which may be set back, but here never
+//! falls.
+//!
+//! What has expired once stays absent. Within a life of the store the largest time seen counts;
+//! every install and an orderly close tell it to the manifest, and the next life begins there.
+//! After a clock that was ahead, time stands until the system's clock has come there: values expire
+//! that much later, and none comes back.
+//!
+//! Only a store in which values expire tells the manifest anything.
+//!
+//! Threads and locks: atomics.
+
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::Micros;
+use vlsm_core::planted::{self, Bug};
+use vlsm_disk::Env;
+
+/// The clock of a store.
+pub(crate) struct Clock {
+    env: Arc<dyn Env>,
+    /// The largest time seen, in microseconds since the Unix epoch.
+    latest: AtomicU64,
+    /// Whether there may be values that expire.
+    in_use: AtomicBool,
+}
+
+impl Clock {
+    /// A clock that does not fall below what the manifest says.
+    pub fn new(env: &Arc<dyn Env>, latest: Micros) -> Self {
+        let in_use = AtomicBool::new(latest > Micros::ZERO);
+        Self { env: env.clone(), latest: AtomicU64::new(latest.0), in_use }
+    }
+
+    /// The time since the Unix epoch; never less than before.
+    pub fn now(&self) -> Micros {
+        let wall = u64::try_from(self.env.wall_clock().as_micros()).unwrap_or(u64::MAX);
+        if planted::is(Bug::ClockFalls) {
+            return Micros(wall);
+        }
+        Micros(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
+    }
+
+    /// The moment at which a value that is put now expires.
+    pub fn moment_after(&self, ttl: Duration) -> Micros {
+        self.note_use();
+        let ttl = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+        Micros(self.now().0.saturating_add(ttl))
+    }
+
+    /// There are values that expire.
+    pub fn note_use(&self) {
+        self.in_use.store(true, Ordering::Release);
+    }
+
+    /// What the manifest is to know; none in a store in which nothing expires.
+    pub fn to_record(&self) -> Option<Micros> {
+        self.in_use.load(Ordering::Acquire).then(|| self.now())
+    }
+}

@@ -1,0 +1,137 @@
+//! What lies in a store's folder when it is opened: what must be there, what is left over, and what
+//! is a stranger's.
+//!
+//! Threads: the one that opens the store.
+
+use crate::device;
+use crate::events::Events;
+use crate::files::{sst_number, sst_path};
+use crate::keyspace::DEFAULT_KEYSPACE;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::event::Event;
+use vlsm_core::{Error, FileNumber, Result, Version};
+use vlsm_disk::Env;
+use vlsm_disk::manifest::{Manifest, State};
+use vlsm_disk::wal::{wal_number, wal_path};
+use vlsm_policy::Shape;
+
+/// No store counts up to here; the format has room for as many numbers again.
+const NUMBER_MAX: u64 = 1 << 55;
+
+/// Fewer files than this are made between two records of the next number in the manifest.
+const UNRECORDED_MAX: u64 = 1 << 32;
+
+/// The numbered files of the folder.
+pub(crate) struct FilesThere {
+    /// Sorted. There may be hundreds of thousands.
+    ssts: Vec<FileNumber>,
+    /// The largest number of a WAL, or of one on its way; 0 without any.
+    last_wal: u64,
+}
+
+impl FilesThere {
+    /// Lists them, and checks the trees against them; SSTs may be missing from a `partial` store.
+    pub fn checked(
+        env: &dyn Env,
+        dir: &Path,
+        state: &State,
+        shape: &dyn Shape,
+        partial: bool,
+    ) -> Result<Self> {
+        let there = Self::list(env, dir, state)?;
+        check_trees(dir, state, shape, (!partial).then_some(&there.ssts))?;
+        Ok(there)
+    }
+
+    /// SSTs with numbers far beyond those that the manifest knows are not the store's; a WAL with
+    /// one is refused, as it would be taken for the newest.
+    fn list(env: &dyn Env, dir: &Path, state: &State) -> Result<Self> {
+        let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
+        let end = state.numbers.next_file.saturating_add(UNRECORDED_MAX);
+        let ssts = names.iter().filter_map(|name| sst_number(name));
+        let mut ssts: Vec<_> = ssts.filter(|number| number.0 < end).collect();
+        ssts.sort_unstable();
+        let wal =
+            |name: &PathBuf| wal_number(name).or_else(|| wal_number(&name.with_extension("")));
+        let last_wal = names.iter().filter_map(wal).max().unwrap_or(0);
+        if last_wal >= end {
+            let path = wal_path(dir, last_wal);
+            let path = path.display();
+            let why =
+                format!("{path} has a number that no WAL of this store can have: move it away");
+            return Err(Error::InvalidArgument(why));
+        }
+        Ok(Self { ssts, last_wal })
+    }
+
+    /// What nobody needs: SSTs that no tree names, other manifests, the scratch file of measuring.
+    pub fn leftovers(
+        &self,
+        dir: &Path,
+        state: &State,
+        manifest: &Manifest,
+    ) -> Result<Vec<PathBuf>> {
+        let named = state.trees.values().flat_map(Version::tables);
+        let mut named: Vec<FileNumber> = named.map(|(_, table)| table.file.number).collect();
+        named.sort_unstable();
+        let orphans = self.ssts.iter().filter(|number| named.binary_search(number).is_err());
+        let mut paths: Vec<PathBuf> = orphans.map(|number| sst_path(dir, *number)).collect();
+        paths.extend(manifest.unused()?);
+        paths.push(dir.join(device::SCRATCH));
+        Ok(paths)
+    }
+
+    /// A number that no file of the folder has or had.
+    pub fn next_number(&self, state: &State) -> u64 {
+        let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal);
+        state.numbers.next_file.max(largest + 1)
+    }
+}
+
+/// There is the keyspace that every store has, every tree is sound and every SST it names is there,
+/// where it must be.
+fn check_trees(
+    dir: &Path,
+    state: &State,
+    shape: &dyn vlsm_policy::Shape,
+    ssts: Option<&Vec<FileNumber>>,
+) -> Result<()> {
+    if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
+        let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
+        return Err(Error::corruption(dir, 0, what));
+    }
+    let numbers = state.numbers;
+    let counted = [numbers.next_file, numbers.next_keyspace, numbers.next_tree, numbers.next_run];
+    if let Some(number) = counted.into_iter().find(|number| *number > NUMBER_MAX) {
+        let what = format!("the manifest's number {number} leaves no room for the next ones");
+        return Err(Error::corruption(dir, 0, what));
+    }
+    for (id, version) in &state.trees {
+        let sound = version.check().and_then(|()| shape.check(version));
+        sound.map_err(|violation| {
+            Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
+        })?;
+        let missing = |number: &FileNumber| ssts.is_some_and(|s| s.binary_search(number).is_err());
+        let mut named = version.tables().map(|(_, table)| table.file.number);
+        if let Some(number) = named.find(missing) {
+            let path = sst_path(dir, number);
+            return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
+        }
+    }
+    Ok(())
+}
+
+/// Removes files that nobody needs, as far as that can be done and they are there.
+pub(crate) fn remove(env: &Arc<dyn Env>, events: &Events, paths: &[PathBuf]) {
+    for path in paths {
+        match env.fs().remove(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                let error = Error::io("cannot remove", path, error);
+                events.emit(Event::NotRemoved { error });
+            }
+        }
+    }
+}

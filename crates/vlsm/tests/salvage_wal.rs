@@ -1,0 +1,133 @@
+//! A damaged log and `salvage_wal`: what is kept is an exact prefix, what is not is told and kept
+//! aside, and the store opens as usual afterwards.
+#![allow(clippy::unwrap_used)]
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use vlsm::{ByteCount, Db, Error, Event};
+use vlsm_disk::Fs;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::sim::SimFs;
+
+const FOLDER: &str = "/store";
+/// So many pairs were put.
+const COUNT: u32 = 400;
+
+fn open(disk: &SimFs, salvage: bool) -> (Result<Db, Error>, Arc<Mutex<Vec<Event>>>) {
+    let events: Arc<Mutex<Vec<Event>>> = Arc::default();
+    let told = events.clone();
+    let builder = Db::builder(FOLDER)
+        .env(RealEnv::with_fs(Arc::new(disk.clone())))
+        .configure(|options| {
+            options.policy.memtable_bytes = ByteCount::mib(1);
+            options.wal_file_bytes = ByteCount::kib(16);
+            options.wal_sync_bytes = ByteCount::kib(4);
+            options.salvage_wal = salvage;
+        })
+        .listener(move |event| {
+            if matches!(event, Event::WalLost { .. } | Event::WalDamaged { .. }) {
+                told.lock().unwrap().push(event.clone());
+            }
+        });
+    (builder.open(), events)
+}
+
+/// The store holds the puts from 0 up to some number and nothing else; which number.
+fn prefix(db: &Db) -> u32 {
+    let keys: Vec<_> = db.iter().map(|pair| pair.unwrap().0).collect();
+    assert!(keys.iter().zip(0_u32..).all(|(key, n)| key[..] == n.to_be_bytes()), "{keys:?}");
+    keys.len() as u32
+}
+
+fn wals(disk: &SimFs, folder: &str) -> Vec<PathBuf> {
+    let is_wal = |path: &PathBuf| {
+        path.parent() == Some(Path::new(folder)) && path.to_string_lossy().contains(".wal")
+    };
+    disk.files().into_keys().filter(is_wal).collect()
+}
+
+/// A store whose process died with several WALs in use, and these.
+fn died(count: u32) -> (SimFs, Vec<PathBuf>) {
+    let disk = SimFs::new();
+    let db = open(&disk, false).0.unwrap();
+    for n in 0..count {
+        db.put(n.to_be_bytes(), vec![7; 200]).unwrap();
+    }
+    disk.kill();
+    // The handle is of the dead process: its calls fail.
+    let _ = db.close();
+    let in_use = |path: &PathBuf| disk.content(path).unwrap()[4096..].iter().any(|byte| *byte > 0);
+    let files: Vec<PathBuf> = wals(&disk, FOLDER).into_iter().filter(in_use).collect();
+    assert!(files.len() >= 4, "{files:?}");
+    (disk, files)
+}
+
+/// What a salvage kept: the length of the prefix. All WALs from `damaged` on lie aside, but for the
+/// one that is gone, and are told.
+fn salvaged(disk: &SimFs, damaged: &[PathBuf], gone: bool, what: &str) -> u32 {
+    let (salvaged, events) = open(disk, true);
+    let db = salvaged.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let kept = prefix(&db);
+    db.close().unwrap();
+    let events = events.lock().unwrap().clone();
+    assert!(events.iter().any(|event| matches!(event, Event::WalDamaged { .. })), "{what}");
+    let aside = wals(disk, "/store/lost");
+    assert_eq!(aside.len() + usize::from(gone), damaged.len(), "{what}: {aside:?}");
+    let told = events.iter().filter_map(|event| match event {
+        Event::WalLost { path, batches, .. } => Some((path.clone(), *batches)),
+        _ => None,
+    });
+    let (told, batches): (Vec<PathBuf>, Vec<u64>) = told.unzip();
+    assert_eq!(told, aside, "{what}");
+    let lost = batches.iter().sum::<u64>();
+    assert!(lost + u64::from(kept) <= u64::from(COUNT), "{what}: {lost} and {kept}");
+    kept
+}
+
+/// From here on it is a store like any other.
+fn check_usual(disk: &SimFs, kept: u32, what: &str) {
+    let (again, events) = open(disk, false);
+    let db = again.unwrap_or_else(|error| panic!("{what}, again: {error}"));
+    assert_eq!((prefix(&db), events.lock().unwrap().len()), (kept, 0), "{what}");
+    db.put(kept.to_be_bytes(), "more").unwrap();
+    db.close().unwrap();
+    assert_eq!(prefix(&open(disk, false).0.unwrap()), kept + 1, "{what}");
+}
+
+#[test]
+fn of_a_damaged_log_the_prefix_is_kept_and_the_rest_put_aside() {
+    let (disk, files) = died(COUNT);
+    let mut kept_by_file = Vec::new();
+    for (index, path) in files.iter().enumerate() {
+        let whole = disk.content(path).unwrap();
+        let flipped = |at: usize| {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            Some(bytes)
+        };
+        let damages = [flipped(20), flipped(4096 + 30), flipped(9_000), Some(Vec::new()), None];
+        for (kind, damage) in damages.into_iter().enumerate() {
+            let what = format!("{}, damage {kind}", path.display());
+            let (damaged, gone) = (disk.fork(), damage.is_none());
+            match damage {
+                Some(bytes) => damaged.set_content(path, bytes),
+                None => damaged.remove(path).unwrap(),
+            }
+            match open(&damaged, false).0 {
+                Err(Error::Corruption { .. }) => {}
+                Err(error) => panic!("{what}: {error}"),
+                // The end of the last file may have been torn.
+                Ok(_) => {
+                    assert_eq!(index + 1, files.len(), "{what}");
+                    continue;
+                }
+            }
+            let kept = salvaged(&damaged, &files[index..], gone, &what);
+            check_usual(&damaged, kept, &what);
+            if kind == 1 {
+                kept_by_file.push(kept);
+            }
+        }
+    }
+    assert!(kept_by_file.windows(2).all(|pair| pair[0] < pair[1]), "{kept_by_file:?}");
+}

@@ -1,0 +1,195 @@
+//! What a store lives in: a full device, files that cannot be removed, strangers in its folder, a
+//! system without threads. None of it loses anything or stops the store for good.
+#![allow(clippy::unwrap_used)]
+
+mod bench;
+
+use bench::{Bench, FOLDER, small, soon, taken_again};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use vlsm::{Db, Durability, Env, Error};
+use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::Fs;
+use vlsm_disk::fs::fault::{Fault, Op, Rule};
+use vlsm_disk::fs::sim::CrashMode;
+
+/// The file that could not be synced is removed and made anew once there is space.
+#[test]
+fn an_sst_for_which_there_is_no_space_is_made_anew() {
+    for op in [Op::Create, Op::Write, Op::Sync] {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        bench.put(&db, 0, Durability::Sync).unwrap();
+        let full = bench.faults.add(Rule::once(op, ".sst", Fault::NoSpace));
+        let refused = db.flush().unwrap_err();
+        assert!(matches!(refused, Error::NoSpace { .. }), "{op:?}: {refused}");
+        assert_eq!(bench.faults.fired(full), 1);
+        taken_again(&db);
+        bench.put(&db, 1, Durability::Sync).unwrap();
+        db.flush().unwrap();
+        assert_eq!(bench.failures.load(Ordering::SeqCst), 0, "{op:?}");
+        let numbers = db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
+        soon(|| bench.ssts().len() as u64 == numbers);
+        db.close().unwrap();
+        bench.disk.crash(CrashMode::LoseAll, 1);
+        // It has what was put to see whether writes are taken again.
+        bench.reopen(1);
+    }
+}
+
+/// A file that nobody needs and that cannot be removed takes space; that is all.
+#[test]
+fn garbage_that_cannot_be_removed_stops_nothing() {
+    let mut bench = Bench::new();
+    let failing = Rule::once(Op::Remove, "", Fault::Eio).forever();
+    let rule = bench.faults.add(failing);
+    let db = bench.open();
+    for n in 0..3_000 {
+        bench.put(&db, n % 300, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    soon(|| db.stats().stuck_files > 0);
+    assert!(bench.faults.fired(rule) > 0);
+    assert_eq!(bench.failures.load(Ordering::SeqCst), 0);
+    bench.look(&db, 0);
+    db.close().unwrap();
+    // Nor does an opening mind its leftovers.
+    let db = bench.open();
+    bench.look(&db, 0);
+    bench.put(&db, 1, Durability::Sync).unwrap();
+    db.close().unwrap();
+    let left = bench.disk.files().len();
+    bench.faults.end_all();
+    bench.reopen(0);
+    // It has what the first one wrote besides.
+    bench.reopen(1);
+    assert!(bench.disk.files().len() < left, "what was left is removed once that can be done");
+}
+
+/// Files whose names only look like the store's: it neither reads nor removes them, and gives no
+/// file a number that follows from theirs.
+#[test]
+fn strangers_in_the_folder_change_nothing() {
+    let strangers = [
+        "7.sst",
+        "0000007.sst",
+        "+00007.sst",
+        "9000000000000.sst",
+        "72057594037927935.sst",
+        "1700000000000000000.sst",
+        "18446744073709551615.sst",
+        "99999999999999999999.sst",
+        "7.wal",
+        "0000007.wal",
+        "18446744073709551615.wal",
+        "MANIFEST-7",
+        "MANIFEST-18446744073709551615",
+    ];
+    for name in strangers {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        bench.put(&db, 0, Durability::Sync).unwrap();
+        db.close().unwrap();
+        let path = Path::new(FOLDER).join(name);
+        bench.disk.set_content(&path, b"not yours".to_vec());
+        for n in 1..4 {
+            let db = bench.open();
+            bench.look(&db, 0);
+            bench.put(&db, n, Durability::Sync).unwrap();
+            db.flush().unwrap();
+            db.close().unwrap();
+        }
+        bench.disk.crash(CrashMode::LoseAll, 1);
+        bench.reopen(0);
+        assert_eq!(bench.disk.content(&path).as_deref(), Some(&b"not yours"[..]), "{name}");
+        let ours = bench.disk.files().into_keys().filter(|other| *other != path);
+        let longest = ours.map(|path| path.file_name().unwrap().len()).max();
+        assert!(longest <= Some("MANIFEST-000001".len()), "{name} gave its number to another");
+    }
+    // A WAL of a number that the store cannot have given would pass for its newest.
+    let mut bench = Bench::new();
+    let db = bench.open();
+    bench.put(&db, 0, Durability::Sync).unwrap();
+    db.close().unwrap();
+    let path = Path::new(FOLDER).join("72057594037927935.wal");
+    bench.disk.set_content(&path, b"not yours".to_vec());
+    let before = bench.disk.files();
+    let env = RealEnv::with_fs(Arc::new(bench.disk.clone()));
+    let refused = small(Db::builder(FOLDER).env(env)).open().unwrap_err().to_string();
+    assert!(refused.contains("72057594037927935.wal") && refused.contains("move"), "{refused}");
+    bench.disk.remove(&path).unwrap();
+    assert_eq!(bench.disk.files().len() + 1, before.len());
+    bench.reopen(0);
+}
+
+/// An environment that starts so many threads and no more.
+struct FewThreads {
+    real: Arc<RealEnv>,
+    left: AtomicU64,
+}
+
+impl Env for FewThreads {
+    fn fs(&self) -> &Arc<dyn Fs> {
+        self.real.fs()
+    }
+    fn now(&self) -> Duration {
+        self.real.now()
+    }
+    fn wall_clock(&self) -> Duration {
+        self.real.wall_clock()
+    }
+    fn random(&self) -> u64 {
+        self.real.random()
+    }
+    fn spawn(
+        &self,
+        name: &str,
+        priority: Priority,
+        body: Box<dyn FnOnce() + Send + 'static>,
+    ) -> std::io::Result<Box<dyn Join>> {
+        let left = |left: u64| left.checked_sub(1);
+        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
+            Ok(_) => self.real.spawn(name, priority, body),
+            Err(_) => Err(std::io::ErrorKind::WouldBlock.into()),
+        }
+    }
+    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
+        self.real.condition(spin)
+    }
+}
+
+/// A system without a thread left refuses the opening, which leaves neither threads nor a lock.
+#[test]
+fn threads_that_cannot_be_started_are_an_error_of_the_opening() {
+    let mut bench = Bench::new();
+    let db = bench.open();
+    bench.put(&db, 0, Durability::Sync).unwrap();
+    db.close().unwrap();
+    for read_only in [false, true] {
+        let mut refused = 0;
+        for left in 0.. {
+            let real = RealEnv::with_fs(Arc::new(bench.disk.clone()));
+            let env: Arc<dyn Env> = Arc::new(FewThreads { real, left: AtomicU64::new(left) });
+            let held = Arc::downgrade(&env);
+            match small(Db::builder(FOLDER).env(env)).read_only(read_only).open() {
+                Ok(db) => {
+                    bench.look(&db, 0);
+                    db.close().unwrap();
+                    break;
+                }
+                Err(error) => {
+                    refused += 1;
+                    let text = error.to_string();
+                    assert!(text.contains("cannot start a thread"), "{left}: {text}");
+                }
+            }
+            assert_eq!(held.strong_count(), 0, "{left}: a thread lives on");
+        }
+        assert!(refused > 2, "{refused}");
+    }
+    bench.reopen(0);
+}
