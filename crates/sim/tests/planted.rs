@@ -22,7 +22,7 @@ const CHECKS: [Check; 7] = [
     ("every file operation of a small store fails", 2, |seed| {
         fail_every(&Script::parse("few", FEW)?, seed, 1).map(drop)
     }),
-    ("stories of concurrent clients, crashes and faults", 3_000, |seed| {
+    ("stories of concurrent clients, crashes and faults", 1_000, |seed| {
         play(&Story::new(seed)).map(drop)
     }),
     ("random operations against the oracle", 40, |seed| model::run(seed, 1_500).map(drop)),
