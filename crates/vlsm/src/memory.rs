@@ -223,10 +223,11 @@ impl Memory {
         }
     }
 
-    /// The most that was held, as far as somebody looked.
-    pub fn peak(&self) -> Peak {
-        self.note_peak(&self.stats());
-        *self.peak.lock()
+    /// What is held now, and the most that was held as far as somebody looked, now included.
+    pub fn stats_and_peak(&self) -> (MemoryStats, Peak) {
+        let now = self.stats();
+        self.note_peak(&now);
+        (now, *self.peak.lock())
     }
 
     fn note_peak(&self, now: &MemoryStats) {

@@ -210,7 +210,7 @@ impl Engine {
         let counters = &self.counters;
         let cache = self.files.cache().counters();
         let view = self.views.load_full();
-        let peak = self.memory.peak();
+        let (memory, peak) = self.memory.stats_and_peak();
         let mut compactions: Vec<WorkStats> =
             (1..counters.levels.len()).map(|index| self.work_of(index)).collect();
         while compactions.last().is_some_and(|work| work.jobs == 0) {
@@ -239,7 +239,7 @@ impl Engine {
             write_limit: self.gate.limit(),
             job_read_limit: self.io.bulk().limit(Way::Read).map(BytesPerSec),
             job_write_limit: self.io.bulk().limit(Way::Write).map(BytesPerSec),
-            memory: self.memory.stats(),
+            memory,
             memory_peaks: peak.kinds,
             memory_peak: peak.total,
             wal_bytes: Bytes(counters.wal_bytes.get()),

@@ -2,18 +2,19 @@
 //! other profiles on the same files, handles used wrongly, and failures in the background.
 #![allow(clippy::unwrap_used)]
 
+mod altered;
+
+use altered::Altered;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use vlsm::{
     Batch, ByteCount, Compression, Db, Durability, Env, Error, Event, JobKind, KeyspaceOptions,
     WriteOptions,
 };
-use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::RealEnv;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::read_all;
 use vlsm_disk::fs::sim::SimFs;
-use vlsm_disk::{Fs, RealEnv};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -147,50 +148,22 @@ fn handles_used_wrongly_are_answered() {
     assert!(keyspace.iter().next().unwrap().is_err());
 }
 
-/// The operating system, but for a clock that panics once on a worker's thread.
-struct Bad {
-    real: Arc<RealEnv>,
-    armed: AtomicBool,
-}
-
-impl Env for Bad {
-    fn fs(&self) -> &Arc<dyn Fs> {
-        self.real.fs()
-    }
-    fn now(&self) -> Duration {
-        self.real.now()
-    }
-    fn wall_clock(&self) -> Duration {
-        let thread = std::thread::current();
-        let is_worker = thread
-            .name()
-            .is_some_and(|name| name.starts_with("vlsm-work") || name.starts_with("vlsm-flush"));
-        assert!(!(is_worker && self.armed.swap(false, Ordering::SeqCst)), "planted");
-        self.real.wall_clock()
-    }
-    fn random(&self) -> u64 {
-        self.real.random()
-    }
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> std::io::Result<Box<dyn Join>> {
-        self.real.spawn(name, priority, body)
-    }
-    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
-        self.real.condition(spin)
-    }
-}
-
 #[test]
 fn a_panic_in_the_background_stops_writes_and_nothing_else() {
     let folder = folder();
     let path = folder.path().join("store");
-    let env = Arc::new(Bad { real: RealEnv::new(), armed: AtomicBool::new(false) });
-    let db = small("vlsm", &path).env(env.clone()).open().unwrap();
-    env.armed.store(true, Ordering::SeqCst);
+    let armed = Arc::new(AtomicBool::new(false));
+    let (mut env, planted) = (Altered::of(RealEnv::new()), armed.clone());
+    // A clock that panics once on a worker's thread.
+    env.wall_clock = Box::new(move |real| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or_default();
+        let is_worker = name.starts_with("vlsm-work") || name.starts_with("vlsm-flush");
+        assert!(!(is_worker && planted.swap(false, Ordering::SeqCst)), "planted");
+        real.wall_clock()
+    });
+    let db = small("vlsm", &path).env(Arc::new(env)).open().unwrap();
+    armed.store(true, Ordering::SeqCst);
     db.put("first", "1").unwrap();
     let mut refused = None;
     for n in 0..100_000_u64 {

@@ -4,17 +4,17 @@
 //! The disk is in memory; chosen calls of it fail, or panic, by rules (`vlsm_disk::fs::fault`).
 #![allow(clippy::unwrap_used)]
 
+mod altered;
 mod bench;
 
+use altered::Altered;
 use bench::{Bench, FOLDER, HANG, pause, small, soon, taken_again};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use vlsm::{BytesPerSec, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
-use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::Fs;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::{CrashMode, SimFs};
 
@@ -167,45 +167,16 @@ fn an_edit_waits_for_space_and_nothing_is_deleted() {
     }
 }
 
-/// The operating system's environment with pauses where tasks may be interleaved.
-struct Slowly(Arc<RealEnv>);
-
-impl Env for Slowly {
-    fn fs(&self) -> &Arc<dyn Fs> {
-        self.0.fs()
-    }
-    fn now(&self) -> Duration {
-        self.0.now()
-    }
-    fn wall_clock(&self) -> Duration {
-        self.0.wall_clock()
-    }
-    fn random(&self) -> u64 {
-        self.0.random()
-    }
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> std::io::Result<Box<dyn Join>> {
-        self.0.spawn(name, priority, body)
-    }
-    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
-        self.0.condition(spin)
-    }
-    fn interleave(&self) {
-        if self.0.random().is_multiple_of(4) {
-            pause(Duration::from_micros(self.0.random() % 300));
-        }
-    }
-}
-
 #[test]
 fn after_a_failed_append_nobody_writes_on() {
     for round in 0..20 {
         let faults = FaultFs::new(Arc::new(SimFs::new()));
-        let env = Slowly(RealEnv::with_fs(Arc::new(faults.clone())));
+        let mut env = Altered::of(RealEnv::with_fs(Arc::new(faults.clone())));
+        env.interleave = Box::new(|real| {
+            if real.random().is_multiple_of(4) {
+                pause(Duration::from_micros(real.random() % 300));
+            }
+        });
         let db = small(Db::builder(Path::new(FOLDER)).env(Arc::new(env))).open().unwrap();
         db.put("first", "1").unwrap();
         let nth = round % 7 + 1;

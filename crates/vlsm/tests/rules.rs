@@ -2,16 +2,18 @@
 //! refuse or panic, values that expire by a clock that the test sets, compaction filters.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod altered;
+
+use altered::Altered;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use vlsm::{
-    Batch, Builder, CompactionFilter, Db, Decision, Durability, Env, Error, KeyspaceOptions,
+    Batch, Builder, CompactionFilter, Db, Decision, Durability, Error, KeyspaceOptions,
     MergeOperator, WriteOptions,
 };
-use vlsm_disk::env::{Condition, Join, Priority};
-use vlsm_disk::{Fs, RealEnv};
+use vlsm_disk::RealEnv;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -171,45 +173,17 @@ fn a_panic_of_an_operator_is_an_error_of_its_key_and_stops_no_job() {
     db.close().unwrap();
 }
 
-/// The operating system, but for the time of day.
-struct Clock {
-    real: Arc<RealEnv>,
-    micros: AtomicU64,
-}
-
-impl Env for Clock {
-    fn fs(&self) -> &Arc<dyn Fs> {
-        self.real.fs()
-    }
-    fn now(&self) -> Duration {
-        self.real.now()
-    }
-    fn wall_clock(&self) -> Duration {
-        Duration::from_micros(self.micros.load(Ordering::SeqCst))
-    }
-    fn random(&self) -> u64 {
-        self.real.random()
-    }
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> std::io::Result<Box<dyn Join>> {
-        self.real.spawn(name, priority, body)
-    }
-    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
-        self.real.condition(spin)
-    }
-}
-
 #[test]
 fn values_expire_and_snapshots_do_not_notice() {
     let folder = folder();
     let path = folder.path().join("store");
-    let clock = Arc::new(Clock { real: RealEnv::new(), micros: AtomicU64::new(1_000_000_000) });
-    let tick = |seconds: u64| clock.micros.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
-    let open = || Db::builder(&path).env(clock.clone()).open().unwrap();
+    let micros = Arc::new(AtomicU64::new(1_000_000_000));
+    let tick = |seconds: u64| micros.fetch_add(seconds * 1_000_000, Ordering::SeqCst);
+    let open = || {
+        let (mut env, micros) = (Altered::of(RealEnv::new()), micros.clone());
+        env.wall_clock = Box::new(move |_| Duration::from_micros(micros.load(Ordering::SeqCst)));
+        Db::builder(&path).env(Arc::new(env)).open().unwrap()
+    };
     let db = open();
     let brief = KeyspaceOptions::new().ttl(Duration::from_secs(10));
     let brief = db.create_keyspace("brief", brief).unwrap();

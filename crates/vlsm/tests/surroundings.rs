@@ -2,17 +2,17 @@
 //! system without threads. None of it loses anything or stops the store for good.
 #![allow(clippy::unwrap_used)]
 
+mod altered;
 mod bench;
 
+use altered::Altered;
 use bench::{Bench, FOLDER, small, soon, taken_again};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use vlsm::{Db, Durability, Env, Error};
-use vlsm_disk::env::{Condition, Join, Priority};
+use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::Fs;
 use vlsm_disk::fs::fault::{Fault, Op, Rule};
 use vlsm_disk::fs::sim::CrashMode;
 
@@ -126,42 +126,6 @@ fn strangers_in_the_folder_change_nothing() {
     bench.reopen(0);
 }
 
-/// An environment that starts so many threads and no more.
-struct FewThreads {
-    real: Arc<RealEnv>,
-    left: AtomicU64,
-}
-
-impl Env for FewThreads {
-    fn fs(&self) -> &Arc<dyn Fs> {
-        self.real.fs()
-    }
-    fn now(&self) -> Duration {
-        self.real.now()
-    }
-    fn wall_clock(&self) -> Duration {
-        self.real.wall_clock()
-    }
-    fn random(&self) -> u64 {
-        self.real.random()
-    }
-    fn spawn(
-        &self,
-        name: &str,
-        priority: Priority,
-        body: Box<dyn FnOnce() + Send + 'static>,
-    ) -> std::io::Result<Box<dyn Join>> {
-        let left = |left: u64| left.checked_sub(1);
-        match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left) {
-            Ok(_) => self.real.spawn(name, priority, body),
-            Err(_) => Err(std::io::ErrorKind::WouldBlock.into()),
-        }
-    }
-    fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
-        self.real.condition(spin)
-    }
-}
-
 /// A system without a thread left refuses the opening, which leaves neither threads nor a lock.
 #[test]
 fn threads_that_cannot_be_started_are_an_error_of_the_opening() {
@@ -173,7 +137,13 @@ fn threads_that_cannot_be_started_are_an_error_of_the_opening() {
         let mut refused = 0;
         for left in 0.. {
             let real = RealEnv::with_fs(Arc::new(bench.disk.clone()));
-            let env: Arc<dyn Env> = Arc::new(FewThreads { real, left: AtomicU64::new(left) });
+            let (mut env, left_now) = (Altered::of(real), AtomicU64::new(left));
+            env.may_start = Box::new(move |_| {
+                let taken = |left: u64| left.checked_sub(1);
+                let started = left_now.fetch_update(Ordering::SeqCst, Ordering::SeqCst, taken);
+                started.map(drop).map_err(|_| std::io::ErrorKind::WouldBlock.into())
+            });
+            let env: Arc<dyn Env> = Arc::new(env);
             let held = Arc::downgrade(&env);
             match small(Db::builder(FOLDER).env(env)).read_only(read_only).open() {
                 Ok(db) => {
