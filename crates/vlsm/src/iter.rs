@@ -162,8 +162,8 @@ impl Iter {
             return Err(other_store());
         }
         let id = self.keyspace.info.trees[end.region];
-        let (tree, since) = match &self.held.view {
-            Some(kept) => (kept.tree(id).clone(), None),
+        let (tree, since) = match self.held.tree(id) {
+            Some(kept) => (kept.clone(), None),
             None => (engine.views.load().tree(id).clone(), Some(engine.env.now())),
         };
         let at = self.held.at;

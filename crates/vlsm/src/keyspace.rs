@@ -397,7 +397,7 @@ impl Keyspace {
         let pinned = self.db.engine.pin();
         let read = |key: K| {
             let key = key.as_ref();
-            self.db.engine.get_in(&pinned.view, pinned.at, self.tree_of(key), key)
+            self.db.engine.get_in(pinned.view.tree(self.tree_of(key)), pinned.at, key)
         };
         keys.into_iter().map(read).collect()
     }

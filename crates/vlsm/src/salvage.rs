@@ -87,7 +87,7 @@ impl Damages {
 impl Salvage {
     pub(crate) fn new(keyspace: &Keyspace) -> Self {
         let held = Held::now(&keyspace.db);
-        let view = held.view.clone().unwrap_or_else(|| keyspace.db.engine.views.load_full());
+        let view = keyspace.db.engine.views.load_full();
         Self {
             keyspace: keyspace.clone(),
             held,
@@ -146,7 +146,8 @@ impl Salvage {
                 Some(walk) => walk,
                 None => {
                     let tree = self.keyspace.info.trees[self.region];
-                    let walk = self.begin(self.view.tree(tree))?;
+                    let walk =
+                        self.begin(self.held.tree(tree).unwrap_or_else(|| self.view.tree(tree)))?;
                     self.walk.insert(walk)
                 }
             };

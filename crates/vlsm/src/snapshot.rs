@@ -5,15 +5,15 @@ use crate::batch::other_store;
 use crate::db::Db;
 use crate::iter::Iter;
 use crate::keyspace::Keyspace;
-use crate::read::view::{Moment, StoreView};
+use crate::read::view::{FilteredTrees, Moment, StoreView, TreeView, Views};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Result, Seq};
+use vlsm_core::{Result, Seq, TreeId};
 
 /// The sequence numbers that readers hold, with how many hold each.
 ///
@@ -22,15 +22,24 @@ use vlsm_core::{Result, Seq};
 /// published before it froze the list never drops an entry that a later snapshot needs.
 ///
 /// A job that asks a compaction filter changes what a sequence number shows, so it leaves alone
-/// what its frozen list shows; and a reader that comes while it is under way keeps the view it
-/// found ([`Snapshots::is_filtering`], asked after registering). One of the two sees the other,
-/// because the lock orders them.
-#[derive(Debug, Default)]
+/// what its frozen list shows; and a reader that comes while it is under way keeps the trees with
+/// filters as it found them ([`Snapshots::keep_filtered`], after registering). One of the two sees
+/// the other, because the lock orders them.
+///
+/// What readers keep so is bounded: from [`KEPT_MAX`] outdated states of the trees on, jobs that
+/// begin do not ask their filter ([`Snapshots::may_filter`]). Little is lost by that: what is older
+/// than the readers is theirs, and no filter is asked for it anyway.
+#[derive(Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Seq, usize>>,
     /// Jobs under way that ask a compaction filter.
     filtering: Arc<AtomicUsize>,
+    /// The states of the trees with filters that readers were given to keep.
+    kept: Mutex<Vec<Weak<FilteredTrees>>>,
 }
+
+/// Outdated states of the trees with filters, kept by readers, from which on no job asks a filter.
+const KEPT_MAX: usize = 8;
 
 /// A job that asks a compaction filter, from before it freezes the snapshots until after its
 /// install.
@@ -68,9 +77,27 @@ impl Snapshots {
         Filtering(self.filtering.clone())
     }
 
-    /// Whether a reader that has registered must keep the current view.
-    pub fn is_filtering(&self) -> bool {
-        self.filtering.load(Ordering::Acquire) > 0
+    /// The trees that a reader has to keep as they are: it has registered, and a filter may be
+    /// asked for what it sees.
+    pub fn keep_filtered(&self, views: &Views) -> Option<Arc<FilteredTrees>> {
+        if self.filtering.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let filtered = views.load().filtered().clone();
+        let mut kept = self.kept.lock();
+        kept.retain(|state| state.strong_count() > 0);
+        if !kept.iter().any(|state| std::ptr::eq(state.as_ptr(), &raw const *filtered)) {
+            kept.push(Arc::downgrade(&filtered));
+        }
+        Some(filtered)
+    }
+
+    /// Whether a job that begins may ask a filter.
+    pub fn may_filter(&self, view: &StoreView) -> bool {
+        let current = Arc::as_ptr(view.filtered());
+        let kept = self.kept.lock();
+        let outdated = |state: &&Weak<_>| state.strong_count() > 0 && state.as_ptr() != current;
+        kept.iter().filter(outdated).count() < KEPT_MAX
     }
 
     /// All held sequence numbers, ascending.
@@ -90,8 +117,8 @@ impl Snapshots {
 pub(crate) struct Held {
     pub db: Db,
     pub at: Moment,
-    /// The view to read from, where a compaction filter might change a later one.
-    pub view: Option<Arc<StoreView>>,
+    /// Trees of which a compaction filter might change a later state.
+    kept: Option<Arc<FilteredTrees>>,
 }
 
 impl Held {
@@ -100,8 +127,13 @@ impl Held {
         let engine = &db.engine;
         let seq = engine.snapshots.register(|| engine.commit.visible());
         let at = Moment { seq, now: engine.clock.now() };
-        let view = engine.snapshots.is_filtering().then(|| engine.views.load_full());
-        Self { db: db.clone(), at, view }
+        let kept = engine.snapshots.keep_filtered(&engine.views);
+        Self { db: db.clone(), at, kept }
+    }
+
+    /// The tree to read from in place of the current one.
+    pub fn tree(&self, id: TreeId) -> Option<&Arc<TreeView>> {
+        self.kept.as_ref().and_then(|kept| kept.tree(id))
     }
 }
 
@@ -138,9 +170,10 @@ impl Snapshot {
             return Err(other_store());
         }
         let engine = &self.held.db.engine;
-        match &self.held.view {
-            Some(view) => engine.get_in(view, self.held.at, keyspace.tree_of(key), key),
-            None => engine.get(keyspace.tree_of(key), key, Some(self.held.at)),
+        let tree = keyspace.tree_of(key);
+        match self.held.tree(tree) {
+            Some(kept) => engine.get_in(kept, self.held.at, key),
+            None => engine.get(tree, key, Some(self.held.at)),
         }
     }
 

@@ -7,7 +7,7 @@ mod altered;
 use altered::Altered;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 use vlsm::{
     Batch, Builder, CompactionFilter, Db, Decision, Durability, Error, KeyspaceOptions,
@@ -300,6 +300,73 @@ fn a_filter_removes_and_changes_but_for_what_snapshots_see() {
     db.flush().unwrap();
     assert_eq!(all(default.iter()), ["b:why", "c:z", "d:x2"], "d is the snapshot's");
     assert_eq!(all(snapshot.iter(&default)), ["b:why", "c:z", "d:x2"]);
+}
+
+/// Keeps everything; has a visitor come in at the first question of each job.
+struct Visited {
+    asked: AtomicU64,
+    come: Mutex<mpsc::SyncSender<mpsc::SyncSender<()>>>,
+}
+
+impl CompactionFilter for Visited {
+    fn name(&self) -> &str {
+        "visited"
+    }
+    fn filter(&self, _: u8, _: &[u8], value: &[u8]) -> Decision {
+        if value.starts_with(b"x") {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let (go, gone) = mpsc::sync_channel(0);
+            self.come.lock().unwrap().send(go).unwrap();
+            gone.recv().unwrap();
+            return Decision::Remove;
+        }
+        Decision::Keep
+    }
+}
+
+/// Long snapshots made while a filter is asked keep what it changes: so many, and then it is not
+/// asked until some are gone.
+#[test]
+fn snapshots_made_beside_a_filter_keep_a_bounded_number_of_states() {
+    const ROUNDS: u64 = 30;
+    let folder = folder();
+    let (come, visits) = mpsc::sync_channel(0);
+    let filter = Arc::new(Visited { asked: AtomicU64::new(0), come: Mutex::new(come) });
+    let builder = Db::builder(folder.path().join("store"));
+    let db = builder.compaction_filter("default", filter.clone()).open().unwrap();
+    let default = db.default_keyspace();
+    let busy = db.create_keyspace("busy", KeyspaceOptions::new()).unwrap();
+    let flush = || {
+        let db = db.clone();
+        std::thread::spawn(move || db.flush().unwrap())
+    };
+    let mut snapshots = Vec::new();
+    for round in 0..ROUNDS {
+        db.put(round.to_be_bytes(), "x").unwrap();
+        busy.put("key", round.to_be_bytes()).unwrap();
+        let flush = flush();
+        while !flush.is_finished() {
+            if let Ok(go) = visits.recv_timeout(Duration::from_millis(1)) {
+                snapshots.push((round, db.snapshot()));
+                go.send(()).unwrap();
+            }
+        }
+        flush.join().unwrap();
+    }
+    let asked = filter.asked.load(Ordering::SeqCst);
+    assert!((4..=12).contains(&asked), "asked by {asked} jobs of {ROUNDS}");
+    for (round, snapshot) in &snapshots {
+        let seen = snapshot.get(&default, round.to_be_bytes()).unwrap();
+        assert_eq!(seen.as_deref(), Some(&b"x"[..]), "round {round}");
+        assert_eq!(snapshot.get(&busy, "key").unwrap().unwrap(), round.to_be_bytes()[..]);
+        assert_eq!(db.get(round.to_be_bytes()).unwrap(), None, "round {round}: the filter's");
+    }
+    snapshots.clear();
+    db.put("last", "x").unwrap();
+    let flush = flush();
+    visits.recv().unwrap().send(()).unwrap();
+    flush.join().unwrap();
+    assert_eq!(db.get("last").unwrap(), None);
 }
 
 #[test]

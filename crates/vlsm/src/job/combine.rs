@@ -44,6 +44,8 @@ pub(crate) struct Sight {
     /// The range tombstones of all inputs.
     pub ranges: RangeTombstones,
     pub rules: Arc<Rules>,
+    /// Whether the compaction filter is asked, where there is one.
+    pub filters: bool,
     /// Wall-clock time of the job's start.
     pub now: Micros,
     /// The level that is written.
@@ -226,7 +228,7 @@ impl Combine {
         }
         if trailer.kind() == Some(Kind::Delete) {
             self.tombstone(key, trailer);
-        } else if is_newest && !kept && self.sight.rules.filter.is_some() {
+        } else if is_newest && !kept && self.asks_filter() {
             self.filtered(key, trailer, value);
         } else {
             self.emit(key, trailer, value);
@@ -248,6 +250,11 @@ impl Combine {
         } else {
             self.emit(key, trailer, &[]);
         }
+    }
+
+    #[inline]
+    fn asks_filter(&self) -> bool {
+        self.sight.filters && self.sight.rules.filter.is_some()
     }
 
     /// A value that no snapshot sees, as the compaction filter leaves it.
@@ -315,7 +322,7 @@ impl Combine {
         let trailer = Trailer::new(self.held[0].0, Kind::Put);
         self.clear_held();
         let key = std::mem::take(&mut self.key);
-        match self.stripe == self.sight.snapshots.len() {
+        match self.stripe == self.sight.snapshots.len() && self.asks_filter() {
             true => self.filtered(&key, trailer, &value),
             false => self.emit(&key, trailer, &value),
         }

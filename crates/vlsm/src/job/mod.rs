@@ -107,7 +107,9 @@ impl Job {
             to: candidate.output_level,
             bytes: candidate.bytes_in,
         });
-        let filters = tree.rules.filter.is_some() && candidate.kind != JobKind::TrivialMove;
+        let filters = tree.rules.filter.is_some()
+            && candidate.kind != JobKind::TrivialMove
+            && engine.snapshots.may_filter(&engine.views.load());
         let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
         // Before the snapshots are frozen: a later one finds absent all that has expired by now.
         let now = engine.clock.now();
@@ -117,6 +119,7 @@ impl Job {
                 || planted::is(Bug::TombstoneDroppedEarly),
             ranges: RangeTombstones::default(),
             rules: tree.rules.clone(),
+            filters,
             now,
             level: candidate.output_level,
         };

@@ -16,7 +16,7 @@
 
 use crate::engine::Engine;
 use crate::memtable::Memtable;
-use crate::read::view::{Moment, Pinned, Place, StoreView, TreeView};
+use crate::read::view::{Moment, Pinned, Place, TreeView};
 use crate::resolve::{Resolver, Says, says};
 use crate::trace::Asked;
 use bytes::Bytes;
@@ -41,35 +41,27 @@ impl Engine {
     pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
         let view = self.views.load();
         match at {
-            Some(at) => self.get_in(&view, at, tree, key),
-            None => self.resolve(&view, self.commit.visible(), tree, key, || self.clock.now()),
+            Some(at) => self.get_in(view.tree(tree), at, key),
+            None => self.resolve(view.tree(tree), self.commit.visible(), key, || self.clock.now()),
         }
     }
 
-    /// The value of a key in a view.
-    pub fn get_in(
-        &self,
-        view: &StoreView,
-        at: Moment,
-        tree: TreeId,
-        key: &[u8],
-    ) -> Result<Option<Bytes>> {
-        self.resolve(view, at.seq, tree, key, || at.now)
+    /// The value of a key in a tree.
+    pub fn get_in(&self, tree: &TreeView, at: Moment, key: &[u8]) -> Result<Option<Bytes>> {
+        self.resolve(tree, at.seq, key, || at.now)
     }
 
     #[inline]
     fn resolve(
         &self,
-        view: &StoreView,
+        tree: &TreeView,
         seq: Seq,
-        tree: TreeId,
         key: &[u8],
         now: impl Fn() -> Micros,
     ) -> Result<Option<Bytes>> {
         self.counters.gets.add(1);
-        self.trace(tree, Asked::Get, key);
+        self.trace(tree.id, Asked::Get, key);
         self.health.check_open()?;
-        let tree = view.tree(tree);
         let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {
             return Ok(None);
         };

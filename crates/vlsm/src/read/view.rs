@@ -91,6 +91,19 @@ impl TreeView {
 #[derive(Clone, Default)]
 pub(crate) struct StoreView {
     trees: Vec<Option<Arc<TreeView>>>,
+    filtered: Arc<FilteredTrees>,
+}
+
+/// The trees of keyspaces with a compaction filter at one moment, in order of their numbers.
+#[derive(Default)]
+pub(crate) struct FilteredTrees(Vec<Arc<TreeView>>);
+
+impl FilteredTrees {
+    /// The tree of this number, if it is one of them.
+    pub fn tree(&self, id: TreeId) -> Option<&Arc<TreeView>> {
+        let found = self.0.binary_search_by_key(&id, |tree| tree.id);
+        found.ok().map(|index| &self.0[index])
+    }
 }
 
 impl StoreView {
@@ -106,6 +119,20 @@ impl StoreView {
     /// All trees.
     pub fn trees(&self) -> impl Iterator<Item = &Arc<TreeView>> {
         self.trees.iter().flatten()
+    }
+
+    /// Those among them that compaction filters may change.
+    pub fn filtered(&self) -> &Arc<FilteredTrees> {
+        &self.filtered
+    }
+
+    fn set(&mut self, tree: TreeView) {
+        let (index, filters) = (tree.id.0 as usize, tree.rules.filter.is_some());
+        self.trees[index] = Some(Arc::new(tree.ordered()));
+        if filters {
+            let filtered = self.trees().filter(|tree| tree.rules.filter.is_some());
+            self.filtered = Arc::new(FilteredTrees(filtered.cloned().collect()));
+        }
     }
 }
 
@@ -160,8 +187,8 @@ impl Views {
     pub fn update(&self, id: TreeId, change: impl FnOnce(&TreeView) -> TreeView) {
         let _held = self.change.lock();
         let mut next = StoreView::clone(&self.load());
-        let tree = change(next.tree(id)).ordered();
-        next.trees[id.0 as usize] = Some(Arc::new(tree));
+        let tree = change(next.tree(id));
+        next.set(tree);
         self.current.store(Arc::new(next));
     }
 
@@ -174,7 +201,7 @@ impl Views {
             if next.trees.len() <= index {
                 next.trees.resize(index + 1, None);
             }
-            next.trees[index] = Some(Arc::new(tree.ordered()));
+            next.set(tree);
         }
         self.current.store(Arc::new(next));
     }

@@ -95,7 +95,7 @@ fn sliced(entries: &[Entry]) -> Source {
 
 /// No reader holds anything, nothing lies below, and nothing is special.
 fn everything() -> Sight {
-    Sight { nothing_below: true, ..Sight::default() }
+    Sight { nothing_below: true, filters: true, ..Sight::default() }
 }
 
 fn outputs(rule: CutRule) -> Outputs {

@@ -187,6 +187,7 @@ proptest! {
             nothing_below,
             ranges: set_of(&ranges),
             rules: rules(Picky { partial }),
+            filters: true,
             now: Micros(NOW),
             level: 1,
         };
