@@ -23,6 +23,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_core::LockHolder;
 
@@ -32,7 +33,31 @@ pub struct PosixFs;
 
 struct PosixFile {
     fd: OwnedFd,
-    direct: bool,
+    direct: AtomicBool,
+}
+
+impl PosixFile {
+    fn new(fd: OwnedFd, direct: bool) -> Arc<Self> {
+        Arc::new(Self { fd, direct: AtomicBool::new(direct) })
+    }
+
+    /// Repeats a call that was refused past the page cache through it: a device with blocks of more
+    /// than 4096 bytes lets the file be opened so and refuses the calls.
+    fn or_buffered<T>(
+        &self,
+        mut call: impl FnMut() -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
+        // Asked before: another thread may end it meanwhile.
+        let was_direct = self.is_direct();
+        match retry_on_intr(&mut call) {
+            Err(Errno::INVAL) if was_direct => {
+                platform::end_direct(&self.fd)?;
+                self.direct.store(false, Ordering::Relaxed);
+                retry_on_intr(&mut call)
+            }
+            done => done,
+        }
+    }
 }
 
 /// How long and how often a descriptor is asked for.
@@ -68,7 +93,7 @@ impl File for PosixFile {
         let mut done = 0;
         while done < buf.len() {
             let at = offset_after(offset, done)?;
-            match retry_on_intr(|| rustix::io::pread(&self.fd, &mut buf[done..], at))? {
+            match self.or_buffered(|| rustix::io::pread(&self.fd, &mut buf[done..], at))? {
                 0 => break,
                 n => done += n,
             }
@@ -80,7 +105,7 @@ impl File for PosixFile {
         let mut done = 0;
         while done < buf.len() {
             let at = offset_after(offset, done)?;
-            match retry_on_intr(|| rustix::io::pwrite(&self.fd, &buf[done..], at))? {
+            match self.or_buffered(|| rustix::io::pwrite(&self.fd, &buf[done..], at))? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 n => done += n,
             }
@@ -102,7 +127,7 @@ impl File for PosixFile {
     }
 
     fn is_direct(&self) -> bool {
-        self.direct
+        self.direct.load(Ordering::Relaxed)
     }
 }
 
@@ -162,14 +187,14 @@ impl Fs for PosixFs {
         }
         if let Some(direct) = platform::DIRECT.filter(|_| options.direct) {
             match open(path, flags | direct) {
-                Ok(fd) => return Ok(Arc::new(PosixFile { fd, direct: true })),
+                Ok(fd) => return Ok(PosixFile::new(fd, true)),
                 // Not possible here, for instance on tmpfs. The refused call may have made the
                 // file.
                 Err(Errno::INVAL) => flags -= OFlags::EXCL,
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Arc::new(PosixFile { fd: open(path, flags)?, direct: false }))
+        Ok(PosixFile::new(open(path, flags)?, false))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -328,11 +353,20 @@ fn is_dir(path: &Path) -> io::Result<bool> {
 /// Linux: `fdatasync` and `fsync` reach the device's medium.
 #[cfg(target_os = "linux")]
 mod platform {
+    use rustix::fd::OwnedFd;
     use rustix::fs::OFlags;
+    use rustix::io::Result;
+
     pub(super) use rustix::fs::{fdatasync as sync_data, fsync as sync};
 
     /// Opens past the page cache.
     pub(super) const DIRECT: Option<OFlags> = Some(OFlags::DIRECT);
+
+    /// From here on the file's calls go through the page cache.
+    pub(super) fn end_direct(fd: &OwnedFd) -> Result<()> {
+        let flags = rustix::fs::fcntl_getfl(fd)?;
+        rustix::fs::fcntl_setfl(fd, flags - OFlags::DIRECT)
+    }
 }
 
 /// macOS: `fsync` ends at the device, which may hold the bytes in a cache that forgets them without
@@ -347,6 +381,11 @@ mod platform {
 
     /// There is no such flag. `F_NOCACHE` is no promise: it reads what is cached.
     pub(super) const DIRECT: Option<OFlags> = None;
+
+    /// No file is opened so.
+    pub(super) fn end_direct(_: &OwnedFd) -> Result<()> {
+        Ok(())
+    }
 
     pub(super) fn sync(fd: &OwnedFd) -> Result<()> {
         match rustix::fs::fcntl_fullfsync(fd) {
@@ -479,5 +518,24 @@ mod tests {
             let buffered = PosixFs.open(&path, OpenOptions::READ).expect("opened");
             assert!(!buffered.is_direct());
         }
+    }
+
+    /// What a device refuses past the page cache goes through it: here three bytes, there 4096 on a
+    /// device with larger blocks.
+    #[test]
+    fn direct_calls_that_are_refused_go_through_the_page_cache() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("f");
+        let open = |how: OpenOptions| PosixFs.open(&path, how.direct(true)).expect("opened");
+        let file = open(OpenOptions::CREATE);
+        file.write_at(b"abc", 5).expect("written");
+        assert!(!file.is_direct());
+        file.write_at(b"de", 8).expect("written");
+        let (again, mut buf) = (open(OpenOptions::READ), [9; 7]);
+        assert_eq!(again.read_at(&mut buf, 4).expect("read"), 6);
+        assert_eq!(&buf, b"\0abcde\x09");
+        assert!(!again.is_direct());
+        let wrong = open(OpenOptions::READ).write_at(b"x", 0).expect_err("to read only");
+        assert_eq!(wrong.raw_os_error(), Some(Errno::BADF.raw_os_error()));
     }
 }
