@@ -6,6 +6,7 @@
 //! newest comes first.
 
 use crate::error::{Error, Result};
+use crate::units::Micros;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
@@ -16,6 +17,13 @@ pub const MAX_KEY_LEN: usize = 64 * 1024;
 pub const MAX_END_LEN: usize = MAX_KEY_LEN + 1;
 /// Bytes of the moment at the begin of a value that expires.
 pub const EXPIRY_LEN: usize = 8;
+
+/// When a value of the kind that expires does so; none where it is too short to say.
+#[must_use]
+pub fn expiry(value: &[u8]) -> Option<Micros> {
+    value.first_chunk().map(|moment: &[u8; EXPIRY_LEN]| Micros(u64::from_le_bytes(*moment)))
+}
+
 /// The longest value in bytes.
 pub const MAX_VALUE_LEN: usize = 1 << 30;
 

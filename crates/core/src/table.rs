@@ -6,7 +6,7 @@
 use crate::ids::{FileNumber, FileUid};
 use crate::key::Seq;
 use crate::range::KeyRange;
-use crate::units;
+use crate::units::{self, Micros};
 use bytes::Bytes;
 use std::any::Any;
 use std::fmt;
@@ -43,6 +43,9 @@ pub struct FileMeta {
     /// The sequence number that all its entries have in this store, whatever the file says: that of
     /// the ingest which brought the file.
     pub global_seq: Option<Seq>,
+    /// When the first of its values expires; none where none does, or where the file was written
+    /// before this was recorded.
+    pub expires: Option<Micros>,
 }
 
 impl FileMeta {
@@ -72,7 +75,7 @@ impl PartialEq for FileMeta {
             && (self.seq_min, self.seq_max) == (other.seq_min, other.seq_max)
             && (self.range_tombstones, self.largest_exclusive)
                 == (other.range_tombstones, other.largest_exclusive)
-            && self.global_seq == other.global_seq
+            && (self.global_seq, self.expires) == (other.global_seq, other.expires)
     }
 }
 

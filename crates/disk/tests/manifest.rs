@@ -106,7 +106,9 @@ fn ranged(number: u64) -> Record {
     let (range_tombstones, largest_exclusive) = (300, true);
     let ends_open = FileMeta { range_tombstones, largest_exclusive, ..meta(number, "b", "m") };
     let ingested = meta(number + 1, "m", "z").with_global_seq(Seq(77));
-    let both = FileMeta { range_tombstones, largest_exclusive, ..meta(number + 2, "b", "m") };
+    let expires = Some(Micros(1 << 50));
+    let both =
+        FileMeta { range_tombstones, largest_exclusive, expires, ..meta(number + 2, "b", "m") };
     let both = Table::whole(Arc::new(both.with_global_seq(Seq(78))));
     let mut edit = VersionEdit::default();
     edit.add(4, Arc::new(Table::whole(Arc::new(ends_open))));
@@ -188,13 +190,13 @@ fn golden_bytes() {
         027b7d0100030000c3e59fb00000000000000000410200000000000000000004
         6e5cb96fae48cf67280000004102000000000000000000010301050101630001
         00090000093f00000000000000e80763000000000000000a010162016b5a6300
-        9cea33e900000000000000004c02000000000000000000048701e2a71414ddb6
-        7e0000004c020000000000000000000105020000030400012818010000000000
+        9cea33e900000000000000004c02000000000000000000044ddfa01a11be4625
+        860000004c020000000000000000000105020000030400012818010000000000
         00e80763000000000000000a010162016d9003990306ac02040001291f010000
         00000000e80763000000000000000a01016d017a4d4d080500012a2601000000
-        000000e80763000000000000000a010162016d4e4e0fac020163016d00900304
-        2b000000030006030329ac0207090000f9e41a47000000000000000062020000
-        0000000000000004"#]]
+        000000e80763000000000000000a010162016d4e4e1fac028080808080808002
+        0163016d009003042b000000030006030329ac02070900001b2dcfaf00000000
+        00000000630200000000000000000004"#]]
     .assert_eq(&hex(&content[4096..]));
 }
 
@@ -328,7 +330,7 @@ fn tables_that_cannot_be_are_refused() {
     assert_eq!((plain.last(), &ranged[ranged.len() - 2..]), (Some(&0), &[4, 9][..]));
     let with = |bytes: &[u8], cut: usize, end: &[u8]| [&bytes[..bytes.len() - cut], end].concat();
     for (bytes, why) in [
-        (with(&plain, 1, &[16]), "unknown flag"),
+        (with(&plain, 1, &[32]), "unknown flag"),
         (with(&plain, 1, &[2]), "contradict"),
         (with(&ranged, 1, &[0]), "contradict"),
         (with(&plain, 1, &[8]), "has two"),

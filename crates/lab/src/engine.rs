@@ -148,6 +148,10 @@ fn cached(options: &Options, stats: &Stats) -> u64 {
     stats.wal_lengthened_bytes.0 + if options.direct_reads { 0 } else { reads }
 }
 
+fn other_written(stats: &Stats) -> u64 {
+    (stats.manifest_bytes + stats.wal_filled_bytes + stats.log_bytes + stats.reserve_bytes).0
+}
+
 impl Store for Engine {
     fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()> {
         Ok(self.db.put(key, value)?)
@@ -260,7 +264,7 @@ impl Store for Engine {
             compaction_read: stats.compactions.iter().map(|work| work.read.0).sum(),
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
-            other_written: (stats.manifest_bytes + stats.wal_filled_bytes + stats.log_bytes).0,
+            other_written: other_written(&stats),
             rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE,
             cached: cached(self.db.options(), &stats),
             l0_compactions: stats.compactions.first().map_or(0, |work| work.jobs),

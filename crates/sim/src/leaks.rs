@@ -13,8 +13,8 @@ use vlsm_disk::wal::format::Records;
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::{wal_number, wal_path};
 
-/// `CURRENT`, a manifest, `LOCK`, `DEVICE`, `LOG`, `LOG.old`.
-const OTHER_FILES: usize = 6;
+/// `CURRENT`, a manifest, `LOCK`, `RESERVE`, `DEVICE`, `LOG`, `LOG.old`.
+const OTHER_FILES: usize = 7;
 
 /// No file is left that the manifest does not name, and no WAL is longer than its records.
 pub(crate) fn leaks(disk: &Disk) -> std::result::Result<(), String> {

@@ -148,6 +148,7 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.wal_file_bytes = Bytes::kib(*rng.pick(&[16, 32, 256]));
     options.wal_sync_bytes = Bytes::kib(*rng.pick(&[1, 8, 1024]));
     options.manifest_bytes = Bytes(*rng.pick(&[0, 2 << 10, 16 << 10, 4 << 20]));
+    options.reserve_bytes = Bytes::kib(*rng.pick(&[0, 4, 64]));
     let wal_least = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
     options.wal_limit = wal_least * *rng.pick(&[1, 2, 1000]);
     options.memory_limit = options.least_memory() * *rng.pick(&[1, 2, 8, 1000]);

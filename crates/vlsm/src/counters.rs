@@ -75,6 +75,8 @@ pub(crate) struct Counters {
     pub wal_bytes: Counter,
     pub wal_filled_bytes: Counter,
     pub wal_lengthened_bytes: Counter,
+    /// Written to the reserve.
+    pub reserve_bytes: Counter,
     pub wal_writes: Counter,
     pub wal_syncs: Counter,
     pub manifest_bytes: Counter,

@@ -13,6 +13,7 @@ use crate::memtable::ArenaPool;
 use crate::options::Options;
 use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
+use crate::reserve::Reserve;
 use crate::rules::Extensions;
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -46,6 +47,7 @@ pub(crate) struct Engine {
     pub events: Arc<Events>,
     pub health: Health,
     pub space: Space,
+    pub reserve: Reserve,
     pub counters: Counters,
     pub numbers: Numbers,
     pub keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,

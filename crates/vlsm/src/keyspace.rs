@@ -476,8 +476,8 @@ impl Keyspace {
         self.db.engine.approximate_size(&self.info, &lo, hi.as_ref())
     }
 
-    /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees
-    /// and tombstones go, as far as no snapshot needs them.
+    /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees,
+    /// tombstones and values that have expired go, as far as no snapshot needs them.
     ///
     /// What was written before the call is flushed first; what is written meanwhile may stay above.
     /// The work is done in jobs as narrow as any other, under the schedule in use, and waits for

@@ -53,6 +53,7 @@ mod options;
 mod paths;
 mod read;
 mod recovery;
+mod reserve;
 mod resolve;
 mod rules;
 mod salvage;

@@ -37,6 +37,7 @@ use crate::options::Options;
 use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Begun, Log};
+use crate::reserve::Reserve;
 use crate::rules::{Extensions, Rules};
 use crate::snapshot::Snapshots;
 use crate::space::Space;
@@ -105,10 +106,9 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let next_file = there.next_number(&state);
     let leftovers = if read_only { Vec::new() } else { there.leftovers(dir, &state, &manifest)? };
     remove(&env, &events, &leftovers);
-    let wake = env.condition(Duration::ZERO);
+    let (wake, next) = (env.condition(Duration::ZERO), counter());
     let memory = memory_of(&options, &wake);
     let arenas = arenas_of(&options, &memory);
-    let next = counter();
     let log = Log {
         env: &*env,
         events: &events,
@@ -126,6 +126,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         health: Health::new(events.clone(), read_only),
         files: files_of(&env, dir, &memory, &events, &options),
         space: Space::default(),
+        reserve: Reserve::default(),
         events,
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),

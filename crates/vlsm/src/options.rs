@@ -116,6 +116,9 @@ pub struct Options {
     /// A manifest at least this long, and twice as long as the snapshot it begins with, is replaced
     /// by a new one. Default: 4 MB.
     pub manifest_bytes: Bytes,
+    /// Space that a store keeps in its folder, once it has written more than a little, so that it
+    /// can be opened on a full device, to delete something; 0 for none. Default: 1 MB.
+    pub reserve_bytes: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,
     /// Open a store whose WAL is damaged with what comes before the damage. The files that hold the
@@ -147,6 +150,7 @@ impl Default for Options {
             wal_sync_bytes: Bytes::mib(1),
             wal_limit: Bytes::mib(512),
             manifest_bytes: Bytes::mib(4),
+            reserve_bytes: Bytes::mib(1),
             durability: Durability::default(),
             salvage_wal: false,
             log: true,
@@ -190,6 +194,7 @@ impl Options {
         within("bits_per_key", self.bits_per_key.into(), 0, 64)?;
         within("wal_file_bytes", self.wal_file_bytes.0, 16 * KIB, 4096 * MIB)?;
         within("wal_sync_bytes", self.wal_sync_bytes.0, KIB, 4096 * MIB)?;
+        within("reserve_bytes", self.reserve_bytes.0, 0, 1024 * MIB)?;
         let logged = self.least_wal();
         if self.wal_limit < logged {
             let why = format!("must be at least {logged}: two memtables and two WAL files");

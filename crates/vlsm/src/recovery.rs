@@ -5,7 +5,8 @@
 //!
 //! The batches with such entries are copied into the new WAL, which takes over from the older ones
 //! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. On a
-//! device too full for the copies the new WAL seals the last one instead, and the older ones stay.
+//! device too full for the copies the store gives its reserve away; where that is too little, the
+//! new WAL seals the last one instead, and the older ones stay.
 //!
 //! A damaged log is an error, or with `salvage_wal` ends before the damage: what the store then
 //! holds is an exact prefix of what was written. The files that hold the rest are kept aside, and
@@ -19,6 +20,7 @@ use crate::clock::Clock;
 use crate::events::Events;
 use crate::memtable::{ArenaPool, Memtable, range_size};
 use crate::options::Options;
+use crate::reserve;
 use crate::write::wal_stage::LiveWal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,8 @@ pub(crate) const ASIDE: &str = "lost";
 /// The first WAL after opening gets this much room; each of its successors is twice as long, up to
 /// the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
+/// Or so much where the device is full.
+const SHORT_WAL_BYTES: u64 = 16 << 10;
 
 /// No store counts up to here: it leaves as many numbers again for the writes to come.
 const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
@@ -100,7 +104,12 @@ impl Log<'_> {
         if planted::is(Bug::WalTailTrusted) {
             return self.go_on();
         }
-        match self.take_over() {
+        match self.take_over(FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)) {
+            Err(Error::NoSpace { .. }) => {}
+            begun => return begun,
+        }
+        reserve::give_away(self.env, self.dir);
+        match self.take_over(SHORT_WAL_BYTES) {
             Err(Error::NoSpace { .. }) => self.go_on(),
             begun => begun,
         }
@@ -137,8 +146,9 @@ impl Log<'_> {
         Ok((memtables, last_seq, recovered))
     }
 
-    /// A new WAL that holds all that is not in tables. The older ones become leftovers.
-    fn take_over(&self) -> Result<Begun> {
+    /// A new WAL that holds all that is not in tables, with so much room for more. The older ones
+    /// become leftovers.
+    fn take_over(&self, room: u64) -> Result<Begun> {
         let (env, dir) = (self.env, self.dir);
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
         // The old files need not be durable: the new one holds all of it.
@@ -146,7 +156,7 @@ impl Log<'_> {
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
         self.keep_aside(&recovered).inspect_err(|_| rewrite.give_up())?;
-        let wal = rewrite.finish(self.room(), Seq(last_seq.0 + 1))?;
+        let wal = rewrite.finish(room, Seq(last_seq.0 + 1))?;
         recovered.unused.extend(recovered.live.iter().map(|live| live.path.clone()));
         let live = vec![LiveWal::of(&wal)];
         Ok(Begun { memtables, last_seq, recovered, live, wal })
@@ -161,7 +171,7 @@ impl Log<'_> {
         }
         let (env, dir) = (self.env, self.dir);
         let (fs, uid) = (&**env.fs(), env.random());
-        let prepared = prepare_next(fs, dir, self.number, uid, self.room(), None)?;
+        let prepared = prepare_next(fs, dir, self.number, uid, SHORT_WAL_BYTES, None)?;
         let wal = prepared.start(recovered.end, Seq(last_seq.0 + 1))?;
         let older =
             recovered.live.iter().map(|live| LiveWal { number: live.number, len: live.len });
@@ -198,10 +208,6 @@ impl Log<'_> {
             synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))?;
         }
         Ok(())
-    }
-
-    fn room(&self) -> u64 {
-        FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)
     }
 }
 

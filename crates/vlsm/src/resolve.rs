@@ -13,7 +13,7 @@ use crate::rules::Rules;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::path::Path;
-use vlsm_core::key::EXPIRY_LEN;
+use vlsm_core::key::{self, EXPIRY_LEN};
 use vlsm_core::{Error, Kind, Micros, Result, Seq, Trailer};
 
 /// What a version says to a reader.
@@ -50,11 +50,8 @@ pub(crate) fn says(
 
 /// The moment at which the value of a [`Kind::PutExpiring`] expires.
 pub(crate) fn expiry(value: &[u8]) -> Result<Micros> {
-    let head = value.first_chunk::<EXPIRY_LEN>();
-    let head = head.ok_or_else(|| {
-        Error::corruption(Path::new("memory"), 0, "a value that expires is too short")
-    })?;
-    Ok(Micros(u64::from_le_bytes(*head)))
+    let too_short = "a value that expires is too short";
+    key::expiry(value).ok_or_else(|| Error::corruption(Path::new("memory"), 0, too_short))
 }
 
 /// Blocks check the kinds when they are read, so this is a bug.

@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// Bytes that are free, as far as the system tells.
-    fn free_bytes(&self) -> u64 {
+    pub fn free_bytes(&self) -> u64 {
         self.env.fs().free_bytes(&self.dir).unwrap_or(u64::MAX)
     }
 

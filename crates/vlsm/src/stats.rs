@@ -129,6 +129,8 @@ pub struct Stats {
     /// Those zeros among them that lengthened the file in use. They may be written over before they
     /// reach the device, which then sees one write instead of two.
     pub wal_lengthened_bytes: Bytes,
+    /// Bytes written to the reserve, the space that is kept for an opening on a full device.
+    pub reserve_bytes: Bytes,
     /// Write calls of the WAL.
     pub wal_writes: u64,
     /// Syncs of the WAL.
@@ -175,12 +177,12 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written to SSTs, WAL (the zeros of new files among them), manifest and LOG.
+    /// Bytes written to SSTs, WAL (the zeros of new files among them), manifest, LOG and reserve.
     #[must_use]
     pub fn bytes_written(&self) -> Bytes {
         let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
         let log = self.wal_bytes + self.wal_filled_bytes + self.manifest_bytes;
-        self.flush.written + compactions + log + self.log_bytes
+        self.flush.written + compactions + log + self.log_bytes + self.reserve_bytes
     }
 
     /// Bytes that jobs and readers read from SSTs.
@@ -245,6 +247,7 @@ impl Engine {
             wal_bytes: Bytes(counters.wal_bytes.get()),
             wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
             wal_lengthened_bytes: Bytes(counters.wal_lengthened_bytes.get()),
+            reserve_bytes: Bytes(counters.reserve_bytes.get()),
             wal_writes: counters.wal_writes.get(),
             wal_syncs: counters.wal_syncs.get(),
             manifest_bytes: Bytes(counters.manifest_bytes.get()),

@@ -232,6 +232,41 @@ fn values_expire_and_snapshots_do_not_notice() {
     assert_eq!(keys(&db), ["d"]);
 }
 
+/// What lies in the last level already and expires there goes when its range is compacted.
+#[test]
+fn compacting_a_range_drops_what_has_expired() {
+    let folder = folder();
+    let micros = Arc::new(AtomicU64::new(1_000_000_000));
+    let (mut env, clock) = (Altered::of(RealEnv::new()), micros.clone());
+    env.wall_clock = Box::new(move |_| Duration::from_micros(clock.load(Ordering::SeqCst)));
+    let path = folder.path().join("store");
+    let mut db = Db::builder(&path).env(Arc::new(env)).open().unwrap();
+    let kilobytes =
+        |db: &Db| db.stats().levels.iter().map(|level| level.bytes.0).sum::<u64>() >> 10;
+    let value = |text: &str| text.repeat(1_000);
+    let seconds = Duration::from_secs;
+    let main = db.default_keyspace();
+    for n in 0..100_u64 {
+        main.put_with_ttl(n.to_be_bytes(), value("s"), seconds(10)).unwrap();
+        main.put_with_ttl((n + 100).to_be_bytes(), value("l"), seconds(1_000)).unwrap();
+        main.put((n + 200).to_be_bytes(), value("n")).unwrap();
+    }
+    main.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(kilobytes(&db) / 100, 3);
+    micros.fetch_add(20_000_000, Ordering::SeqCst);
+    main.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(kilobytes(&db) / 100, 2);
+    db.close().unwrap();
+    // The next life knows, too.
+    let (mut env, clock) = (Altered::of(RealEnv::new()), micros.clone());
+    env.wall_clock = Box::new(move |_| Duration::from_micros(clock.load(Ordering::SeqCst)));
+    db = Db::builder(&path).env(Arc::new(env)).open().unwrap();
+    micros.fetch_add(2_000_000_000, Ordering::SeqCst);
+    db.default_keyspace().compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(kilobytes(&db) / 100, 1);
+    db.close().unwrap();
+}
+
 /// Removes what begins with `x`, when it is let.
 struct NoX {
     asked: AtomicU64,

@@ -40,6 +40,55 @@ fn an_sst_for_which_there_is_no_space_is_made_anew() {
     }
 }
 
+/// Others took the last byte of the device: the store opens by its reserve, and what is deleted
+/// makes room. Without a reserve it does not, and is as it was.
+#[test]
+fn a_store_on_a_full_device_opens_for_deleting() {
+    let has_reserve = |bench: &Bench| bench.disk.files().contains_key(Path::new("/store/RESERVE"));
+    for killed in [false, true] {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        for n in 0..2_000 {
+            bench.put(&db, n, Durability::Buffered).unwrap();
+        }
+        soon(|| has_reserve(&bench));
+        let last = Durability::Sync;
+        bench.put(&db, 2_000, last).unwrap();
+        if killed {
+            bench.disk.kill();
+            drop(db);
+        } else {
+            db.close().unwrap();
+        }
+        let (poor, before) = (bench.disk.fork(), bench.disk.used());
+        bench.disk.set_capacity(Some(before));
+        let db = bench.open();
+        assert!(!has_reserve(&bench), "killed {killed}: opened by its reserve");
+        bench.look(&db, 0);
+        let main = db.default_keyspace();
+        main.delete_range(0_u64.to_be_bytes()..1_990_u64.to_be_bytes()).unwrap();
+        main.compact_range::<&[u8]>(..).unwrap();
+        assert!(bench.disk.used() < before / 2, "killed {killed}: {}", bench.disk.used());
+        bench.acknowledged.retain(|key, _| key[..] >= 1_990_u64.to_be_bytes()[..]);
+        bench.look(&db, 0);
+        bench.disk.set_capacity(None);
+        for n in 0..2_000 {
+            bench.put(&db, n, Durability::Buffered).unwrap();
+        }
+        soon(|| has_reserve(&bench));
+        db.close().unwrap();
+        bench.reopen(0);
+
+        poor.remove(Path::new("/store/RESERVE")).unwrap();
+        poor.set_capacity(Some(poor.used()));
+        let files = poor.files();
+        let env = RealEnv::with_fs(Arc::new(poor.clone()));
+        let refused = small(Db::builder(FOLDER).env(env)).open().unwrap_err();
+        assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+        assert_eq!(poor.files(), files, "killed {killed}");
+    }
+}
+
 /// A file that nobody needs and that cannot be removed takes space; that is all.
 #[test]
 fn garbage_that_cannot_be_removed_stops_nothing() {

@@ -16,12 +16,14 @@
 //! place            level u8 | run, for level 0
 //! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
 //!                  | smallest | largest | smallest and largest sequence number
-//!                  | flags u8 | [fragments of range tombstones] | [range, visible bytes]
+//!                  | flags u8 | [fragments of range tombstones] | [first expiry]
+//!                  | [range, visible bytes]
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
 //!
 //! Flags of a table: 1 a slice of its file, 2 the file's largest key is exclusive, 4 the file has
-//! range tombstones, 8 all that the file holds has its (one) sequence number.
+//! range tombstones, 8 all that the file holds has its (one) sequence number, 16 some of
+//! its values expire.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -48,7 +50,8 @@ const FLAG_SLICE: u8 = 1;
 const FLAG_EXCLUSIVE: u8 = 2;
 const FLAG_RANGES: u8 = 4;
 const FLAG_GLOBAL_SEQ: u8 = 8;
-const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ;
+const FLAG_EXPIRES: u8 = 16;
+const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ | FLAG_EXPIRES;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 1 << 16;
 /// No counter gets here.
@@ -187,10 +190,14 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
         flag(slice, FLAG_SLICE)
             | flag(file.largest_exclusive, FLAG_EXCLUSIVE)
             | flag(file.range_tombstones > 0, FLAG_RANGES)
-            | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ),
+            | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ)
+            | flag(file.expires.is_some(), FLAG_EXPIRES),
     );
     if file.range_tombstones > 0 {
         put_varint(out, file.range_tombstones);
+    }
+    if let Some(expires) = file.expires {
+        put_varint(out, expires.0);
     }
     if slice {
         put_range(out, &table.range);
@@ -327,6 +334,9 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
     read.largest_exclusive = flags & FLAG_EXCLUSIVE != 0;
     if flags & FLAG_RANGES != 0 {
         read.range_tombstones = reader.varint()?;
+    }
+    if flags & FLAG_EXPIRES != 0 {
+        read.expires = Some(Micros(reader.varint()?));
     }
     let any_range = read.range_tombstones > 0;
     if any_range != (flags & FLAG_RANGES != 0) || (read.largest_exclusive && !any_range) {

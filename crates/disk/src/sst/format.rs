@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{FileUid, KeyRange, Seq, key};
+use vlsm_core::{FileUid, KeyRange, Micros, Seq, key};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest format version that this code reads, and the one it writes.
@@ -323,6 +323,8 @@ pub struct Properties {
     pub largest: Vec<u8>,
     /// Whether `largest` is the upper end of a range tombstone and itself not covered.
     pub largest_exclusive: bool,
+    /// When the first of its values expires, since the Unix epoch; none where none does.
+    pub expires: Option<Micros>,
 }
 
 /// Properties with this bit must be understood by who reads the file.
@@ -360,6 +362,10 @@ impl Properties {
         out.extend_from_slice(&[10, 8]);
         out.extend_from_slice(&self.range_tombstones.to_le_bytes());
         out.extend_from_slice(&[11, 1, u8::from(self.largest_exclusive)]);
+        if let Some(expires) = self.expires {
+            out.extend_from_slice(&[12, 8]);
+            out.extend_from_slice(&expires.0.to_le_bytes());
+        }
         out
     }
 
@@ -390,6 +396,7 @@ impl Properties {
                 8 | 9 => return Err("a key in the properties is too long"),
                 10 => properties.range_tombstones = number()?,
                 11 => properties.largest_exclusive = value == [1],
+                12 => properties.expires = Some(Micros(number()?)),
                 _ if id & REQUIRED != 0 => return Err("the file uses an unknown feature"),
                 _ => {}
             }

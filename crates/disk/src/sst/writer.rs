@@ -95,6 +95,7 @@ impl SstSummary {
             largest_exclusive: self.properties.largest_exclusive,
             seq_min: self.properties.seq_min,
             seq_max: self.properties.seq_max,
+            expires: self.properties.expires,
             ..FileMeta::default()
         }
     }
@@ -197,6 +198,9 @@ impl SstWriter {
         }
         properties.entries += 1;
         properties.tombstones += u64::from(trailer.kind() == Some(Kind::Delete));
+        if trailer.kind() == Some(Kind::PutExpiring) {
+            properties.expires = properties.expires.into_iter().chain(key::expiry(value)).min();
+        }
         properties.key_bytes += key.len() as u64;
         properties.value_bytes += value.len() as u64;
         properties.seq_min = properties.seq_min.min(trailer.seq());

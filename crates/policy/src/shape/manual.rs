@@ -3,7 +3,8 @@
 //! 1. L0, its oldest run first, until no run that was there at the request shares a key with the
 //!    range. Older runs that do not are merged on the way: of L0 the oldest goes first.
 //! 2. Each level from L1 on, in key order, about one SST at a time, into the next one.
-//! 3. The last level's tables that hold tombstones are rewritten where they are.
+//! 3. The last level's tables that hold tombstones, or values that had expired at the request, are
+//!    rewritten where they are.
 //!
 //! Each pass goes over the range once, so that the request ends however much is written meanwhile.
 //! One job at a time, as narrow as the shapes' own; it waits for what other jobs hold and never
@@ -17,7 +18,7 @@ use crate::signals::TreeFacts;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes as ByteCount, FileNumber, Place, Seq, Table, Version};
+use vlsm_core::{Bytes as ByteCount, FileNumber, Micros, Place, Seq, Table, Version};
 
 /// Better than what a shape proposes, within a class.
 const SCORE: f64 = 1e6;
@@ -30,6 +31,8 @@ pub struct Manual {
     hi: Option<Bytes>,
     /// Runs of L0 that began later are not meant.
     upto: Seq,
+    /// The time of the request.
+    now: Micros,
     /// The level whose tables go down, 0 for L0.
     level: u8,
     /// In this level, what lies before is done.
@@ -54,9 +57,9 @@ pub enum Next {
 impl Manual {
     /// A request for the keys from `lo` up to `hi`, exclusive, as of now.
     #[must_use]
-    pub fn new(lo: Bytes, hi: Option<Bytes>, upto: Seq) -> Self {
+    pub fn new(lo: Bytes, hi: Option<Bytes>, upto: Seq, now: Micros) -> Self {
         let from = lo.clone();
-        Self { lo, hi, upto, level: 0, from, proposed: None, last: 0 }
+        Self { lo, hi, upto, now, level: 0, from, proposed: None, last: 0 }
     }
 
     /// The next job, if it can start. The same one until its tables have left their level.
@@ -125,8 +128,10 @@ impl Manual {
         let tables = context.version.level(self.level).starting_at(&self.from);
         let mut tables = tables.take_while(|table| self.wants(table, &self.from));
         if self.level == self.last {
-            let stale =
-                |table: &&Arc<Table>| table.file.tombstones > 0 || table.file.range_tombstones > 0;
+            let stale = |table: &&Arc<Table>| {
+                let expired = table.file.expires.is_some_and(|expires| expires <= self.now);
+                table.file.tombstones > 0 || table.file.range_tombstones > 0 || expired
+            };
             return tables.find(stale).into_iter().cloned().collect();
         }
         let mut bytes = ByteCount::ZERO;
@@ -193,18 +198,18 @@ fn end_of(table: &Table) -> Bytes {
 mod tests {
     use super::*;
     use crate::candidate::Reservation;
-    use vlsm_core::{JobId, Tables, VersionEdit, text};
+    use vlsm_core::{FileMeta, JobId, Tables, VersionEdit, text};
 
     /// Does what a job would, every output a table of its own with one key range.
     fn apply(version: &Version, candidate: &Candidate, next_file: &mut u64) -> Version {
         let mut edit = VersionEdit::default();
         candidate.inputs.tables.iter().for_each(|(place, table)| edit.remove(*place, table));
-        let file = vlsm_core::FileMeta {
+        let file = FileMeta {
             number: FileNumber(*next_file),
             bytes: ByteCount::mib(1),
             smallest: candidate.range.lo.clone(),
             largest: candidate.range.hi.clone(),
-            ..vlsm_core::FileMeta::default()
+            ..FileMeta::default()
         };
         *next_file += 1;
         edit.add(candidate.output_level, Arc::new(Table::whole(Arc::new(file))));
@@ -212,7 +217,7 @@ mod tests {
     }
 
     fn table(file: u64, lo: &str, hi: &str, tombstones: u64) -> Arc<Table> {
-        Arc::new(Table::whole(Arc::new(vlsm_core::FileMeta {
+        Arc::new(Table::whole(Arc::new(FileMeta {
             number: FileNumber(file),
             bytes: ByteCount::mib(1),
             smallest: lo.to_owned().into(),
@@ -220,7 +225,7 @@ mod tests {
             tombstones,
             seq_min: Seq(file),
             seq_max: Seq(file),
-            ..vlsm_core::FileMeta::default()
+            ..FileMeta::default()
         })))
     }
 
@@ -239,11 +244,17 @@ mod tests {
         ] {
             edit.add(level, table(file, lo, hi, tombstones));
         }
+        for (file, key, expires) in [(6, "r", 7), (7, "s", 8)] {
+            let (smallest, largest) = (key.into(), key.into());
+            let (number, expires) = (FileNumber(file), Some(Micros(expires)));
+            let file = FileMeta { number, smallest, largest, expires, ..FileMeta::default() };
+            edit.add(3, Arc::new(Table::whole(Arc::new(file))));
+        }
         edit.apply(&Version::default()).expect("sound")
     }
 
     fn run(mut version: Version, lo: &'static str, hi: Option<&'static str>) -> (Version, usize) {
-        let mut manual = Manual::new(lo.into(), hi.map(Into::into), Seq(50));
+        let mut manual = Manual::new(lo.into(), hi.map(Into::into), Seq(50), Micros(7));
         let (facts, options) = (TreeFacts::default(), PolicyOptions::default());
         let (mut jobs, mut next_file) = (0, 1000);
         loop {
@@ -282,6 +293,9 @@ mod tests {
         assert_eq!((version.l0.len(), jobs), (4, 1), "{}", text::print(&version));
         assert_eq!(version.level(1).len(), 2);
         assert!(version.level(3).find(b"p").is_some_and(|table| table.file.number.0 >= 1000));
+        let (version, jobs) = run(tree(), "r", Some("t"));
+        let rewritten = |key: &[u8]| version.level(3).find(key).map(|t| t.file.number.0 >= 1000);
+        assert_eq!((jobs, rewritten(b"r"), rewritten(b"s")), (1, Some(true), Some(false)));
         let (same, jobs) = run(tree(), "m", Some("n"));
         assert!(jobs == 0 && same == tree());
     }

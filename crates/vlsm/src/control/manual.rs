@@ -62,12 +62,13 @@ impl Engine {
         if hi.is_some_and(|hi| hi <= lo) {
             return Ok(());
         }
-        let upto = self.commit.visible();
+        let (upto, now) = (self.commit.visible(), self.clock.now());
         let last = hi.map_or(keyspace.trees.len() - 1, |hi| keyspace.region_of(hi));
         let trees = &keyspace.trees[keyspace.region_of(lo)..=last];
         self.flush_trees(|tree| trees.contains(&tree))?;
         let manuals = &self.control.manuals;
-        let request = |_: &TreeId| Arc::new(Mutex::new(Manual::new(lo.clone(), hi.cloned(), upto)));
+        let manual = || Manual::new(lo.clone(), hi.cloned(), upto, now);
+        let request = |_: &TreeId| Arc::new(Mutex::new(manual()));
         let asked = Asked { manuals, requests: trees.iter().map(request).collect() };
         manuals.requests.lock().extend(trees.iter().copied().zip(asked.requests.iter().cloned()));
         self.control.mark_all(trees.iter().copied());

@@ -24,6 +24,7 @@ use crate::files::{sst_number, sst_path};
 use crate::open::enter_read_only;
 use crate::paths::absolute;
 use crate::recovery::{ASIDE, recover_options};
+use crate::reserve;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -438,7 +439,10 @@ impl Check<'_> {
             let ours = manifest_number(Path::new(&name)).is_some()
                 || sst_number(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
-                || matches!(name.as_str(), "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME);
+                || matches!(
+                    name.as_str(),
+                    "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME | reserve::NAME
+                );
             if name == ASIDE {
                 self.find(Finding {
                     severity: Severity::Leftover,

@@ -68,7 +68,10 @@ impl WalStage {
         self.starved.store(starved, Ordering::Release);
         self.preparing.store(false, Ordering::Release);
         match result {
-            Ok(()) => engine.bound_wal(),
+            Ok(()) => {
+                engine.bound_wal();
+                engine.keep_reserve();
+            }
             Err(error) => drop(engine.failed(error)),
         }
         engine.control.made_room();
