@@ -26,7 +26,7 @@ use crate::env::Env;
 use crate::fs::{File, Fs, OpenOptions, read_all};
 use crate::manifest::format::{Files, Item, put_record, read_item};
 use crate::manifest::snapshot::SnapshotWriter;
-use crate::manifest::{CURRENT, Record, State, manifest_number, manifest_path};
+use crate::manifest::{CURRENT, CURRENT_TMP, Record, State, manifest_number, manifest_path};
 use crate::wal::format::{
     Header, MANIFEST_MAGIC, RecordHead, RecordKind, Records, Tail, checksum, encode_record,
 };
@@ -131,7 +131,7 @@ impl Manifest {
         };
         let leftover = |name: &Path| {
             let text = name.to_string_lossy();
-            manifest_number(name).is_some() || text == "CURRENT.tmp" || text.starts_with("LO")
+            manifest_number(name).is_some() || text == CURRENT_TMP || text.starts_with("LO")
         };
         match names.iter().filter(|name| !leftover(name)).min() {
             None => Ok(Presence::Empty),
@@ -292,15 +292,19 @@ impl Manifest {
         self.log.offset > limit && self.catch_up.is_none() && self.poison.is_none()
     }
 
-    /// Manifests in the folder that are not in use: leftovers, to be removed.
+    /// Manifests in the folder that are not in use, and a `CURRENT` that never became it: leftovers,
+    /// to be removed.
     ///
     /// # Errors
     /// What the file system says.
     pub fn unused(&self) -> Result<Vec<PathBuf>> {
         let names = self.env.fs().read_dir(&self.dir);
         let names = names.map_err(|error| Error::io("cannot list", &self.dir, error))?;
-        let old = |name: &PathBuf| manifest_number(name).is_some_and(|n| n != self.number);
-        Ok(names.into_iter().filter(old).map(|name| self.dir.join(name)).collect())
+        let unused = |name: &PathBuf| {
+            let old = manifest_number(name).is_some_and(|number| number != self.number);
+            old || name.as_path() == Path::new(CURRENT_TMP)
+        };
+        Ok(names.into_iter().filter(unused).map(|name| self.dir.join(name)).collect())
     }
 
     /// Writes the header, which says how long the snapshot is, and makes all of it durable, and its
@@ -432,7 +436,7 @@ fn replay(path: &Path, content: Bytes, header: &Header) -> Result<(State, u64)> 
 }
 
 fn temporary(dir: &Path) -> PathBuf {
-    dir.join("CURRENT.tmp")
+    dir.join(CURRENT_TMP)
 }
 
 fn current_text(number: u64) -> String {

@@ -22,6 +22,8 @@ use std::path::{Path, PathBuf};
 
 /// The file that names the manifest.
 pub const CURRENT: &str = "CURRENT";
+/// The file that becomes it.
+pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
 /// The path of the manifest with this number.
 #[must_use]
