@@ -69,11 +69,17 @@ pub enum Bug {
     WalTailTrusted,
     /// The time by which values expire follows a clock that is set back.
     ClockFalls,
+    /// A job reads the clock after it has looked which snapshots there are.
+    ClockReadLate,
+    /// A reader beside a compaction filter does not keep the trees as it found them.
+    FilteredNotKept,
+    /// What a compaction filter is asked for may be a snapshot's.
+    SnapshotFiltered,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 32] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -103,6 +109,9 @@ impl Bug {
         Self::ManifestTailTrusted,
         Self::WalTailTrusted,
         Self::ClockFalls,
+        Self::ClockReadLate,
+        Self::FilteredNotKept,
+        Self::SnapshotFiltered,
     ];
 }
 

@@ -108,8 +108,8 @@ impl<R> Outcome<R> {
 pub struct SimEnv {
     machine: Arc<Machine>,
     wall_clock: Duration,
-    /// How far somebody set the wall clock back.
-    set_back: Mutex<Duration>,
+    /// How far somebody set the wall clock forward and back.
+    set: Mutex<[Duration; 2]>,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,
 }
@@ -154,7 +154,7 @@ impl SimEnv {
         let env = Arc::new(Self {
             machine: machine.clone(),
             wall_clock: config.wall_clock,
-            set_back: Mutex::default(),
+            set: Mutex::default(),
             fs,
             device: device.clone(),
         });
@@ -192,9 +192,14 @@ impl SimEnv {
         self.machine.sleep(span);
     }
 
+    /// Sets the wall clock forward.
+    pub fn set_clock_forward(&self, by: Duration) {
+        self.set.lock()[0] += by;
+    }
+
     /// Sets the wall clock back.
     pub fn set_clock_back(&self, by: Duration) {
-        *self.set_back.lock() += by;
+        self.set.lock()[1] += by;
     }
 
     /// The disk's switches and counters.
@@ -253,7 +258,8 @@ impl Env for SimEnv {
     }
 
     fn wall_clock(&self) -> Duration {
-        self.wall_clock + self.machine.now() - *self.set_back.lock()
+        let [forward, back] = *self.set.lock();
+        self.wall_clock + self.machine.now() + forward - back
     }
 
     fn random(&self) -> u64 {

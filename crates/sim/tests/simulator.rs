@@ -115,6 +115,14 @@ fn writers_never_wait_for_ever() {
 }
 
 #[test]
+fn snapshots_stay_as_they_are() {
+    let seeds = common::seeds("SNAPSHOT_SEEDS", 0..100);
+    let (_, failures) =
+        common::in_parallel(seeds, |seed, _: &mut ()| common::snapshots_stay_as_they_are(seed));
+    common::none(&failures);
+}
+
+#[test]
 fn a_keyspace_of_several_regions_is_read_at_one_moment() {
     let (_, failures) =
         common::in_parallel(0..40, |seed, _: &mut ()| common::regions_show_one_moment(seed));

@@ -80,7 +80,7 @@ impl Snapshots {
     /// The trees that a reader has to keep as they are: it has registered, and a filter may be
     /// asked for what it sees.
     pub fn keep_filtered(&self, views: &Views) -> Option<Arc<FilteredTrees>> {
-        if self.filtering.load(Ordering::Acquire) == 0 {
+        if self.filtering.load(Ordering::Acquire) == 0 || planted::is(Bug::FilteredNotKept) {
             return None;
         }
         let filtered = views.load().filtered().clone();

@@ -1,9 +1,12 @@
 //! What the tests share: seeds from the environment, two cores, failures in words.
 #![allow(dead_code)]
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use vlsm::{CompactionFilter, Db, Decision, KeyspaceOptions, Snapshot};
 use vlsm_core::Bytes;
 use vlsm_sim::disk::Disk;
 use vlsm_sim::history::Promise;
@@ -71,6 +74,97 @@ pub fn all_fired(fired: &[(&str, u64)]) {
     for (what, count) in fired {
         assert!(*count > 0, "{what}: not once");
     }
+}
+
+/// Removes most of what it is asked for.
+struct Removing;
+
+impl CompactionFilter for Removing {
+    fn name(&self) -> &str {
+        "removing"
+    }
+    fn filter(&self, _: u8, _: &[u8], value: &[u8]) -> Decision {
+        match value.first() {
+            Some(0..80) => Decision::Remove,
+            Some(80..160) => Decision::Change(b"changed".to_vec()),
+            _ => Decision::Keep,
+        }
+    }
+}
+
+/// What a snapshot has shown it shows for as long as it lives, while values expire, a filter
+/// removes and changes others, and the clock is set forward and back.
+pub fn snapshots_stay_as_they_are(seed: u64) -> Result<(), String> {
+    let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), move |env| {
+        let mut rng = Rng::new(seed);
+        let options = Mechanisms::of(seed).options(&mut rng);
+        let opened = Db::builder("/store").env(env.clone()).options(options);
+        let opened = opened.compaction_filter("default", Arc::new(Removing)).open();
+        let db = opened.map_err(|error| error.to_string())?;
+        let plain = db.create_keyspace("plain", KeyspaceOptions::new());
+        let plain = plain.map_err(|error| error.to_string())?;
+        let (to_write, to_wait, brief) = (db.clone(), env.clone(), plain.clone());
+        let mut own = rng.fork(1);
+        let writer = env.task("writer", move || {
+            let main = to_write.default_keyspace();
+            (0..150_u64).try_for_each(|n| {
+                let key = own.below(30).to_be_bytes();
+                let value = [own.below(256) as u8; 300];
+                match own.below(10) {
+                    0 => to_write.flush()?,
+                    1 => brief.compact_range::<&[u8]>(..)?,
+                    2..5 => main.put(key, value)?,
+                    _ => brief.put_with_ttl(key, value, micros(own.below(10_000)))?,
+                }
+                to_wait.sleep(micros(own.below(2) * n * 10));
+                Ok::<_, vlsm::Error>(())
+            })
+        });
+        let reader = |name: &str, mut own: Rng| {
+            let (db, sleeping, plain) = (db.clone(), env.clone(), plain.clone());
+            env.task(name, move || {
+                let main = db.default_keyspace();
+                let seen = |snapshot: &Snapshot| {
+                    let all = pairs(snapshot.iter(&main).chain(snapshot.iter(&plain)));
+                    all.map_err(|error| error.to_string())
+                };
+                let mut held = VecDeque::new();
+                for _ in 0..200 {
+                    let snapshot = db.snapshot();
+                    held.push_back((seen(&snapshot)?, snapshot));
+                    sleeping.sleep(micros(own.below(200)));
+                    let full = held.len() > own.below(30) as usize;
+                    let Some((first, snapshot)) = held.pop_front_if(|_| full) else { continue };
+                    if first != seen(&snapshot)? {
+                        return Err("a snapshot shows something else than before".to_owned());
+                    }
+                }
+                Ok(())
+            })
+        };
+        let (set, mut own) = (env.clone(), rng.fork(4));
+        let clock = env.task("clock", move || {
+            for _ in 0..2_000 {
+                match own.one_in(3) {
+                    true => set.set_clock_back(micros(own.below(200))),
+                    false => set.set_clock_forward(micros(own.below(200))),
+                }
+                set.sleep(micros(own.below(20)));
+            }
+        });
+        let readers = [reader("one", rng.fork(2)), reader("two", rng.fork(3))];
+        let written = writer.join().ok_or("the writer vanished")?;
+        clock.join().ok_or("the clock vanished")?;
+        for reader in readers {
+            reader.join().ok_or("a reader vanished")??;
+        }
+        written.and_then(|()| db.close()).map_err(|error| error.to_string())
+    });
+    outcome.expect("ends").map_err(|why| format!("seed {seed}: {why}"))
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
 }
 
 /// Batches over two regions of one keyspace, and a reader without a snapshot: it must see each

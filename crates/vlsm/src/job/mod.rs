@@ -112,9 +112,16 @@ impl Job {
             && engine.snapshots.may_filter(&engine.views.load());
         let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
         // Before the snapshots are frozen: a later one finds absent all that has expired by now.
-        let now = engine.clock.now();
+        let mut now = engine.clock.now();
+        engine.env.interleave();
+        let snapshots = engine.snapshots.frozen();
+        if planted::is(Bug::ClockReadLate) {
+            // The thread stands still for a while.
+            (0..20).for_each(|_| drop(engine.env.fs().exists(&engine.dir)));
+            now = engine.clock.now();
+        }
         let sight = Sight {
-            snapshots: engine.snapshots.frozen(),
+            snapshots,
             nothing_below: nothing_below(&version, &candidate)
                 || planted::is(Bug::TombstoneDroppedEarly),
             ranges: RangeTombstones::default(),
