@@ -245,6 +245,41 @@ fn of_several_copies_into_one_folder_one_is_made_whole() {
     db.close().unwrap();
 }
 
+/// However long the SSTs take, for instance on their way to another device, the store keeps no
+/// more of its WAL meanwhile than without the checkpoint.
+#[test]
+fn a_slow_copy_keeps_no_wal() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("store"), folder.path().join("copy"));
+    let gate = Arc::new(Barrier::new(2));
+    let slow = gate.clone();
+    let delay = Fault::Delay(Arc::new(move || {
+        slow.wait();
+        slow.wait();
+    }));
+    let (env, _faults) = faulty(Op::Link, ".sst", delay, false);
+    let db = small(&path).env(env).open().unwrap();
+    db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
+    (0..2_000).for_each(|n| write(&db, n));
+    db.flush().unwrap();
+    (2_000..2_100).for_each(|n| write(&db, n));
+    let copying = std::thread::spawn({
+        let (db, target) = (db.clone(), target.clone());
+        move || db.checkpoint(&target).unwrap()
+    });
+    gate.wait();
+    // Some 3 MB of WAL.
+    (2_100..12_000).for_each(|n| write(&db, n));
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let wals = names(&path).into_iter().filter(|name| name.ends_with(".wal")).count();
+    gate.wait();
+    assert!(copying.join().unwrap().ssts > 0);
+    assert!(wals < 10, "{wals} WALs of 64 KB");
+    assert_eq!(prefix(&target), 2_100);
+    db.close().unwrap();
+}
+
 /// An environment in which some calls fail.
 fn faulty(op: Op, path: &str, error: Fault, forever: bool) -> (Arc<dyn Env>, FaultFs) {
     let fs = FaultFs::new(Arc::new(PosixFs));
