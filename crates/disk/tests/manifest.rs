@@ -103,13 +103,11 @@ fn compact(number: u64, run: u64) -> Record {
 /// `[b, m)` with range tombstones, a slice of it next to what follows it, and an ingested file.
 fn ranged(number: u64) -> Record {
     let meta = |number, lo, hi| Arc::into_inner(file(number, lo, hi)).expect("not shared");
-    let (range_tombstones, largest_exclusive) = (300, true);
+    let (range_tombstones, largest_exclusive, expires) = (300, true, Some(Micros(1 << 50)));
     let ends_open = FileMeta { range_tombstones, largest_exclusive, ..meta(number, "b", "m") };
     let ingested = meta(number + 1, "m", "z").with_global_seq(Seq(77));
-    let expires = Some(Micros(1 << 50));
-    let both =
-        FileMeta { range_tombstones, largest_exclusive, expires, ..meta(number + 2, "b", "m") };
-    let both = Table::whole(Arc::new(both.with_global_seq(Seq(78))));
+    let both = FileMeta { range_tombstones, largest_exclusive, ..meta(number + 2, "b", "m") };
+    let both = Table::whole(Arc::new(FileMeta { expires, ..both.with_global_seq(Seq(78)) }));
     let mut edit = VersionEdit::default();
     edit.add(4, Arc::new(Table::whole(Arc::new(ends_open))));
     edit.add(4, Arc::new(Table::whole(Arc::new(ingested))));

@@ -292,8 +292,8 @@ impl Manifest {
         self.log.offset > limit && self.catch_up.is_none() && self.poison.is_none()
     }
 
-    /// Manifests in the folder that are not in use, and a `CURRENT` that never became it: leftovers,
-    /// to be removed.
+    /// Leftovers in the folder, to be removed: manifests that are not in use, and a `CURRENT` that
+    /// never became it.
     ///
     /// # Errors
     /// What the file system says.
