@@ -23,7 +23,7 @@ use vlsm_disk::fs::OpenOptions;
 pub(crate) const NAME: &str = "RESERVE";
 
 /// It is made where so many times its length is free.
-const PLENTY: u64 = 64;
+const PLENTY: u64 = 16;
 
 /// Whether the file is there, as far as this life of the store knows.
 #[derive(Default)]
