@@ -173,6 +173,10 @@ impl<'a> Context<'a> {
     }
 }
 
+/// The most runs that one job takes. An edit that is about more than twice as many could not be
+/// read back from the manifest (`disk/manifest`).
+pub const RUNS_MAX: usize = 1 << 15;
+
 /// The tables of runs with their places, in the order given.
 pub fn of_runs<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Vec<(Place, Arc<Table>)> {
     let tables = |run: &'a Run| run.tables.iter().map(|table| (Place::L0(run.id), table.clone()));

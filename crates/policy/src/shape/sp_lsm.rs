@@ -116,6 +116,7 @@ impl SpLsm {
             return None;
         }
         let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
+        let oldest = oldest.take(pick::RUNS_MAX);
         context.merge(pick::of_runs(oldest), 1, version.l0.len() as f64, |_| true)
     }
 

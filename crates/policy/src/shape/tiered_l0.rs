@@ -84,6 +84,7 @@ impl TieredL0 {
             .iter()
             .any(|held| held.candidate.frees == Class::L0 && held.candidate.output_level == 1);
         let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
+        let oldest = oldest.take(pick::RUNS_MAX);
         if !to_l1 && self.allows(rooms, 1) {
             list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
         }
@@ -141,7 +142,7 @@ impl TieredL0 {
 /// The merge of the newest runs of L0, so many of them, into one.
 fn merge_within(context: &Context<'_>, count: usize, score: f64) -> Option<Candidate> {
     let l0 = &context.version.l0;
-    let tables = pick::of_runs(&l0[l0.len() - count..]);
+    let tables = pick::of_runs(&l0[l0.len() - count.min(pick::RUNS_MAX)..]);
     let range = KeyRange::cover(tables.iter().map(|(_, table)| &table.range))?;
     let inputs = Inputs { memtables: Vec::new(), tables };
     let bytes = inputs.table_bytes();
@@ -220,5 +221,35 @@ impl Shape for TieredL0 {
 
     fn check(&self, version: &Version) -> Result<(), Violation> {
         version.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use vlsm_core::{FileMeta, FileNumber, RunId, Seq, Table, Tables};
+
+    /// However far L0 has grown, what a job takes can be written to the manifest and read back.
+    #[test]
+    fn no_job_takes_more_runs_than_an_edit_may_be_about() {
+        let run = |n: u64| {
+            let mut file =
+                FileMeta { number: FileNumber(n), bytes: Bytes(1), ..Default::default() };
+            (file.smallest, file.largest) = ("a".into(), "b".into());
+            (file.seq_min, file.seq_max) = (Seq(n), Seq(n));
+            let tables = Tables::new(vec![Arc::new(Table::whole(Arc::new(file)))]);
+            let (id, origin) = (RunId(n), RunOrigin::Flush);
+            Run { id, origin, tables, seq_min: Seq(n), seq_max: Seq(n) }
+        };
+        let l0 = (1..=pick::RUNS_MAX as u64 + 5).map(run).collect();
+        let version = Version { l0, ..Version::default() };
+        let mut options = PolicyOptions::rocksdb();
+        (options.merge_flushed, options.intra_l0_beside) = (2, true);
+        options.trivial_move_overlap = 1 << 20;
+        let shape = TieredL0::new(&options);
+        let found = shape.candidates(&version, &TreeFacts::default(), &Busy::default());
+        let taken: Vec<usize> = found.iter().map(|job| job.inputs.tables.len()).collect();
+        assert!(taken.len() >= 2 && taken.iter().all(|n| *n == pick::RUNS_MAX), "{taken:?}");
     }
 }
