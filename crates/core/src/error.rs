@@ -85,6 +85,18 @@ pub enum Error {
         /// What was found instead.
         why: String,
     },
+    /// The store has counted as far as it can. What it holds can be read.
+    #[error(
+        "the store at {} has used up its {what}: it can only be read. Open it read-only and \
+         export it into a new store",
+        path.display()
+    )]
+    UsedUp {
+        /// The folder of the store.
+        path: PathBuf,
+        /// What it counts.
+        what: &'static str,
+    },
     /// The folder holds a store already.
     #[error("there is a store at {} already", path.display())]
     AlreadyExists {

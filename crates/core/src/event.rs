@@ -283,6 +283,22 @@ pub enum Event {
         /// The sequence numbers with which the first and the last of them begin.
         seqs: Option<(Seq, Seq)>,
     },
+    /// With `salvage_ssts`: this SST is damaged or missing, and a tree does not show it any more.
+    /// It is kept. Told once for each place in the trees that showed it.
+    SstLost {
+        /// Where it lies now, or where it should have been.
+        path: PathBuf,
+        /// The first damage.
+        error: Error,
+        /// The tree that showed it.
+        tree: TreeId,
+        /// In which level.
+        level: u8,
+        /// Entries of the file, as the manifest knows them.
+        entries: u64,
+        /// The smallest and the largest sequence number of these.
+        seqs: (Seq, Seq),
+    },
     /// A file that nobody needs could not be removed. It takes space, and nothing else is wrong:
     /// the store tries again when it removes others, and when it is opened.
     NotRemoved {
@@ -342,6 +358,20 @@ impl Callback {
     }
 }
 
+impl Event {
+    fn sst_lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::SstLost { path, error, tree, level, entries, seqs: (first, last) } = self else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "{} is dropped from L{level} of {tree}: entries lost: {entries}, sequence numbers \
+             {first} to {last}: {error}",
+            path.display()
+        )
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -396,6 +426,7 @@ impl fmt::Display for Event {
                     None => Ok(()),
                 }
             }
+            Self::SstLost { .. } => self.sst_lost(f),
             Self::NotRemoved { error } => write!(f, "a file that nobody needs stays: {error}"),
             Self::OutOfSpace { path } => {
                 write!(f, "out of space: {} cannot grow, writes are refused", path.display())

@@ -75,11 +75,21 @@ pub enum Bug {
     FilteredNotKept,
     /// What a compaction filter is asked for may be a snapshot's.
     SnapshotFiltered,
+    /// A salvage of the log goes on with the files behind the damaged one.
+    SalvageKeepsWhatFollows,
+    /// A salvage removes what it gives up instead of keeping it aside.
+    SalvageDeletes,
+    /// A change is written to the manifest without a look at whether it can be read back.
+    GroupUnread,
+    /// New files get numbers that follow those of strangers' files.
+    NumberTakenFromStranger,
+    /// An opening removes leftovers before it knows that it will not be refused.
+    RefusedOpeningWrites,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 37] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -112,6 +122,11 @@ impl Bug {
         Self::ClockReadLate,
         Self::FilteredNotKept,
         Self::SnapshotFiltered,
+        Self::SalvageKeepsWhatFollows,
+        Self::SalvageDeletes,
+        Self::GroupUnread,
+        Self::NumberTakenFromStranger,
+        Self::RefusedOpeningWrites,
     ];
 }
 

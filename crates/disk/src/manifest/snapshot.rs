@@ -12,9 +12,10 @@
 //! removed: on a full device every byte counts. Afterwards nobody knows which of the two counts:
 //! the manifest refuses further changes.
 
+use crate::codec::Reader;
 use crate::env::Env;
 use crate::fs::{Fs, OpenOptions};
-use crate::manifest::format::{put_record, put_store};
+use crate::manifest::format::{Files, Item, put_record, put_store, read_item};
 use crate::manifest::log::{LogFile, Manifest};
 use crate::manifest::{Record, State, manifest_path};
 use crate::wal::format::{HEADER_LEN, RecordKind};
@@ -82,7 +83,7 @@ impl SnapshotWriter {
         let file = open().map_err(|error| Error::io("cannot make manifest", &path, error))?;
         let uid = self.env.random();
         let log = LogFile { file, path, uid, offset: HEADER_LEN, synced: 0 };
-        let mut output = Output { log, payload: Vec::new() };
+        let mut output = Output { log, payload: Vec::new(), read_back: ReadBack::default() };
         put_store(&mut output.payload, self.state.store_uid);
         output.add(&Record::Numbers(self.state.numbers))?;
         output.add(&Record::Wals(self.state.wals.clone()))?;
@@ -96,6 +97,9 @@ impl SnapshotWriter {
             output.add_tree(*tree, version)?;
         }
         output.flush()?;
+        if cfg!(debug_assertions) {
+            output.read_back.compare(&self.state);
+        }
         output.log.sync()?;
         Ok(Snapshot { number: self.number, log: output.log })
     }
@@ -109,6 +113,42 @@ fn give_up(fs: &dyn Fs, path: &Path) {
 struct Output {
     log: LogFile,
     payload: Vec<u8>,
+    read_back: ReadBack,
+}
+
+/// What the records of a snapshot add up to, by the reader's word: in debug builds only.
+#[derive(Default)]
+struct ReadBack {
+    state: State,
+    files: Files,
+}
+
+impl ReadBack {
+    fn read(&mut self, payload: &[u8]) {
+        let mut reader = Reader::new(payload);
+        while !reader.is_empty() {
+            match read_item(&mut reader, &mut self.files).expect("a snapshot can be read") {
+                Item::Store(uid) => self.state.store_uid = uid,
+                Item::Record(record) => {
+                    self.state.apply(&record).expect("a snapshot can be applied");
+                }
+            }
+        }
+    }
+
+    /// Trees may differ in levels and cursors that are empty.
+    fn compare(&self, state: &State) {
+        let of = |state: &State| {
+            let State { store_uid, keyspaces, numbers, wals, clock, .. } = state.clone();
+            (store_uid, keyspaces, numbers, wals, clock)
+        };
+        assert!(of(&self.state) == of(state), "a snapshot reads back as it was written");
+        for (tree, version) in &state.trees {
+            let read = &self.state.trees[tree];
+            let same = read.tables().eq(version.tables());
+            assert!(same && read.flushed_seq == version.flushed_seq, "{tree} reads back");
+        }
+    }
 }
 
 impl Output {
@@ -118,6 +158,9 @@ impl Output {
     }
 
     fn flush(&mut self) -> Result<()> {
+        if cfg!(debug_assertions) {
+            self.read_back.read(&self.payload);
+        }
         let mut out = Vec::with_capacity(self.payload.len() + 32);
         self.log.frame(&mut out, RecordKind::Batch, &self.payload);
         self.payload.clear();
@@ -209,6 +252,7 @@ impl Manifest {
             log,
             catch_up: None,
             poison: None,
+            unsettled: None,
         };
         next.seal_snapshot()?;
         Ok(next)

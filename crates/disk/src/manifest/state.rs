@@ -142,6 +142,18 @@ impl State {
     }
 
     fn create(&mut self, keyspace: &Keyspace) -> Result<(), Violation> {
+        self.check_new(keyspace)?;
+        let trees = keyspace.regions.iter().map(|region| (region.tree, Version::default()));
+        self.trees.extend(trees);
+        self.keyspaces.insert(keyspace.id, keyspace.clone());
+        Ok(())
+    }
+
+    /// Whether a keyspace can be added, without adding it.
+    ///
+    /// # Errors
+    /// What it contradicts.
+    pub fn check_new(&self, keyspace: &Keyspace) -> Result<(), Violation> {
         let id = keyspace.id;
         let fail = |why: &str| Err(Violation(format!("keyspace {id}: {why}")));
         let mut all = self.keyspaces.values();
@@ -165,8 +177,6 @@ impl State {
         if taken || trees.len() != keyspace.regions.len() {
             return fail("one of its trees is another's");
         }
-        self.trees.extend(trees.into_iter().map(|tree| (tree, Version::default())));
-        self.keyspaces.insert(id, keyspace.clone());
         Ok(())
     }
 }

@@ -124,6 +124,9 @@ pub struct Header {
 
 impl Header {
     /// The header page.
+    ///
+    /// # Panics
+    /// When it would be read back as another one.
     #[must_use]
     pub fn encode(&self, magic: &[u8; 8]) -> Vec<u8> {
         let mut page = Vec::with_capacity(HEADER_LEN as usize);
@@ -144,6 +147,8 @@ impl Header {
         page.resize(SECTOR - 4, 0);
         page.extend_from_slice(&checksum(&page).to_le_bytes());
         page.resize(HEADER_LEN as usize, 0);
+        let read = Self::decode(&page, magic, Path::new(""));
+        assert!(read.is_ok_and(|read| read == *self), "a header reads back as it was written");
         page
     }
 

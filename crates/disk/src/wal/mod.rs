@@ -11,10 +11,12 @@
 //! synced when it was framed.
 //!
 //! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written,
-//! `reader` the way back, `rewrite` the file that takes over from older ones at an opening,
-//! `salvage` what is kept of a damaged log. The layout is in `docs/format.md`.
+//! `files` the files that are there, `reader` the way back, `rewrite` the file that takes over from
+//! older ones at an opening, `salvage` what is kept of a damaged log. The layout is in
+//! `docs/format.md`.
 
 pub mod batch;
+mod files;
 pub mod format;
 pub mod reader;
 pub mod rewrite;

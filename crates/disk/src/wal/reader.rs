@@ -20,11 +20,11 @@
 
 use crate::codec::Reader;
 use crate::fs::{Fs, OpenOptions, read_all};
-use crate::wal::format::{
-    HEADER_LEN, Header, Record, RecordKind, Records, Seal, SealKind, Tail, WAL_MAGIC, checksum,
-};
+pub use crate::wal::files::read_header;
+use crate::wal::files::{Candidate, Found, list, missing};
+use crate::wal::format::{Record, RecordKind, Records, Seal, SealKind, Tail, checksum};
 use crate::wal::salvage::{LostWal, lost, whole_begin};
-use crate::wal::{wal_number, wal_path};
+use crate::wal::wal_path;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -98,13 +98,6 @@ pub struct Recovered {
     pub lost: Vec<LostWal>,
 }
 
-#[derive(Clone)]
-pub(super) struct Candidate {
-    path: PathBuf,
-    pub(super) header: Header,
-    len: u64,
-}
-
 /// Reads the WAL of a store and hands each batch to `sink`, in order.
 ///
 /// # Errors
@@ -137,19 +130,23 @@ pub fn recover(
     let cut = chain.first().is_some_and(|file| file.header.predecessor.is_some());
     let pending = Pending { cut, known: options.flushed, ..Pending::default() };
     let mut replay = Replay { fs, chain, total, done: 0, pending };
-    let mut cut_at = None;
     let end = match replay.run(&mut recovered, sink) {
         Err(error @ Error::Corruption { .. }) if options.salvage => {
             recovered.damage = Some(error);
-            cut_at = recovered.live.last().cloned();
-            recovered.live.len()
+            let end = recovered.live.len();
+            if planted::is(Bug::SalvageKeepsWhatFollows) {
+                let chain = replay.chain.split_off(end.min(replay.chain.len()));
+                let pending = Pending { cut: true, ..Pending::default() };
+                let _ = Replay { fs, chain, total, done: 0, pending }.run(&mut recovered, sink);
+            }
+            end
         }
         result => result?,
     };
     let given_up = replay.chain.split_off(end.min(replay.chain.len()));
     recovered.unused.extend(given_up.into_iter().map(|file| file.path));
     if recovered.damage.is_some() {
-        recovered.lost = lost(fs, &recovered, all, cut_at);
+        recovered.lost = lost(fs, &recovered, all);
         let Recovered { lost, unused, live, .. } = &mut recovered;
         for path in lost.iter().map(|lost| &lost.path) {
             if !unused.contains(path) && live.iter().all(|live| live.path != *path) {
@@ -186,104 +183,6 @@ fn write_again(fs: &dyn Fs, live: &LiveWal) -> std::io::Result<()> {
         offset += read as u64;
     }
     file.sync()
-}
-
-/// The files at or beyond the smallest number, by number.
-#[derive(Clone, Default)]
-pub(super) struct Found {
-    pub(super) started: BTreeMap<u64, Candidate>,
-    /// The uids of those that wait for their turn, or whose start a crash took.
-    prepared: BTreeMap<u64, u64>,
-    /// Those whose headers are damaged.
-    damaged: Vec<(u64, PathBuf)>,
-}
-
-impl Found {
-    /// All that may hold batches, by number.
-    fn files(&self) -> Vec<(u64, PathBuf)> {
-        let started = self.started.iter().map(|(number, file)| (*number, file.path.clone()));
-        let mut files: Vec<_> = started.chain(self.damaged.iter().cloned()).collect();
-        files.sort_unstable();
-        files
-    }
-}
-
-/// The first WAL that the manifest lists, that is still needed, and that is gone.
-///
-/// A file without predecessor took over from all older ones, which may be gone although the
-/// manifest does not know that yet.
-fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
-    let Found { started, prepared, .. } = found;
-    let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();
-    let first = started.iter().rev().find(takes_over).map_or(0, |(number, _)| *number);
-    let is_there = |number: &u64| started.contains_key(number) || prepared.contains_key(number);
-    let mut needed = options.listed.iter().filter(|number| **number >= first.max(options.min_wal));
-    let number = needed.find(|number| !is_there(number))?;
-    let what = "the manifest lists this WAL, but it is missing: writes that were acknowledged were \
-                in it";
-    Some(Error::corruption(&wal_path(dir, *number), 0, what))
-}
-
-/// Reads the headers of all WAL files.
-fn list(
-    fs: &dyn Fs,
-    dir: &Path,
-    options: RecoverOptions<'_>,
-    recovered: &mut Recovered,
-) -> Result<Found> {
-    let names = fs.read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
-    let mut found = Found::default();
-    for name in names {
-        if name.to_str().is_some_and(|name| name.ends_with(".wal.tmp")) {
-            recovered.unused.push(dir.join(name));
-            continue;
-        }
-        let Some(number) = wal_number(&name) else { continue };
-        let path = dir.join(name);
-        if number < options.min_wal {
-            recovered.unused.push(path);
-            continue;
-        }
-        match read_header(fs, &path, number) {
-            Ok((header, len)) if header.started => {
-                found.started.insert(number, Candidate { path, header, len });
-            }
-            Ok((header, _)) => {
-                found.prepared.insert(number, header.uid);
-                recovered.unused.push(path);
-            }
-            Err(error @ Error::Corruption { .. }) if options.salvage => {
-                found.damaged.push((number, path));
-                recovered.damage = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    recovered.unused.sort();
-    Ok(found)
-}
-
-/// Reads the header of a WAL file; with it, the file's length.
-///
-/// # Errors
-/// [`Error::Corruption`] when it is not the header of this file, or the file is shorter than it
-/// was.
-pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64)> {
-    let failed = |error| Error::io("cannot read WAL", path, error);
-    let file = fs.open(path, OpenOptions::READ).map_err(failed)?;
-    let len = file.len().map_err(failed)?;
-    let mut page = vec![0; HEADER_LEN as usize];
-    let read = file.read_at(&mut page, 0).map_err(failed)?;
-    let header = Header::decode(&page[..read], WAL_MAGIC, path)?;
-    if header.number != number {
-        let what = format!("the header is of WAL {}", header.number);
-        return Err(Error::corruption(path, 16, what));
-    }
-    if len < header.filled {
-        let what = format!("the file is shorter than the {} bytes it had", header.filled);
-        return Err(Error::corruption(path, len, what));
-    }
-    Ok((header, len))
 }
 
 /// Follows the seals back from the last started file; oldest first in the answer.

@@ -6,8 +6,9 @@
 //! Threads: none; all calls block on the device.
 
 use crate::fs::{Fs, read_all};
+use crate::wal::files::{Candidate, Found};
 use crate::wal::format::{Header, RecordKind, Records, WAL_MAGIC};
-use crate::wal::reader::{Candidate, Found, LiveWal, RecoverOptions, Recovered};
+use crate::wal::reader::{LiveWal, RecoverOptions, Recovered};
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use vlsm_core::Seq;
@@ -53,27 +54,31 @@ pub(super) fn whole_begin(options: RecoverOptions<'_>, found: Found) -> Vec<Cand
 }
 
 /// What holds, or may hold, what comes after the damage: of all files those that were not handed
-/// out, and the one that was handed out in part.
-pub(super) fn lost(
-    fs: &dyn Fs,
-    recovered: &Recovered,
-    all: Vec<(u64, PathBuf)>,
-    cut_at: Option<LiveWal>,
-) -> Vec<LostWal> {
-    let in_part = |number: u64| cut_at.as_ref().filter(|cut| cut.number == number);
+/// out, and the last one that was, where anything lies behind its end. It need not be where the
+/// damage was met: an end that looks torn may be damage, too, when what follows is damaged.
+pub(super) fn lost(fs: &dyn Fs, recovered: &Recovered, all: Vec<(u64, PathBuf)>) -> Vec<LostWal> {
+    let last = |number: u64| recovered.live.last().filter(|last| last.number == number);
     let is_live = |number: u64| recovered.live.iter().any(|live| live.number == number);
     // What lies before the first file that was handed out is not needed any more.
     let first = recovered.live.first().map_or(0, |live| live.number);
-    let lost = all.into_iter().filter(|(number, _)| {
-        *number >= first && (in_part(*number).is_some() || !is_live(*number))
+    let lost = all.into_iter().filter(|(number, path)| {
+        let behind = last(*number).is_some_and(|last| holds_more(fs, path, last));
+        *number >= first && (behind || !is_live(*number))
     });
     lost.map(|(number, path)| {
-        let from = in_part(number).map_or(0, |cut| cut.len);
+        let from = last(number).map_or(0, |last| last.len);
         let seqs: Vec<Seq> = later_batches(fs, &path, from).unwrap_or_default();
         let ends = seqs.first().copied().zip(seqs.last().copied());
         LostWal { path, batches: seqs.len() as u64, seqs: ends }
     })
     .collect()
+}
+
+/// Whether anything but zeros lies behind the end of a file's records.
+fn holds_more(fs: &dyn Fs, path: &Path, live: &LiveWal) -> bool {
+    let Ok(content) = read_all(fs, path) else { return true };
+    let rest = content.get(live.len as usize..).unwrap_or_default();
+    rest.iter().any(|byte| *byte != 0)
 }
 
 /// The first sequence numbers of the batches of a file from an offset on that can be read. After a
