@@ -350,7 +350,10 @@ Damage ends an export, with exit code 1. With --skip-damaged the export goes on 
 on stderr which keys are left out; the exit code is 1 then, too. It leaves out the range of
 keys of each damaged block, or of the whole SST where its index is damaged or the file is missing,
 also where other SSTs have keys in that range: what they have may be out of date or deleted. Where
-the WAL is damaged, add --salvage-wal.";
+the WAL is damaged, add --salvage-wal.
+
+To go on with the store itself: any command that writes moves damaged SSTs into the folder lost of
+the store, with --salvage-ssts.";
 
 /// Options of `export`.
 #[derive(Debug, clap::Args)]

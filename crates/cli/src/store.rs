@@ -4,11 +4,11 @@
 //! closes it. Writes of `put`, `merge` and `delete` are `Sync`; those of `import` are `Buffered`,
 //! with one sync at the end.
 
-use crate::failure::Result;
+use crate::failure::{Result, say};
 use std::ops::Bound;
 use std::path::PathBuf;
 use vlsm::{
-    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, IngestOptions, IngestReport, Keyspace,
+    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Event, IngestOptions, IngestReport, Keyspace,
     KeyspaceOptions, WriteOptions,
 };
 
@@ -27,6 +27,9 @@ pub struct StoreArgs {
     /// Where the WAL is damaged, keep what comes before the damage and give up the rest
     #[arg(long)]
     pub salvage_wal: bool,
+    /// Drop SSTs that are damaged or missing; older values of their keys may show again
+    #[arg(long)]
+    pub salvage_ssts: bool,
 }
 
 /// What a command does with the store.
@@ -183,7 +186,16 @@ fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {
     let mut builder = Db::builder(&args.store)
         .create_if_missing(access == Access::Create)
         .read_only(access == Access::Read)
-        .configure(|options| options.salvage_wal = args.salvage_wal);
+        .configure(|options| {
+            options.salvage_wal = args.salvage_wal;
+            options.salvage_ssts = args.salvage_ssts;
+        })
+        .listener(|event| {
+            if let Event::WalDamaged { .. } | Event::WalLost { .. } | Event::SstLost { .. } = event
+            {
+                say(format_args!("{event}"));
+            }
+        });
     if let Some(profile) = &args.profile {
         builder = builder.profile(profile)?;
     }

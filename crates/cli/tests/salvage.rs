@@ -78,3 +78,34 @@ fn the_list_is_bounded() {
     assert!(run.err.lines().count() <= 22, "{}", run.err);
     assert!(run.out.lines().count() > lines.len() / 2);
 }
+
+#[test]
+fn a_store_goes_on_without_its_damaged_ssts() {
+    let (world, lines) = filled();
+    let ssts: Vec<_> =
+        names(&world.path("s")).into_iter().filter(|name| name.ends_with(".sst")).collect();
+    let file = world.path("s").join(&ssts[0]);
+    let mut flipped = std::fs::read(&file).unwrap();
+    let at = flipped.len() / 2;
+    flipped[at] ^= 1;
+    std::fs::write(&file, &flipped).unwrap();
+    world.run(&["verify", "s"]).fails(1, &["is damaged"]);
+    world
+        .run(&["get", "s", "key000000", "--salvage-ssts"])
+        .fails(2, &["salvage_ssts", "read-only"]);
+    let run = world.run(&["put", "s", "more", "v", "--salvage-ssts"]);
+    for say in [&ssts[0], "lost", "entries lost"] {
+        assert!(run.err.contains(say), "{say}: {}", run.err);
+    }
+    run.ok();
+    assert_eq!(std::fs::read(world.path("s").join("lost").join(&ssts[0])).unwrap(), flipped);
+    world.run(&["verify", "s"]).ok();
+    let run = world.run(&["export", "s"]);
+    let left: Vec<String> = run.ok().lines().map(str::to_owned).collect();
+    assert!(left.len() < lines.len() && left.len() > 1, "{}", left.len());
+    assert!(left.iter().all(|line| lines.contains(line) || line == "more\tv"));
+    // Nothing is left to be done.
+    let run = world.run(&["put", "s", "more", "w", "--salvage-ssts"]);
+    assert!(!run.err.contains("lost"), "{}", run.err);
+    run.ok();
+}

@@ -50,7 +50,10 @@ fn exercise(fs: &SimFs) -> bool {
     let refused = |error: &Error| {
         let known = matches!(
             error,
-            Error::Corruption { .. } | Error::FormatVersion { .. } | Error::ReadOnly { .. }
+            Error::Corruption { .. }
+                | Error::FormatVersion { .. }
+                | Error::ReadOnly { .. }
+                | Error::UsedUp { .. }
         );
         assert!(known, "a damaged store is answered with {error:?}");
     };

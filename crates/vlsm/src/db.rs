@@ -195,6 +195,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
     /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`],
+    /// [`Error::UsedUp`],
     /// [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] when the keyspace `default` was
     /// made with other options than [`Builder::default_keyspace`] says, or what the system says.
     /// Nothing on disk is lost by a failed open.

@@ -3,20 +3,24 @@
 //!
 //! Threads: the one that opens the store.
 
+use crate::aside::Lost;
 use crate::device;
 use crate::events::Events;
 use crate::files::{sst_number, sst_path};
 use crate::keyspace::DEFAULT_KEYSPACE;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::event::Event;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, FileNumber, Result, Version};
 use vlsm_disk::Env;
 use vlsm_disk::manifest::{Manifest, State};
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_policy::Shape;
 
-/// No store counts up to here; the format has room for as many numbers again.
+/// A store is opened for writing up to here. The format has room for as many numbers again, and
+/// nobody lives so long as to give them all in one opening.
 const NUMBER_MAX: u64 = 1 << 55;
 
 /// Fewer files than this are made between two records of the next number in the manifest.
@@ -48,7 +52,10 @@ impl FilesThere {
     /// one is refused, as it would be taken for the newest.
     fn list(env: &dyn Env, dir: &Path, state: &State) -> Result<Self> {
         let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
-        let end = state.numbers.next_file.saturating_add(UNRECORDED_MAX);
+        let end = match planted::is(Bug::NumberTakenFromStranger) {
+            false => state.numbers.next_file.saturating_add(UNRECORDED_MAX),
+            true => u64::MAX,
+        };
         let ssts = names.iter().filter_map(|name| sst_number(name));
         let mut ssts: Vec<_> = ssts.filter(|number| number.0 < end).collect();
         ssts.sort_unstable();
@@ -89,6 +96,72 @@ impl FilesThere {
     }
 }
 
+/// What an opening changes in the folder beside the log, once it is certain.
+pub(crate) struct Settling<'a> {
+    pub env: &'a Arc<dyn Env>,
+    pub dir: &'a Path,
+    pub events: &'a Events,
+    /// What the manifest says, without what is lost.
+    pub state: &'a State,
+    there: &'a FilesThere,
+    lost: &'a Lost,
+    manifest: RefCell<Manifest>,
+    done: Cell<bool>,
+}
+
+impl<'a> Settling<'a> {
+    pub fn new(
+        env: &'a Arc<dyn Env>,
+        dir: &'a Path,
+        events: &'a Events,
+        state: &'a State,
+        there: &'a FilesThere,
+        lost: &'a Lost,
+        manifest: Manifest,
+    ) -> Self {
+        let (manifest, done) = (RefCell::new(manifest), Cell::new(false));
+        Self { env, dir, events, state, there, lost, manifest, done }
+    }
+
+    /// Makes durable what the manifest says, without what is lost, and removes leftovers. Comes
+    /// after the log was read. Does nothing the second time.
+    pub fn settle(&self) -> Result<()> {
+        if self.done.get() {
+            return Ok(());
+        }
+        let mut manifest = self.manifest.borrow_mut();
+        manifest.settle()?;
+        self.lost.settle(&**self.env, self.dir, &mut manifest, self.events)?;
+        let leftovers = self.there.leftovers(self.dir, self.state, &manifest)?;
+        remove(self.env, self.events, &leftovers);
+        self.done.set(true);
+        Ok(())
+    }
+
+    pub fn into_manifest(self) -> Manifest {
+        self.manifest.into_inner()
+    }
+}
+
+/// Refuses a store that has no numbers left: those that one opening gives would still fit, but the
+/// next opening could not tell.
+pub(crate) fn check_numbers(dir: &Path, state: &State, read_only: bool) -> Result<()> {
+    if read_only {
+        return Ok(());
+    }
+    let numbers = state.numbers;
+    let counted = [
+        (numbers.next_file, "file numbers"),
+        (numbers.next_keyspace, "numbers of keyspaces"),
+        (numbers.next_tree, "numbers of trees"),
+        (numbers.next_run, "numbers of runs"),
+    ];
+    match counted.into_iter().find(|(number, _)| *number > NUMBER_MAX) {
+        Some((_, what)) => Err(Error::UsedUp { path: dir.to_owned(), what }),
+        None => Ok(()),
+    }
+}
+
 /// There is the keyspace that every store has, every tree is sound and every SST it names is there,
 /// where it must be.
 fn check_trees(
@@ -99,12 +172,6 @@ fn check_trees(
 ) -> Result<()> {
     if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
         let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
-        return Err(Error::corruption(dir, 0, what));
-    }
-    let numbers = state.numbers;
-    let counted = [numbers.next_file, numbers.next_keyspace, numbers.next_tree, numbers.next_run];
-    if let Some(number) = counted.into_iter().find(|number| *number > NUMBER_MAX) {
-        let what = format!("the manifest's number {number} leaves no room for the next ones");
         return Err(Error::corruption(dir, 0, what));
     }
     for (id, version) in &state.trees {

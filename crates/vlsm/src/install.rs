@@ -465,14 +465,13 @@ impl Engine {
         let keyspace = manifest::Keyspace { id, name, options: text, regions };
         let info = KeyspaceInfo::of(&self.clock, self.store_uid, &keyspace, &self.extensions)?;
         let info = Arc::new(info);
-        let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         // Tried before it is written: what cannot be applied could not be read, either.
-        let mut next = leader.state.clone();
-        for record in &records {
-            next.apply(record).map_err(|why| Error::InvalidArgument(why.0))?;
-        }
+        leader.state.check_new(&keyspace).map_err(|why| Error::InvalidArgument(why.0))?;
+        let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         self.append(leader, &records).map_err(|error| self.failed(error))?;
-        leader.state = next;
+        for record in &records {
+            leader.state.apply(record).map_err(violated)?;
+        }
         self.add_trees(&info);
         self.keyspaces.lock().push(info.clone());
         Ok(info)

@@ -26,6 +26,7 @@
 //! and [`Iter`] see one moment; [`Options`] chooses durability, memory and the mechanisms that
 //! shape the tree ([`PolicyOptions`]); [`Stats`] tells what happened.
 
+mod aside;
 mod batch;
 mod callback;
 mod checkpoint;

@@ -1,25 +1,29 @@
 //! Opening and closing a store.
 //!
-//! Opening, in order; a failure anywhere leaves the folder as it was but for what is said:
+//! Opening, in order. Steps 1 to 4 change nothing but that the folder and LOCK are made where they
+//! are missing: a store that is refused because of what is in it stays as it is.
 //! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is
 //!    wanted.
 //! 2. Take the exclusive LOCK, held until the store is closed.
 //! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
-//!    that every merge operator that it names is known. Where a mechanism plans with the device,
-//!    find out what that can do.
-//! 4. Remove files that nothing names: leftovers of jobs and snapshots that a crash interrupted. A
-//!    full device may have no other room for what follows.
-//! 5. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL.
+//!    that every merge operator that it names is known. With `salvage_ssts` look for SSTs to drop.
+//! 4. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL, which has a
+//!    temporary name.
+//! 5. Make durable what the manifest says, with the SSTs dropped. Remove files that nothing names:
+//!    leftovers of jobs and snapshots that a crash interrupted. Where a full device has no room for
+//!    4, this comes first, once the WAL was read for certain.
 //! 6. Start the new WAL, which takes over from the older ones. From here on the new state counts.
-//! 7. Remove the older WALs. Record the new one in the manifest.
+//! 7. Remove the older WALs. Record the new one in the manifest. Where a mechanism plans with the
+//!    device, find out what that can do.
 //! 8. Start the workers.
 //!
 //! A file that cannot be removed is told and left; the next opening tries again.
 //!
-//! A store that is opened to be read only goes through 1 to 3 and 5 and writes nothing: the lock is
+//! A store that is opened to be read only goes through 1 to 4 and writes nothing: the lock is
 //! a shared one (none where no LOCK is: nobody opened that folder as a store yet), the manifest's
 //! torn end is passed over instead of cut off, and no worker is started.
 
+use crate::aside::Lost;
 use crate::clock::Clock;
 use crate::control::{Control, Policies};
 use crate::counters::Counters;
@@ -27,7 +31,7 @@ use crate::device;
 use crate::engine::Engine;
 use crate::events::{Events, Listener};
 use crate::files::{Files, Numbers};
-use crate::folder::{FilesThere, remove};
+use crate::folder::{FilesThere, Settling, check_numbers, remove};
 use crate::health::Health;
 use crate::install::Installer;
 use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
@@ -82,6 +86,11 @@ impl Opening {
                        SSTs cannot be written to";
             return Err(Error::InvalidArgument(why.into()));
         }
+        if self.options.salvage_ssts && self.read_only {
+            let why = "salvage_ssts drops SSTs from the store, which is not opened read-only for \
+                       that: to read what is left use Keyspace::salvage";
+            return Err(Error::InvalidArgument(why.into()));
+        }
         if let Some(options) = &self.default_keyspace {
             options.check()?;
             self.extensions.rules(DEFAULT_KEYSPACE, options)?;
@@ -96,32 +105,32 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     opening.check()?;
     let Opening { options, read_only, listener, extensions, default_keyspace, partial } = opening;
     let lock = if read_only { enter_read_only(&env, dir)? } else { enter(&env, dir, &options)? };
-    let logs = options.log && !read_only;
-    let (events, extensions) = events_of(&env, dir, logs, listener, extensions);
-    let (manifest, state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
-    let (shape, policies, device) = policies_of(&env, dir, &options, read_only)?;
+    let log_in = (options.log && !read_only).then_some(dir);
+    let (events, extensions) = events_of(&env, log_in, listener, extensions);
+    let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
+    let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
+    let (shape, policies) = mechanisms_of(&options)?;
     let clock = Arc::new(Clock::new(&env, state.clock));
     let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
+    check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let next_file = there.next_number(&state);
-    let leftovers = if read_only { Vec::new() } else { there.leftovers(dir, &state, &manifest)? };
-    remove(&env, &events, &leftovers);
+    let folder = Settling::new(&env, dir, &events, &state, &there, &lost, manifest);
     let (wake, next) = (env.condition(Duration::ZERO), counter());
-    let memory = memory_of(&options, &wake);
-    let arenas = arenas_of(&options, &memory);
+    let (memory, arenas) = memory_of(&options, &wake);
     let log = Log {
-        env: &*env,
-        events: &events,
-        dir,
+        folder: &folder,
         options: &options,
-        state: &state,
         arenas: &arenas,
         next_memtable: &next,
         clock: &clock,
         number: next_file,
+        read_only,
     };
     let io = io_of(&env, dir, &options, wake.clone())?;
-    let Begun { memtables, last_seq, recovered, live, wal } = log.begin(read_only)?;
+    let Begun { memtables, last_seq, recovered, live, wal } = log.begin()?;
+    let manifest = folder.into_manifest();
+    let device = device_of(&env, dir, &options, &policies, read_only)?;
     let engine = Arc::new(Engine {
         health: Health::new(events.clone(), read_only),
         files: files_of(&env, dir, &memory, &events, &options),
@@ -171,12 +180,11 @@ fn counter() -> impl Fn() -> u64 {
 /// Where events go; panics of the user's code are told there, too.
 fn events_of(
     env: &Arc<dyn Env>,
-    dir: &Path,
-    log: bool,
+    log_in: Option<&Path>,
     listener: Option<Listener>,
     extensions: Extensions,
 ) -> (Arc<Events>, Extensions) {
-    let events = Arc::new(Events::new(env.clone(), listener, log.then_some(dir)));
+    let events = Arc::new(Events::new(env.clone(), listener, log_in));
     (events.clone(), Extensions { events: Some(events), ..extensions })
 }
 
@@ -191,20 +199,23 @@ fn io_of(
     pool.map_err(|error| no_thread(dir, error))
 }
 
-/// The policies of the options, and what the device can do where one of them plans with it.
-fn policies_of(
+/// What the device can do, where a mechanism plans with it.
+fn device_of(
     env: &Arc<dyn Env>,
     dir: &Path,
     options: &Options,
+    policies: &Policies,
     read_only: bool,
-) -> Result<(Arc<dyn Shape>, Policies, Arc<DeviceMap>)> {
-    let (shape, schedule, admission) = options.policy.build()?;
+) -> Result<Arc<DeviceMap>> {
+    let Policies { schedule, admission } = policies;
     let planned = schedule.needs_device() || admission.needs_device();
-    let device = match planned && !read_only {
-        true => device::map(env, dir, options)?,
-        false => Arc::default(),
-    };
-    Ok((shape, Policies { schedule, admission }, device))
+    if planned && !read_only { device::map(env, dir, options) } else { Ok(Arc::default()) }
+}
+
+/// The mechanisms that the options name.
+fn mechanisms_of(options: &Options) -> Result<(Arc<dyn Shape>, Policies)> {
+    let (shape, schedule, admission) = options.policy.build()?;
+    Ok((shape, Policies { schedule, admission }))
 }
 
 /// Its SSTs.
@@ -219,9 +230,11 @@ fn files_of(
     Arc::new(Files::new(env, dir.to_owned(), memory, events, options.direct_reads))
 }
 
-/// The ledger.
-fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> Arc<Memory> {
-    Arc::new(Memory::new(options, arena_bytes_of(options), wake.clone()))
+/// The ledger, and the memory of memtables.
+fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> (Arc<Memory>, ArenaPool) {
+    let memory = Arc::new(Memory::new(options, arena_bytes_of(options), wake.clone()));
+    let arenas = arenas_of(options, &memory);
+    (memory, arenas)
 }
 
 /// The memory of all memtables of one tree.
@@ -303,7 +316,7 @@ fn manifest_of(
         return Manifest::open_read_only(env, dir);
     }
     if Manifest::probe(&**env.fs(), dir)? == Presence::Store {
-        return Manifest::recover(env, dir);
+        return Manifest::open(env, dir);
     }
     let options = default.cloned().unwrap_or_default();
     let default = manifest::Keyspace {

@@ -121,10 +121,17 @@ pub struct Options {
     pub reserve_bytes: Bytes,
     /// The durability of writes that name none. Default: `Buffered`.
     pub durability: Durability,
-    /// Open a store whose WAL is damaged with what comes before the damage. The files that hold the
-    /// rest are moved into the folder `lost` of the store, and the event `WalLost` tells what is in
+    /// Open a store whose WAL is damaged with what comes before the damage. What is in SSTs stays,
+    /// so a tree that was flushed later may hold more than another. The files that hold the rest
+    /// are moved into the folder `lost` of the store, and the event `WalLost` tells what is in
     /// them. Default: false.
     pub salvage_wal: bool,
+    /// Open a store without those of its SSTs that are damaged or missing. Each SST is read
+    /// completely. Damaged ones are moved into the folder `lost` of the store, and the event
+    /// `SstLost` tells what was in them. Of the keys that they held, older values and values that
+    /// were deleted may show again: to read what is certainly current, and nothing else, use
+    /// [`Keyspace::salvage`](crate::Keyspace::salvage) before. Default: false.
+    pub salvage_ssts: bool,
     /// Write a readable LOG into the store's folder. Default: true.
     pub log: bool,
 }
@@ -153,6 +160,7 @@ impl Default for Options {
             reserve_bytes: Bytes::mib(1),
             durability: Durability::default(),
             salvage_wal: false,
+            salvage_ssts: false,
             log: true,
         }
     }

@@ -8,16 +8,22 @@
 //! device too full for the copies the store gives its reserve away; where that is too little, the
 //! new WAL seals the last one instead, and the older ones stay.
 //!
-//! A damaged log is an error, or with `salvage_wal` ends before the damage: what the store then
-//! holds is an exact prefix of what was written. The files that hold the rest are kept aside, and
+//! A damaged log is an error, or with `salvage_wal` ends before the damage: what is handed out is
+//! an exact prefix of what was written. (What trees have in tables stays: a tree that was flushed
+//! later than others may hold more than they do.) The files that hold the rest are kept aside, and
 //! what is in them is told.
+//!
+//! Nothing in the folder but the new WAL under its temporary name is changed before all of the log
+//! was read: what is refused stays as it is. On a device without space for the copies the log is
+//! read once more, to be sure, before leftovers are removed.
 //!
 //! A run of L0 that was ingested may be newer than some of the entries and older than others. No
 //! memtable has entries of both kinds, so that readers find everything in the order of its age.
 
-use crate::checkpoint::link;
+use crate::aside::keep_aside;
 use crate::clock::Clock;
 use crate::events::Events;
+use crate::folder::Settling;
 use crate::memtable::{ArenaPool, Memtable, range_size};
 use crate::options::Options;
 use crate::reserve;
@@ -31,7 +37,6 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version,
 };
-use vlsm_disk::Env;
 use vlsm_disk::manifest::State;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
 use vlsm_disk::wal::salvage::LostWal;
@@ -40,16 +45,14 @@ use vlsm_disk::wal::{Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// The folder for WALs that a salvage gave up.
-pub(crate) const ASIDE: &str = "lost";
-
 /// The first WAL after opening gets this much room; each of its successors is twice as long, up to
 /// the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
 /// Or so much where the device is full.
 const SHORT_WAL_BYTES: u64 = 16 << 10;
 
-/// No store counts up to here: it leaves as many numbers again for the writes to come.
+/// A store is opened for writing up to here: it leaves as many numbers again for the writes to
+/// come, and nobody lives so long as to use them in one opening.
 const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
 
 /// What the WAL held.
@@ -62,21 +65,20 @@ struct Replay<'a> {
     clock: &'a Clock,
     /// Trees have numbers below this.
     trees_end: u64,
+    /// No sequence number is larger.
+    seq_max: Seq,
 }
 
 /// The log of a store that is being opened.
 pub(crate) struct Log<'a> {
-    pub env: &'a dyn Env,
-    pub events: &'a Events,
-    pub dir: &'a Path,
+    pub folder: &'a Settling<'a>,
     pub options: &'a Options,
-    /// What the manifest says.
-    pub state: &'a State,
     pub arenas: &'a ArenaPool,
     pub next_memtable: &'a dyn Fn() -> u64,
     pub clock: &'a Clock,
     /// The new WAL gets this number.
     pub number: u64,
+    pub read_only: bool,
 }
 
 /// A log that was replayed, and how it goes on.
@@ -94,21 +96,30 @@ type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
 
 impl Log<'_> {
     /// Replays the log and begins the new WAL; a store that is only read has none.
-    pub fn begin(&self, read_only: bool) -> Result<Begun> {
-        if read_only {
+    pub fn begin(&self) -> Result<Begun> {
+        if self.read_only {
             let (memtables, last_seq, recovered) = self.replay(true, None)?;
-            recovered.lost.iter().for_each(|wal| tell_lost(self.events, wal.path.clone(), wal));
+            recovered
+                .lost
+                .iter()
+                .for_each(|wal| tell_lost(self.folder.events, wal.path.clone(), wal));
             let (live, wal) = (Vec::new(), WalFile::none());
             return Ok(Begun { memtables, last_seq, recovered, live, wal });
         }
-        if planted::is(Bug::WalTailTrusted) {
+        if planted::is(Bug::RefusedOpeningWrites) {
+            self.folder.settle()?;
+        }
+        if planted::is(Bug::WalTailTrusted) && !self.options.salvage_wal {
+            self.replay(true, None)?;
             return self.go_on();
         }
         match self.take_over(FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)) {
             Err(Error::NoSpace { .. }) => {}
             begun => return begun,
         }
-        reserve::give_away(self.env, self.dir);
+        self.replay(true, None)?;
+        self.folder.settle()?;
+        reserve::give_away(&**self.folder.env, self.folder.dir);
         match self.take_over(SHORT_WAL_BYTES) {
             Err(Error::NoSpace { .. }) => self.go_on(),
             begun => begun,
@@ -121,11 +132,14 @@ impl Log<'_> {
         read_only: bool,
         mut rewrite: Option<&mut Rewrite<'_>>,
     ) -> Result<(Memtables, Seq, Recovered)> {
-        let Self { env, events, dir, options, state, arenas, next_memtable, clock, .. } = *self;
+        let Self { options, arenas, next_memtable, clock, .. } = *self;
+        let Settling { env, events, dir, state, .. } = *self.folder;
         let (trees, last_seq, memtables) = (&state.trees, last_seq_of(state), BTreeMap::new());
         let trees_end = state.numbers.next_tree;
+        // Who only reads gives no number.
+        let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
         let mut replay =
-            Replay { memtables, last_seq, trees, arenas, next_memtable, clock, trees_end };
+            Replay { memtables, last_seq, trees, arenas, next_memtable, clock, trees_end, seq_max };
         let mut told = env.now();
         let mut sink = |batch: Replayed| {
             let now = env.now();
@@ -142,19 +156,22 @@ impl Log<'_> {
         let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
         let Replay { memtables, last_seq, .. } = replay;
         let last_seq = last_seq.max(floor);
-        check_seq(dir, last_seq)?;
+        if last_seq > seq_max {
+            return Err(used_up(dir));
+        }
         Ok((memtables, last_seq, recovered))
     }
 
     /// A new WAL that holds all that is not in tables, with so much room for more. The older ones
     /// become leftovers.
     fn take_over(&self, room: u64) -> Result<Begun> {
-        let (env, dir) = (self.env, self.dir);
+        let Settling { env, dir, .. } = *self.folder;
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
         // The old files need not be durable: the new one holds all of it.
         let replayed = self.replay(true, Some(&mut rewrite));
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
+        self.folder.settle().inspect_err(|_| rewrite.give_up())?;
         self.keep_aside(&recovered).inspect_err(|_| rewrite.give_up())?;
         let wal = rewrite.finish(room, Seq(last_seq.0 + 1))?;
         recovered.unused.extend(recovered.live.iter().map(|live| live.path.clone()));
@@ -164,12 +181,13 @@ impl Log<'_> {
 
     /// A new WAL that seals the last one, which takes the least space.
     fn go_on(&self) -> Result<Begun> {
+        self.folder.settle()?;
         let (memtables, last_seq, recovered) = self.replay(false, None)?;
         if !recovered.lost.is_empty() {
             // What is given up would lie in a file that goes on, and be written over one day.
-            return Err(Error::NoSpace { path: self.dir.to_owned() });
+            return Err(Error::NoSpace { path: self.folder.dir.to_owned() });
         }
-        let (env, dir) = (self.env, self.dir);
+        let Settling { env, dir, .. } = *self.folder;
         let (fs, uid) = (&**env.fs(), env.random());
         let prepared = prepare_next(fs, dir, self.number, uid, SHORT_WAL_BYTES, None)?;
         let wal = prepared.start(recovered.end, Seq(last_seq.0 + 1))?;
@@ -186,26 +204,10 @@ impl Log<'_> {
         if recovered.lost.is_empty() {
             return Ok(());
         }
-        let (fs, folder) = (&**self.env.fs(), self.dir.join(ASIDE));
-        let made = fs.create_dir_all(&folder);
-        made.map_err(|error| Error::io("cannot make folder", &folder, error))?;
-        for wal in &recovered.lost {
-            let name = wal.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let failed = |error| Error::io("cannot keep aside", &wal.path, error);
-            let mut target = folder.join(&name);
-            for n in 1.. {
-                if !fs.exists(&target).map_err(failed)? {
-                    break;
-                }
-                // From an earlier salvage, perhaps one that a crash ended.
-                target = folder.join(format!("{name}.{n}"));
-            }
-            link(fs, &wal.path, &target)?;
-            tell_lost(self.events, target, wal);
-        }
-        for folder in [&*folder, self.dir] {
-            let synced = fs.sync_dir(folder);
-            synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))?;
+        let paths: Vec<_> = recovered.lost.iter().map(|wal| wal.path.clone()).collect();
+        let kept = keep_aside(&**self.folder.env.fs(), self.folder.dir, &paths)?;
+        for (path, wal) in kept.into_iter().zip(&recovered.lost) {
+            tell_lost(self.folder.events, path, wal);
         }
         Ok(())
     }
@@ -228,12 +230,9 @@ fn last_seq_of(state: &State) -> Seq {
     flushed.fold(state.numbers.last_seq, Ord::max)
 }
 
-/// Leaves room for the sequence numbers of the writes to come.
-fn check_seq(dir: &Path, last_seq: Seq) -> Result<()> {
-    if last_seq <= SEQ_MAX {
-        return Ok(());
-    }
-    Err(Error::corruption(dir, 0, format!("sequence number {last_seq} is impossible")))
+/// The error of a store whose next sequence numbers would not fit.
+fn used_up(dir: &Path) -> Error {
+    Error::UsedUp { path: dir.to_owned(), what: "sequence numbers" }
 }
 
 /// Whether a run of L0 is newer than a memtable's entries and older than `seq`: files that were
@@ -271,9 +270,8 @@ impl Replay<'_> {
                 let what = format!("a batch does not decode: {what:?}");
                 Error::corruption(&wal_path(dir, batch.wal), 0, what)
             })?;
-            if seq > SEQ_MAX {
-                let what = format!("sequence number {seq} is impossible");
-                return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
+            if seq > self.seq_max {
+                return Err(used_up(dir));
             }
             if entry.tree.0 >= self.trees_end {
                 let what = format!("a batch writes to tree {}, which never was", entry.tree);

@@ -19,11 +19,12 @@
 
 mod order;
 
+use crate::aside::ASIDE;
 use crate::device;
 use crate::files::{sst_number, sst_path};
 use crate::open::enter_read_only;
 use crate::paths::absolute;
-use crate::recovery::{ASIDE, recover_options};
+use crate::recovery::recover_options;
 use crate::reserve;
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -448,7 +449,8 @@ impl Check<'_> {
                     severity: Severity::Leftover,
                     path,
                     offset: None,
-                    what: "WALs that were given up, because they lay beyond damage".into(),
+                    what: "files that a salvage gave up: damaged ones, and WALs beyond damage"
+                        .into(),
                     advice: "nothing: keep what you may want to look at, remove the rest",
                 });
             } else if old
@@ -475,7 +477,10 @@ fn advice(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("sst") => {
             "its keys cannot be trusted: put the file of this name from a checkpoint of this store \
-             in its place, or restore the store from a checkpoint or backup"
+             in its place, or restore the store from a checkpoint or backup; or read what is left \
+             (in the program export --skip-damaged); or open the store with the option \
+             salvage_ssts (--salvage-ssts), which drops the file, so that older values of its keys \
+             may show again"
         }
         Some("wal") => {
             "restore the store from a checkpoint or backup; or open it with the option salvage_wal \

@@ -1,0 +1,178 @@
+//! What a salvage gives up: it is kept aside, in the folder `lost` of the store, where no opening
+//! reads it; and with `salvage_ssts`, which SSTs those are.
+//!
+//! 1. [`Lost::find`] reads every SST that a tree names, completely. What is missing or damaged
+//!    leaves the trees of the state, but nothing in the folder is changed yet.
+//! 2. [`Lost::settle`], once the opening is certain: the damaged files get a second name in the
+//!    folder `lost`, durably; then the edits are appended to the manifest, as one group. A
+//!    crash in between leaves files in both places, and the next salvage does it again. The first
+//!    names are leftovers from here on.
+//!
+//! What was below a lost SST shows again where it held something newer: an older value, or one that
+//! it had deleted. That cannot be helped, which is why nobody does this unasked.
+//!
+//! Threads: the one that opens the store.
+
+use crate::checkpoint::link;
+use crate::events::Events;
+use crate::files::sst_path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::event::Event;
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{Error, FileMeta, FileNumber, Place, Result, Table, TreeId, VersionEdit};
+use vlsm_disk::Env;
+use vlsm_disk::fs::{Fs, OpenOptions};
+use vlsm_disk::manifest::{Manifest, Record, State};
+use vlsm_disk::sst::SstReader;
+use vlsm_disk::sst::check::check;
+
+/// The folder for files that a salvage gave up.
+pub(crate) const ASIDE: &str = "lost";
+
+/// Gives files a second name in the folder for them, durably; where they lie there.
+pub(crate) fn keep_aside(fs: &dyn Fs, dir: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if planted::is(Bug::SalvageDeletes) {
+        return Ok(paths.to_vec());
+    }
+    let folder = dir.join(ASIDE);
+    let made = fs.create_dir_all(&folder);
+    made.map_err(|error| Error::io("cannot make folder", &folder, error))?;
+    let mut kept = Vec::with_capacity(paths.len());
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let failed = |error| Error::io("cannot keep aside", path, error);
+        let mut target = folder.join(&name);
+        for n in 1.. {
+            if !fs.exists(&target).map_err(failed)? {
+                break;
+            }
+            // From an earlier salvage, perhaps one that a crash ended.
+            target = folder.join(format!("{name}.{n}"));
+        }
+        link(fs, path, &target)?;
+        kept.push(target);
+    }
+    for folder in [&*folder, dir] {
+        let synced = fs.sync_dir(folder);
+        synced.map_err(|error| Error::io_unknown("cannot sync folder", folder, error))?;
+    }
+    Ok(kept)
+}
+
+/// One place of a tree that showed an SST which is lost.
+struct Shown {
+    tree: TreeId,
+    place: Place,
+    table: Arc<Table>,
+}
+
+/// SSTs that a salvage drops.
+#[derive(Default)]
+pub(crate) struct Lost {
+    /// What is wrong with each, and whether it is there.
+    files: BTreeMap<FileNumber, (Error, bool)>,
+    shown: Vec<Shown>,
+}
+
+impl Lost {
+    /// Looks for SSTs that are missing or damaged, where that is `wanted`, and takes them out of
+    /// the state's trees.
+    ///
+    /// # Errors
+    /// What the system says when it does not let an SST be opened.
+    pub fn find(env: &dyn Env, dir: &Path, wanted: bool, state: &mut State) -> Result<Self> {
+        let mut lost = Self::default();
+        if !wanted {
+            return Ok(lost);
+        }
+        let mut looked_at = BTreeSet::new();
+        for (tree, version) in &state.trees {
+            for (place, table) in version.tables() {
+                let number = table.file.number;
+                if looked_at.insert(number)
+                    && let Some(found) = damage(env.fs().as_ref(), dir, &table.file)?
+                {
+                    lost.files.insert(number, found);
+                }
+                if lost.files.contains_key(&number) {
+                    lost.shown.push(Shown { tree: *tree, place, table: table.clone() });
+                }
+            }
+        }
+        for (tree, edit) in lost.edits() {
+            let change = Record::Edit(tree, edit);
+            state.apply(&change).map_err(|why| Error::Internal(why.0))?;
+        }
+        Ok(lost)
+    }
+
+    fn edits(&self) -> BTreeMap<TreeId, VersionEdit> {
+        let mut edits: BTreeMap<TreeId, VersionEdit> = BTreeMap::new();
+        for Shown { tree, place, table } in &self.shown {
+            edits.entry(*tree).or_default().remove(*place, table);
+        }
+        edits
+    }
+
+    /// Keeps the damaged files aside, has the manifest drop them, and tells of them.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn settle(
+        &self,
+        env: &dyn Env,
+        dir: &Path,
+        manifest: &mut Manifest,
+        events: &Events,
+    ) -> Result<()> {
+        let there = self.files.iter().filter(|(_, (_, there))| *there);
+        let (numbers, paths): (Vec<FileNumber>, Vec<PathBuf>) =
+            there.map(|(number, _)| (*number, sst_path(dir, *number))).unzip();
+        let kept = match paths.is_empty() {
+            true => Vec::new(),
+            false => keep_aside(env.fs().as_ref(), dir, &paths)?,
+        };
+        let kept: BTreeMap<FileNumber, PathBuf> = numbers.into_iter().zip(kept).collect();
+        // One group: what a full device refuses is tried again as a whole.
+        let edits = self.edits().into_iter().map(|(tree, edit)| Record::Edit(tree, edit));
+        let edits: Vec<Record> = edits.collect();
+        if !edits.is_empty() {
+            manifest.append(&edits)?;
+        }
+        for Shown { tree, place, table } in &self.shown {
+            let file = &table.file;
+            let path = kept.get(&file.number).cloned();
+            let path = path.unwrap_or_else(|| sst_path(dir, file.number));
+            let (error, _) = &self.files[&file.number];
+            let (tree, level, entries) = (*tree, place.level(), file.entries);
+            let (error, seqs) = (error.clone(), (file.seq_min, file.seq_max));
+            events.emit(Event::SstLost { path, error, tree, level, entries, seqs });
+        }
+        Ok(())
+    }
+}
+
+/// The first damage of an SST, and whether the file is there; none when it is sound.
+fn damage(fs: &dyn Fs, dir: &Path, file: &FileMeta) -> Result<Option<(Error, bool)>> {
+    let path = sst_path(dir, file.number);
+    let opened = match fs.open(&path, OpenOptions::READ) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = "the manifest names it, but it is missing";
+            return Ok(Some((Error::corruption(&path, 0, what), false)));
+        }
+        opened => opened.map_err(|error| Error::io("cannot open SST", &path, error))?,
+    };
+    let reader = match SstReader::open(opened, &path, file) {
+        Ok(reader) => reader,
+        Err(error) => return Ok(Some((error, true))),
+    };
+    let mut first = None;
+    let mut problem = |offset: u64, what: &str| {
+        first.get_or_insert_with(|| Error::corruption(&path, offset, what));
+    };
+    let _counted = check(&reader, &mut problem, &mut |_| {});
+    Ok(first.map(|error| (error, true)))
+}
