@@ -3,17 +3,27 @@
 //! and reads all of it gets an error or the same answers as before: never another answer, a panic,
 //! or an end that does not come.
 //!
+//! An opening that is refused changes no file, leftovers of a crash included. `salvaged` goes on
+//! with the openings that pass over damage.
+//!
 //! The undamaged store must read as written. A run may take `PATIENCE` times the steps of an
 //! undamaged one.
+
+mod salvaged;
+
+pub use salvaged::Salvaged;
 
 use crate::disk::Disk;
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::Promise;
 use crate::oracle::{Contents, Op, Write};
 use crate::rng::Rng;
-use crate::world::{MERGES, SPACES, World, tiny_options};
+use crate::salvage::{LEFTOVERS, same};
+use crate::world::{FOLDER, MERGES, SPACES, World, tiny_options};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm::Options;
 use vlsm_core::{Bytes, Error};
 
@@ -81,6 +91,9 @@ impl AtRest {
                 .map_err(|error: Error| error.to_string())
         });
         let contents = outcome.expect("a store is made")?;
+        for name in LEFTOVERS {
+            disk.set_content(&Path::new(FOLDER).join(name), b"left over".to_vec());
+        }
         let mut this = Self { disk, options, contents, steps: u64::MAX / PATIENCE };
         let (steps, answer) = this.read(&this.disk.fork())?;
         answer.map_err(|error| format!("undamaged: {error}"))?;
@@ -88,10 +101,12 @@ impl AtRest {
         Ok(this)
     }
 
-    /// Its files with their lengths.
+    /// Its files with their lengths, without those of no use.
     #[must_use]
     pub fn files(&self) -> BTreeMap<PathBuf, u64> {
-        self.disk.files()
+        let mut files = self.disk.files();
+        files.retain(|path, _| !LEFTOVERS.iter().any(|name| path.ends_with(name)));
+        files
     }
 
     /// Reads the store after this damage.
@@ -107,12 +122,16 @@ impl AtRest {
         Ok(())
     }
 
-    /// Opens the store and reads all of it: steps, and the error if there was one.
+    /// Opens the store and reads all of it: steps, and the error if there was one. An opening that
+    /// is refused has changed nothing.
     fn read(&self, disk: &Disk) -> Result<(u64, Result<(), Error>), String> {
         let (options, contents) = (self.options.clone(), self.contents.clone());
         let config = SimConfig { steps_max: self.steps * PATIENCE, ..SimConfig::new(2) };
+        let (before, opened) = (disk.fork(), Arc::new(AtomicBool::new(false)));
+        let open = opened.clone();
         let outcome = SimEnv::run(&config, disk, move |env| -> Result<(), Error> {
             let world = World::open(&env, &options)?;
+            open.store(true, Ordering::SeqCst);
             let found = world.contents()?;
             if let Some(why) = contents.difference(&found) {
                 return Err(Error::Internal(format!("WRONG ANSWER: {why}")));
@@ -128,7 +147,13 @@ impl AtRest {
         });
         match outcome.end {
             End::Done(Err(Error::Internal(why))) | End::Failed(why) => Err(why),
-            End::Done(answer) => Ok((outcome.steps, answer)),
+            End::Done(answer) => {
+                if !opened.load(Ordering::SeqCst) {
+                    let refused = |why| format!("the opening was refused, but {why}");
+                    same(&before, disk).map_err(refused)?;
+                }
+                Ok((outcome.steps, answer))
+            }
             End::Crashed => Err("crashed unasked".into()),
         }
     }

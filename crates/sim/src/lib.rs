@@ -16,13 +16,16 @@
 //! | [`actor`] | one of those clients |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`full`] | a disk that is full for a while |
+//! | [`closure`] | what is written can be read again |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
+//! | [`salvage`] | a damaged log, salvaged; salvages that crash |
 //! | [`flip`] | a store at rest, damaged everywhere |
 //!
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
 
 pub mod actor;
 pub mod clients;
+pub mod closure;
 pub mod crash;
 pub mod device;
 pub mod disk;
@@ -36,6 +39,7 @@ pub mod machine;
 pub mod model;
 pub mod oracle;
 pub mod rng;
+pub mod salvage;
 pub mod script;
 pub mod trace;
 pub mod world;

@@ -20,6 +20,7 @@ type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
 const CHECKS: [Check; 8] = [
     ("a snapshot shows what it has shown", 200, common::snapshots_stay_as_they_are),
     ("a keyspace of several regions is read at one moment", 40, common::regions_show_one_moment),
+    ("what is written is read, and what is damaged salvaged", 1, |_| common::salvages()),
     ("every file operation of a small store fails", 2, |seed| {
         fail_every(&Script::parse("few", FEW)?, seed, 1).map(drop)
     }),

@@ -8,9 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vlsm::{CompactionFilter, Db, Decision, KeyspaceOptions, Snapshot};
 use vlsm_core::Bytes;
+use vlsm_sim::closure;
 use vlsm_sim::disk::Disk;
+use vlsm_sim::flip::{AtRest, Harm, Salvaged, kind};
 use vlsm_sim::history::Promise;
 use vlsm_sim::oracle::{ALL, Write};
+use vlsm_sim::salvage::{Chain, Hurt, Salvages};
 use vlsm_sim::world::{Mechanisms, World, pairs, tiny_options};
 use vlsm_sim::{Rng, SimConfig, SimEnv};
 
@@ -165,6 +168,20 @@ pub fn snapshots_stay_as_they_are(seed: u64) -> Result<(), String> {
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
+}
+
+/// What is written is read; a damaged log and damaged SSTs are salvaged, each in a few ways.
+pub fn salvages() -> Result<(), String> {
+    closure::what_is_appended_is_read()?;
+    closure::strangers_give_no_numbers()?;
+    let chain = Chain::new(false)?;
+    let middle = chain.files.len() / 2;
+    let hurts = [vec![(1, Hurt::Flip(5_000))], vec![(middle, Hurt::Flip(20))]];
+    let mut counts = Salvages::default();
+    hurts.iter().try_for_each(|hurts| chain.check(hurts, &mut counts))?;
+    let store = AtRest::new("vlsm")?;
+    let sst = store.files().into_keys().find(|path| kind(path) == "sst").ok_or("no SST")?;
+    store.salvage(&[Harm::Flip(sst, 300, 1)], &mut Salvaged::default())
 }
 
 /// Batches over two regions of one keyspace, and a reader without a snapshot: it must see each

@@ -1,0 +1,126 @@
+//! What the store writes it can read again: changes of the manifest, numbers in files' names.
+//!
+//! For each way in which a writer and its reader could be of two minds there is one check here.
+//! Small enough to run for every planted bug; the sizes at their ends are in
+//! `vlsm/tests/extremes.rs`.
+
+use crate::disk::Disk;
+use crate::env::{End, SimConfig, SimEnv};
+use crate::history::Promise;
+use crate::oracle::Write;
+use crate::rng::Rng;
+use crate::world::{FOLDER, World, tiny_options, verify};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm_core::edit::Change;
+use vlsm_core::{Error, FileNumber, KeyRange, Place, RunId, TreeId, VersionEdit};
+use vlsm_disk::Env;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::manifest::{Manifest, Record};
+
+/// More runs than the manifest reads in one edit.
+const MANY_RUNS: u64 = (1 << 16) + 1;
+
+/// Names that only look like the store's, or have a number that it did not give.
+const STRANGERS: [&str; 7] = [
+    "7.sst",
+    "9000000000000.sst",
+    "72057594037927935.sst",
+    "18446744073709551615.sst",
+    "7.wal",
+    "18446744073709551615.wal",
+    "MANIFEST-18446744073709551615",
+];
+
+/// No file of a small store has a larger number.
+const NUMBER_MAX: u64 = 1_000;
+
+/// A change that could not be read is refused, and leaves no trace.
+///
+/// # Errors
+/// What is wrong.
+pub fn what_is_appended_is_read() -> Result<(), String> {
+    let disk = closed_store()?;
+    let env: Arc<dyn Env> = RealEnv::with_fs(disk.fs());
+    let recover = || Manifest::recover(&env, Path::new(FOLDER));
+    let (mut manifest, before) = recover().map_err(|error| error.to_string())?;
+    let mut edit = VersionEdit::default();
+    edit.changes.extend((1..=MANY_RUNS).map(|run| Change::Remove {
+        place: Place::L0(RunId(run)),
+        file: FileNumber(run),
+        range: KeyRange::closed("a", "b"),
+    }));
+    let appended = manifest.append(&[Record::Edit(TreeId(0), edit)]);
+    drop(manifest);
+    match (recover(), appended) {
+        (Ok((_, after)), Err(_)) if after == before => Ok(()),
+        (Ok(_), Err(_)) => Err("a refused change is there".into()),
+        (Ok(_), Ok(())) => Err("a change of nothing that is there was applied".into()),
+        (Err(error), _) => Err(format!("what was written cannot be read: {error}")),
+    }
+}
+
+/// Strangers in the folder stay as they are, and give no number to a new file; so nothing that is
+/// written lies where the next opening does not look.
+///
+/// # Errors
+/// What is wrong.
+pub fn strangers_give_no_numbers() -> Result<(), String> {
+    let disk = closed_store()?;
+    let strangers: BTreeSet<PathBuf> =
+        STRANGERS.iter().map(|name| Path::new(FOLDER).join(name)).collect();
+    strangers.iter().for_each(|path| disk.set_content(path, b"a stranger".to_vec()));
+    for life in 0..3 {
+        let outcome = SimEnv::run(&SimConfig::new(life), &disk, move |env| {
+            let world = World::open(&env, &tiny_options("vlsm", &mut Rng::new(3)))?;
+            for (key, value) in (0..life).map(|n| (format!("life {n}"), Some(b"value".to_vec()))) {
+                if world.get(0, key.as_bytes())? != value {
+                    return Err(Error::Internal("what was acknowledged is gone".into()));
+                }
+            }
+            world.write(&[Write::put(0, format!("life {life}"), "value")], Promise::Process)?;
+            world.write(&[Write::put(0, "more", vec![0; 3_000])], Promise::Process)?;
+            if life == 1 {
+                world.flush()?;
+            }
+            env.device().crash();
+            Ok(())
+        });
+        match outcome.end {
+            End::Crashed => disk.lose_process(),
+            End::Done(Ok(())) => {}
+            End::Done(Err(error)) => return Err(format!("life {life}: {error}")),
+            End::Failed(why) => return Err(format!("life {life}: {why}")),
+        }
+        let number = |path: &Path| {
+            let name = path.file_name()?.to_str()?;
+            name.split('.').next()?.trim_start_matches("MANIFEST-").parse::<u64>().ok()
+        };
+        for path in disk.files().into_keys().filter(|path| !strangers.contains(path)) {
+            if number(&path).is_some_and(|number| number > NUMBER_MAX) {
+                return Err(format!("{} got a stranger's number", path.display()));
+            }
+        }
+        let as_it_was = |path: &PathBuf| disk.content(path).as_deref() == Some(b"a stranger");
+        if let Some(path) = strangers.iter().find(|path| !as_it_was(path)) {
+            return Err(format!("{} has changed", path.display()));
+        }
+    }
+    verify(&disk)
+}
+
+fn closed_store() -> Result<Disk, String> {
+    let disk = Disk::new();
+    let outcome = SimEnv::run(&SimConfig::new(1), &disk, |env| -> Result<(), Error> {
+        let world = World::open(&env, &tiny_options("vlsm", &mut Rng::new(3)))?;
+        world.write(&[Write::put(0, "key", "value")], Promise::Process)?;
+        world.flush()?;
+        world.close()
+    });
+    match outcome.end {
+        End::Done(made) => made.map_err(|error| error.to_string()).map(|()| disk),
+        End::Failed(why) => Err(why),
+        End::Crashed => Err("crashed unasked".into()),
+    }
+}
