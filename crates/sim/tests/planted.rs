@@ -17,7 +17,7 @@ use vlsm_sim::script::{Player, Script};
 /// A check, and how often at most it is tried with other seeds.
 type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: &[Check] = &[
     ("a snapshot shows what it has shown", 200, common::snapshots_stay_as_they_are),
     ("a keyspace of several regions is read at one moment", 40, common::regions_show_one_moment),
     ("what is written is read, and what is damaged salvaged", 1, |_| common::salvages()),
@@ -60,7 +60,7 @@ fn short() -> Result<Script, String> {
 fn hunt(bug: Bug) -> Option<String> {
     plant(Some(bug));
     let mut caught = None;
-    for (name, seeds, check) in CHECKS {
+    for &(name, seeds, check) in CHECKS {
         let (_, failures) = common::in_parallel(0..seeds, |seed, _: &mut ()| {
             // What hangs for real or breaks an assertion is caught, too.
             let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
