@@ -1,0 +1,191 @@
+//! A file system on a loop device that can be shut down, as if the power went.
+//!
+//! The device's blocks are a sparse file in memory (`/dev/shm`) where there is such a folder.
+//! `mount -o loop` sets the device up, and unmounting frees it. All mounts are made in a mount
+//! namespace of this process ([`inside`]), so that none outlives it, however it ends. What may be
+//! left of a run that was killed is its folder; the next run removes it.
+
+use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const PREFIX: &str = "vlsm-power-cuts-";
+/// XFS has a smallest size, and some profiles measure the device with 256 MB.
+const DEVICE_BYTES: u64 = 1 << 30;
+/// `EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN`.
+const SHUTDOWN: Opcode = opcode::read::<u32>(b'X', 125);
+
+/// How a file system is shut down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// Everything that was written is synced first.
+    Synced = 0,
+    /// The journal is written, the data is not.
+    Journal = 1,
+    /// Nothing is written any more.
+    Nothing = 2,
+}
+
+/// Runs this program once more in a mount namespace of its own and returns its exit code, or
+/// nothing inside of that namespace.
+///
+/// # Errors
+/// Why there can be no such namespace.
+pub fn inside(variable: &str) -> Result<Option<i32>, String> {
+    if std::env::var_os(variable).is_some() {
+        return Ok(None);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Err("only root may mount".to_owned());
+    }
+    let unshare = || {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]);
+        command
+    };
+    done(unshare().arg("true"))?;
+    let program = std::env::current_exe().expect("this program");
+    let status = unshare().arg(program).env(variable, "1").status();
+    let status = status.map_err(|error| format!("unshare: {error}"))?;
+    Ok(Some(status.code().unwrap_or(1)))
+}
+
+/// Runs a command to its end.
+fn done(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(format!("{name} is not installed"));
+        }
+        Err(error) => return Err(format!("{name}: {error}")),
+        Ok(output) => output,
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name} failed: {}", said.trim().replace('\n', "; ")))
+}
+
+/// A device, its file system and where it is mounted.
+pub struct Mounted {
+    folder: PathBuf,
+    options: String,
+}
+
+impl Mounted {
+    /// A new file system of this type, mounted.
+    ///
+    /// # Errors
+    /// What is missing, or was refused.
+    pub fn new(kind: &str, mkfs: &[&str], options: &str) -> Result<Self, String> {
+        let folder = folder().map_err(|error| format!("no folder for a device: {error}"))?;
+        // From here on what was made is removed.
+        let this = Self { folder, options: format!("loop,{options}") };
+        std::fs::create_dir_all(this.path()).map_err(|error| error.to_string())?;
+        let device = File::create(this.device()).map_err(|error| error.to_string())?;
+        device.set_len(DEVICE_BYTES).map_err(|error| error.to_string())?;
+        done(Command::new(format!("mkfs.{kind}")).arg("-q").args(mkfs).arg(this.device()))?;
+        this.mount()?;
+        Ok(this)
+    }
+
+    fn device(&self) -> PathBuf {
+        self.folder.join("device")
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.folder.join("mounted")
+    }
+
+    fn mount(&self) -> Result<(), String> {
+        let mut command = Command::new("mount");
+        done(command.args(["-o", &self.options]).arg(self.device()).arg(self.path()))
+    }
+
+    /// Unmounts it. Who has just ended may still hold it for a moment.
+    fn unmount(&self) -> Result<(), String> {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let outcome = done(Command::new("umount").arg(self.path()));
+            match outcome {
+                Err(why) if why.contains("busy") && Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Cuts the power of the mounted file system: programs get errors from now on.
+    ///
+    /// # Errors
+    /// The file system cannot be shut down.
+    pub fn cut(&self, how: Cut) -> Result<(), String> {
+        let root = File::open(self.path()).map_err(|error| error.to_string())?;
+        // SAFETY: both file systems define this number as reading one u32, and write nothing.
+        #[allow(unsafe_code, reason = "rustix has no safe call for it")]
+        let outcome = unsafe { ioctl(&root, Setter::<SHUTDOWN, u32>::new(how as u32)) };
+        outcome.map_err(|error| format!("it cannot be shut down: {error}"))
+    }
+
+    /// The machine starts again: what the device has is mounted, its journal replayed.
+    ///
+    /// # Errors
+    /// What was refused.
+    pub fn restart(&self) -> Result<(), String> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Copies the device's blocks, to look at what a failure left.
+    pub fn keep(&self, copy: &Path) {
+        std::fs::copy(self.device(), copy).expect("a copy");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if done(Command::new("mountpoint").arg("-q").arg(self.path())).is_ok() {
+            // In a panic a store may still be open: then it goes with this process.
+            let failed = std::thread::panicking() || self.unmount().is_err();
+            if failed {
+                done(Command::new("umount").arg("-l").arg(self.path())).ok();
+            }
+        }
+        std::fs::remove_dir_all(&self.folder).ok();
+    }
+}
+
+/// A folder for a device, named after this process.
+fn folder() -> std::io::Result<PathBuf> {
+    let under = base();
+    let mut number = 0;
+    loop {
+        let folder = under.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
+            outcome => return outcome.map(|()| folder),
+        }
+    }
+}
+
+fn base() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let free = rustix::fs::statvfs(&memory).map_or(0, |of| of.f_bavail * of.f_frsize);
+    if free >= DEVICE_BYTES { memory } else { std::env::temp_dir() }
+}
+
+/// Removes the folders of processes that are gone.
+pub fn remove_leftovers() {
+    for entry in std::fs::read_dir(base()).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            println!("left by a run that was killed, removed: {}", entry.path().display());
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}
