@@ -20,9 +20,9 @@
 //! flushed (`control/tick`), and recovery cuts its memtables at the run (`recovery`).
 //!
 //! Writers that come after step 3 are visible only after 6, so they wait for it: for two syncs and
-//! what installs are under way, whatever the length of the files. On a full device they wait until
-//! there is space. Threads: any. One ingest at a time, and none while a checkpoint fixes its
-//! moment.
+//! what installs are under way, whatever the length of the files. A device too full for 5 refuses
+//! the ingest: its edits are taken back, and the turn ends. Threads: any. One ingest at a time, and
+//! none while a checkpoint fixes its moment.
 
 use crate::checkpoint::{copy, link};
 use crate::control::Slot;
@@ -414,6 +414,12 @@ impl Engine {
                 return Ok(());
             }
             self.health.check_running()?;
+            if let Err(full) = self.health.check()
+                && self.withdraw_ingest()?
+            {
+                copies.handed_over = false;
+                return Err(full);
+            }
             self.control.wait_for_room(epoch, None);
         }
     }

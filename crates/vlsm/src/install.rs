@@ -18,7 +18,9 @@
 //! A device that is too full for 4: nobody knows either, so nothing is deleted and the requests
 //! stay at the head of the queue, with the files and memtables of their jobs. When there is space
 //! the same edits are appended again, in the place of the failed append (`disk/manifest`). So a
-//! crash at any time finds a manifest with them or without them, and the files of either.
+//! crash at any time finds a manifest with them or without them, and the files of either. Only an
+//! ingest does not wait: its edits are cut off the manifest and given up
+//! ([`Engine::withdraw_ingest`]).
 //!
 //! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever
 //! finds it taken leaves its request to the holder.
@@ -176,6 +178,29 @@ impl Engine {
             self.failed(error);
         }
         !refused
+    }
+
+    /// Takes back the edits of the ingest under way, which a full device refused: they are not
+    /// true, now or after a crash. False where nothing of them was refused, or they are being
+    /// installed: then it comes to be known otherwise.
+    pub fn withdraw_ingest(self: &Arc<Self>) -> Result<bool> {
+        if !self.install.waits() {
+            return Ok(false);
+        }
+        let Some(mut leader) = self.lead() else { return Ok(false) };
+        let (ours, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut *self.install.queue.lock()).into_iter().partition(is_ingest);
+        let found = !ours.is_empty();
+        let forgotten = if found { leader.manifest.forget_refused() } else { Ok(()) };
+        {
+            let mut queue = self.install.queue.lock();
+            self.install.waiting.store(!others.is_empty(), Ordering::Release);
+            queue.splice(0..0, others);
+        }
+        drop(leader);
+        let forgotten = forgotten.map_err(|error| self.failed(error));
+        self.install_all();
+        forgotten.map(|()| found)
     }
 
     /// Removes the files that a job wrote for a store that was closed before they were installed.
@@ -468,7 +493,12 @@ impl Engine {
         // Tried before it is written: what cannot be applied could not be read, either.
         leader.state.check_new(&keyspace).map_err(|why| Error::InvalidArgument(why.0))?;
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
-        self.append(leader, &records).map_err(|error| self.failed(error))?;
+        let added = self.append(leader, &records).or_else(|refused| match refused {
+            // Nothing of it may be there after a crash, either.
+            Error::NoSpace { .. } => leader.manifest.forget_refused().and(Err(refused)),
+            _ => Err(refused),
+        });
+        added.map_err(|error| self.failed(error))?;
         for record in &records {
             leader.state.apply(record).map_err(violated)?;
         }
@@ -480,6 +510,11 @@ impl Engine {
 
 fn without(memtables: &[Arc<Memtable>], flushed: &[MemtableId]) -> Vec<Arc<Memtable>> {
     memtables.iter().filter(|memtable| !flushed.contains(&memtable.id())).cloned().collect()
+}
+
+/// Whether it comes from an ingest, which is no job.
+fn is_ingest(request: &Request) -> bool {
+    request.job == JobId(0)
 }
 
 /// The largest sequence number of a table that comes.

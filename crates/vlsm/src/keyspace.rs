@@ -498,7 +498,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`Error::Closed`] when the store is closed meanwhile, [`Error::ReadOnly`] when it fails,
-    /// [`Error::OpenedReadOnly`].
+    /// [`Error::NoSpace`] when the device is full, [`Error::OpenedReadOnly`].
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let (lo, hi) = half_open(&range);
         self.db.engine.compact_range(&self.info, &lo, hi.as_ref())

@@ -6,14 +6,14 @@ mod altered;
 mod bench;
 
 use altered::Altered;
-use bench::{Bench, FOLDER, small, soon, taken_again};
+use bench::{Bench, FOLDER, HANG, small, soon, taken_again};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use vlsm::{Db, Durability, Env, Error};
+use std::sync::{Arc, mpsc};
+use vlsm::{Db, Durability, Env, Error, KeyspaceOptions, SstFileWriter};
 use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, Op, Rule};
+use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::CrashMode;
 
 /// The file that could not be synced is removed and made anew once there is space.
@@ -86,6 +86,59 @@ fn a_store_on_a_full_device_opens_for_deleting() {
         let refused = small(Db::builder(FOLDER).env(env)).open().unwrap_err();
         assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
         assert_eq!(poor.files(), files, "killed {killed}");
+    }
+}
+
+/// Where the manifest cannot grow, what would change it is refused and did not happen: nobody waits
+/// for space that may never come, and no crash brings it back.
+#[test]
+fn what_the_manifest_has_no_room_for_is_refused_for_good() {
+    for cut in [0, 100, usize::MAX] {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        bench.put(&db, 0, Durability::Sync).unwrap();
+        let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(bench.disk.clone()));
+        let path = Path::new("/outside.sst");
+        let mut file = SstFileWriter::create_in(&env, path, db.options()).unwrap();
+        file.put("ingested", "value").unwrap();
+        file.finish().unwrap();
+        let full = Rule::once(Op::Write, "MANIFEST", Fault::CutWrite(cut)).forever();
+        let full = bench.faults.add(full);
+        for ingests in [true, false] {
+            let (sender, answer) = mpsc::channel();
+            let db = db.clone();
+            let begun = std::thread::spawn(move || {
+                let result = match ingests {
+                    true => db.default_keyspace().ingest([path]).map(drop),
+                    false => db.create_keyspace("new", KeyspaceOptions::default()).map(drop),
+                };
+                sender.send(result)
+            });
+            let refused = answer.recv_timeout(HANG).expect("nobody waits for ever");
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");
+            begun.join().unwrap().unwrap();
+        }
+        assert!(bench.faults.fired(full) > 0);
+        assert!(matches!(db.put("a", "b"), Err(Error::NoSpace { .. })), "{cut}");
+        assert!(bench.ssts().iter().all(|file| file == path), "{cut}: its copy is removed");
+        for (mode, seed) in CrashMode::ALL.into_iter().zip(0..) {
+            let disk = bench.disk.fork();
+            disk.crash(mode, seed);
+            let fork = Bench { faults: FaultFs::new(Arc::new(disk.clone())), disk, ..Bench::new() };
+            let db = fork.open();
+            assert_eq!(db.get("ingested").unwrap(), None, "{cut} {mode:?}: refused, and there");
+            assert!(db.keyspace("new").is_err(), "{cut} {mode:?}: refused, and there");
+            db.close().unwrap();
+        }
+        bench.faults.end(full);
+        taken_again(&db);
+        db.default_keyspace().ingest([path]).unwrap();
+        assert_eq!(db.get("ingested").unwrap().as_deref(), Some(&b"value"[..]), "{cut}");
+        db.create_keyspace("new", KeyspaceOptions::default()).unwrap();
+        assert_eq!(bench.failures.load(Ordering::SeqCst), 0, "{cut}");
+        db.close().unwrap();
+        // It has what was put to see whether writes are taken again, and the file.
+        bench.reopen(2);
     }
 }
 

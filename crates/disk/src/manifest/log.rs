@@ -18,7 +18,8 @@
 //! refused the *write*: any part of the group may be there, so delete nothing that the group adds
 //! or removes, but the place of the next record has not moved. Once there is space the next group
 //! is written over the failed one. A crash in between finds the old bytes, the new ones or a
-//! mixture that does not verify, that is: with the failed group or without it.
+//! mixture that does not verify, that is: with the failed group or without it. Where the group is
+//! given up instead, its bytes are cut off first ([`Manifest::forget_refused`]).
 //!
 //! Threads: one owner. All calls block on the device.
 
@@ -291,6 +292,21 @@ impl Manifest {
         Ok(())
     }
 
+    /// Sees to it that nothing is left of a group that a full device refused: it is not on the
+    /// device from here on, whatever happens. Takes no space.
+    ///
+    /// # Errors
+    /// What the file system says. As after a failed append, nobody knows then.
+    pub fn forget_refused(&mut self) -> Result<()> {
+        if let Some(cause) = &self.poison {
+            return Err(Error::ReadOnly { cause: cause.clone() });
+        }
+        let cut = self.log.file.truncate(self.log.offset);
+        let failed = |error| Error::io_unknown("cannot cut manifest", &self.log.path, error);
+        let cut = cut.map_err(failed).and_then(|()| self.log.sync());
+        self.poison_if_failed(cut)
+    }
+
     pub(super) fn poison_if_failed(&mut self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.poison = Some(Arc::new(error.clone()));
@@ -499,5 +515,44 @@ fn read_current(fs: &dyn Fs, dir: &Path) -> Result<u64> {
     match number {
         Some(number) if current_text(number).as_bytes() == text => Ok(number),
         _ => Err(Error::corruption(&path, 0, "it does not name a manifest")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env_real::RealEnv;
+    use crate::fs::fault::{Fault, FaultFs, Op, Rule};
+    use crate::fs::sim::{CrashMode, SimFs};
+
+    /// The write of a group may be refused although all of it is on the device.
+    #[test]
+    fn a_refused_group_that_is_given_up_never_comes_back() {
+        let dir = Path::new("/store");
+        let wals = |disk: &SimFs| read(disk, dir).expect("sound").state.wals;
+        for cut in [0, 20, usize::MAX] {
+            let disk = SimFs::new();
+            disk.create_dir_all(dir).expect("made");
+            let faults = FaultFs::new(Arc::new(disk.clone()));
+            let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(faults.clone()));
+            let mut manifest = Manifest::create(&env, dir, &State::default()).expect("made");
+            manifest.append(&[Record::Wals(vec![1])]).expect("appended");
+            faults.add(Rule::once(Op::Write, "MANIFEST", Fault::CutWrite(cut)));
+            let refused = manifest.append(&[Record::Wals(vec![2])]);
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");
+            assert_eq!(wals(&disk), [if cut == usize::MAX { 2 } else { 1 }], "{cut}");
+            manifest.forget_refused().expect("it takes no space");
+            for (mode, seed) in CrashMode::ALL.into_iter().zip(0..) {
+                let disk = disk.fork();
+                disk.crash(mode, seed);
+                assert_eq!(wals(&disk), [1], "{cut} {mode:?}: it is back");
+            }
+            manifest.append(&[Record::Wals(vec![3])]).expect("there is space again");
+            assert_eq!(wals(&disk), [3], "{cut}");
+            faults.add(Rule::once(Op::Sync, "MANIFEST", Fault::Eio));
+            assert!(manifest.forget_refused().is_err());
+            let after = manifest.append(&[Record::Wals(vec![4])]);
+            assert!(matches!(after, Err(Error::ReadOnly { .. })), "{cut}: nobody knows any more");
+        }
     }
 }

@@ -75,7 +75,7 @@ impl Engine {
         self.control.wake();
         loop {
             let epoch = self.control.room_epoch();
-            self.health.check_running()?;
+            self.health.check()?;
             if !asked.requests.iter().any(|request| manuals.has(request)) {
                 return Ok(());
             }
