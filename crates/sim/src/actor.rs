@@ -13,7 +13,7 @@ use crate::history::{History, Promise, shared_value};
 use crate::ledger::Cuts;
 use crate::oracle::{ALL, Contents, Op, Write};
 use crate::rng::Rng;
-use crate::world::{MERGES, View, World, durability, pairs};
+use crate::world::{MERGES, SPACES, View, World, durability, pairs};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,7 +172,8 @@ impl Actor {
         let (number, spaces, logged) = {
             let ledger = self.shared.ledger.lock();
             let book = ledger.book(book);
-            (book.history.next_number(self.client), book.spaces.len(), book.logged)
+            let spaces = if book.logged { self.world.space_count() } else { book.spaces.len() };
+            (book.history.next_number(self.client), spaces, book.logged)
         };
         let writes = self.writes(spaces, number, logged);
         let promise =
@@ -195,6 +196,9 @@ impl Actor {
             Ok(()) => {
                 tally.batches += 1;
                 tally.unlogged += u64::from(!logged);
+                if writes.iter().any(|write| write.space >= SPACES.len()) {
+                    tally.note("batch over a new keyspace");
+                }
                 ledger.history(book).acknowledge(self.client, promise);
                 Ok(())
             }
@@ -263,7 +267,7 @@ impl Actor {
     fn read_own(&mut self) -> Result<()> {
         let number = self.some_book();
         let book = self.shared.ledger.lock().book(number).clone();
-        let inner = self.rng.index(book.spaces.len());
+        let inner = self.rng.index(book.spaces.len().min(self.world.space_count()));
         let space = book.spaces[inner];
         let own: Vec<_> = (0..self.rng.between(1, 4)).map(|_| self.own_key()).collect();
         let keys: Vec<_> = own.iter().map(|key| book.key(key)).collect();
@@ -295,7 +299,7 @@ impl Actor {
     fn read_shared(&mut self) -> Result<()> {
         let must = self.shared.ledger.lock().book(0).history.acknowledged();
         let key = self.shared_key();
-        let space = self.rng.index(self.shared.ledger.lock().book(0).spaces.len());
+        let space = self.rng.index(self.world.space_count());
         let found = match self.rng.one_in(2) {
             true => self.world.get(space, &key)?,
             false => {
@@ -357,6 +361,6 @@ impl Actor {
 }
 
 /// A wrong answer, on the way of the engine's own errors.
-fn wrong(why: String) -> Error {
+pub(crate) fn wrong(why: String) -> Error {
     Error::Internal(format!("WRONG ANSWER: {why}"))
 }

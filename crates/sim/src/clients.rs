@@ -5,6 +5,8 @@
 //!    ([`crate::ledger`]).
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
 //!    over time and check them, flush and wait for the store to be idle ([`crate::actor`]).
+//!    Administrators copy the store meanwhile, restore, verify, scan, and make keyspaces
+//!    ([`crate::admin`]).
 //! 3. In some lives file calls go wrong. Then the store may refuse, but it must not lie, and reads
 //!    are refused only when reading itself goes wrong.
 //! 4. The life ends with the power, the process, or an orderly close. Everything is random:
@@ -18,6 +20,7 @@
 //! store's few other files.
 
 use crate::actor::{Actor, Limits};
+use crate::admin::{Admin, Copy, check_copies};
 use crate::device::{DeviceConfig, Fault, Kind};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
@@ -27,9 +30,9 @@ use crate::ledger::Ledger;
 use crate::machine::PowerCut;
 use crate::oracle::Contents;
 use crate::rng::Rng;
+pub use crate::tally::Tally;
 use crate::world::{Mechanisms, World};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm::Options;
@@ -91,96 +94,12 @@ impl Story {
     }
 }
 
-/// How often things happened, over any number of stories.
-#[derive(Debug, Clone, Default)]
-pub struct Tally {
-    /// Stories, by the mechanisms of their store.
-    pub mechanisms: BTreeMap<String, u64>,
-    /// Lives, by how they ended.
-    pub power_cuts: u64,
-    /// Deaths of the process.
-    pub kills: u64,
-    /// Orderly closes.
-    pub closes: u64,
-    /// Lives that the store itself could not end in order, because file calls went wrong.
-    pub failures: u64,
-    /// Lives whose store had not finished opening when they ended.
-    pub cut_while_opening: u64,
-    /// Batches acknowledged.
-    pub batches: u64,
-    /// Batches outside the WAL among them.
-    pub unlogged: u64,
-    /// Batches that came in files.
-    pub ingests: u64,
-    /// Batches refused at their deadline.
-    pub busy: u64,
-    /// The longest that a batch took, in virtual time.
-    pub longest_wait: Duration,
-    /// Lives in which the disk was full for a while.
-    pub full: u64,
-    /// Looks until the store took writes again.
-    pub waits_for_space: u64,
-    /// Batches that a crash took, though acknowledged without a promise.
-    pub lost: u64,
-    /// Batches that survived though nobody was told.
-    pub indeterminate: u64,
-    /// Operations that the store refused because a file call went wrong.
-    pub refused: u64,
-    /// Reads and snapshots checked.
-    pub checks: u64,
-    /// File operations that went wrong, by how.
-    pub faults: BTreeMap<String, u64>,
-    /// What the store did in the background, by its events.
-    pub work: BTreeMap<String, u64>,
-    /// File operations.
-    pub calls: u64,
-    /// Mutating ones.
-    pub mutating: u64,
-    /// Switches between tasks.
-    pub steps: u64,
-    /// Hash over the hashes of all lives.
-    pub hash: u64,
-}
-
-impl Tally {
-    /// Adds another one.
-    pub fn add(&mut self, other: &Self) {
-        self.power_cuts += other.power_cuts;
-        self.kills += other.kills;
-        self.closes += other.closes;
-        self.failures += other.failures;
-        self.cut_while_opening += other.cut_while_opening;
-        self.batches += other.batches;
-        self.unlogged += other.unlogged;
-        self.ingests += other.ingests;
-        self.busy += other.busy;
-        self.refused += other.refused;
-        for (sum, counts) in [
-            (&mut self.faults, &other.faults),
-            (&mut self.work, &other.work),
-            (&mut self.mechanisms, &other.mechanisms),
-        ] {
-            for (name, count) in counts {
-                *sum.entry(name.clone()).or_default() += count;
-            }
-        }
-        self.longest_wait = self.longest_wait.max(other.longest_wait);
-        self.full += other.full;
-        self.waits_for_space += other.waits_for_space;
-        self.lost += other.lost;
-        self.indeterminate += other.indeterminate;
-        self.checks += other.checks;
-        self.calls += other.calls;
-        self.mutating += other.mutating;
-        self.steps += other.steps;
-        self.hash = self.hash.rotate_left(1) ^ other.hash;
-    }
-}
-
 /// What the tasks of a life share.
 pub(crate) struct Shared {
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) tally: Mutex<Tally>,
+    /// The copies of the store that were begun in this life.
+    pub(crate) copies: Mutex<Vec<Copy>>,
     open: Mutex<bool>,
 }
 
@@ -204,6 +123,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     let shared = Arc::new(Shared {
         ledger: Mutex::new(Ledger::new(clients)),
         tally: Mutex::default(),
+        copies: Mutex::default(),
         open: Mutex::new(false),
     });
     let mechanisms = story.mechanisms.unwrap_or_else(|| Mechanisms::of(story.seed));
@@ -217,7 +137,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
             let (seed, faults) = (story.seed, &config.device.faults);
             format!("seed {seed}, life {life} ({mechanisms}), {faults:?}, full {full}: {why}")
         };
-        let used = disk.used();
+        let (used, options) = (disk.used(), plan.options.clone());
         disk.set_capacity(plan.space.map(|(free, _)| used + free));
         let (ended, sync_failed) = one_life(&shared, plan, &config, &disk).map_err(told)?;
         disk.set_capacity(None);
@@ -232,6 +152,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         // Where a failed sync took back what the file system had been given, the death of the
         // process loses as much as a power cut.
         let reverted = sync_failed && config.device.failed_sync == FailedSync::Reverts;
+        shared.copies.lock().iter_mut().for_each(|copy| copy.settle(&shared.ledger.lock()));
         let lost = if loss == Loss::Process && reverted { Loss::Power } else { loss };
         shared.ledger.lock().lose(lost);
         let mut tally = shared.tally.lock();
@@ -255,6 +176,8 @@ pub fn play(story: &Story) -> Result<Tally, String> {
             }
         }
         drop(tally);
+        check_copies(&shared, &disk, &options, SimConfig::new(rng.u64()).day(life + 1))
+            .map_err(told)?;
     }
     let tally = shared.tally.lock().clone();
     Ok(tally)
@@ -301,6 +224,8 @@ struct Plan {
     seed: u64,
     options: Options,
     clients: usize,
+    /// Administrators beside them.
+    admins: u64,
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
@@ -330,7 +255,8 @@ impl Plan {
             let most = *rng.pick(&[20 << 10, 100 << 10, 400 << 10]);
             space = Some((rng.below(most), Duration::from_micros(rng.below(300_000))));
         }
-        Self { seed, options, clients, ops, last, faults, space }
+        let admins = *rng.pick(&[0, 0, 1, 2]);
+        Self { seed, options, clients, admins, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -399,6 +325,10 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
         let rng = rng.fork(client as u64);
         let mut actor = Actor::new(client, &world, env, shared, rng, limits);
         tasks.push(env.task(&format!("client {client}"), move || actor.run()));
+    }
+    for admin in 0..plan.admins {
+        let mut admin = Admin::new(&world, env, shared, rng.fork(1_000 + admin), limits);
+        tasks.push(env.task("administrator", move || admin.run()));
     }
     if let Some((_, span)) = plan.space {
         env.sleep(span);

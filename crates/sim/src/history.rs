@@ -288,7 +288,7 @@ impl History {
     }
 
     /// Between two lives so much time passes that all values expire that ever do.
-    fn expire(&mut self) {
+    pub fn expire(&mut self) {
         let batches = self.clients.iter_mut().flat_map(|client| &mut client.issued);
         for write in batches.flat_map(|batch| &mut batch.writes) {
             if matches!(write.op, Op::Expiring(_)) {

@@ -47,8 +47,10 @@ pub(crate) fn leaks(disk: &Disk) -> std::result::Result<(), String> {
 /// one, which writers may have had prepared.
 pub(crate) fn takes_over(env: &SimEnv) -> std::result::Result<(), String> {
     let files = env.device().disk().files();
-    let wals: Vec<_> =
-        files.keys().filter(|path| path.extension().is_some_and(|end| end == "wal")).collect();
+    let is_wal = |path: &&PathBuf| {
+        path.starts_with(FOLDER) && path.extension().is_some_and(|end| end == "wal")
+    };
+    let wals: Vec<_> = files.keys().filter(is_wal).collect();
     if wals.len() <= 2 {
         return Ok(());
     }

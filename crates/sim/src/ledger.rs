@@ -9,7 +9,7 @@
 
 use crate::history::{Cut, History, Loss};
 use crate::oracle::{Contents, Op, Write};
-use crate::world::SPACES;
+use crate::world::{LATE_MAX, SPACES};
 
 /// Keys that are written outside the WAL begin so.
 const UNLOGGED: &[u8] = b"nowal/";
@@ -73,7 +73,7 @@ impl Ledger {
     /// Of a new store with so many clients. Book 0 is the one of the WAL.
     #[must_use]
     pub fn new(clients: usize) -> Self {
-        let mut books = vec![Book::new(true, (0..SPACES.len()).collect(), clients)];
+        let mut books = vec![Book::new(true, (0..SPACES.len() + LATE_MAX).collect(), clients)];
         let single = SPACES.iter().enumerate().filter(|(_, (_, splits))| splits.is_empty());
         books.extend(single.map(|(space, _)| Book::new(false, vec![space], clients)));
         Self { books }
@@ -133,6 +133,11 @@ impl Ledger {
     /// Notes how a life of the store ended.
     pub fn lose(&mut self, loss: Loss) {
         self.books.iter_mut().for_each(|book| book.history.lose(loss));
+    }
+
+    /// So much time passes that all values expire that ever do.
+    pub fn expire(&mut self) {
+        self.books.iter_mut().for_each(|book| book.history.expire());
     }
 
     /// Checks a view.

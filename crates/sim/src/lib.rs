@@ -14,6 +14,8 @@
 //! | `leaks` | what a store may leave on the disk |
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
+//! | `admin` | who copies, restores and verifies the store beside them |
+//! | [`tally`] | what happened in stories, counted |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`full`] | a disk that is full for a while |
 //! | [`closure`] | what is written can be read again |
@@ -24,6 +26,7 @@
 //! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
 
 pub mod actor;
+mod admin;
 pub mod clients;
 pub mod closure;
 pub mod crash;
@@ -41,6 +44,7 @@ pub mod oracle;
 pub mod rng;
 pub mod salvage;
 pub mod script;
+pub mod tally;
 pub mod trace;
 pub mod world;
 

@@ -137,9 +137,10 @@ impl Contents {
         pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// All pairs of a keyspace, ascending.
+    /// All pairs of a keyspace, ascending; none of one that is not there.
     pub fn pairs(&self, space: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.spaces[space].iter().map(|(key, value)| (key.as_slice(), value.as_slice()))
+        let pairs = self.spaces.get(space).into_iter().flatten();
+        pairs.map(|(key, value)| (key.as_slice(), value.as_slice()))
     }
 
     /// Number of keyspaces.

@@ -6,6 +6,7 @@ use crate::env::SimEnv;
 use crate::history::Promise;
 use crate::oracle::{ALL, Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -35,6 +36,14 @@ pub const SPACES: [(&str, &[&str]); 3] =
 
 /// The keyspace whose values can be merged.
 pub const MERGES: usize = 1;
+
+/// The most keyspaces that are made while a store is in use.
+pub const LATE_MAX: usize = 3;
+
+/// What they are called.
+fn late(number: usize) -> String {
+    format!("late-{number}")
+}
 
 /// One mechanism of each axis, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,7 +222,8 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
 #[derive(Clone)]
 pub struct World {
     db: Db,
-    spaces: Vec<Keyspace>,
+    /// Those of [`SPACES`], then those that were made later.
+    spaces: Arc<Mutex<Vec<Keyspace>>>,
 }
 
 impl World {
@@ -236,22 +246,65 @@ impl World {
     ) -> Result<Self> {
         let builder = Db::builder(Path::new(FOLDER)).env(env.clone()).options(options.clone());
         let db = builder.listener(listener).open()?;
-        let mut spaces = Vec::new();
         for (name, splits) in SPACES {
-            let space = match db.keyspace(name) {
-                Err(Error::NoSuchKeyspace(_)) => {
-                    let mut options =
-                        KeyspaceOptions::splits(splits.iter().map(|split| split.as_bytes()));
-                    if name == SPACES[MERGES].0 {
-                        options = options.merge_operator("append");
-                    }
-                    db.create_keyspace(name, options)?
+            if let Err(Error::NoSuchKeyspace(_)) = db.keyspace(name) {
+                let mut options =
+                    KeyspaceOptions::splits(splits.iter().map(|split| split.as_bytes()));
+                if name == SPACES[MERGES].0 {
+                    options = options.merge_operator("append");
                 }
-                found => found?,
-            };
+                db.create_keyspace(name, options)?;
+            }
+        }
+        Self::of(db)
+    }
+
+    /// Opens a copy of a store in another folder, where one is.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn open_copy(
+        env: &Arc<SimEnv>,
+        folder: &Path,
+        options: &Options,
+        read_only: bool,
+    ) -> Result<Self> {
+        let builder = Db::builder(folder).env(env.clone()).options(options.clone());
+        Self::of(builder.create_if_missing(false).read_only(read_only).open()?)
+    }
+
+    /// A store with all of its keyspaces.
+    fn of(db: Db) -> Result<Self> {
+        let first = SPACES.iter().map(|(name, _)| db.keyspace(name));
+        let mut spaces = first.collect::<Result<Vec<_>>>()?;
+        let later = (0..LATE_MAX).map_while(|number| db.keyspace(&late(number)).ok());
+        spaces.extend(later);
+        Ok(Self { db, spaces: Arc::new(Mutex::new(spaces)) })
+    }
+
+    /// Makes one more keyspace. False where there are enough, or somebody else was faster.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub fn make_space(&self) -> Result<bool> {
+        let count = self.space_count();
+        if count >= SPACES.len() + LATE_MAX {
+            return Ok(false);
+        }
+        let name = late(count - SPACES.len());
+        let space = self.db.create_keyspace(&name, KeyspaceOptions::default())?;
+        let mut spaces = self.spaces.lock();
+        let first = spaces.len() == count;
+        if first {
             spaces.push(space);
         }
-        Ok(Self { db, spaces })
+        Ok(first)
+    }
+
+    /// How many keyspaces there are.
+    #[must_use]
+    pub fn space_count(&self) -> usize {
+        self.spaces.lock().len()
     }
 
     /// The engine's handle.
@@ -262,8 +315,8 @@ impl World {
 
     /// A keyspace, by its index.
     #[must_use]
-    pub fn space(&self, space: usize) -> &Keyspace {
-        &self.spaces[space]
+    pub fn space(&self, space: usize) -> Keyspace {
+        self.spaces.lock()[space].clone()
     }
 
     /// Writes a batch.
@@ -278,7 +331,7 @@ impl World {
     pub fn write_with(&self, writes: &[Write], options: WriteOptions) -> Result<()> {
         let mut batch = Batch::new();
         for write in writes {
-            let space = &self.spaces[write.space];
+            let space = &self.space(write.space);
             match &write.op {
                 Op::Put(value) => batch.put(space, &write.key, value),
                 Op::Expiring(value) => batch.put_with_ttl(space, &write.key, value, TTL),
@@ -294,31 +347,33 @@ impl World {
 
     /// The value of a key.
     pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.spaces[space].get(key)?.map(|value| value.to_vec()))
+        Ok(self.space(space).get(key)?.map(|value| value.to_vec()))
     }
 
     /// The values of several keys.
     pub fn multi_get(&self, space: usize, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
-        let values = self.spaces[space].multi_get(keys).into_iter();
+        let values = self.space(space).multi_get(keys).into_iter();
         values.map(|value| Ok(value?.map(|value| value.to_vec()))).collect()
     }
 
     /// An iterator over a range.
     #[must_use]
     pub fn iter(&self, space: usize, bounds: &KeyBounds) -> Iter {
-        self.spaces[space].range(bounds.clone())
+        self.space(space).range(bounds.clone())
     }
 
     /// An iterator over the keys with a prefix.
     #[must_use]
     pub fn prefix(&self, space: usize, prefix: &[u8]) -> Iter {
-        self.spaces[space].prefix(prefix)
+        self.space(space).prefix(prefix)
     }
 
     /// A snapshot.
     #[must_use]
     pub fn snapshot(&self) -> View {
-        View { snapshot: self.db.snapshot(), spaces: self.spaces.clone() }
+        // In this order: what a keyspace that comes later holds is newer than the snapshot.
+        let snapshot = self.db.snapshot();
+        View { snapshot, spaces: self.spaces.lock().clone() }
     }
 
     /// Everything, read forwards and backwards.
@@ -336,7 +391,7 @@ impl World {
 
     /// Compacts a range down to the last level.
     pub fn compact(&self, space: usize, bounds: &KeyBounds) -> Result<()> {
-        self.spaces[space].compact_range(bounds.clone())
+        self.space(space).compact_range(bounds.clone())
     }
 
     /// Waits until there is nothing left to flush or compact.
@@ -380,7 +435,7 @@ impl World {
     ) -> Result<()> {
         let env: Arc<dyn Env> = env.clone();
         let Some(first) = writes.first() else { return Ok(()) };
-        let (space, splits) = (&self.spaces[first.space], SPACES[first.space].1);
+        let (space, splits) = (&self.space(first.space), SPACES[first.space].1);
         let region = |write: &Write| splits.partition_point(|s| s.as_bytes() <= &write.key[..]);
         let last: BTreeMap<&[u8], &Write> = writes.iter().map(|w| (&w.key[..], w)).collect();
         let last: Vec<&Write> = last.into_values().collect();
@@ -410,10 +465,7 @@ impl World {
     pub fn checkpoint(&self, env: &Arc<SimEnv>, name: &str) -> Result<Contents> {
         let target = format!("{CHECKPOINTS}{name}");
         self.db.checkpoint(&target)?;
-        let builder = Db::builder(&target).env(env.clone());
-        let db = builder.options(self.db.options().clone()).open()?;
-        let spaces = SPACES.iter().map(|(name, _)| db.keyspace(name)).collect::<Result<_>>()?;
-        let copy = Self { db, spaces };
+        let copy = Self::open_copy(env, Path::new(&target), self.db.options(), false)?;
         let contents = copy.contents()?;
         copy.close()?;
         Ok(contents)
@@ -467,6 +519,12 @@ impl View {
     /// The engine's. So it is with the other operations.
     pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.snapshot.get(&self.spaces[space], key)?.map(|value| value.to_vec()))
+    }
+
+    /// How many keyspaces it shows.
+    #[must_use]
+    pub fn spaces(&self) -> usize {
+        self.spaces.len()
     }
 
     /// An iterator over a range.

@@ -11,10 +11,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use vlsm::{Db, Durability, Env, Error, KeyspaceOptions, SstFileWriter};
-use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::sim::CrashMode;
+use vlsm_disk::{Fs, Priority};
 
 /// The file that could not be synced is removed and made anew once there is space.
 #[test]
@@ -107,16 +107,17 @@ fn what_the_manifest_has_no_room_for_is_refused_for_good() {
         for ingests in [true, false] {
             let (sender, answer) = mpsc::channel();
             let db = db.clone();
-            let begun = std::thread::spawn(move || {
+            let asks = move || {
                 let result = match ingests {
                     true => db.default_keyspace().ingest([path]).map(drop),
                     false => db.create_keyspace("new", KeyspaceOptions::default()).map(drop),
                 };
-                sender.send(result)
-            });
+                let _ = sender.send(result);
+            };
+            let begun = env.spawn("asks", Priority::Normal, Box::new(asks)).unwrap();
             let refused = answer.recv_timeout(HANG).expect("nobody waits for ever");
             assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");
-            begun.join().unwrap().unwrap();
+            assert!(begun.join());
         }
         assert!(bench.faults.fired(full) > 0);
         assert!(matches!(db.put("a", "b"), Err(Error::NoSpace { .. })), "{cut}");
