@@ -7,13 +7,15 @@ mod bench;
 
 use altered::Altered;
 use bench::{Bench, FOLDER, HANG, small, soon, taken_again};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use vlsm::{Db, Durability, Env, Error, KeyspaceOptions, SstFileWriter};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::CrashMode;
+use vlsm_disk::fs::sim::{CrashMode, SimFs};
+use vlsm_disk::manifest;
+use vlsm_disk::wal::wal_path;
 use vlsm_disk::{Fs, Priority};
 
 /// The file that could not be synced is removed and made anew once there is space.
@@ -140,6 +142,44 @@ fn what_the_manifest_has_no_room_for_is_refused_for_good() {
         db.close().unwrap();
         // It has what was put to see whether writes are taken again, and the file.
         bench.reopen(2);
+    }
+}
+
+/// An opening on a full device seals the last WAL instead of taking it over. The one that had been
+/// prepared is removed then; a crash before the manifest knows that keeps no store closed.
+#[test]
+fn a_prepared_wal_that_a_full_opening_passed_over_is_not_missed() {
+    let mut bench = Bench::new();
+    let db = bench.open();
+    bench.put(&db, 0, Durability::Sync).unwrap();
+    let is_wal = |path: &PathBuf| path.extension().is_some_and(|end| end == "wal");
+    let wals = |disk: &SimFs| disk.files().into_keys().filter(is_wal).collect::<Vec<_>>();
+    let listed = |disk: &SimFs| manifest::log::read(disk, Path::new(FOLDER)).unwrap().state.wals;
+    let mut n = 1;
+    while wals(&bench.disk).len() < 2 {
+        bench.put(&db, n, Durability::Sync).unwrap();
+        n += 1;
+    }
+    soon(|| listed(&bench.disk).len() == 2);
+    let killed = bench.disk.fork();
+    db.close().unwrap();
+    let faults = FaultFs::new(Arc::new(killed.clone()));
+    let bench = Bench { faults, disk: killed, ..bench };
+    let full = bench.faults.add(Rule::once(Op::Write, ".wal.tmp", Fault::NoSpace));
+    let last = bench.faults.add(Rule::once(Op::Write, "MANIFEST", Fault::Eio).nth(2).forever());
+    let env = RealEnv::with_fs(Arc::new(bench.faults.clone()));
+    let refused = small(Db::builder(FOLDER).env(env)).open();
+    assert!(refused.is_err(), "as if it had crashed there");
+    assert!(bench.faults.fired(full) == 1 && bench.faults.fired(last) > 0);
+    let (there, listed) = (wals(&bench.disk), listed(&bench.disk));
+    assert!(there.len() == 2 && listed.len() == 2, "{there:?}, {listed:?}");
+    assert!(!there.contains(&wal_path(Path::new(FOLDER), listed[1])), "it was removed");
+    for mode in CrashMode::ALL {
+        let disk = bench.disk.fork();
+        disk.crash(mode, 1);
+        let fork = FaultFs::new(Arc::new(disk.clone()));
+        let acknowledged = bench.acknowledged.clone();
+        Bench { faults: fork, disk, acknowledged, ..Bench::new() }.reopen(0);
     }
 }
 

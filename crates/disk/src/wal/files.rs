@@ -72,14 +72,19 @@ impl Found {
 /// The first WAL that the manifest lists, that is still needed, and that is gone.
 ///
 /// A file without predecessor took over from all older ones, which may be gone although the
-/// manifest does not know that yet.
+/// manifest does not know that yet. So may one that was passed over when a later file sealed an
+/// earlier one: it was prepared, and nothing was written into it.
 pub(super) fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
     let Found { started, prepared, .. } = found;
     let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();
     let first = started.iter().rev().find(takes_over).map_or(0, |(number, _)| *number);
     let is_there = |number: &u64| started.contains_key(number) || prepared.contains_key(number);
+    let seals = started.values().filter_map(|file| Some((file.header.predecessor?.number, file)));
+    let is_passed_over = |number: &u64| {
+        seals.clone().any(|(sealed, file)| (sealed + 1..file.header.number).contains(number))
+    };
     let mut needed = options.listed.iter().filter(|number| **number >= first.max(options.min_wal));
-    let number = needed.find(|number| !is_there(number))?;
+    let number = needed.find(|number| !is_there(number) && !is_passed_over(number))?;
     let what = "the manifest lists this WAL, but it is missing: writes that were acknowledged were \
                 in it";
     Some(Error::corruption(&wal_path(dir, *number), 0, what))
