@@ -85,11 +85,23 @@ pub enum Bug {
     NumberTakenFromStranger,
     /// An opening removes leftovers before it knows that it will not be refused.
     RefusedOpeningWrites,
+    /// A lack of descriptors that passes is taken for a failure of the device.
+    PassingErrorLatches,
+    /// An opening removes what nobody needs only after it has begun its WAL.
+    LeftoversRemovedLate,
+    /// A copy does not lock the folder that it is made in.
+    CopyUnlocked,
+    /// A copy is reported as done before its files are durable.
+    CopyUnsynced,
+    /// A keyspace may be made between the moment of a copy and the end of its log.
+    CopyTreesTorn,
+    /// What a full device refused of the manifest is given up, but not cut off.
+    RefusedEditKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 43] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -127,6 +139,12 @@ impl Bug {
         Self::GroupUnread,
         Self::NumberTakenFromStranger,
         Self::RefusedOpeningWrites,
+        Self::PassingErrorLatches,
+        Self::LeftoversRemovedLate,
+        Self::CopyUnlocked,
+        Self::CopyUnsynced,
+        Self::CopyTreesTorn,
+        Self::RefusedEditKept,
     ];
 }
 

@@ -21,7 +21,7 @@
 
 use crate::actor::{Actor, Limits};
 use crate::admin::{Admin, Copy, check_copies};
-use crate::device::{DeviceConfig, Fault, Kind};
+use crate::device::{DeviceConfig, Fault, Kind, PASSING_MAX};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
 use crate::history::{Loss, Promise};
@@ -42,7 +42,7 @@ use vlsm_disk::fs::sim::FailedSync;
 
 /// What goes wrong in some lives: how, at which calls, on which files. Bits are flipped in SSTs
 /// only: a flipped bit at the end of the WAL cannot be told from a write that the crash tore.
-pub const CLASSES: [(Kind, &str, &str); 18] = [
+pub const CLASSES: [(Kind, &str, &str); 26] = [
     (Kind::Eio, "read", ""),
     (Kind::Eio, "write", ""),
     (Kind::Eio, "sync", ""),
@@ -61,6 +61,14 @@ pub const CLASSES: [(Kind, &str, &str); 18] = [
     (Kind::Slow, "read", ""),
     (Kind::Slow, "write", ""),
     (Kind::Slow, "sync", ""),
+    (Kind::NoDescriptor, "open", ""),
+    (Kind::NoDescriptor, "create", ""),
+    (Kind::NoSystemDescriptor, "open", ""),
+    (Kind::NoSystemDescriptor, "syncdir", ""),
+    (Kind::NoMemory, "open", ""),
+    (Kind::NoMemory, "create", ""),
+    (Kind::NoMemory, "syncdir", ""),
+    (Kind::NoThread, "spawn", ""),
 ];
 
 /// Seconds in which a store must notice that there is space again.
@@ -282,7 +290,7 @@ impl Plan {
     fn limits(&self) -> Limits {
         Limits {
             ops: self.ops,
-            writes_may_fail: self.faults.iter().any(|fault| fault.kind != Kind::Slow),
+            writes_may_fail: !self.faults.iter().all(Fault::passes),
             reads_may_fail: self.faults.iter().any(Fault::hits_reads),
             full: self.space.is_some(),
         }
@@ -292,9 +300,16 @@ impl Plan {
 fn fault(rng: &mut Rng) -> Fault {
     let (kind, name, suffix) = *rng.pick(&CLASSES);
     let rare = matches!(name, "rename" | "remove" | "readdir" | "create" | "syncdir" | "open");
-    let most = *rng.pick(if rare { &[2, 6, 30] } else { &[10, 60, 400] });
+    let most = *rng.pick(if rare || kind == Kind::NoThread { &[2, 6, 30] } else { &[10, 60, 400] });
     let nth = rng.below(most);
-    let times = *rng.pick(&[1, 1, 3, if kind == Kind::Slow { 10 } else { u64::MAX }]);
+    let lasting = match kind {
+        Kind::Slow => 10,
+        Kind::NoDescriptor | Kind::NoSystemDescriptor | Kind::NoMemory => {
+            *rng.pick(&[PASSING_MAX, u64::MAX])
+        }
+        _ => u64::MAX,
+    };
+    let times = *rng.pick(&[1, 1, 3, lasting]);
     Fault { kind, name: Some(name), suffix, nth, times }
 }
 

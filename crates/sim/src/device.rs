@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::LockHolder;
+use vlsm_disk::fs::patience::{NO_DESCRIPTOR, NO_MEMORY, NO_SYSTEM_DESCRIPTOR, patiently};
 use vlsm_disk::fs::sim::FailedSync;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -34,9 +35,9 @@ const ELSEWHERE: u64 = 4096;
 /// What goes wrong with a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The device fails. A write may have written its first half then.
+    /// The device fails. A write may have written its first half then, or all.
     Eio,
-    /// The device is full. A write may have written its first half then.
+    /// The device is full. A write may have written its first half then, or all.
     NoSpace,
     /// A write writes its first part, then the device is full.
     Short,
@@ -46,6 +47,14 @@ pub enum Kind {
     Flip,
     /// The call takes half a second more.
     Slow,
+    /// The process has too many files open.
+    NoDescriptor,
+    /// The system has too many files open.
+    NoSystemDescriptor,
+    /// The system has no memory left.
+    NoMemory,
+    /// The system starts no more threads.
+    NoThread,
 }
 
 impl Kind {
@@ -56,6 +65,8 @@ impl Kind {
             Self::NoSpace => call.mutates && call.name != "remove",
             Self::Short => call.name == "write",
             Self::Misdirected | Self::Flip => call.name == "read",
+            Self::NoDescriptor | Self::NoSystemDescriptor | Self::NoMemory => call.opens,
+            Self::NoThread => call.name == "spawn",
         }
     }
 
@@ -69,8 +80,24 @@ impl Kind {
             Self::Misdirected => "misdirected",
             Self::Flip => "flipped bit",
             Self::Slow => "slow",
+            Self::NoDescriptor => "EMFILE",
+            Self::NoSystemDescriptor => "ENFILE",
+            Self::NoMemory => "ENOMEM",
+            Self::NoThread => "EAGAIN",
         };
         format!("{word} on {name}")
+    }
+
+    /// What the system says.
+    fn error(self) -> io::Error {
+        match self {
+            Self::NoSpace | Self::Short => io::ErrorKind::StorageFull.into(),
+            Self::NoDescriptor => io::Error::from_raw_os_error(NO_DESCRIPTOR),
+            Self::NoSystemDescriptor => io::Error::from_raw_os_error(NO_SYSTEM_DESCRIPTOR),
+            Self::NoMemory => io::Error::from_raw_os_error(NO_MEMORY),
+            Self::NoThread => io::ErrorKind::WouldBlock.into(),
+            Self::Eio | Self::Misdirected | Self::Flip | Self::Slow => io::Error::other("EIO"),
+        }
     }
 }
 
@@ -89,12 +116,27 @@ pub struct Fault {
     pub times: u64,
 }
 
+/// A lack of descriptors or memory that lasts for so many calls is waited for.
+pub const PASSING_MAX: u64 = 40;
+
 impl Fault {
+    /// Whether nobody but a clock may notice it.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        match self.kind {
+            Kind::Slow => true,
+            Kind::NoDescriptor | Kind::NoSystemDescriptor | Kind::NoMemory => {
+                self.times <= PASSING_MAX
+            }
+            _ => false,
+        }
+    }
+
     /// Whether reads of the store may fail because of it.
     #[must_use]
     pub fn hits_reads(&self) -> bool {
-        let kind = matches!(self.kind, Kind::Eio | Kind::Misdirected | Kind::Flip);
-        kind && self.name.is_none_or(|name| matches!(name, "read" | "open" | "len"))
+        let harmless = matches!(self.kind, Kind::NoSpace | Kind::Short) || self.passes();
+        !harmless && self.name.is_none_or(|name| matches!(name, "read" | "open" | "len"))
     }
 }
 
@@ -162,16 +204,23 @@ struct Call<'a> {
     offset: u64,
     content: u64,
     mutates: bool,
+    /// Whether it needs a descriptor.
+    opens: bool,
     latency: (u64, u64),
 }
 
 impl<'a> Call<'a> {
     fn new(name: &'static str, path: &'a Path) -> Self {
-        Self { name, path, offset: 0, content: 0, mutates: false, latency: (1, 20) }
+        let (mutates, opens) = (false, false);
+        Self { name, path, offset: 0, content: 0, mutates, opens, latency: (1, 20) }
     }
 
     fn mutates(name: &'static str, path: &'a Path) -> Self {
         Self { mutates: true, ..Self::new(name, path) }
+    }
+
+    fn opens(self) -> Self {
+        Self { opens: true, ..self }
     }
 
     fn detail(&self) -> u64 {
@@ -216,9 +265,27 @@ impl Device {
     fn call<R>(&self, call: Call<'_>, act: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.faulty_call(call, |fault| match fault {
             None | Some(Kind::Slow) => act(),
-            Some(Kind::NoSpace | Kind::Short) => Err(io::ErrorKind::StorageFull.into()),
-            Some(Kind::Eio | Kind::Misdirected | Kind::Flip) => Err(io::Error::other("EIO")),
+            Some(kind) => Err(kind.error()),
         })
+    }
+
+    /// A call that opens something: the system is asked again as in production.
+    fn patient_call<R>(&self, call: Call<'_>, act: impl Fn() -> io::Result<R>) -> io::Result<R> {
+        let pause = |span| {
+            if !std::thread::panicking() {
+                self.machine.sleep(span);
+            }
+        };
+        patiently(pause, || self.call(call.opens(), &act))
+    }
+
+    /// A thread is to be started.
+    pub(crate) fn start_thread(&self) -> io::Result<()> {
+        // No call of the disk: in a run in which none fails nothing changes.
+        if self.config.faults.iter().all(|fault| fault.kind != Kind::NoThread) {
+            return Ok(());
+        }
+        self.call(Call::new("spawn", Path::new("")), || Ok(()))
     }
 
     /// A call; `act` is told what goes wrong with it.
@@ -344,7 +411,7 @@ impl Fs for SimulatedFs {
             true => Call::mutates("create", path),
             false => Call::new("open", path),
         };
-        let file = self.device.call(call, || self.disk.open(path, options))?;
+        let file = self.device.patient_call(call, || self.disk.open(path, options))?;
         Ok(Arc::new(SimulatedFile { device: self.device.clone(), path: path.to_owned(), file }))
     }
 
@@ -353,7 +420,7 @@ impl Fs for SimulatedFs {
     }
 
     fn read_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.device.call(Call::new("readdir", path), || self.disk.read_dir(path))
+        self.device.patient_call(Call::new("readdir", path), || self.disk.read_dir(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -375,7 +442,7 @@ impl Fs for SimulatedFs {
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         let call = Call { latency: (50, 1_000), ..Call::mutates("syncdir", path) };
-        self.device.call(call, || self.disk.sync_dir(path))
+        self.device.patient_call(call, || self.disk.sync_dir(path))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -423,8 +490,7 @@ impl SimulatedFile {
 
     fn write(&self, fault: Option<Kind>, buf: &[u8], offset: u64) -> io::Result<()> {
         let error = match fault {
-            Some(Kind::Eio) => io::Error::other("EIO"),
-            Some(Kind::NoSpace | Kind::Short) => io::ErrorKind::StorageFull.into(),
+            Some(kind @ (Kind::Eio | Kind::NoSpace | Kind::Short)) => kind.error(),
             _ => return self.file.write_at(buf, offset),
         };
         // Direct I/O writes whole pages.
@@ -434,6 +500,7 @@ impl SimulatedFile {
                 self.device.machine.below((buf.len() / page) as u64) as usize * page
             }
             _ if self.device.machine.one_in(2) => buf.len() / 2 / page * page,
+            _ if self.device.machine.one_in(2) => buf.len(),
             _ => 0,
         };
         let _ = self.file.write_at(&buf[..part], offset);
@@ -464,10 +531,7 @@ impl File for SimulatedFile {
             None | Some(Kind::Slow) => self.file.sync(),
             Some(kind) => {
                 self.device.fail_sync(&self.path);
-                Err(match kind {
-                    Kind::NoSpace => io::ErrorKind::StorageFull.into(),
-                    _ => io::Error::other("EIO"),
-                })
+                Err(kind.error())
             }
         })
     }

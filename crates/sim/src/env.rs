@@ -272,6 +272,7 @@ impl Env for SimEnv {
         priority: Priority,
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<Box<dyn Join>> {
+        self.device.start_thread()?;
         Ok(self.start(name, priority, body))
     }
 

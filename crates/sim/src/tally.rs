@@ -1,4 +1,5 @@
 //! What happened in stories, counted: a fault or an ending that never came proves nothing.
+//! The tests assert that each class of them came.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -51,6 +51,22 @@ fn every_answer_is_right_whatever_crashes() {
             ("lives that file calls ended", tally.failures),
         ];
         common::all_fired(&fired);
+        for what in [
+            "copy",
+            "copy read",
+            "copy written",
+            "copy that lasts",
+            "one of two copies",
+            "second copy refused",
+            "unfinished copy refused",
+            "restore",
+            "keyspace",
+            "batch over a new keyspace",
+            "scan",
+            "verify refused",
+        ] {
+            assert!(tally.admin.contains_key(what), "{what}: not once");
+        }
     }
     if count >= 300 {
         for work in [
@@ -126,5 +142,19 @@ fn snapshots_stay_as_they_are() {
 fn a_keyspace_of_several_regions_is_read_at_one_moment() {
     let (_, failures) =
         common::in_parallel(0..40, |seed, _: &mut ()| common::regions_show_one_moment(seed));
+    common::none(&failures);
+}
+
+#[test]
+fn copies_and_keyspaces_made_at_once_tear_no_batch() {
+    let (_, failures) =
+        common::in_parallel(0..40, |seed, _: &mut ()| common::copies_tear_no_batch(seed));
+    common::none(&failures);
+}
+
+#[test]
+fn a_refused_ingest_does_not_come_back() {
+    let (_, failures) =
+        common::in_parallel(0..60, |seed, _: &mut ()| common::refused_ingests_stay_away(seed));
     common::none(&failures);
 }

@@ -34,6 +34,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
@@ -170,7 +171,7 @@ struct Copy<'a> {
     wals: Vec<u64>,
     report: CopyReport,
     /// Nobody else makes a store of the target.
-    _lock: Box<dyn Lock>,
+    _lock: Option<Box<dyn Lock>>,
 }
 
 impl<'a> Copy<'a> {
@@ -187,9 +188,9 @@ impl<'a> Copy<'a> {
             check_empty(fs, to)?;
         }
         let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
-        let Some(lock) = lock else {
+        if lock.is_none() && !planted::is(Bug::CopyUnlocked) {
             return Err(Error::Locked { path: to.to_owned(), holder: fs.lock_holder(&path) });
-        };
+        }
         // Whoever held the lock a moment ago may have made a store here.
         check_empty(fs, to)?;
         let (made, wals, report) = (vec![path], Vec::new(), CopyReport::default());
@@ -236,8 +237,10 @@ impl<'a> Copy<'a> {
             self.report.bytes += file.bytes;
         }
         drop(files);
-        let synced = fs.sync_dir(self.to);
-        synced.map_err(|error| Error::io("cannot sync folder", self.to, error))?;
+        if !planted::is(Bug::CopyUnsynced) {
+            let synced = fs.sync_dir(self.to);
+            synced.map_err(|error| Error::io("cannot sync folder", self.to, error))?;
+        }
         let mut state = State { store_uid: self.env.random(), ..state };
         state.numbers.min_wal = self.wals.first().copied().unwrap_or(state.numbers.min_wal);
         state.wals.clone_from(&self.wals);
@@ -312,6 +315,8 @@ pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64>
         at += count as u64;
     }
     target.truncate(whole).map_err(write)?;
-    target.sync().map_err(write)?;
+    if !planted::is(Bug::CopyUnsynced) {
+        target.sync().map_err(write)?;
+    }
     Ok(whole)
 }

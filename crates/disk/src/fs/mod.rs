@@ -2,7 +2,8 @@
 //!
 //! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what
 //! was not synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
-//! [`MemFile`] is a lone file of bytes to read; `pool` keeps few descriptors for many files.
+//! [`MemFile`] is a lone file of bytes to read; `pool` keeps few descriptors for many files;
+//! `patience` waits for descriptors that others hold.
 //!
 //! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
 //! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
@@ -10,6 +11,7 @@
 
 pub mod fault;
 mod mem;
+pub mod patience;
 pub mod pool;
 #[cfg(unix)]
 pub mod posix;

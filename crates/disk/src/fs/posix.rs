@@ -12,6 +12,7 @@
 //! What differs by platform is at the end of this file: how a file is synced, and whether it can be
 //! opened past the page cache.
 
+use crate::fs::patience::patiently;
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -24,7 +25,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use vlsm_core::LockHolder;
 
 /// The operating system's file system.
@@ -59,10 +59,6 @@ impl PosixFile {
         }
     }
 }
-
-/// How long and how often a descriptor is asked for.
-const PATIENCE: Duration = Duration::from_millis(500);
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// A file, whatever its name: device and inode.
 type FileId = (u64, u64);
@@ -135,21 +131,15 @@ fn offset_after(offset: u64, done: usize) -> io::Result<u64> {
     offset.checked_add(done as u64).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Where the process or the system has no descriptor or memory left for a moment, it is asked again
-/// for [`PATIENCE`].
+/// Where the process or the system has no descriptor or memory left for a moment, it is asked
+/// again.
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
-    let mut waited = Duration::ZERO;
-    loop {
-        let opened = retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode));
-        let passes = matches!(opened, Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM));
-        if !passes || waited >= PATIENCE {
-            return opened;
-        }
-        #[allow(clippy::disallowed_methods, reason = "nothing tells when there is one")]
-        std::thread::sleep(PAUSE);
-        waited += PAUSE;
-    }
+    #[allow(clippy::disallowed_methods, reason = "nothing tells when there is one")]
+    let opened = patiently(std::thread::sleep, || {
+        Ok(retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, mode))?)
+    });
+    opened.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 impl Fs for PosixFs {

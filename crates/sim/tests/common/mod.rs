@@ -6,9 +6,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use vlsm::{CompactionFilter, Db, Decision, KeyspaceOptions, Snapshot};
-use vlsm_core::Bytes;
+use vlsm::{
+    Batch, CompactionFilter, Db, Decision, IngestOptions, KeyspaceOptions, Snapshot, WriteOptions,
+};
+use vlsm_core::{Bytes, Error, Result as Answer};
 use vlsm_sim::closure;
+use vlsm_sim::device::{Fault, Kind};
 use vlsm_sim::disk::Disk;
 use vlsm_sim::flip::{AtRest, Harm, Salvaged, kind};
 use vlsm_sim::history::Promise;
@@ -218,4 +221,99 @@ pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
         written.and_then(|()| world.close()).map_err(|error| error.to_string())
     });
     outcome.expect("ends").map_err(|why| format!("seed {seed}: {why}"))
+}
+
+/// Keyspaces are made while copies are, on a disk where the log is always behind: no copy has a
+/// batch over an old keyspace and a new one in part.
+pub fn copies_tear_no_batch(seed: u64) -> Result<(), String> {
+    let mut config = SimConfig::new(seed);
+    let behind =
+        Fault { kind: Kind::Slow, name: Some("write"), suffix: ".wal", nth: 0, times: u64::MAX };
+    config.device.faults.push(behind);
+    let outcome = SimEnv::run(&config, &Disk::new(), |env| -> Answer<()> {
+        let options = tiny_options("vlsm", &mut Rng::new(5));
+        let world = World::open(&env, &options)?;
+        let (db, other) = (world.db().clone(), world.clone());
+        let busy = env.task("client", move || {
+            (0..30).try_for_each(|n: u64| {
+                other.write(&[Write::put(2, "k", n.to_string())], Promise::Process)
+            })
+        });
+        let admin = env.task("administrator", move || -> Answer<()> {
+            for n in 0..10 {
+                let new = db.create_keyspace(&format!("new-{n}"), KeyspaceOptions::default())?;
+                let mut batch = Batch::new();
+                batch.put(&db.default_keyspace(), format!("{n}"), "old");
+                batch.put(&new, "k", "new");
+                db.write(&batch, WriteOptions::durability(vlsm::Durability::Lazy))?;
+            }
+            Ok(())
+        });
+        for n in 0..8 {
+            let folder = format!("/copy-{n}");
+            world.db().checkpoint(&folder)?;
+            whole(&env, &options, &folder)?;
+        }
+        for task in [busy, admin] {
+            task.join().expect("it ends")?;
+        }
+        world.close()
+    });
+    outcome.expect("ends").map_err(|why| format!("seed {seed}: {why}"))
+}
+
+/// A copy has both parts of a batch or none.
+fn whole(env: &Arc<SimEnv>, options: &vlsm::Options, folder: &str) -> Answer<()> {
+    let copy = Db::builder(folder).env(env.clone()).options(options.clone()).open()?;
+    for n in 0..10 {
+        let old = copy.get(format!("{n}"))?.is_some();
+        let new = match copy.keyspace(&format!("new-{n}")) {
+            Err(Error::NoSuchKeyspace(_)) => false,
+            new => new?.get("k")?.is_some(),
+        };
+        if old != new {
+            return Err(Error::Internal(format!("batch {n} is torn: {old}, {new}")));
+        }
+    }
+    copy.close()
+}
+
+/// An ingest that was refused because the manifest had no room does not come back after a crash.
+pub fn refused_ingests_stay_away(seed: u64) -> Result<(), String> {
+    let disk = Disk::new();
+    let options = tiny_options("vlsm", &mut Rng::new(5));
+    let opened = options.clone();
+    let mut config = SimConfig::new(seed);
+    // Of the first manifest, some time after the opening.
+    let (nth, times) = (5 + seed % 6, u64::MAX);
+    let full = Fault { kind: Kind::NoSpace, name: Some("write"), suffix: "-000001", nth, times };
+    config.device.faults.push(full);
+    let refused = Arc::new(AtomicU64::new(0));
+    let count = refused.clone();
+    let outcome = SimEnv::run(&config, &disk, move |env| -> Answer<()> {
+        let world = World::open(&env, &opened)?;
+        for n in 0..8_u64 {
+            let writes = [Write::put(0, format!("k{n}"), "value")];
+            let brought = world.ingest(&env, &writes, 1, IngestOptions::default());
+            if let Err(Error::NoSpace { .. }) = brought {
+                count.store(n, Ordering::Relaxed);
+                env.device().crash();
+            }
+            brought?;
+        }
+        world.close()
+    });
+    let vlsm_sim::End::Crashed = outcome.end else { return Ok(()) };
+    disk.lose_process();
+    let n = refused.load(Ordering::Relaxed);
+    let outcome = SimEnv::run(&SimConfig::new(seed), &disk, move |env| -> Answer<bool> {
+        let world = World::open(&env, &options)?;
+        let there = world.get(0, format!("k{n}").as_bytes())?.is_some();
+        world.close().map(|()| there)
+    });
+    match outcome.expect("ends") {
+        Ok(false) => Ok(()),
+        Ok(true) => Err(format!("seed {seed}: an ingest was refused and is there")),
+        Err(error) => Err(format!("seed {seed}: {error}")),
+    }
 }
