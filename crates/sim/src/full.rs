@@ -15,8 +15,9 @@ use crate::env::{End, SimConfig, SimEnv};
 use crate::history::{History, Loss, Promise};
 use crate::oracle::{Op, Write};
 use crate::rng::Rng;
-use crate::world::{Mechanisms, SPACES, World};
+use crate::world::{FOLDER, Mechanisms, SPACES, World};
 use parking_lot::Mutex;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm::Options;
@@ -185,6 +186,56 @@ fn end(env: &Arc<SimEnv>, world: World, loss: Loss) -> Result<(), String> {
         env.device().crash();
     }
     world.close().map_err(|error| format!("close: {error}"))
+}
+
+/// Bytes of a leftover: more than an opening takes.
+const LEFTOVER: usize = 2 << 20;
+
+/// A store that died on a full disk. What fills the disk is the store's own leftover: an SST that
+/// no tree names, a manifest, or a WAL from before the log or on its way. So it must open.
+///
+/// # Errors
+/// What was wrong.
+pub fn opens_full_of_leftovers(seed: u64) -> Result<(), String> {
+    let mut rng = Rng::new(seed);
+    let shared = Arc::new(Shared {
+        disk: Disk::new(),
+        history: Mutex::new(History::new(1, SPACES.len())),
+        tally: Mutex::default(),
+    });
+    let options = Mechanisms::of(seed).options(&mut rng);
+    let told = |why: String| format!("seed {seed}: {why}");
+    let (inner, first, mut story) = (shared.clone(), options.clone(), rng.fork(1));
+    let outcome = SimEnv::run(&SimConfig::new(rng.u64()), &shared.disk, move |env| {
+        let world = World::open(&env, &first).map_err(|error| error.to_string())?;
+        all_write(&env, &inner, &world, &mut story, 100)?;
+        world.flush().map_err(|error| error.to_string())?;
+        all_write(&env, &inner, &world, &mut story, 20)?;
+        env.device().crash();
+        Ok::<(), String>(())
+    });
+    let End::Crashed = outcome.end else { return Err(told(format!("{:?}", outcome.end))) };
+    shared.disk.lose_process();
+    shared.history.lock().lose(Loss::Process);
+    // No file of the store has a number so far off, but one that is not too far for it.
+    let names = ["900000.sst", "MANIFEST-900000", "900000.wal.tmp", "000000.wal"];
+    let name = *rng.pick(&names);
+    shared.disk.set_content(&Path::new(FOLDER).join(name), vec![0; LEFTOVER]);
+    shared.disk.set_capacity(Some(shared.disk.used()));
+    let inner = shared.clone();
+    let outcome = SimEnv::run(&SimConfig::new(rng.u64()), &shared.disk, move |env| {
+        let told = |error: Error| format!("full of {name}: {error}");
+        let world = World::open(&env, &options).map_err(told)?;
+        let view = world.contents().map_err(told)?;
+        inner.history.lock().reopened(&view)?;
+        write(&inner, &world, 0, &mut Rng::new(1)).map_err(told)?;
+        look(&inner, &world)?;
+        world.close().map_err(told)
+    });
+    match outcome.end {
+        End::Done(result) => result.map_err(|why| told(format!("{why}\n{}", outcome.tail))),
+        end => Err(told(format!("{end:?}\n{}", outcome.tail))),
+    }
 }
 
 /// A later life: what was acknowledged is there as promised, and the store works. On a full disk it

@@ -5,7 +5,7 @@
 
 mod common;
 
-use vlsm_sim::full::{Tally, play};
+use vlsm_sim::full::{Tally, opens_full_of_leftovers, play};
 
 /// Small amounts of free space, where SSTs and the manifest are refused, and larger ones, where
 /// WALs are.
@@ -41,4 +41,12 @@ fn a_full_disk_refuses_writes_and_the_store_resumes_by_itself() {
         ("ended on a full disk", tally.ended_full),
         ("opened on a full disk", tally.opened_full),
     ]);
+}
+
+#[test]
+fn a_disk_full_of_the_stores_own_leftovers_keeps_no_store_closed() {
+    let seeds = common::seeds("FULL_SEEDS", 0..40);
+    let (_, failures) =
+        common::in_parallel(seeds, |seed, _: &mut ()| opens_full_of_leftovers(seed));
+    common::none(&failures);
 }

@@ -30,6 +30,8 @@ const UNRECORDED_MAX: u64 = 1 << 32;
 pub(crate) struct FilesThere {
     /// Sorted. There may be hundreds of thousands.
     ssts: Vec<FileNumber>,
+    /// WALs that the manifest needs no more, and those that were never made whole.
+    old_wals: Vec<PathBuf>,
     /// The largest number of a WAL, or of one on its way; 0 without any.
     last_wal: u64,
 }
@@ -69,10 +71,16 @@ impl FilesThere {
                 format!("{path} has a number that no WAL of this store can have: move it away");
             return Err(Error::InvalidArgument(why));
         }
-        Ok(Self { ssts, last_wal })
+        let is_old = |name: &&PathBuf| match wal_number(name) {
+            Some(number) => number < state.numbers.min_wal,
+            None => wal(name).is_some() && name.to_string_lossy().ends_with(".wal.tmp"),
+        };
+        let old_wals = names.iter().filter(is_old).map(|name| dir.join(name)).collect();
+        Ok(Self { ssts, old_wals, last_wal })
     }
 
-    /// What nobody needs: SSTs that no tree names, other manifests, the scratch file of measuring.
+    /// What nobody needs: SSTs that no tree names, other manifests, WALs from before the log, the
+    /// scratch file of measuring.
     pub fn leftovers(
         &self,
         dir: &Path,
@@ -85,6 +93,7 @@ impl FilesThere {
         let orphans = self.ssts.iter().filter(|number| named.binary_search(number).is_err());
         let mut paths: Vec<PathBuf> = orphans.map(|number| sst_path(dir, *number)).collect();
         paths.extend(manifest.unused()?);
+        paths.extend_from_slice(&self.old_wals);
         paths.push(dir.join(device::SCRATCH));
         Ok(paths)
     }
@@ -133,13 +142,21 @@ impl<'a> Settling<'a> {
         manifest.settle()?;
         self.lost.settle(&**self.env, self.dir, &mut manifest, self.events)?;
         let leftovers = self.there.leftovers(self.dir, self.state, &manifest)?;
-        remove(self.env, self.events, &leftovers);
+        if !planted::is(Bug::LeftoversRemovedLate) {
+            remove(self.env, self.events, &leftovers);
+        }
         self.done.set(true);
         Ok(())
     }
 
+    /// After the log has begun.
     pub fn into_manifest(self) -> Manifest {
-        self.manifest.into_inner()
+        let manifest = self.manifest.into_inner();
+        if planted::is(Bug::LeftoversRemovedLate) && self.done.get() {
+            let leftovers = self.there.leftovers(self.dir, self.state, &manifest);
+            remove(self.env, self.events, &leftovers.unwrap_or_default());
+        }
+        manifest
     }
 }
 
