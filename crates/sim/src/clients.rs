@@ -6,7 +6,7 @@
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
 //!    over time and check them, flush and wait for the store to be idle ([`crate::actor`]).
 //!    Administrators copy the store meanwhile, restore, verify, scan, and make keyspaces
-//!    ([`crate::admin`]).
+//!    (`admin`).
 //! 3. In some lives file calls go wrong. Then the store may refuse, but it must not lie, and reads
 //!    are refused only when reading itself goes wrong.
 //! 4. The life ends with the power, the process, or an orderly close. Everything is random:
