@@ -3,6 +3,7 @@
 //! `cargo xtask tidy` reads every file of the workspace once and runs each check of [`tidy`] on it.
 //! `cargo xtask licences` compares the licence of every dependency with `deny.toml`.
 //! `cargo xtask new-mechanism AXIS NAME` stamps what a mechanism needs ([`new_mechanism`]).
+//! `cargo xtask long --hours N` runs every class of reliability tests on new seeds ([`long`]).
 //! `cargo xtask ci` runs `.ci/run`. Nothing but the standard library, so it builds in a second.
 #![allow(
     clippy::disallowed_methods,
@@ -11,6 +12,7 @@
 )]
 
 mod licences;
+mod long;
 mod new_mechanism;
 mod tidy;
 mod wrap;
@@ -27,6 +29,8 @@ usage: cargo xtask COMMAND
   licences                  check the licence and origin of every dependency against deny.toml
   new-mechanism AXIS NAME   stamp a mechanism: file, registry line, test data, row in the docs
                             (AXIS: shape, schedule or admission; NAME: snake_case)
+  long --hours N            every class of reliability tests on new seeds for so many hours; goes on
+                            where the last run on this commit ended; report: target/long/report.md
   ci                        everything that CI runs: .ci/run";
 
 fn main() -> ExitCode {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         ["tidy", "--fix", under @ ..] => wrap::run(&root, under).and_then(|_| tidy::run(&root)),
         ["licences"] => licences::run(&root),
         ["new-mechanism", axis, name] => new_mechanism::run(&root, axis, name),
+        ["long", "--hours", hours] => long::run(&root, hours),
         ["ci"] => ci(&root),
         _ => Err(USAGE.to_owned()),
     };

@@ -170,7 +170,14 @@ fn fills_up(
         resume(env, shared, &world, &mut rng)?;
     }
     all_write(env, shared, &world, &mut rng, 20)?;
-    world.flush().map_err(|error| format!("flush with room: {error}"))?;
+    let flushed = world.flush();
+    if !refused && matches!(flushed, Err(Error::NoSpace { .. })) {
+        // Of the full disk only a job knew so far, which ended when no client wrote any more.
+        resume(env, shared, &world, &mut rng)?;
+        world.flush().map_err(|error| format!("flush after the return of space: {error}"))?;
+    } else {
+        flushed.map_err(|error| format!("flush with room: {error}"))?;
+    }
     world.wait_idle().map_err(|error| format!("idle with room: {error}"))?;
     look(shared, &world)?;
     let stats = world.db().stats();

@@ -23,14 +23,25 @@ fn a_full_disk_refuses_writes_and_the_store_resumes_by_itself() {
     let count = points.len() as u64;
     let stories = seeds.start * count..seeds.end * count;
     let (tally, failures) = common::in_parallel(stories, |story, tally: &mut Tally| {
-        let free = points[(story % count) as usize];
-        play(story / count, free).map(|more| tally.add(&more))
+        let seed = story / count;
+        // The seeds share the points between those of this stride.
+        let free = points[(story % count) as usize] + seed % stride.max(1);
+        play(seed, free).map(|more| tally.add(&more))
     });
     let tally = tally.into_iter().fold(Tally::default(), |mut sum, part| {
         sum.add(&part);
         sum
     });
     println!("{tally:#?}");
+    common::counts([
+        ("stories", tally.stories),
+        ("fault: full for an SST", tally.by_file[0]),
+        ("fault: full for a WAL", tally.by_file[1]),
+        ("fault: full for the manifest", tally.by_file[2]),
+        ("resumed", tally.resumed),
+        ("ended on a full disk", tally.ended_full),
+        ("opened on a full disk", tally.opened_full),
+    ]);
     common::none(&failures);
     common::all_fired(&[
         ("refusals", tally.refused),

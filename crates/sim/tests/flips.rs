@@ -80,6 +80,9 @@ fn damage_is_an_error_or_changes_nothing() {
         assert!(grown < 2 << 20, "reading damaged files took {grown} KB more memory");
     }
     println!("{all:#?}");
+    let errors = all.errors.iter().map(|(kind, count)| (format!("error in {kind}"), *count));
+    let right = all.right.iter().map(|(kind, count)| (format!("no change by {kind}"), *count));
+    common::counts(errors.chain(right));
     for kind in ["CURRENT", "MANIFEST", "sst", "wal"] {
         assert!(all.errors.contains_key(kind), "{kind}: no damage was noticed");
     }

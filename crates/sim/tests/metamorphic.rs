@@ -49,6 +49,7 @@ fn every_mechanism_reads_the_same_through_crashes() {
         }
     }
     println!("{} combinations, {ops} operations a life: {sum:?}", all.len());
+    say(&sum);
     fired(&sum);
 }
 
@@ -68,6 +69,7 @@ fn a_store_goes_from_any_mechanisms_to_any_others() {
     let mut sum = Lived::default();
     lived.iter().for_each(|part| sum.add(part));
     println!("{ops} operations a life: {sum:?}");
+    say(&sum);
     fired(&sum);
 }
 
@@ -77,6 +79,16 @@ fn shuffled(rng: &mut Rng) -> Vec<Mechanisms> {
         all.swap(last, rng.index(last + 1));
     }
     all
+}
+
+fn say(lived: &Lived) {
+    common::counts([
+        ("operations", (lived.closes + lived.kills + lived.power_cuts) * ops()),
+        ("closes", lived.closes),
+        ("kills", lived.kills),
+        ("power cuts", lived.power_cuts),
+        ("jobs cancelled", lived.cancelled),
+    ]);
 }
 
 fn fired(lived: &Lived) {
@@ -103,7 +115,10 @@ fn every_mechanism_survives_the_same_crashes_and_faults() {
         Ok(())
     });
     common::none(&failures);
-    let batches = played.iter().map(|tally| tally.batches).sum();
+    let mut sum = Tally::default();
+    played.iter().for_each(|part| sum.add(part));
+    let batches = sum.batches;
     println!("{} mechanisms, {batches} batches", all.len());
+    common::counts(common::of_stories(&sum));
     common::all_fired(&[("batches", batches)]);
 }

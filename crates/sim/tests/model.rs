@@ -21,6 +21,8 @@ fn equals_the_oracle() {
         *sum.entry(name).or_default() += count;
     }
     println!("seeds {seeds:?}, {ops} operations each: {sum:?}");
+    let all = ("operations", ops * (seeds.end - seeds.start));
+    common::counts(std::iter::once(all).chain(sum.iter().map(|(name, count)| (*name, *count))));
     common::none(&failures);
     if full {
         assert!(sum.len() == 17 && sum.values().all(|count| *count > 0), "{sum:?}");

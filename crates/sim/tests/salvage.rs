@@ -32,6 +32,7 @@ fn of_a_damaged_log_an_exact_prefix_is_kept() {
         common::none(&failures);
         let Salvages { refused, torn, harmless, .. } = sum(&counts);
         println!("{refused} refused, {torn} torn, {harmless} harmless");
+        common::counts([("damages", refused + torn + harmless), ("refused", refused)]);
         common::all_fired(&[("refused", refused)]);
     }
 }
@@ -57,6 +58,7 @@ fn a_salvage_that_crashes_loses_nothing() {
     common::none(&failures);
     let counts = sum(&counts);
     println!("{counts:?}");
+    common::counts([("crashes", counts.crashed)]);
     common::all_fired(&[("crashed", counts.crashed), ("done", counts.done)]);
 }
 
@@ -105,6 +107,12 @@ fn a_store_without_what_is_damaged_is_a_store() {
         let counts = total(&counts);
         println!("{shape}: {} damages: {counts:?}", harms.len());
         let Salvaged { refused, opened, ssts, .. } = counts;
+        common::counts([
+            ("damages", harms.len() as u64),
+            ("refused", refused),
+            ("opened by salvage", opened),
+            ("SSTs lost", ssts),
+        ]);
         common::all_fired(&[("refused", refused), ("opened", opened), ("SSTs lost", ssts)]);
     }
 }
@@ -123,6 +131,7 @@ fn dropping_ssts_may_crash_anywhere() {
         });
     common::none(&failures);
     println!("{:?}", total(&counts));
+    common::counts([("crashes", total(&counts).crashed)]);
     common::all_fired(&[("crashed", total(&counts).crashed)]);
 }
 

@@ -1,6 +1,7 @@
 //! Every script in `scripts/`, under several seeds; and the short ones crashed at every point.
 //!
 //! `CRASH_STRIDE=1` crashes at every point instead of some, `CRASH_AGAIN=1` every recovery too.
+//! `SCRIPT_SEEDS=A..B`, `CRASH_SEEDS=A..B` and `FAULT_SEED=N` choose the seeds.
 
 mod common;
 
@@ -58,12 +59,13 @@ scripts!(
 
 fn play(name: &str) {
     let script = script(name);
-    let (_, failures) =
-        common::in_parallel(common::seeds("SCRIPT_SEEDS", 0..10), |seed, _: &mut ()| {
-            let player: Arc<Player> = Player::new(&script);
-            player.play(&Disk::new(), seed).map_err(|why| format!("{name}, seed {seed}: {why}"))
-        });
+    let seeds = common::seeds("SCRIPT_SEEDS", 0..10);
+    let (_, failures) = common::in_parallel(seeds.clone(), |seed, _: &mut ()| {
+        let player: Arc<Player> = Player::new(&script);
+        player.play(&Disk::new(), seed).map_err(|why| format!("{name}, seed {seed}: {why}"))
+    });
     common::none(&failures);
+    common::counts([("scripts played", seeds.end - seeds.start)]);
 }
 
 #[test]
@@ -80,10 +82,11 @@ fn every_script_is_played() {
 #[test]
 fn every_call_fails() {
     let stride = common::number("FAULT_STRIDE", 5);
+    let seed = common::number("FAULT_SEED", 7);
     let (faults, failures) = common::in_parallel(0..3, |index, faults: &mut Faults| {
         let (name, stride) =
             [("few", 1), ("short", stride), ("short_tiered", stride)][index as usize];
-        faults.add(&fail_every(&script(name), 7, stride)?);
+        faults.add(&fail_every(&script(name), seed, stride)?);
         Ok(())
     });
     let faults = faults.into_iter().fold(Faults::default(), |mut sum, part| {
@@ -91,6 +94,9 @@ fn every_call_fails() {
         sum
     });
     println!("{faults:#?}");
+    let classes = faults.fired.iter().map(|(class, count)| (format!("fault: {class}"), *count));
+    let commands = [("operations".to_owned(), faults.done), ("refused".into(), faults.refused)];
+    common::counts(commands.into_iter().chain(classes));
     common::none(&failures);
     let fired = |class: &str| faults.fired.get(class).copied().unwrap_or(0);
     common::all_fired(&[
@@ -119,14 +125,16 @@ fn crash_all(name: &str) {
         ],
     };
     let (first, second) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (_, failures) = common::in_parallel(0..2, |seed, _: &mut ()| {
-        let crashes = crash_every(&script, seed, &how)?;
-        first.fetch_add(crashes.first, Ordering::Relaxed);
-        second.fetch_add(crashes.second, Ordering::Relaxed);
-        Ok(())
-    });
+    let (_, failures) =
+        common::in_parallel(common::seeds("CRASH_SEEDS", 0..2), |seed, _: &mut ()| {
+            let crashes = crash_every(&script, seed, &how)?;
+            first.fetch_add(crashes.first, Ordering::Relaxed);
+            second.fetch_add(crashes.second, Ordering::Relaxed);
+            Ok(())
+        });
     let (first, second) = (first.into_inner(), second.into_inner());
     println!("{name}: {first} crashes, {second} crashes of recoveries");
+    common::counts([("crashes", first), ("crashes of recoveries", second)]);
     common::none(&failures);
     common::all_fired(&[("crashes", first), ("crashes of recoveries", second)]);
 }

@@ -27,6 +27,7 @@ fn every_answer_is_right_whatever_crashes() {
         sum
     });
     println!("{count} seeds: {tally:#?}");
+    common::counts(common::of_stories(&tally));
     common::none(&failures);
     common::say_refused();
     if count >= Mechanisms::all().len() as u64 {
@@ -69,16 +70,11 @@ fn every_answer_is_right_whatever_crashes() {
         }
     }
     if count >= 300 {
-        for work in [
-            "Flush",
-            "Compact",
-            "TrivialMove",
-            "WAL recycled",
-            "latched",
-            "out of space",
-            "space returned",
-        ] {
-            assert!(tally.work.contains_key(work), "{work}: not once");
+        let full = ["out of space", "space returned"];
+        for work in
+            ["Flush", "Compact", "TrivialMove", "WAL recycled", "latched"].iter().chain(&full)
+        {
+            assert!(tally.work.contains_key(*work), "{work}: not once");
         }
         for (kind, name, _) in CLASSES {
             let class = kind.class(name);
@@ -127,15 +123,18 @@ fn writers_never_wait_for_ever() {
     let batches: u64 = tally.iter().map(|tally| tally.batches).sum();
     let longest = tally.iter().map(|tally| tally.longest_wait).max().unwrap_or_default();
     println!("{batches} batches, the longest took {longest:?}");
+    common::counts([("operations", batches)]);
     assert!(longest < WAIT_MAX, "a write took {longest:?}");
 }
 
 #[test]
 fn snapshots_stay_as_they_are() {
     let seeds = common::seeds("SNAPSHOT_SEEDS", 0..100);
+    let count = seeds.end - seeds.start;
     let (_, failures) =
         common::in_parallel(seeds, |seed, _: &mut ()| common::snapshots_stay_as_they_are(seed));
     common::none(&failures);
+    common::counts([("operations", count * 150), ("snapshots", count * 200)]);
 }
 
 #[test]

@@ -146,7 +146,8 @@ mod linux {
     impl Counts {
         /// For programs to read.
         fn text(&self) -> String {
-            let cuts = self.cuts.iter().map(|((system, cut), n)| format!("{system} {cut:?}={n}, "));
+            let cuts =
+                self.cuts.iter().map(|((system, cut), n)| format!("cuts: {system} {cut:?}={n}, "));
             let cuts: String = cuts.collect();
             let Self { cuts_in_opening, kills, ended, stores, .. } = self;
             format!(

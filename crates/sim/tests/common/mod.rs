@@ -10,6 +10,7 @@ use vlsm::{
     Batch, CompactionFilter, Db, Decision, IngestOptions, KeyspaceOptions, Snapshot, WriteOptions,
 };
 use vlsm_core::{Bytes, Error, Result as Answer};
+use vlsm_sim::clients::Tally;
 use vlsm_sim::closure;
 use vlsm_sim::device::{Fault, Kind};
 use vlsm_sim::disk::Disk;
@@ -73,6 +74,33 @@ pub fn say_refused() {
     for (mechanisms, why) in Mechanisms::refused() {
         println!("left out: {mechanisms}: {why}");
     }
+}
+
+/// Prints what happened how often, in one line that `cargo xtask long` adds up.
+pub fn counts<Name: std::fmt::Display>(counts: impl IntoIterator<Item = (Name, u64)>) {
+    let counts = counts.into_iter().map(|(name, count)| format!("{name}={count}"));
+    println!("counts: {}", counts.collect::<Vec<_>>().join(", "));
+}
+
+/// What happened in stories, for [`counts`].
+pub fn of_stories(tally: &Tally) -> Vec<(String, u64)> {
+    let plain = [
+        ("power cuts", tally.power_cuts),
+        ("kills", tally.kills),
+        ("closes", tally.closes),
+        ("cuts while opening", tally.cut_while_opening),
+        ("lives that file calls ended", tally.failures),
+        ("operations", tally.batches),
+        ("checks", tally.checks),
+        ("lost batches", tally.lost),
+        ("indeterminate batches", tally.indeterminate),
+        ("refused", tally.refused),
+        ("file operations", tally.calls),
+    ];
+    let plain = plain.into_iter().map(|(name, count)| (name.to_owned(), count));
+    let faults = tally.faults.iter().map(|(class, count)| (format!("fault: {class}"), *count));
+    let admin = tally.admin.iter().map(|(what, count)| (format!("admin: {what}"), *count));
+    plain.chain(faults).chain(admin).collect()
 }
 
 /// Fails when something that should have happened never did.

@@ -40,7 +40,7 @@ impl Seen {
     /// The same for programs to read.
     pub fn counts(&self) -> String {
         format!(
-            "ended in opening={}, ended in writing={}, closed={}, acknowledged={}, \
+            "ended in opening={}, ended in writing={}, closed={}, operations={}, \
              acknowledged as sync={}, lost={}, survived={}, checks={}, keys checked={}",
             self.in_opening,
             self.in_writing,
