@@ -183,9 +183,11 @@ impl<'a> Copy<'a> {
         fs.create_dir_all(to).map_err(failed)?;
         let path = to.join(LOCK);
         // Nothing is made in a folder that is in use for something else; but where somebody makes
-        // a copy, that is what is told.
-        if !fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))? {
-            check_empty(fs, to)?;
+        // a copy, that is what is told. A copy begins with its LOCK, so it is looked for last.
+        if let Err(error) = check_empty(fs, to)
+            && !fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))?
+        {
+            return Err(error);
         }
         let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
         if lock.is_none() && !planted::is(Bug::CopyUnlocked) {
@@ -259,7 +261,8 @@ impl<'a> Copy<'a> {
             // Perhaps it is a store already: the last sync failed.
             return;
         }
-        for path in self.made.drain(..) {
+        // The LOCK last.
+        for path in self.made.drain(..).rev() {
             let _ = self.env.fs().remove(&path);
         }
     }
