@@ -131,7 +131,7 @@ impl Admin {
             return Err(wrong("two copies were made in one folder".into()));
         }
         for error in results.into_iter().filter_map(Result::err) {
-            match is_taken(&error) && count == 2 {
+            match count == 2 && is_taken(&error, done == 0) {
                 true => self.note("second copy refused"),
                 false => self.tolerate(error)?,
             }
@@ -244,9 +244,14 @@ impl Admin {
     }
 }
 
-/// Whether the folder of a copy is refused because of what is, or is being made, there.
-fn is_taken(error: &Error) -> bool {
-    matches!(error, Error::Locked { .. } | Error::AlreadyExists { .. } | Error::InvalidArgument(_))
+/// Whether the folder of a copy is refused because another one is, or is being made, there; or
+/// because of what one `failed` that is being undone.
+fn is_taken(error: &Error, failed: bool) -> bool {
+    match error {
+        Error::Locked { .. } | Error::AlreadyExists { .. } => true,
+        Error::InvalidArgument(_) => failed,
+        _ => false,
+    }
 }
 
 /// Opens all copies that were begun, on a machine where nothing goes wrong, and removes them.

@@ -212,7 +212,7 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Makes durable what was read, and cuts a torn end off. Does nothing the second time.
+    /// Makes durable what was read, and cuts a torn end off. Does nothing once it has succeeded.
     ///
     /// # Errors
     /// What the file system says.
@@ -224,9 +224,12 @@ impl Manifest {
             self.log.file.truncate(end).map_err(failed)?;
         }
         if !planted::is(Bug::ManifestTailTrusted) {
-            self.log.offset = self.snapshot_len;
+            // The place of the next record stays where it is, whatever comes of this: a full device
+            // may refuse it, and then it is tried again.
             let after_snapshot = content.get(self.snapshot_len as usize..end as usize);
-            self.log.write(after_snapshot.unwrap_or_default())?;
+            let written =
+                self.log.file.write_at(after_snapshot.unwrap_or_default(), self.snapshot_len);
+            written.map_err(|error| Error::io("cannot write manifest", &self.log.path, error))?;
         }
         self.log.sync()?;
         let synced = self.env.fs().sync_dir(&self.dir);
@@ -527,6 +530,30 @@ mod tests {
     use crate::env_real::RealEnv;
     use crate::fs::fault::{Fault, FaultFs, Op, Rule};
     use crate::fs::sim::{CrashMode, SimFs};
+    use vlsm_core::Micros;
+
+    /// A manifest may be settled again where a full device refused it the first time.
+    #[test]
+    fn what_could_not_be_settled_is_there_the_next_time() {
+        let dir = Path::new("/store");
+        for cut in [0, 20, usize::MAX] {
+            let disk = SimFs::new();
+            disk.create_dir_all(dir).expect("made");
+            let faults = FaultFs::new(Arc::new(disk.clone()));
+            let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(faults.clone()));
+            let mut manifest = Manifest::create(&env, dir, &State::default()).expect("made");
+            manifest.append(&[Record::Wals(vec![1])]).expect("appended");
+            drop(manifest);
+            let (mut manifest, _) = Manifest::open(&env, dir).expect("opened");
+            faults.add(Rule::once(Op::Write, "MANIFEST", Fault::CutWrite(cut)));
+            let refused = manifest.settle();
+            assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");
+            manifest.settle().expect("there is space");
+            manifest.append(&[Record::Clock(Micros(7))]).expect("appended");
+            let state = read(&disk, dir).expect("sound").state;
+            assert_eq!((state.wals, state.clock), (vec![1], Micros(7)), "{cut}");
+        }
+    }
 
     /// The write of a group may be refused although all of it is on the device.
     #[test]
