@@ -240,9 +240,9 @@ impl Chain {
             let end = if n % 2 == 0 { offset } else { offset + len / 2 };
             hurts.push(vec![(file, Hurt::Cut(end))]);
         }
-        let mut rng = Rng::new(9);
+        let (mut rng, single) = (Rng::new(9), hurts.clone());
         for _ in 0..40 / stride.min(8) {
-            let both = [0, 1].map(|_| rng.pick(&hurts).clone()).concat();
+            let both = [0, 1].map(|_| rng.pick(&single).clone()).concat();
             if both[0].0 != both[1].0 {
                 hurts.push(both);
             }
