@@ -231,8 +231,11 @@ impl Memory {
     }
 
     fn note_peak(&self, now: &MemoryStats) {
+        // Whoever stands still while it reads the gauges may count twice what goes from one to
+        // another meanwhile: a second look does not.
+        let total = now.total().min(self.stats().total());
         let mut peak = self.peak.lock();
-        peak.total = peak.total.max(now.total());
+        peak.total = peak.total.max(total);
         peak.kinds = peak.kinds.max(now);
     }
 
