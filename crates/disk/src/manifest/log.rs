@@ -212,32 +212,6 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Makes durable what was read, and cuts a torn end off. Does nothing once it has succeeded.
-    ///
-    /// # Errors
-    /// What the file system says.
-    pub fn settle(&mut self) -> Result<()> {
-        let Some(content) = self.unsettled.clone() else { return Ok(()) };
-        let end = self.log.offset;
-        if end < content.len() as u64 {
-            let failed = |error| Error::io("cannot cut manifest", &self.log.path, error);
-            self.log.file.truncate(end).map_err(failed)?;
-        }
-        if !planted::is(Bug::ManifestTailTrusted) {
-            // The place of the next record stays where it is, whatever comes of this: a full device
-            // may refuse it, and then it is tried again.
-            let after_snapshot = content.get(self.snapshot_len as usize..end as usize);
-            let written =
-                self.log.file.write_at(after_snapshot.unwrap_or_default(), self.snapshot_len);
-            written.map_err(|error| Error::io("cannot write manifest", &self.log.path, error))?;
-        }
-        self.log.sync()?;
-        let synced = self.env.fs().sync_dir(&self.dir);
-        synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
-        self.unsettled = None;
-        Ok(())
-    }
-
     /// Reads the manifest of a store and changes nothing; it refuses to be appended to.
     ///
     /// # Errors
@@ -489,7 +463,7 @@ fn replay(path: &Path, content: Bytes, header: &Header) -> Result<(State, u64)> 
     Ok((state, end))
 }
 
-fn temporary(dir: &Path) -> PathBuf {
+pub(super) fn temporary(dir: &Path) -> PathBuf {
     dir.join(CURRENT_TMP)
 }
 
@@ -545,6 +519,7 @@ mod tests {
             manifest.append(&[Record::Wals(vec![1])]).expect("appended");
             drop(manifest);
             let (mut manifest, _) = Manifest::open(&env, dir).expect("opened");
+            faults.add(Rule::once(Op::Write, "CURRENT", Fault::NoSpace).forever());
             faults.add(Rule::once(Op::Write, "MANIFEST", Fault::CutWrite(cut)));
             let refused = manifest.settle();
             assert!(matches!(refused, Err(Error::NoSpace { .. })), "{cut}: {refused:?}");

@@ -10,6 +10,7 @@
 
 pub mod format;
 pub mod log;
+mod settle;
 pub mod snapshot;
 pub mod state;
 

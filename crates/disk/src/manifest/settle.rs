@@ -1,0 +1,87 @@
+//! What an opening read of the manifest is made durable.
+//!
+//! That it could be read says nothing: after a sync that failed, the pages count as clean, and the
+//! device may not have them.
+//!
+//! 1. What was read, without a torn end, is written into a file of another name, which is synced.
+//! 2. That file is renamed to the manifest's name, and the folder is synced. Number, identity and
+//!    offsets are the same, so every record of it verifies. A crash leaves one of the two files.
+//!
+//! Writing over the same file is not enough: ext4 (seen with Linux 6.18 and delayed allocation)
+//! goes on treating blocks whose first writing failed as never written, although the next sync
+//! succeeds. A power cut leaves zeros there. Only where a copy has no room is the file written over
+//! itself.
+
+use crate::fs::OpenOptions;
+use crate::manifest::log::{Manifest, temporary};
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{Error, Result};
+
+impl Manifest {
+    /// Makes durable what was read, and cuts a torn end off. Does nothing once it has succeeded.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn settle(&mut self) -> Result<()> {
+        let Some(content) = self.unsettled.clone() else { return Ok(()) };
+        let end = self.log.offset;
+        let sound = content.get(..end as usize).unwrap_or_default();
+        if planted::is(Bug::ManifestTailTrusted) {
+            self.cut_end(&content)?;
+            self.log.sync()?;
+        } else {
+            match self.copy_over(sound) {
+                Err(Error::NoSpace { .. }) => self.write_again(&content)?,
+                copied => copied?,
+            }
+        }
+        let synced = self.env.fs().sync_dir(&self.dir);
+        synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
+        self.unsettled = None;
+        Ok(())
+    }
+
+    /// Puts a file of these bytes in the manifest's place. Its first name is one that every opening
+    /// removes.
+    fn copy_over(&mut self, content: &[u8]) -> Result<()> {
+        let (fs, path) = (self.env.fs(), temporary(&self.dir));
+        let made = || {
+            if fs.exists(&path)? {
+                fs.remove(&path)?;
+            }
+            let file = fs.open(&path, OpenOptions::CREATE)?;
+            file.write_at(content, 0).map(|()| file)
+        };
+        let given_up = |_: &Error| drop(fs.remove(&path));
+        let made = made().map_err(|error| Error::io("cannot write", &path, error));
+        let file = made.inspect_err(given_up)?;
+        let synced = file.sync();
+        synced
+            .map_err(|error| Error::io_unknown("cannot sync", &path, error))
+            .inspect_err(given_up)?;
+        fs.rename(&path, &self.log.path)
+            .map_err(|error| Error::io_unknown("cannot rename to", &self.log.path, error))?;
+        (self.log.file, self.log.synced) = (file, content.len() as u64);
+        Ok(())
+    }
+
+    /// The same on a device that has no room for a copy.
+    fn write_again(&mut self, content: &[u8]) -> Result<()> {
+        let end = self.log.offset;
+        self.cut_end(content)?;
+        // The place of the next record stays where it is, whatever comes of this: a full device may
+        // refuse it, and then it is tried again.
+        let after_snapshot = content.get(self.snapshot_len as usize..end as usize);
+        let written = self.log.file.write_at(after_snapshot.unwrap_or_default(), self.snapshot_len);
+        written.map_err(|error| Error::io("cannot write manifest", &self.log.path, error))?;
+        self.log.sync()
+    }
+
+    fn cut_end(&self, content: &[u8]) -> Result<()> {
+        if self.log.offset >= content.len() as u64 {
+            return Ok(());
+        }
+        let cut = self.log.file.truncate(self.log.offset);
+        cut.map_err(|error| Error::io("cannot cut manifest", &self.log.path, error))
+    }
+}
