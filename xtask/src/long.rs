@@ -188,8 +188,18 @@ const CLASSES: &[Class] = &[
         args: &[],
         seeds: Seeds::Count("POWER_CUTS", "POWER_CUTS_SEED"),
         least: 100,
-        environment: &[],
+        environment: &[("FAILED_SYNCS", "0")],
         weight: 4.0,
+    },
+    Class {
+        name: "failed syncs",
+        package: "vlsm",
+        program: "power_cuts",
+        args: &[],
+        seeds: Seeds::Count("FAILED_SYNCS", "POWER_CUTS_SEED"),
+        least: 60,
+        environment: &[("POWER_CUTS", "0")],
+        weight: 2.0,
     },
 ];
 

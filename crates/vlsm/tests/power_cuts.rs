@@ -18,9 +18,14 @@
 //! is shut down return 0, although the blocks stay marked as unwritten. With the power gone nobody
 //! would see that.
 //!
-//! `POWER_CUTS=n` sets how many, `POWER_CUTS_SEED=s` the seed, `POWER_CUTS_KEEP=file` where a copy
-//! of the device goes after a failure. Only on Linux, and only where this process may mount: it
-//! says so otherwise. It was seen to fail with every fourth `fdatasync` left out. It cannot see
+//! Then the same with a device that fails for a while before each cut (`failed_syncs`).
+//!
+//! `POWER_CUTS=n` sets how many, `FAILED_SYNCS=n` how many after failures of the device,
+//! `POWER_CUTS_SEED=s` the seed, `POWER_CUTS_KEEP=file` where a copy of the device goes after a
+//! failure. Only on Linux, and only where this process may mount: it
+//! says so otherwise. It was seen to fail with every fourth `fdatasync` left out, and
+//! after failures of the device with openings that believe the end of a WAL (planted
+//! `WalTailTrusted`) or write the end of a manifest over itself. It cannot see
 //! everything: the loop device keeps all blocks that it was given, and both journals keep the order
 //! of directory entries, so that a directory's sync may be left out. For these there is the
 //! simulator.
@@ -31,6 +36,8 @@
     reason = "a test of the real process, in real time"
 )]
 
+#[cfg(target_os = "linux")]
+mod failed_syncs;
 #[cfg(target_os = "linux")]
 mod lives;
 #[cfg(target_os = "linux")]
@@ -48,24 +55,19 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use super::failed_syncs::manifest::record_in_memory_only;
+    use super::failed_syncs::{Failures, Place, can_fail};
     use super::lives::journal::{Journal, Seen};
     use super::lives::{Running, lived_as_a_child, number};
+    use super::mounted::systems::{self, FILE_SYSTEMS, FileSystem};
+    use super::mounted::systems::{can_be_cut, make, make_failing, make_failing_usual};
     use super::mounted::{Cut, Mounted, inside, remove_leftovers};
     use rand::rngs::SmallRng;
     use rand::{RngExt, SeedableRng};
     use std::collections::BTreeMap;
     use std::path::Path;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
     use vlsm::{Durability, PROFILES};
-
-    /// A file system: its name here, its type, and how it is mounted.
-    type FileSystem = (&'static str, &'static str, &'static str);
-
-    const FILE_SYSTEMS: [FileSystem; 3] = [
-        ("ext4 ordered", "ext4", "data=ordered"),
-        ("ext4 writeback", "ext4", "data=writeback"),
-        ("xfs", "xfs", "noatime"),
-    ];
 
     pub fn main() {
         if lived_as_a_child() {
@@ -81,53 +83,82 @@ mod linux {
     fn all() {
         remove_leftovers();
         let seed = number("POWER_CUTS_SEED", std::process::id().into());
-        let cuts = number("POWER_CUTS", 6);
+        let (cuts, failed) = (number("POWER_CUTS", 6), number("FAILED_SYNCS", 6));
+        println!("power cuts: {cuts}, after failed syncs: {failed}, POWER_CUTS_SEED={seed}");
+        if cuts > 0 {
+            power_cuts(cuts, seed);
+        }
+        if failed > 0 {
+            failed_syncs(failed, seed);
+        }
+    }
+
+    fn power_cuts(cuts: u64, seed: u64) {
         let started = Instant::now();
-        println!("power cuts: {cuts}, POWER_CUTS_SEED={seed}");
-        let there: Vec<_> = FILE_SYSTEMS.into_iter().filter(is_there).collect();
+        let there = those_that("power cuts", can_be_cut);
         let mut all = Counts::default();
+        each(&there, cuts, seed, |system, length, rng| chain(system, length, rng, &mut all, None));
+        println!("power cuts: ok in {:.1} s: {all:?}", started.elapsed().as_secs_f64());
+        println!("counts: {}", all.text());
+        all.judge(cuts, &there);
+    }
+
+    fn failed_syncs(cuts: u64, seed: u64) {
+        let started = Instant::now();
+        let there = those_that("failed syncs", |system| {
+            can_be_cut(system)?;
+            let rng = &mut SmallRng::seed_from_u64(0);
+            can_fail(&make_failing(system, rng)?, rng)
+        });
+        for system in &there {
+            let mounted = make_failing_usual(system).unwrap();
+            let met = record_in_memory_only(&mounted);
+            assert!(met > 0, "{}: no record of a manifest was in memory only", system.0);
+            println!("counts: records of manifests that only memory had={met}");
+        }
+        let (mut all, mut failures) = (Counts::default(), Failures::default());
+        each(&there, cuts, seed, |system, length, rng| {
+            chain(system, length, rng, &mut all, Some(&mut failures));
+        });
+        println!("failed syncs: ok in {:.1} s: {failures:?}", started.elapsed().as_secs_f64());
+        println!("counts: {}, {}", failures.text(), all.text());
+        failures.judge(cuts, &there);
+    }
+
+    /// The file systems that this machine can do this with.
+    fn those_that(name: &str, can: impl Fn(&FileSystem) -> Result<(), String>) -> Vec<FileSystem> {
+        let is_there = |system: &FileSystem| match can(system) {
+            Ok(()) => true,
+            Err(why) => {
+                println!("SKIPPED: {name} of {}: {why}", system.0);
+                false
+            }
+        };
+        FILE_SYSTEMS.into_iter().filter(is_there).collect()
+    }
+
+    /// Gives each file system its share of the cuts, in chains.
+    fn each(
+        there: &[FileSystem],
+        cuts: u64,
+        seed: u64,
+        mut chain: impl FnMut(FileSystem, u64, &mut SmallRng),
+    ) {
         for (index, system) in there.iter().enumerate() {
             let share = |n: usize| cuts * n as u64 / there.len() as u64;
             let mut rng = SmallRng::seed_from_u64(seed + index as u64);
             let mut left = share(index + 1) - share(index);
             while left > 0 {
                 let length = rng.random_range(4..24).min(left);
-                chain(*system, length, &mut rng, &mut all);
+                chain(*system, length, &mut rng);
                 left -= length;
             }
         }
-        println!("power cuts: ok in {:.1} s: {all:?}", started.elapsed().as_secs_f64());
-        println!("counts: {}", all.text());
-        all.judge(cuts, &there);
     }
 
-    /// Whether this machine has the file system, and can shut it down.
-    fn is_there(system: &FileSystem) -> bool {
-        let tried = make(system, &mut SmallRng::seed_from_u64(0)).and_then(|mounted| {
-            mounted.cut(Cut::Nothing)?;
-            mounted.restart()
-        });
-        if let Err(why) = &tried {
-            println!("SKIPPED: power cuts of {}: {why}", system.0);
-        }
-        tried.is_ok()
-    }
-
-    /// A file system with block sizes, allocation and intervals of its journal by chance.
-    fn make((_, kind, options): &FileSystem, rng: &mut SmallRng) -> Result<Mounted, String> {
-        let block = ["1024", "4096"][rng.random_range(0..2)];
-        let size = format!("size={block}");
-        match *kind {
-            "ext4" => {
-                // Without delayed allocation a file's length is known before its data is written.
-                let delayed = ["", ",nodelalloc"][rng.random_range(0..2)];
-                let interval = ["", ",commit=1"][rng.random_range(0..2)];
-                let options = format!("{options}{delayed}{interval}");
-                let eager = "lazy_itable_init=0,lazy_journal_init=0";
-                Mounted::new(kind, &["-F", "-b", block, "-E", eager], &options)
-            }
-            _ => Mounted::new(kind, &["-f", "-b", &size], options),
-        }
+    /// As the system may do at any moment.
+    fn write_back(store: &Path, millis: u64, effort: u64, rng: &mut SmallRng) {
+        systems::write_back(store, millis, effort, rng).unwrap();
     }
 
     /// What happened, by kind.
@@ -188,9 +219,17 @@ mod linux {
         }
     }
 
-    /// The life of one store on one file system, through so many cuts.
-    fn chain(system: FileSystem, cuts: u64, rng: &mut SmallRng, all: &mut Counts) {
-        let mounted = make(&system, rng).unwrap_or_else(|why| panic!("{}: {why}", system.0));
+    /// The life of one store on one file system, through so many cuts. With failures the device
+    /// fails before each of them.
+    fn chain(
+        system: FileSystem,
+        cuts: u64,
+        rng: &mut SmallRng,
+        all: &mut Counts,
+        mut failures: Option<&mut Failures>,
+    ) {
+        let mounted = if failures.is_some() { make_failing } else { make }(&system, rng);
+        let mounted = mounted.unwrap_or_else(|why| panic!("{}: {why}", system.0));
         let _kept = Kept(&mounted);
         let profile = PROFILES[rng.random_range(0..PROFILES.len())].name;
         let seed = rng.random();
@@ -199,6 +238,9 @@ mod linux {
             while rng.random_range(0..8_u8) == 0 {
                 all.kills += 1;
                 kill(&mut journal, rng);
+            }
+            if let Some(failures) = &mut failures {
+                failures.interlude(&Place { system, mounted: &mounted }, &mut journal, rng);
             }
             let what = format!("{}, cut {at} of a chain", system.0);
             let cut = life(&what, &mounted, &mut journal, rng, all);
@@ -298,25 +340,5 @@ mod linux {
             _ => false,
         });
         cut
-    }
-
-    /// For so many milliseconds, has files written, of a hundred moments so many.
-    fn write_back(store: &Path, millis: u64, effort: u64, rng: &mut SmallRng) {
-        let until = Instant::now() + Duration::from_millis(millis);
-        while Instant::now() < until {
-            let left = until.saturating_duration_since(Instant::now());
-            std::thread::sleep(left.min(Duration::from_millis(2)));
-            if rng.random_range(0..100) >= effort {
-                continue;
-            }
-            let files: Vec<_> = std::fs::read_dir(store).into_iter().flatten().flatten().collect();
-            // A file may be gone by now.
-            let Some(file) = files.get(rng.random_range(0..files.len().max(1))) else { continue };
-            let Ok(file) = std::fs::File::open(file.path()) else { continue };
-            match rng.random_range(0..20_u8) {
-                0 => rustix::fs::syncfs(&file).unwrap(),
-                _ => file.sync_data().unwrap(),
-            }
-        }
     }
 }

@@ -1,9 +1,13 @@
 //! A file system on a loop device that can be shut down, as if the power went.
 //!
-//! The device's blocks are a sparse file in memory (`/dev/shm`) where there is such a folder.
+//! The device's blocks are a sparse file in memory (`/dev/shm`) where there is such a folder. That
+//! of a device that can fail ([`failing`]) lies in a memory file system of its own.
 //! `mount -o loop` sets the device up, and unmounting frees it. All mounts are made in a mount
 //! namespace of this process ([`inside`]), so that none outlives it, however it ends. What may be
 //! left of a run that was killed is its folder; the next run removes it.
+
+pub mod failing;
+pub mod systems;
 
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
 use std::fs::File;
@@ -73,27 +77,46 @@ fn done(command: &mut Command) -> Result<(), String> {
 pub struct Mounted {
     folder: PathBuf,
     options: String,
+    /// Of a device that can fail: how many bytes at its start never do.
+    sound: Option<u64>,
 }
 
 impl Mounted {
-    /// A new file system of this type, mounted.
+    /// A new file system of this type, mounted. Its device can fail if so many bytes at the start
+    /// are to be sound.
     ///
     /// # Errors
     /// What is missing, or was refused.
-    pub fn new(kind: &str, mkfs: &[&str], options: &str) -> Result<Self, String> {
+    pub fn new(
+        kind: &str,
+        mkfs: &[&str],
+        options: &str,
+        sound: Option<u64>,
+    ) -> Result<Self, String> {
         let folder = folder().map_err(|error| format!("no folder for a device: {error}"))?;
         // From here on what was made is removed.
-        let this = Self { folder, options: format!("loop,{options}") };
+        let this = Self { folder, options: format!("loop,{options}"), sound };
         std::fs::create_dir_all(this.path()).map_err(|error| error.to_string())?;
+        std::fs::create_dir_all(this.memory()).map_err(|error| error.to_string())?;
+        if sound.is_some() {
+            this.mount_memory()?;
+        }
         let device = File::create(this.device()).map_err(|error| error.to_string())?;
         device.set_len(DEVICE_BYTES).map_err(|error| error.to_string())?;
         done(Command::new(format!("mkfs.{kind}")).arg("-q").args(mkfs).arg(this.device()))?;
+        if let Some(sound) = sound {
+            this.write_all_of(sound)?;
+        }
         this.mount()?;
         Ok(this)
     }
 
+    fn memory(&self) -> PathBuf {
+        self.folder.join("memory")
+    }
+
     fn device(&self) -> PathBuf {
-        self.folder.join("device")
+        self.memory().join("device")
     }
 
     pub fn path(&self) -> PathBuf {
@@ -102,7 +125,8 @@ impl Mounted {
 
     fn mount(&self) -> Result<(), String> {
         let mut command = Command::new("mount");
-        done(command.args(["-o", &self.options]).arg(self.device()).arg(self.path()))
+        done(command.args(["-o", &self.options]).arg(self.device()).arg(self.path()))?;
+        if self.sound.is_some() { self.divide_requests() } else { Ok(()) }
     }
 
     /// Unmounts it. Who has just ended may still hold it for a moment.
@@ -155,6 +179,7 @@ impl Drop for Mounted {
                 done(Command::new("umount").arg("-l").arg(self.path())).ok();
             }
         }
+        done(Command::new("umount").arg("-l").arg(self.memory())).ok();
         std::fs::remove_dir_all(&self.folder).ok();
     }
 }
