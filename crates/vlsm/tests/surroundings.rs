@@ -180,7 +180,7 @@ fn a_prepared_wal_that_a_full_opening_passed_over_is_not_missed() {
     // There is room neither for a usual WAL nor for a short one that takes over.
     let no_room = |nth| Rule::once(Op::Write, ".wal.tmp", Fault::NoSpace).nth(nth);
     let full = [1, 2].map(|nth| bench.faults.add(no_room(nth)));
-    let last = bench.faults.add(Rule::once(Op::Write, "MANIFEST", Fault::Eio).nth(2).forever());
+    let last = bench.faults.add(Rule::once(Op::Write, "MANIFEST", Fault::Eio).forever());
     let env = RealEnv::with_fs(Arc::new(bench.faults.clone()));
     let refused = small(Db::builder(FOLDER).env(env)).open();
     assert!(refused.is_err(), "as if it had crashed there");

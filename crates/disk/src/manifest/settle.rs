@@ -61,7 +61,10 @@ impl Manifest {
             .inspect_err(given_up)?;
         fs.rename(&path, &self.log.path)
             .map_err(|error| Error::io_unknown("cannot rename to", &self.log.path, error))?;
-        (self.log.file, self.log.synced) = (file, content.len() as u64);
+        // By its name: file systems that inject faults know a file by the name it was opened with.
+        let opened = fs.open(&self.log.path, OpenOptions::WRITE);
+        let failed = |error| Error::io("cannot open manifest", &self.log.path, error);
+        (self.log.file, self.log.synced) = (opened.map_err(failed)?, content.len() as u64);
         Ok(())
     }
 
