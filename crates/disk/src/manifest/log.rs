@@ -8,10 +8,9 @@
 //!    the group cannot pass for a torn tail.
 //! 3. `open` reads the manifest that `CURRENT` names, and changes nothing. A torn record at the
 //!    very end was never acknowledged and does not count. Any other damage is an error.
-//! 4. `settle` cuts the torn end off and writes the records after the snapshot again, as they are,
-//!    and syncs them: the sync of a record may have failed in an earlier life, which leaves pages
-//!    that programs read, that count as clean, and that are not on the device. The snapshot itself
-//!    was durable before `CURRENT` named the file. `recover` is `open` and `settle`.
+//! 4. `settle` makes durable what was read, without a torn end (`settle.rs`): the sync of a record
+//!    may have failed in an earlier life, which leaves pages that programs read, that count as
+//!    clean, and that are not on the device. `recover` is `open` and `settle`.
 //!
 //! When a group's write or sync failed, nobody knows whether it is on the device: the manifest
 //! refuses further changes, and no file may be deleted. Only a full device is different, when it
