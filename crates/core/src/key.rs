@@ -24,6 +24,15 @@ pub fn expiry(value: &[u8]) -> Option<Micros> {
     value.first_chunk().map(|moment: &[u8; EXPIRY_LEN]| Micros(u64::from_le_bytes(*moment)))
 }
 
+/// The smallest key that is larger than every key with this prefix; none where there is none.
+#[must_use]
+pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
+    let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
+    let mut end = prefix[..=keep].to_vec();
+    end[keep] += 1;
+    Some(end)
+}
+
 /// The longest value in bytes.
 pub const MAX_VALUE_LEN: usize = 1 << 30;
 

@@ -13,9 +13,8 @@
 //!
 //! Threads: the one that opens the store.
 
-use crate::checkpoint::link;
-use crate::events::Events;
-use crate::files::sst_path;
+use crate::copies::link;
+use crate::shared::events::Events;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -28,6 +27,7 @@ use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{Manifest, Record, State};
 use vlsm_disk::sst::SstReader;
 use vlsm_disk::sst::check::check;
+use vlsm_disk::sst::sst_path;
 
 /// The folder for files that a salvage gave up.
 pub(crate) const ASIDE: &str = "lost";

@@ -1,6 +1,6 @@
 //! Checkpoints: a store's copy in another folder, as of one moment, while the store works on.
 //!
-//! 1. *The moment* ([`Engine::freeze`]): while no install and no release of WALs is under way, and
+//! 1. *The moment* ([`freeze`]): while no install and no release of WALs is under way, and
 //!    in the sequencing step. What is kept is the manifest's state, whose references keep its SSTs,
 //!    and a pin on the oldest WAL that the memtables need.
 //! 2. The WAL is written up to what was sequenced then; the log of the copy ends at what is written
@@ -23,8 +23,8 @@
 //! was made is removed. Threads: any, and it blocks; no lock is held over a file call but the
 //! leadership of installs, for a moment.
 
+use crate::copies::{copy, link};
 use crate::engine::Engine;
-use crate::files::sst_path;
 use crate::open::enter_read_only;
 use crate::paths::{absolute, check_apart};
 use crate::recovery::recover_options;
@@ -33,20 +33,18 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::{Fs, Lock, OpenOptions};
+use vlsm_disk::fs::{Fs, Lock};
 use vlsm_disk::manifest::{self, Manifest, State};
+use vlsm_disk::sst::sst_path;
 use vlsm_disk::wal::reader::recover;
 use vlsm_disk::wal::wal_path;
 
 /// The name of the file that is locked in every store.
 const LOCK: &str = "LOCK";
-/// Bytes that are copied at once.
-const COPY_LEN: usize = 1 << 20;
 
 /// What a checkpoint or a restore made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -61,30 +59,49 @@ pub struct CopyReport {
     pub bytes: Bytes,
 }
 
-impl Engine {
-    /// Makes a copy of the store in a new or empty folder.
-    pub fn checkpoint(self: &Arc<Self>, target: &Path) -> Result<CopyReport> {
-        self.health.check()?;
-        let target = absolute(&**self.env.fs(), target)?;
-        if self.unlogged.load(Ordering::Acquire) {
-            // What is in no WAL is copied as tables.
-            self.flush_all()?;
-        }
-        let mut copy = Copy::begin(&self.env, &self.dir, &target)?;
-        let alone = self.without_ingests()?;
-        let (state, first, position) = self.freeze()?;
-        let result = self.wal.write_through(self, position).and_then(|()| {
-            let (last, len) = self.wal.written_end();
-            drop(alone);
-            let numbers = self.live_wals.lock().clone();
-            let numbers = numbers.into_iter().map(|live| live.number);
-            let wals = numbers.filter(|number| (first.0..=last).contains(number));
-            let end = |number| (number, if number == last { len } else { u64::MAX });
-            copy.wals(&wals.map(end).collect::<Vec<_>>())
-        });
-        self.unpin(Some(first));
-        result.and_then(|()| copy.finish(state)).inspect_err(|_| copy.undo())
+/// Makes a copy of the store in a new or empty folder.
+pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
+    let Engine { shared, log, installer, writer, .. } = engine;
+    shared.health.check()?;
+    let target = absolute(&**shared.env.fs(), target)?;
+    if writer.wrote_unlogged() {
+        // What is in no WAL is copied as tables.
+        writer.flush_all()?;
     }
+    let mut copy = Copy::begin(&shared.env, &shared.dir, &target)?;
+    let alone = installer.without_ingests()?;
+    let (state, first, position) = freeze(engine)?;
+    let result = log.write_through(position).and_then(|()| {
+        let (last, len) = log.written_end();
+        drop(alone);
+        let wals = log.live_numbers().into_iter();
+        let wals = wals.filter(|number| (first.0..=last).contains(number));
+        let end = |number| (number, if number == last { len } else { u64::MAX });
+        copy.wals(&wals.map(end).collect::<Vec<_>>())
+    });
+    log.unpin(Some(first));
+    result.and_then(|()| copy.finish(state)).inspect_err(|_| copy.undo())
+}
+
+/// The moment of a checkpoint: what the manifest says, the oldest WAL that is needed beside it,
+/// which is pinned from here on, and the WAL position up to which batches are sequenced.
+///
+/// While the leadership is held no install is under way: the memtables of the view are all that is
+/// not in the state's tables, and no WAL is about to be let go that they need.
+fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
+    let Engine { shared, reader, log, installer, .. } = engine;
+    installer.alone(|leader| {
+        shared.health.check()?;
+        let mut sequence = log.sequence();
+        let view = reader.views().load();
+        let memtables = view.trees().flat_map(|tree| tree.immutables.iter().chain([&tree.active]));
+        let needed = memtables.filter_map(|memtable| memtable.wal());
+        let newest = log.live_numbers().last().map(|number| FileNumber(*number));
+        let first = needed.chain(sequence.pinned_wal()).chain(newest).min();
+        let first = first.unwrap_or_default();
+        sequence.pin_wal(first);
+        Ok((leader.state().clone(), first, sequence.tail.appended()))
+    })
 }
 
 /// Copies a checkpoint, or any closed store, into a new or empty folder, after checking it
@@ -282,44 +299,4 @@ fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
             Err(Error::InvalidArgument(why))
         }
     }
-}
-
-/// Makes a second name for a file. False where it had to be copied.
-pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
-    match fs.hard_link(from, to) {
-        Ok(()) => Ok(true),
-        Err(error) => match error.kind() {
-            ErrorKind::CrossesDevices
-            | ErrorKind::Unsupported
-            | ErrorKind::PermissionDenied
-            | ErrorKind::TooManyLinks => copy(fs, from, to, u64::MAX).map(|_| false),
-            _ => Err(Error::io("cannot link to", to, error)),
-        },
-    }
-}
-
-/// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.
-/// Its length.
-pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
-    let read = |error| Error::io("cannot read", from, error);
-    let write = |error| Error::io("cannot write", to, error);
-    let source = fs.open(from, OpenOptions::READ).map_err(read)?;
-    let target = fs.open(to, OpenOptions::CREATE).map_err(write)?;
-    let whole = source.len().map_err(read)?;
-    let mut buf = vec![0; COPY_LEN];
-    let mut at = 0;
-    while at < len.min(whole) {
-        let part = (len.min(whole) - at).min(COPY_LEN as u64) as usize;
-        let count = source.read_at(&mut buf[..part], at).map_err(read)?;
-        if count == 0 {
-            return Err(Error::corruption(from, at, "the file is cut off"));
-        }
-        target.write_at(&buf[..count], at).map_err(write)?;
-        at += count as u64;
-    }
-    target.truncate(whole).map_err(write)?;
-    if !planted::is(Bug::CopyUnsynced) {
-        target.sync().map_err(write)?;
-    }
-    Ok(whole)
 }

@@ -2,17 +2,20 @@
 //! Thin: each method hands over to the part of the engine that does it.
 
 use crate::batch::Batch;
+use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
 use crate::checkpoint::CopyReport;
-use crate::engine::Engine;
-use crate::events::Listener;
+use crate::checkpoint::checkpoint;
+use crate::close::close;
+use crate::handle::Handle;
 use crate::iter::Iter;
-use crate::keyspace::{DEFAULT_KEYSPACE, Keyspace, KeyspaceInfo, KeyspaceOptions, write_one};
+use crate::keyspace::{Keyspace, write_one};
 use crate::open::{Opening, open};
 use crate::options::{Options, WriteOptions};
 use crate::paths::absolute;
 use crate::rules::{CompactionFilter, Extensions, MergeOperator, NamedFilter};
+use crate::shared::events::Listener;
 use crate::snapshot::Snapshot;
-use crate::stats::Stats;
+use crate::stats::{Stats, stats};
 use bytes::Bytes;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -46,21 +49,8 @@ use vlsm_disk::env_real::RealEnv;
 /// ```
 #[derive(Clone)]
 pub struct Db {
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) engine: Handle,
     default: Arc<KeyspaceInfo>,
-    /// Closes the store with the last handle.
-    _last: Arc<CloseOnDrop>,
-}
-
-struct CloseOnDrop(Arc<Engine>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // Who wants to know calls `close`.
-            let _ = self.0.close();
-        }
-    }
 }
 
 /// How to open a store; made by [`Db::builder`].
@@ -211,10 +201,9 @@ impl Builder {
         };
         let path = absolute(&**env.fs(), &self.path)?;
         let engine = open(env, &path, how)?;
-        let default = engine.keyspace(DEFAULT_KEYSPACE);
+        let default = engine.catalog.keyspace(DEFAULT_KEYSPACE);
         let default = default.ok_or_else(|| Error::NoSuchKeyspace(DEFAULT_KEYSPACE.into()))?;
-        let last = Arc::new(CloseOnDrop(engine.clone()));
-        Ok(Db { engine, default, _last: last })
+        Ok(Db { engine: Handle::new(engine), default })
     }
 }
 
@@ -246,13 +235,13 @@ impl Db {
     /// opened, so it does not matter where the process's working directory goes afterwards.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.engine.dir
+        &self.engine.shared.dir
     }
 
     /// The options it was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
-        &self.engine.options
+        &self.engine.shared.options
     }
 
     /// The keyspace of this name.
@@ -260,9 +249,9 @@ impl Db {
     /// # Errors
     /// [`Error::NoSuchKeyspace`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let info = self.engine.keyspace(name);
+        let info = self.engine.catalog.keyspace(name);
         let info = info.ok_or_else(|| Error::NoSuchKeyspace(name.to_owned()))?;
-        Ok(Keyspace { db: self.clone(), info })
+        Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
     /// Makes a keyspace, durably. One of the same name and options is simply returned.
@@ -272,20 +261,20 @@ impl Db {
     /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or holds
     /// `/`, control characters or others that nobody sees; what writing the manifest failed with.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
-        let info = self.engine.create_keyspace(name, &options)?;
-        Ok(Keyspace { db: self.clone(), info })
+        let info = self.engine.installer.create_keyspace(name, &options)?;
+        Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
     /// The names of all keyspaces.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.engine.keyspaces.lock().iter().map(|info| info.name.clone()).collect()
+        self.engine.catalog.keyspaces().iter().map(|info| info.name.clone()).collect()
     }
 
     /// The keyspace `default`.
     #[must_use]
     pub fn default_keyspace(&self) -> Keyspace {
-        Keyspace { db: self.clone(), info: self.default.clone() }
+        Keyspace { engine: self.engine.clone(), info: self.default.clone() }
     }
 
     /// Applies a batch, all or nothing.
@@ -296,7 +285,7 @@ impl Db {
     /// After an error of the WAL the batch is indeterminate: a reopened store has all of it or
     /// nothing.
     pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
-        self.engine.write(batch, options)
+        self.engine.writer.write(batch, options)
     }
 
     /// Sets a key of the keyspace `default` to a value.
@@ -306,7 +295,7 @@ impl Db {
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let add = |batch: &mut Batch| batch.add_put(&self.default, key, value);
-        write_one(&self.engine, WriteOptions::default(), add)
+        write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
     /// Removes a key of the keyspace `default`.
@@ -315,7 +304,7 @@ impl Db {
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let add = |batch: &mut Batch| batch.add(&self.default, Kind::Delete, key.as_ref(), &[]);
-        write_one(&self.engine, WriteOptions::default(), add)
+        write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
     /// Removes all keys of a range from the keyspace `default`.
@@ -326,7 +315,7 @@ impl Db {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         let (lo, hi) = (own(range.start_bound()), own(range.end_bound()));
         let add = |batch: &mut Batch| batch.add_range(&self.default, lo, hi);
-        write_one(&self.engine, WriteOptions::default(), add)
+        write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
     /// Changes the value of a key of the keyspace `default` by an operand of its merge operator
@@ -337,7 +326,7 @@ impl Db {
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let add = |batch: &mut Batch| batch.add_merge(&self.default, key, operand);
-        write_one(&self.engine, WriteOptions::default(), add)
+        write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
     /// The value of a key of the keyspace `default`.
@@ -346,7 +335,7 @@ impl Db {
     /// As [`Keyspace::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
-        self.engine.get(self.default.tree_of(key), key, None)
+        self.engine.reader.get(self.default.tree_of(key), key, None)
     }
 
     /// All pairs of the keyspace `default`.
@@ -364,7 +353,7 @@ impl Db {
     /// The store as it is now, for as long as the snapshot lives.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self)
+        Snapshot::new(&self.engine)
     }
 
     /// Makes everything written so far durable.
@@ -372,8 +361,7 @@ impl Db {
     /// # Errors
     /// What syncing the WAL failed with.
     pub fn sync(&self) -> Result<()> {
-        let position = self.engine.commit.sequence.lock().tail.appended();
-        self.engine.wal.sync_through(&self.engine, position)
+        self.engine.log.sync_all()
     }
 
     /// Flushes all memtables and waits for it.
@@ -382,7 +370,7 @@ impl Db {
     /// [`Error::NoSpace`] when the device is full: the flush is done later, when there is space.
     /// [`Error::ReadOnly`] when the store was latched meanwhile.
     pub fn flush(&self) -> Result<()> {
-        self.engine.flush_all()
+        self.engine.writer.flush_all()
     }
 
     /// Waits until there is nothing to flush or compact.
@@ -391,7 +379,7 @@ impl Db {
     /// [`Error::NoSpace`] when that has to wait for space; [`Error::ReadOnly`] when the store was
     /// latched meanwhile.
     pub fn wait_idle(&self) -> Result<()> {
-        self.engine.wait_idle()
+        self.engine.control.wait_idle()
     }
 
     /// Makes a copy of the store, as of one moment, in a new or empty folder, while the store works
@@ -407,7 +395,7 @@ impl Db {
     /// [`Error::InvalidArgument`] when it lies in the store itself; [`Error::ReadOnly`],
     /// [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system says.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CopyReport> {
-        self.engine.checkpoint(target.as_ref())
+        checkpoint(&self.engine, target.as_ref())
     }
 
     /// Records from now on which operations are asked for, and when, in a new file: keys, lengths
@@ -422,7 +410,11 @@ impl Db {
     /// [`Error::Io`] when the file cannot be made, also when there is one;
     /// [`Error::InvalidArgument`] when a trace is under way; [`Error::Closed`].
     pub fn start_trace(&self, path: impl AsRef<Path>) -> Result<()> {
-        self.engine.start_trace(path.as_ref())
+        {
+            let shared = &self.engine.shared;
+            shared.health.check_open()?;
+            shared.tracer.start(&*shared.env, path.as_ref())
+        }
     }
 
     /// Ends the trace, durably: how many operations it has. Iterators that are still there are not
@@ -432,14 +424,14 @@ impl Db {
     /// What writing the file failed with, also before: the trace has no end then, and a reader says
     /// so. [`Error::InvalidArgument`] when there is no trace.
     pub fn end_trace(&self) -> Result<u64> {
-        let ended = self.engine.end_trace()?;
+        let ended = self.engine.shared.tracer.end()?;
         ended.ok_or_else(|| Error::InvalidArgument("there is no trace to end".into()))
     }
 
     /// What the store counted and measured so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        stats(&self.engine)
     }
 
     /// Closes the store: everything written is durable when it returns. Other handles then answer
@@ -448,12 +440,12 @@ impl Db {
     /// # Errors
     /// What making the last writes durable failed with; the store is closed all the same.
     pub fn close(self) -> Result<()> {
-        self.engine.close()
+        close(&self.engine)
     }
 }
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Db").field("path", &self.engine.dir).finish_non_exhaustive()
+        f.debug_struct("Db").field("path", &self.engine.shared.dir).finish_non_exhaustive()
     }
 }

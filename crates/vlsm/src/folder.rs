@@ -4,10 +4,9 @@
 //! Threads: the one that opens the store.
 
 use crate::aside::Lost;
+use crate::catalog::DEFAULT_KEYSPACE;
 use crate::device;
-use crate::events::Events;
-use crate::files::{sst_number, sst_path};
-use crate::keyspace::DEFAULT_KEYSPACE;
+use crate::shared::events::Events;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, FileNumber, Result, Version};
 use vlsm_disk::Env;
 use vlsm_disk::manifest::{Manifest, State};
+use vlsm_disk::sst::{sst_number, sst_path};
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_policy::Shape;
 

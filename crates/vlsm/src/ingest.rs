@@ -24,16 +24,15 @@
 //! the ingest: its edits are taken back, and the turn ends. Threads: any. One ingest at a time, and
 //! none while a checkpoint fixes its moment.
 
-use crate::checkpoint::{copy, link};
+use crate::catalog::KeyspaceInfo;
 use crate::control::Slot;
+use crate::copies::{copy, link};
 use crate::engine::Engine;
-use crate::files::sst_path;
-use crate::install::Request;
-use crate::keyspace::KeyspaceInfo;
+use crate::job::Request;
 use crate::memtable::Memtable;
 use crate::paths::absolute;
 use crate::read::view::TreeView;
-use crate::sync::MutexGuard;
+use crate::shared::Shared;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,7 +44,7 @@ use vlsm_core::{
 };
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::check::check;
-use vlsm_disk::sst::{SstReader, SstSummary};
+use vlsm_disk::sst::{SstReader, SstSummary, sst_path};
 use vlsm_policy::{Busy, Candidate, Class, Inputs};
 
 /// How soon locks that were taken are looked at again.
@@ -133,7 +132,7 @@ impl Incoming {
 
 /// The files of one ingest. Their copies are removed again, unless they were handed over.
 struct Copies<'a> {
-    engine: &'a Engine,
+    shared: &'a Shared,
     files: Vec<Incoming>,
     handed_over: bool,
 }
@@ -143,46 +142,47 @@ impl Drop for Copies<'_> {
         let unused = self.files.iter().filter(|_| !self.handed_over);
         for file in unused {
             // Not removed is not lost: the next open finds and removes it.
-            let _ = self.engine.env.fs().remove(&sst_path(&self.engine.dir, file.number));
+            let _ = self.shared.env.fs().remove(&sst_path(&self.shared.dir, file.number));
         }
     }
 }
 
 /// The places of one ingest, held as by running jobs.
 struct Places<'a> {
-    engine: &'a Arc<Engine>,
+    shared: &'a Shared,
     jobs: Vec<(JobId, TreeId)>,
 }
 
 impl Drop for Places<'_> {
     fn drop(&mut self) {
-        self.jobs.iter().for_each(|(job, tree)| self.engine.job_ended(*job, *tree));
+        self.jobs.iter().for_each(|(job, tree)| self.shared.channel.job_ended(*job, *tree));
     }
 }
 
-/// See [`Engine::without_ingests`].
-pub(crate) struct Alone<'a> {
-    held: Option<MutexGuard<'a, ()>>,
+/// Brings files into a keyspace.
+pub(crate) fn ingest(
+    engine: &Engine,
+    keyspace: &KeyspaceInfo,
+    files: &[PathBuf],
+    options: IngestOptions,
+) -> Result<IngestReport> {
+    Ingest { engine }.run(keyspace, files, options)
+}
+
+/// One ingest.
+struct Ingest<'a> {
     engine: &'a Engine,
 }
 
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.held.take();
-        self.engine.control.made_room();
-    }
-}
-
-impl Engine {
-    /// Brings files into a keyspace.
-    pub fn ingest(
-        self: &Arc<Self>,
+impl<'a> Ingest<'a> {
+    fn run(
+        &self,
         keyspace: &KeyspaceInfo,
         files: &[PathBuf],
         options: IngestOptions,
     ) -> Result<IngestReport> {
-        self.health.check()?;
-        let files = files.iter().map(|path| absolute(&**self.env.fs(), path));
+        self.engine.shared.health.check()?;
+        let files = files.iter().map(|path| absolute(&**self.engine.shared.env.fs(), path));
         let files = files.collect::<Result<Vec<_>>>()?;
         let mut checked = Vec::with_capacity(files.len());
         for path in &files {
@@ -202,25 +202,28 @@ impl Engine {
         if checked.is_empty() {
             return Ok(IngestReport::default());
         }
-        let mut copies = Copies { engine: self, files: Vec::new(), handed_over: false };
+        let mut copies =
+            Copies { shared: &self.engine.shared, files: Vec::new(), handed_over: false };
         for file in checked {
             self.take_over(file, options, &mut copies.files)?;
         }
-        let synced = self.env.fs().sync_dir(&self.dir);
-        synced.map_err(|error| Error::io_unknown("cannot sync folder", &self.dir, error))?;
+        let synced = self.engine.shared.env.fs().sync_dir(&self.engine.shared.dir);
+        synced.map_err(|error| {
+            Error::io_unknown("cannot sync folder", &self.engine.shared.dir, error)
+        })?;
         // Where writes are stopped this waits as they do, rather than add to what stops them.
-        if !self.gate.is_open() {
-            self.wait_at_gate(0, None)?;
+        if !self.engine.writer.gate().is_open() {
+            self.engine.writer.wait_at_gate(0, None)?;
         }
         let held = self.bring_in(&mut copies)?;
         if options.move_files {
             // They are in the store already: one that stays does no harm.
-            files.iter().for_each(|path| drop(self.env.fs().remove(path)));
+            files.iter().for_each(|path| drop(self.engine.shared.env.fs().remove(path)));
         }
         let report = report_of(&copies.files);
         let IngestReport { files, into_l0, bytes, .. } = report;
         let held = Micros(held.as_micros() as u64);
-        self.emit(Event::Ingested { files, into_l0, bytes, held });
+        self.engine.shared.emit(Event::Ingested { files, into_l0, bytes, held });
         Ok(report)
     }
 
@@ -235,7 +238,7 @@ impl Engine {
             let path = path.display();
             Err(Error::InvalidArgument(format!("{path} cannot be brought in: {what}")))
         };
-        let file = self.env.fs().open(path, OpenOptions::READ);
+        let file = self.engine.shared.env.fs().open(path, OpenOptions::READ);
         let file = file.map_err(|error| Error::io("cannot open", path, error))?;
         let reader = SstReader::open_unknown(file, path)?;
         let mut damage = None;
@@ -255,7 +258,7 @@ impl Engine {
         if properties.seq_max > Seq::ZERO || foreign || found.keys != properties.entries {
             return wrong("it is an SST of a store; write files for this with SstFileWriter");
         }
-        let view = self.views.load_full();
+        let view = self.engine.reader.views().load_full();
         let ours = || view.trees().flat_map(|tree| tree.version.tables());
         if options.move_files && ours().any(|(_, table)| table.file.uid == summary.uid) {
             return wrong("the store has it already, and may need it where it is; copy it instead");
@@ -274,9 +277,9 @@ impl Engine {
         options: IngestOptions,
         files: &mut Vec<Incoming>,
     ) -> Result<()> {
-        let (fs, Checked { source, tree, summary }) = (&**self.env.fs(), checked);
-        let number = FileNumber(self.numbers.next_file());
-        let to = sst_path(&self.dir, number);
+        let (fs, Checked { source, tree, summary }) = (&**self.engine.shared.env.fs(), checked);
+        let number = FileNumber(self.engine.shared.numbers.next_file());
+        let to = sst_path(&self.engine.shared.dir, number);
         files.push(Incoming { tree, number, summary, reader: None, level: 0 });
         if options.move_files && link(fs, &source, &to)? {
             let synced = fs.open(&to, OpenOptions::READ).and_then(|file| file.sync());
@@ -287,28 +290,16 @@ impl Engine {
         if let Some(file) = files.last_mut() {
             // Also sees to it that this is the file that was checked.
             let meta = file.summary.clone().into_meta(number);
-            file.reader = Some(self.files.open_new(&meta)?);
+            file.reader = Some(self.engine.reader.tables().open_new(&meta)?);
         }
         Ok(())
     }
 
-    /// Waits until no files are being ingested; none will be while this is held.
-    pub fn without_ingests(&self) -> Result<Alone<'_>> {
-        loop {
-            let epoch = self.control.room_epoch();
-            self.health.check()?;
-            if let Some(held) = self.install.ingests.try_lock() {
-                return Ok(Alone { held: Some(held), engine: self });
-            }
-            self.control.wait_for_room(epoch, None);
-        }
-    }
-
     /// Steps 2 to 6. How long the turn was held.
-    fn bring_in(self: &Arc<Self>, copies: &mut Copies<'_>) -> Result<Duration> {
-        let _alone = self.without_ingests()?;
+    fn bring_in(&self, copies: &mut Copies<'_>) -> Result<Duration> {
+        let _alone = self.engine.installer.without_ingests()?;
         // Most of it before others wait.
-        self.sync_wal()?;
+        self.engine.log.sync_all()?;
         let mut deep = true;
         loop {
             // Let go of after the turn: what is not visible yet is no job's input.
@@ -316,66 +307,57 @@ impl Engine {
             let in_l0 = copies.files.iter().filter(|file| file.level == 0);
             let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
             seal.dedup();
-            self.env.interleave();
-            let turn = self.take_turn(&seal)?;
-            let since = self.env.now();
-            self.await_published(Seq(turn.seq.0 - 1))?;
+            self.engine.shared.env.interleave();
+            let turn = self.engine.writer.take_turn(&seal)?;
+            let since = self.engine.shared.env.now();
+            self.engine.writer.await_published(Seq(turn.seq.0 - 1))?;
             if self.places_are_free(&copies.files)? {
-                self.sync_wal()?;
+                self.engine.log.sync_all()?;
                 self.install_files(copies, turn.seq)?;
                 let seq = turn.seq;
                 drop(turn);
-                self.await_published(seq)?;
-                return Ok(self.env.now().saturating_sub(since));
+                self.engine.writer.await_published(seq)?;
+                return Ok(self.engine.shared.env.now().saturating_sub(since));
             }
             deep = false;
         }
     }
 
     /// Step 2.
-    fn reserve_places(self: &Arc<Self>, files: &mut [Incoming], deep: bool) -> Result<Places<'_>> {
-        let mut places = Places { engine: self, jobs: Vec::new() };
+    fn reserve_places(&self, files: &mut [Incoming], deep: bool) -> Result<Places<'a>> {
+        let mut places = Places { shared: &self.engine.shared, jobs: Vec::new() };
         loop {
-            let epoch = self.control.room_epoch();
-            self.health.check_running()?;
-            // No tick is under way, so none starts what it found possible before.
-            if let Some(policies) = self.control.policies.try_lock() {
-                let mut state = self.control.state.lock();
-                for file in files {
+            let epoch = self.engine.shared.channel.room_epoch();
+            self.engine.shared.health.check_running()?;
+            let reserved = self.engine.control.reserve(|state| {
+                for file in &mut *files {
                     let busy = state.busy(file.tree);
-                    let view = self.views.load_full();
+                    let view = self.engine.reader.views().load_full();
                     file.level = match deep {
                         true => level_for(view.tree(file.tree), &busy, &file.range())?,
                         false => 0,
                     };
-                    let id = JobId(self.numbers.next_job());
+                    let id = JobId(self.engine.shared.numbers.next_job());
                     places.jobs.push((id, file.tree));
-                    state.jobs.push(Slot {
-                        id,
-                        candidate: Arc::new(file.candidate()),
-                        job: None,
-                        turn: 0,
-                        done: Bytes::ZERO,
-                        paused_since: None,
-                        cancelled: false,
-                        settled: true,
-                    });
-                    self.control.mark(file.tree);
+                    state.jobs.push(Slot::reserved(id, file.candidate()));
+                    self.engine.shared.channel.mark(file.tree);
                 }
-                drop(state);
-                drop(policies);
-                // A tick may have found the policies taken.
-                self.control.wake();
-                return Ok(places);
+                Ok(())
+            });
+            if let Some(reserved) = reserved {
+                return reserved.map(|()| places);
             }
-            self.control.wait_for_room(epoch, Some(self.env.now() + RETRY));
+            self.engine
+                .shared
+                .channel
+                .wait_for_room(epoch, Some(self.engine.shared.env.now() + RETRY));
         }
     }
 
     /// Step 4: nothing older came into the keys of files for deeper levels. All that is older is in
     /// this view: in memtables or in tables.
     fn places_are_free(&self, files: &[Incoming]) -> Result<bool> {
-        let view = self.views.load_full();
+        let view = self.engine.reader.views().load_full();
         for file in files.iter().filter(|file| file.level > 0) {
             let (tree, range) = (view.tree(file.tree), file.range());
             if file.level > free_down_to(tree, &range) || memtables_hold(tree, &range)? {
@@ -386,14 +368,14 @@ impl Engine {
     }
 
     /// Step 5.
-    fn install_files(self: &Arc<Self>, copies: &mut Copies<'_>, seq: Seq) -> Result<()> {
+    fn install_files(&self, copies: &mut Copies<'_>, seq: Seq) -> Result<()> {
         let mut edits: BTreeMap<TreeId, (RunId, VersionEdit)> = BTreeMap::new();
         for file in &mut copies.files {
             let table = file.table(seq);
             if let Some(reader) = file.reader.take() {
-                self.files.keep(&table, reader.with_global_seq(seq));
+                self.engine.reader.tables().keep(&table, reader.with_global_seq(seq));
             }
-            let fresh = || (RunId(self.numbers.next_run()), VersionEdit::default());
+            let fresh = || (RunId(self.engine.shared.numbers.next_run()), VersionEdit::default());
             let (run, edit) = edits.entry(file.tree).or_insert_with(fresh);
             match file.level {
                 0 => edit.add_l0(*run, RunOrigin::Merge, table),
@@ -406,21 +388,21 @@ impl Engine {
             Request { job: JobId(0), tree, edit, flushed, inputs, _filtering: None }
         };
         copies.handed_over = true;
-        self.submit_installs(edits.into_iter().map(request));
+        self.engine.installer.submit(edits.into_iter().map(request));
         loop {
-            let epoch = self.control.room_epoch();
-            let view = self.views.load_full();
+            let epoch = self.engine.shared.channel.room_epoch();
+            let view = self.engine.reader.views().load_full();
             if copies.files.iter().all(|file| shows(view.tree(file.tree), file, seq)) {
                 return Ok(());
             }
-            self.health.check_running()?;
-            if let Err(full) = self.health.check()
-                && self.withdraw_ingest()?
+            self.engine.shared.health.check_running()?;
+            if let Err(full) = self.engine.shared.health.check()
+                && self.engine.installer.withdraw_ingest()?
             {
                 copies.handed_over = false;
                 return Err(full);
             }
-            self.control.wait_for_room(epoch, None);
+            self.engine.shared.channel.wait_for_room(epoch, None);
         }
     }
 }

@@ -9,13 +9,13 @@
 //! over one region, on the view that is current when it begins; when it is taken back
 //! (`read/pins`), another one goes on behind the last pair.
 
-use crate::batch::other_store;
-use crate::keyspace::Keyspace;
+use crate::catalog::KeyspaceInfo;
+use crate::held::Held;
 use crate::read::merge_cursor::Direction;
 use crate::read::pins::{Holds, Pin, Walk};
 use crate::read::user_cursor::{Pair, UserCursor};
-use crate::snapshot::Held;
 use crate::trace::Asked;
+use crate::write::batch::other_store;
 use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use std::time::Duration;
 #[cfg(doc)]
 use vlsm_core::Error;
 use vlsm_core::Result;
+use vlsm_core::key::successor;
 use vlsm_core::planted::{self, Bug};
 
 /// Pairs of a keyspace in key order, as of one moment.
@@ -58,7 +59,7 @@ use vlsm_core::planted::{self, Bug};
 /// # }
 /// ```
 pub struct Iter {
-    keyspace: Keyspace,
+    info: Arc<KeyspaceInfo>,
     held: Arc<Held>,
     pin: Pin,
     lo: Bound<Bytes>,
@@ -83,9 +84,9 @@ struct End {
 }
 
 impl End {
-    fn at(keyspace: &Keyspace, from: Bound<Bytes>, unbounded: usize) -> Self {
+    fn at(keyspace: &KeyspaceInfo, from: Bound<Bytes>, unbounded: usize) -> Self {
         let region = match &from {
-            Bound::Included(key) | Bound::Excluded(key) => keyspace.info.region_of(key),
+            Bound::Included(key) | Bound::Excluded(key) => keyspace.region_of(key),
             Bound::Unbounded => unbounded,
         };
         Self { from, region, key: None }
@@ -102,7 +103,7 @@ impl End {
 
 impl Iter {
     pub(crate) fn new<K: AsRef<[u8]>>(
-        keyspace: &Keyspace,
+        keyspace: &Arc<KeyspaceInfo>,
         held: Arc<Held>,
         range: &impl RangeBounds<K>,
     ) -> Self {
@@ -110,24 +111,33 @@ impl Iter {
         Self::within(keyspace, held, own(range.start_bound()), own(range.end_bound()))
     }
 
-    pub(crate) fn with_prefix(keyspace: &Keyspace, held: Arc<Held>, prefix: &[u8]) -> Self {
-        let hi = match successor(prefix) {
+    pub(crate) fn with_prefix(
+        keyspace: &Arc<KeyspaceInfo>,
+        held: Arc<Held>,
+        prefix: &[u8],
+    ) -> Self {
+        let hi = match successor(prefix).map(Bytes::from) {
             Some(end) => Bound::Excluded(end),
             None => Bound::Unbounded,
         };
         Self::within(keyspace, held, Bound::Included(Bytes::copy_from_slice(prefix)), hi)
     }
 
-    fn within(keyspace: &Keyspace, held: Arc<Held>, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
+    fn within(
+        keyspace: &Arc<KeyspaceInfo>,
+        held: Arc<Held>,
+        lo: Bound<Bytes>,
+        hi: Bound<Bytes>,
+    ) -> Self {
         let front = End::at(keyspace, lo.clone(), 0);
-        let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
+        let back = End::at(keyspace, hi.clone(), keyspace.trees.len() - 1);
         let finished = is_empty(&lo, &hi);
-        let engine = &keyspace.db.engine;
-        engine.counters.scans.add(1);
-        let pin = Pin::new(engine);
-        let begun = engine.tracing().then(|| engine.env.now());
-        let (keyspace, returned, failed) = (keyspace.clone(), 0, None);
-        Self { keyspace, held, pin, lo, hi, front, back, finished, failed, begun, returned }
+        let engine = &held.engine;
+        engine.shared.counters.scans.add(1);
+        let pin = Pin::new(&engine.reader);
+        let begun = engine.shared.tracer.is_on().then(|| engine.shared.env.now());
+        let (info, returned, failed) = (keyspace.clone(), 0, None);
+        Self { info, held, pin, lo, hi, front, back, finished, failed, begun, returned }
     }
 
     /// The key whose operands the merge operator could not combine, right after the iterator
@@ -150,24 +160,24 @@ impl Iter {
         let from = if below { self.lo.clone() } else { Bound::Included(key) };
         self.finished = is_empty(&from, &self.hi);
         self.failed = None;
-        self.front = End::at(&self.keyspace, from, 0);
+        self.front = End::at(&self.info, from, 0);
         self.pin.lock().front = None;
     }
 
     /// A walk over an end's region, from where the end is.
     fn walk(&self, end: &End, direction: Direction) -> Result<Walk> {
-        let engine = &self.keyspace.db.engine;
-        engine.health.check_open()?;
-        if self.held.db.engine.store_uid != engine.store_uid {
+        let engine = &self.held.engine;
+        engine.shared.health.check_open()?;
+        if self.info.store != engine.shared.store_uid {
             return Err(other_store());
         }
-        let id = self.keyspace.info.trees[end.region];
+        let id = self.info.trees[end.region];
         let (tree, since) = match self.held.tree(id) {
             Some(kept) => (kept.clone(), None),
-            None => (engine.views.load().tree(id).clone(), Some(engine.env.now())),
+            None => (engine.reader.views().load().tree(id).clone(), Some(engine.shared.env.now())),
         };
         let at = self.held.at;
-        let cursor = UserCursor::new(&tree, &engine.files, at, direction, end.resume())?;
+        let cursor = UserCursor::new(&tree, engine.reader.tables(), at, direction, end.resume())?;
         Ok(Walk { cursor, tree, since })
     }
 
@@ -256,9 +266,10 @@ impl Drop for Iter {
                 Bound::Included(key) | Bound::Excluded(key) => &key[..],
                 Bound::Unbounded => &[],
             };
-            let tree = self.keyspace.tree_of(key);
+            let tree = self.info.tree_of(key);
             let scan = (tree, Asked::Scan(self.returned), key);
-            self.keyspace.db.engine.record(begun, [scan].into_iter());
+            let shared = &self.held.engine.shared;
+            shared.tracer.record(&shared.io, begun, [scan].into_iter());
         }
     }
 }
@@ -295,16 +306,8 @@ impl std::iter::FusedIterator for Iter {}
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("keyspace", &self.keyspace.name()).finish_non_exhaustive()
+        f.debug_struct("Iter").field("keyspace", &self.info.name).finish_non_exhaustive()
     }
-}
-
-/// The smallest key that is larger than every key with this prefix.
-pub(crate) fn successor(prefix: &[u8]) -> Option<Bytes> {
-    let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
-    let mut end = prefix[..=keep].to_vec();
-    end[keep] += 1;
-    Some(end.into())
 }
 
 fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {

@@ -1,270 +1,31 @@
-//! Keyspaces: named sets of keys within a store.
-//!
-//! A keyspace is one or more *regions*: trees over a static partition of its key range, given when
-//! it is made (vlsm.txt §2.1). A batch may touch any keyspaces and is atomic across them.
+//! Handles to keyspaces: named sets of keys within a store. A batch may touch any keyspaces and is
+//! atomic across them.
 
-use crate::batch::Batch;
-use crate::clock::Clock;
-use crate::db::Db;
-use crate::engine::Engine;
-use crate::ingest::{IngestOptions, IngestReport};
+use crate::catalog::KeyspaceInfo;
+use crate::handle::Handle;
+use crate::held::Held;
+use crate::ingest::{IngestOptions, IngestReport, ingest};
 use crate::iter::Iter;
 use crate::options::WriteOptions;
-use crate::rules::{Extensions, Rules};
+use crate::read::size::ApproximateSize;
 use crate::salvage::Salvage;
-use crate::size::ApproximateSize;
-use crate::snapshot::Held;
+use crate::write::Writer;
+use crate::write::batch::Batch;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Error, OptionDifference, Result, TreeId};
-use vlsm_disk::manifest;
-
-/// The keyspace that every store has.
-pub const DEFAULT_KEYSPACE: &str = "default";
-
-/// What a keyspace is made with. Fixed for its life.
-///
-/// ```
-/// # fn main() -> vlsm::Result<()> {
-/// # let folder = tempfile::tempdir().unwrap();
-/// use vlsm::{Db, KeyspaceOptions};
-///
-/// let db = Db::open(folder.path().join("store"))?;
-/// let visits = db.create_keyspace("visits", KeyspaceOptions::new().merge_operator("add"))?;
-/// visits.merge("ada", 1u64.to_le_bytes())?;
-/// visits.merge("ada", 1u64.to_le_bytes())?;
-/// assert_eq!(visits.get("ada")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
-///
-/// let hour = std::time::Duration::from_secs(3600);
-/// let sessions = db.create_keyspace("sessions", KeyspaceOptions::new().ttl(hour))?;
-/// sessions.put("ada", "here for an hour")?;
-/// # db.close()
-/// # }
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeyspaceOptions {
-    /// The keys at which the second and each further region begins: strictly ascending, not empty
-    /// keys.
-    pub splits: Vec<Bytes>,
-    /// The name of the operator for [`Keyspace::merge`]: `append`, `add`, `max`, or one given to
-    /// [`Builder::merge_operator`](crate::Builder::merge_operator).
-    pub merge_operator: Option<String>,
-    /// How long each put lives. Not together with a merge operator.
-    pub ttl: Option<Duration>,
-}
-
-/// The options as they stand in the manifest; the regions have a place of their own there.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Recorded {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    merge_operator: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_micros: Option<u64>,
-}
-
-impl KeyspaceOptions {
-    /// One region.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Regions that begin at these keys (and one before the first of them).
-    #[must_use]
-    pub fn splits(splits: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
-        Self { splits: splits.into_iter().map(Into::into).collect(), ..Self::default() }
-    }
-
-    /// With this merge operator.
-    #[must_use]
-    pub fn merge_operator(self, name: impl Into<String>) -> Self {
-        Self { merge_operator: Some(name.into()), ..self }
-    }
-
-    /// With values that are absent again after so long.
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl: Some(ttl), ..self }
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        let ascending = self.splits.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || self.splits.iter().any(Bytes::is_empty) {
-            return Err(Error::InvalidArgument(
-                "the split keys of a keyspace must be strictly ascending and not empty".into(),
-            ));
-        }
-        if self.ttl.is_some() && self.merge_operator.is_some() {
-            return Err(Error::InvalidArgument(
-                "a keyspace cannot have both a merge operator and a time to live: an operand over \
-                 a value that expires would have no meaning that lasts"
-                    .into(),
-            ));
-        }
-        let micros = self.ttl.map_or(1, |ttl| ttl.as_micros());
-        if micros == 0 || i64::try_from(micros).is_err() {
-            return Err(Error::InvalidArgument(
-                "the time to live of a keyspace must be between one microsecond and 290,000 years"
-                    .into(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// The options that differ from what these are.
-    fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
-        let mut differences = Vec::new();
-        let mut compare = |option, existing: String, asked: String| {
-            differences.push(OptionDifference { option, existing, asked });
-        };
-        if self.splits != asked.splits {
-            // Keys appear in no error: how many, and whether it is only they that differ.
-            let (ours, theirs) = (self.splits.len(), asked.splits.len());
-            let other = if ours == theirs { "other " } else { "" };
-            let count = |count, other| {
-                let s = if count == 1 { "" } else { "s" };
-                format!("{count} {other}key{s}")
-            };
-            compare("splits", count(ours, ""), count(theirs, other));
-        }
-        if self.merge_operator != asked.merge_operator {
-            let say = |name: &Option<String>| match name {
-                Some(name) => format!("{name:?}"),
-                None => "none".to_owned(),
-            };
-            compare("merge_operator", say(&self.merge_operator), say(&asked.merge_operator));
-        }
-        if self.ttl != asked.ttl {
-            let say = |ttl: Option<Duration>| match ttl {
-                Some(ttl) => format!("{ttl:?}"),
-                None => "none".to_owned(),
-            };
-            compare("ttl", say(self.ttl), say(asked.ttl));
-        }
-        differences
-    }
-
-    /// The regions, with trees from this number on.
-    pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
-        let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
-        los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
-    }
-
-    /// As text for the manifest.
-    pub(crate) fn to_text(&self) -> Result<String> {
-        let recorded = Recorded {
-            merge_operator: self.merge_operator.clone(),
-            ttl_micros: self.ttl.map(|ttl| ttl.as_micros() as u64),
-        };
-        toml::to_string(&recorded).map_err(|error| Error::Internal(error.to_string()))
-    }
-
-    /// What the manifest says of a keyspace.
-    fn of(keyspace: &manifest::Keyspace) -> Result<Self, String> {
-        let recorded: Recorded = toml::from_str(&keyspace.options).map_err(|e| e.to_string())?;
-        Ok(Self {
-            splits: keyspace.regions.iter().skip(1).map(|region| region.lo.clone()).collect(),
-            merge_operator: recorded.merge_operator,
-            ttl: recorded.ttl_micros.map(Duration::from_micros),
-        })
-    }
-}
-
-/// What the store knows of one keyspace.
-pub(crate) struct KeyspaceInfo {
-    /// The random number of its store.
-    pub store: u64,
-    pub name: String,
-    pub options: KeyspaceOptions,
-    pub trees: Vec<TreeId>,
-    pub rules: Arc<Rules>,
-    /// Whose clock says when a put expires.
-    pub clock: Arc<Clock>,
-}
-
-/// Refuses a name that a person could not read or type. Keyspaces that have one already stay.
-pub(crate) fn check_name(name: &str) -> Result<()> {
-    // What moves the text around it or is not seen at all.
-    let unseen = |c: char| {
-        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
-            || c == '\u{feff}'
-            || c.is_control()
-    };
-    let why = if name.is_empty() {
-        "it is empty"
-    } else if name.contains('/') {
-        "it holds '/'"
-    } else if name.contains(unseen) {
-        "it holds characters that nobody sees"
-    } else {
-        return Ok(());
-    };
-    Err(Error::InvalidArgument(format!(
-        "a keyspace cannot have the name {name:?}: {why}; choose one of visible characters"
-    )))
-}
-
-impl KeyspaceInfo {
-    /// Refuses options that it was not made with.
-    pub fn check_options(&self, asked: &KeyspaceOptions) -> Result<()> {
-        let differences = self.options.differences(asked);
-        if differences.is_empty() {
-            return Ok(());
-        }
-        Err(Error::KeyspaceExists { keyspace: self.name.clone(), differences })
-    }
-
-    /// Index of the region that holds a key.
-    pub fn region_of(&self, key: &[u8]) -> usize {
-        self.options.splits.partition_point(|split| split.as_ref() <= key)
-    }
-
-    /// The tree of the region that holds a key.
-    #[inline]
-    pub fn tree_of(&self, key: &[u8]) -> TreeId {
-        match self.trees.as_slice() {
-            [only] => *only,
-            trees => trees[self.region_of(key)],
-        }
-    }
-
-    /// What the manifest says of a keyspace.
-    ///
-    /// # Errors
-    /// [`Error::InvalidArgument`] when the options were written by a newer version,
-    /// [`Error::UnknownMergeOperator`].
-    pub fn of(
-        clock: &Arc<Clock>,
-        store: u64,
-        keyspace: &manifest::Keyspace,
-        extensions: &Extensions,
-    ) -> Result<Self> {
-        let name = keyspace.name.clone();
-        let options = KeyspaceOptions::of(keyspace).map_err(|why| {
-            let what = format!(
-                "the options of keyspace {name:?} in the manifest are not known here: use a newer \
-                 vlsm ({why})"
-            );
-            Error::InvalidArgument(what)
-        })?;
-        let rules = extensions.rules(&name, &options)?;
-        let trees = keyspace.regions.iter().map(|region| region.tree).collect();
-        Ok(Self { store, name, options, trees, rules, clock: clock.clone() })
-    }
-}
+#[cfg(doc)]
+use vlsm_core::Error;
+use vlsm_core::{Result, TreeId};
 
 /// A handle to one keyspace of an open store. Cheap to clone and to share between threads.
 #[derive(Clone)]
 pub struct Keyspace {
-    pub(crate) db: Db,
+    pub(crate) engine: Handle,
     pub(crate) info: Arc<KeyspaceInfo>,
 }
 
@@ -313,7 +74,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
-        write_one(&self.db.engine, options, |batch| batch.put(self, key, value))
+        write_one(&self.engine.writer, options, |batch| batch.put(self, key, value))
     }
 
     /// Removes a key. Not an error where it is absent.
@@ -321,7 +82,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        write_one(&self.db.engine, WriteOptions::default(), |batch| batch.delete(self, key))
+        write_one(&self.engine.writer, WriteOptions::default(), |batch| batch.delete(self, key))
     }
 
     /// Removes all keys of a range, which costs no more than removing one for each region that it
@@ -345,7 +106,7 @@ impl Keyspace {
     /// # }
     /// ```
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
             batch.delete_range(self, range);
         })
     }
@@ -356,7 +117,7 @@ impl Keyspace {
     /// As [`Keyspace::put`]; [`Error::OperandRefused`] when the operator refuses the operand, and
     /// [`Error::InvalidArgument`] when the keyspace has none: nothing was written.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
             batch.merge(self, key, operand);
         })
     }
@@ -371,7 +132,7 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        write_one(&self.db.engine, WriteOptions::default(), |batch| {
+        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
             batch.put_with_ttl(self, key, value, ttl);
         })
     }
@@ -384,7 +145,7 @@ impl Keyspace {
     /// panicked over it.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
-        self.db.engine.get(self.tree_of(key), key, None)
+        self.engine.reader.get(self.tree_of(key), key, None)
     }
 
     /// The values of several keys, as of one moment, in the order asked for. Each has an answer of
@@ -394,10 +155,11 @@ impl Keyspace {
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Bytes>>> {
-        let pinned = self.db.engine.pin();
+        let reader = &self.engine.reader;
+        let pinned = reader.pin();
         let read = |key: K| {
             let key = key.as_ref();
-            self.db.engine.get_in(pinned.view.tree(self.tree_of(key)), pinned.at, key)
+            reader.get_in(pinned.view.tree(self.tree_of(key)), pinned.at, key)
         };
         keys.into_iter().map(read).collect()
     }
@@ -411,7 +173,7 @@ impl Keyspace {
     /// The pairs within a range of keys, as of now.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self, Arc::new(Held::now(&self.db)), &range)
+        Iter::new(&self.info, Arc::new(Held::now(&self.engine)), &range)
     }
 
     /// What can be read of a damaged keyspace, in key order, and the ranges of keys that cannot:
@@ -424,7 +186,7 @@ impl Keyspace {
     /// that lacks SSTs.
     #[must_use]
     pub fn salvage(&self) -> Salvage {
-        Salvage::new(self)
+        Salvage::new(&self.engine, &self.info)
     }
 
     /// Brings files of sorted pairs into the keyspace, at one moment: readers see all of them or
@@ -460,7 +222,7 @@ impl Keyspace {
         options: IngestOptions,
     ) -> Result<IngestReport> {
         let files: Vec<_> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
-        self.db.engine.ingest(&self.info, &files, options)
+        ingest(&self.engine, &self.info, &files, options)
     }
 
     /// What a range of keys takes on disk and in memory, about: old versions and tombstones that
@@ -473,7 +235,7 @@ impl Keyspace {
         range: impl RangeBounds<K>,
     ) -> Result<ApproximateSize> {
         let (lo, hi) = half_open(&range);
-        self.db.engine.approximate_size(&self.info, &lo, hi.as_ref())
+        self.engine.reader.approximate_size(&self.info, &lo, hi.as_ref())
     }
 
     /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees,
@@ -501,13 +263,13 @@ impl Keyspace {
     /// [`Error::NoSpace`] when the device is full, [`Error::OpenedReadOnly`].
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let (lo, hi) = half_open(&range);
-        self.db.engine.compact_range(&self.info, &lo, hi.as_ref())
+        self.engine.control.compact_range(&self.info, &lo, hi.as_ref())
     }
 
     /// The pairs whose keys begin with `prefix`, as of now.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
-        Iter::with_prefix(self, Arc::new(Held::now(&self.db)), prefix.as_ref())
+        Iter::with_prefix(&self.info, Arc::new(Held::now(&self.engine)), prefix.as_ref())
     }
 }
 
@@ -530,14 +292,14 @@ fn half_open<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Bytes, Option<Byte
 
 /// Commits a batch of one write, in memory that is used again.
 pub(crate) fn write_one(
-    engine: &Arc<Engine>,
+    writer: &Arc<Writer>,
     options: WriteOptions,
     add: impl FnOnce(&mut Batch),
 ) -> Result<()> {
     let mut batch = SCRATCH.take().unwrap_or_default();
     batch.clear();
     add(&mut batch);
-    let result = engine.write(&batch, options);
+    let result = writer.write(&batch, options);
     if batch.encoded_len() <= SCRATCH_MAX {
         SCRATCH.set(Some(batch));
     }

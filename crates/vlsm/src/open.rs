@@ -1,6 +1,6 @@
-//! Opening and closing a store.
+//! Opening a store.
 //!
-//! Opening, in order. Steps 1 to 4 change nothing but that the folder and LOCK are made where they
+//! In order. Steps 1 to 4 change nothing but that the folder and LOCK are made where they
 //! are missing: a store that is refused because of what is in it stays as it is.
 //! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is
 //!    wanted.
@@ -24,33 +24,29 @@
 //! torn end is passed over instead of cut off, and no worker is started.
 
 use crate::aside::Lost;
-use crate::clock::Clock;
-use crate::control::{Control, Policies};
-use crate::counters::Counters;
+use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
+use crate::control::Policies;
 use crate::device;
-use crate::engine::Engine;
-use crate::events::{Events, Listener};
-use crate::files::{Files, Numbers};
+use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
-use crate::health::Health;
-use crate::install::Installer;
-use crate::keyspace::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
-use crate::memory::Memory;
+use crate::log as wal;
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
-use crate::read::pins::Pins;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Begun, Log};
-use crate::reserve::Reserve;
 use crate::rules::{Extensions, Rules};
-use crate::snapshot::Snapshots;
-use crate::space::Space;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::shared::channel::Channel;
+use crate::shared::clock::Clock;
+use crate::shared::counters::Counters;
+use crate::shared::events::{Events, Listener};
+use crate::shared::health::Health;
+use crate::shared::memory::Memory;
+use crate::shared::numbers::Numbers;
+use crate::shared::reserve::Reserve;
+use crate::shared::space::Space;
+use crate::shared::{Shared, no_thread};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::trace::Tracer;
-use crate::write::commit::Commit;
-use crate::write::gate::Gate;
-use crate::write::wal_stage::{WalStage, WalTail};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -93,7 +89,11 @@ impl Opening {
         }
         if let Some(options) = &self.default_keyspace {
             options.check()?;
-            self.extensions.rules(DEFAULT_KEYSPACE, options)?;
+            self.extensions.rules(
+                DEFAULT_KEYSPACE,
+                options.merge_operator.as_deref(),
+                options.ttl,
+            )?;
         }
         Ok(())
     }
@@ -131,43 +131,39 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin()?;
     let manifest = folder.into_manifest();
     let device = device_of(&env, dir, &options, &policies, read_only)?;
-    let engine = Arc::new(Engine {
+    let shared = Arc::new(Shared {
         health: Health::new(events.clone(), read_only),
-        files: files_of(&env, dir, &memory, &events, &options),
         space: Space::default(),
         reserve: Reserve::default(),
-        events,
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
-        keyspaces: Mutex::new(keyspaces),
-        extensions,
-        views: Views::default(),
-        snapshots: Snapshots::default(),
-        pins: Pins::default(),
-        gate: Gate::new(&*env),
-        commit: Commit::new(&*env, last_seq, WalTail::new(&wal)),
-        wal: WalStage::new(&*env, &options, wal),
-        live_wals: Mutex::new(live),
-        unlogged: AtomicBool::new(false),
+        channel: Channel::new(&*env, wake),
         arenas: Arc::new(arenas),
-        memory,
-        io,
-        control: Control::new(&*env, wake, shape, policies),
-        device,
         store_uid: state.store_uid,
-        clock,
         tracer: Tracer::new(),
-        closing: AtomicBool::new(false),
-        threads: Mutex::default(),
-        lock: Mutex::new(lock),
         dir: dir.to_owned(),
         env,
         options,
-        install: Installer::new(manifest, state.clone()),
+        events,
+        memory,
+        io,
+        clock,
     });
-    engine.add_recovered(&state, memtables);
-    engine.begin_work(read_only, &recovered).inspect_err(|_| engine.end_threads())?;
-    engine.tell_opened(&recovered, start);
+    let views = Views::new(last_seq);
+    add_recovered(&shared, &views, &keyspaces, &state, memtables);
+    let engine = Engine::compose(Opened {
+        catalog: Catalog::new(state.store_uid, shared.clock.clone(), extensions, keyspaces),
+        log: wal::Log::new(&shared, last_seq, wal, live),
+        manifest: (manifest, state),
+        views,
+        shape,
+        policies,
+        device,
+        lock,
+        shared,
+    });
+    begin_work(&engine, read_only, &recovered).inspect_err(|_| end_threads(&engine))?;
+    tell_opened(&engine.shared, &recovered, start);
     Ok(engine)
 }
 
@@ -218,18 +214,6 @@ fn mechanisms_of(options: &Options) -> Result<(Arc<dyn Shape>, Policies)> {
     Ok((shape, Policies { schedule, admission }))
 }
 
-/// Its SSTs.
-fn files_of(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    memory: &Arc<Memory>,
-    events: &Arc<Events>,
-    options: &Options,
-) -> Arc<Files> {
-    let (env, memory, events) = (env.clone(), memory.clone(), events.clone());
-    Arc::new(Files::new(env, dir.to_owned(), memory, events, options.direct_reads))
-}
-
 /// The ledger, and the memory of memtables.
 fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> (Arc<Memory>, ArenaPool) {
     let memory = Arc::new(Memory::new(options, arena_bytes_of(options), wake.clone()));
@@ -278,11 +262,6 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Option<Box
     let path = dir.join("LOCK");
     let lock = fs.lock(&path).map_err(|error| Error::io("cannot lock", &path, error))?;
     lock.map(Some).ok_or_else(|| locked(env, dir, &path))
-}
-
-/// The error of a store whose threads the system does not start.
-pub(crate) fn no_thread(dir: &Path, error: std::io::Error) -> Error {
-    Error::io("cannot start a thread of the store", dir, error)
 }
 
 /// The error of a store that somebody else has open.
@@ -362,162 +341,63 @@ fn keyspaces_of(
     Ok(infos)
 }
 
-impl Engine {
-    /// Makes the first view: versions from the manifest, memtables from the WAL.
-    fn add_recovered(&self, state: &State, mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>) {
-        let keyspaces = self.keyspaces.lock().clone();
-        let rules = |info: &Arc<KeyspaceInfo>| {
-            let rules = info.rules.clone();
-            info.trees.clone().into_iter().map(move |tree| (tree, rules.clone()))
-        };
-        let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();
-        let tree = |(id, version): (&TreeId, &Version)| {
-            let mut immutables = memtables.remove(id).unwrap_or_default();
-            let active = immutables.pop().unwrap_or_else(|| self.idle_memtable());
-            immutables.iter().for_each(|sealed| sealed.note_sealed(self.env.now()));
-            let version = Arc::new(version.clone());
-            let rules = rules[id].clone();
-            TreeView { id: *id, active, immutables, version, rules, mixed: false }
-        };
-        self.views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
-    }
+/// Makes the first view: versions from the manifest, memtables from the WAL.
+fn add_recovered(
+    shared: &Shared,
+    views: &Views,
+    keyspaces: &[Arc<KeyspaceInfo>],
+    state: &State,
+    mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
+) {
+    let rules = |info: &Arc<KeyspaceInfo>| {
+        let rules = info.rules.clone();
+        info.trees.clone().into_iter().map(move |tree| (tree, rules.clone()))
+    };
+    let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();
+    let idle = || Memtable::idle(MemtableId(shared.numbers.next_memtable()));
+    let tree = |(id, version): (&TreeId, &Version)| {
+        let mut immutables = memtables.remove(id).unwrap_or_default();
+        let active = immutables.pop().unwrap_or_else(idle);
+        immutables.iter().for_each(|sealed| sealed.note_sealed(shared.env.now()));
+        let version = Arc::new(version.clone());
+        let rules = rules[id].clone();
+        TreeView { id: *id, active, immutables, version, rules, mixed: false }
+    };
+    views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
+}
 
-    /// Steps 7 and 8.
-    fn begin_work(self: &Arc<Self>, read_only: bool, recovered: &Recovered) -> Result<()> {
-        if read_only {
-            return Ok(());
-        }
-        self.counters.wal_filled_bytes.add(self.wal.begun_bytes());
-        remove(&self.env, &self.events, &recovered.unused);
-        match self.record_wals() {
-            // The next install records them; until then a lost WAL could go unnoticed.
-            Err(Error::NoSpace { .. }) => {}
-            recorded => recorded?,
-        }
-        self.fill_arenas();
-        // More may have been recovered than fits; those who write wait for its flush.
-        let _ = self.bound_memtables(0, |_| false);
-        self.mark_all();
-        self.start_workers()
+/// Steps 7 and 8.
+fn begin_work(engine: &Engine, read_only: bool, recovered: &Recovered) -> Result<()> {
+    if read_only {
+        return Ok(());
     }
+    let Engine { shared, log, installer, writer, control, .. } = engine;
+    shared.counters.wal_filled_bytes.add(log.begun_bytes());
+    remove(&shared.env, &shared.events, &recovered.unused);
+    match installer.record_wals() {
+        // The next install records them; until then a lost WAL could go unnoticed.
+        Err(Error::NoSpace { .. }) => {}
+        recorded => recorded?,
+    }
+    control.fill_arenas();
+    // More may have been recovered than fits; those who write wait for its flush.
+    writer.bound_recovered();
+    control.mark_all();
+    control.start_workers()
+}
 
-    /// Ends what an opening that failed had begun.
-    fn end_threads(&self) {
-        self.health.close();
-        self.control.stop();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            thread.join();
-        }
-        self.io.shutdown();
-    }
+/// Ends what an opening that failed had begun.
+fn end_threads(engine: &Engine) {
+    engine.shared.health.close();
+    engine.control.end_workers();
+    engine.shared.io.shutdown();
+}
 
-    fn tell_opened(&self, recovered: &Recovered, start: Duration) {
-        if let Some(error) = recovered.damage.clone() {
-            self.emit(Event::WalDamaged { error });
-        }
-        let took = Micros(self.env.now().saturating_sub(start).as_micros() as u64);
-        let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
-        self.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
+fn tell_opened(shared: &Shared, recovered: &Recovered, start: Duration) {
+    if let Some(error) = recovered.damage.clone() {
+        shared.emit(Event::WalDamaged { error });
     }
-
-    /// Closes the store: the WAL is made durable, what is outside it is flushed, the workers end.
-    pub fn close(self: &Arc<Self>) -> Result<()> {
-        {
-            // In the sequencing step, so that every batch that was sequenced is made durable below.
-            let _sequencing = self.commit.sequence.lock();
-            if self.closing.swap(true, Ordering::AcqRel) {
-                return Ok(());
-            }
-        }
-        let traced = self.end_trace();
-        let mut result = self.health.check_running();
-        let read_only = matches!(result, Err(Error::OpenedReadOnly));
-        if result.is_ok() {
-            // What is outside the WAL may lack the space to be flushed; the rest is made durable.
-            let unlogged = self.unlogged.load(Ordering::Acquire);
-            let flushed = if unlogged { self.flush_all() } else { Ok(()) };
-            result = flushed.and(self.wal.seal_end(self));
-        }
-        self.health.close();
-        self.gate.wake();
-        self.wal.wake();
-        self.commit.wake();
-        self.wal.shut();
-        self.control.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let mut ended_well = true;
-        for thread in threads {
-            ended_well &= thread.join();
-        }
-        self.discard_jobs();
-        self.io.shutdown();
-        if result.is_ok() {
-            // SSTs whose last reader left after the workers last looked.
-            self.files.remove_dead();
-            result = self.close_wals();
-        }
-        self.tell_rotations();
-        self.emit(Event::Closed);
-        self.events.write_log();
-        self.lock.lock().take();
-        if read_only {
-            result = Ok(());
-        }
-        if !ended_well && result.is_ok() {
-            result = Err(Error::Internal("a worker panicked".into()));
-        }
-        result.and(traced.map(drop))
-    }
-
-    /// Seals every memtable and waits until all are flushed.
-    pub fn flush_all(self: &Arc<Self>) -> Result<()> {
-        self.flush_trees(|_| true)
-    }
-
-    /// Seals the memtables of some trees and waits until these are flushed.
-    pub fn flush_trees(self: &Arc<Self>, wanted: impl Fn(TreeId) -> bool) -> Result<()> {
-        let mut targets: Vec<(TreeId, MemtableId)> = Vec::new();
-        {
-            let _sequencing = self.commit.sequence.lock();
-            self.health.check()?;
-            let view = self.views.load_full();
-            for tree in view.trees().filter(|tree| wanted(tree.id)) {
-                let newest = if tree.active.is_empty() {
-                    tree.immutables.last().map(|memtable| memtable.id())
-                } else {
-                    self.rotate(tree, self.idle_memtable());
-                    Some(tree.active.id())
-                };
-                targets.extend(newest.map(|id| (tree.id, id)));
-            }
-        }
-        self.want_memtables_out();
-        self.control.mark_all(targets.iter().map(|(tree, _)| *tree));
-        self.control.wake();
-        loop {
-            let epoch = self.control.room_epoch();
-            self.health.check()?;
-            let view = self.views.load_full();
-            let flushed = |(tree, id): &(TreeId, MemtableId)| {
-                view.tree(*tree).immutables.iter().all(|memtable| memtable.id() > *id)
-            };
-            if targets.iter().all(flushed) {
-                return Ok(());
-            }
-            self.control.wait_for_room(epoch, None);
-        }
-    }
-
-    /// Waits until no job is under way and none is proposed.
-    pub fn wait_idle(self: &Arc<Self>) -> Result<()> {
-        loop {
-            let epoch = self.control.room_epoch();
-            self.health.check()?;
-            if self.control.is_idle() {
-                return Ok(());
-            }
-            self.control.wake();
-            self.control.wait_for_room(epoch, Some(self.env.now() + Duration::from_millis(10)));
-        }
-    }
+    let took = Micros(shared.env.now().saturating_sub(start).as_micros() as u64);
+    let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
+    shared.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
 }

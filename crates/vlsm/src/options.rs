@@ -4,7 +4,7 @@
 //! to the policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a
 //! profile's name.
 
-use crate::memory::least_limit;
+use crate::budget::least_limit;
 use crate::memtable::Memtable;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

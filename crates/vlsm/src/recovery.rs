@@ -21,13 +21,13 @@
 //! memtable has entries of both kinds, so that readers find everything in the order of its age.
 
 use crate::aside::keep_aside;
-use crate::clock::Clock;
-use crate::events::Events;
 use crate::folder::Settling;
+use crate::log::live::LiveWal;
 use crate::memtable::{ArenaPool, Memtable, range_size};
 use crate::options::Options;
-use crate::reserve;
-use crate::write::wal_stage::LiveWal;
+use crate::shared::clock::Clock;
+use crate::shared::events::Events;
+use crate::shared::reserve;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

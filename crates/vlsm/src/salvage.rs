@@ -16,12 +16,13 @@
 //! Threads and locks: owned by one thread; pins one view for its life. The lock of [`Damages`] is
 //! held for a push or a take.
 
-use crate::files::Files;
-use crate::keyspace::Keyspace;
+use crate::catalog::KeyspaceInfo;
+use crate::handle::Handle;
+use crate::held::Held;
 use crate::read::merge_cursor::Direction;
+use crate::read::table_cache::TableCache;
 use crate::read::user_cursor::UserCursor;
 use crate::read::view::{StoreView, TreeView};
-use crate::snapshot::Held;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -53,11 +54,11 @@ pub struct DamagedRange {
 }
 
 /// The readable pairs of a keyspace in key order, and between them the ranges that were left out.
-/// Made by [`Keyspace::salvage`].
+/// Made by [`Keyspace::salvage`](crate::Keyspace::salvage).
 ///
 /// A range comes before the first pair behind it. Ranges may overlap each other.
 pub struct Salvage {
-    keyspace: Keyspace,
+    info: Arc<KeyspaceInfo>,
     held: Held,
     view: Arc<StoreView>,
     region: usize,
@@ -85,11 +86,11 @@ impl Damages {
 }
 
 impl Salvage {
-    pub(crate) fn new(keyspace: &Keyspace) -> Self {
-        let held = Held::now(&keyspace.db);
-        let view = keyspace.db.engine.views.load_full();
+    pub(crate) fn new(engine: &Handle, info: &Arc<KeyspaceInfo>) -> Self {
+        let held = Held::now(engine);
+        let view = engine.reader.views().load_full();
         Self {
-            keyspace: keyspace.clone(),
+            info: info.clone(),
             held,
             view,
             region: 0,
@@ -105,10 +106,10 @@ impl Salvage {
 
     /// Steps 1 and 2 of a region.
     fn begin(&self, tree: &TreeView) -> Result<UserCursor> {
-        let files = &self.keyspace.db.engine.files;
+        let cache = self.held.engine.reader.tables();
         let tree = TreeView { version: Arc::new(self.readable(&tree.version)), ..tree.clone() };
-        UserCursor::over(&tree, files, self.held.at, Direction::Forward, Bound::Unbounded, &|run| {
-            Box::new(RunCursor::new(files.clone(), run.clone(), self.damages.clone()))
+        UserCursor::over(&tree, cache, self.held.at, Direction::Forward, Bound::Unbounded, &|run| {
+            Box::new(RunCursor::new(cache.clone(), run.clone(), self.damages.clone()))
         })
     }
 
@@ -116,7 +117,7 @@ impl Salvage {
     fn readable(&self, version: &Version) -> Version {
         let mut version = version.clone();
         let keep = |table: &Arc<Table>| {
-            let opened = self.keyspace.db.engine.files.reader(table).map(drop);
+            let opened = self.held.engine.reader.tables().reader(table).map(drop);
             let failed = opened.map_err(|error| self.damages.add(table.range.clone(), error));
             failed.is_ok().then(|| table.clone())
         };
@@ -145,7 +146,7 @@ impl Salvage {
             let walk = match &mut self.walk {
                 Some(walk) => walk,
                 None => {
-                    let tree = self.keyspace.info.trees[self.region];
+                    let tree = self.info.trees[self.region];
                     let walk =
                         self.begin(self.held.tree(tree).unwrap_or_else(|| self.view.tree(tree)))?;
                     self.walk.insert(walk)
@@ -204,7 +205,7 @@ impl Iterator for Salvage {
                 Ok(None) => {
                     self.walk = None;
                     self.region += 1;
-                    self.finished = self.region == self.keyspace.region_count();
+                    self.finished = self.region == self.info.trees.len();
                 }
                 Err(error) => {
                     self.finished = true;
@@ -219,20 +220,20 @@ impl std::iter::FusedIterator for Salvage {}
 
 impl std::fmt::Debug for Salvage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Salvage").field("keyspace", &self.keyspace.name()).finish_non_exhaustive()
+        f.debug_struct("Salvage").field("keyspace", &self.info.name).finish_non_exhaustive()
     }
 }
 
 /// A cursor over disjoint tables that goes on behind what cannot be read. Forwards only.
 struct RunCursor {
-    files: Arc<Files>,
+    files: Arc<TableCache>,
     tables: Tables,
     damages: Arc<Damages>,
     current: Option<(Arc<Table>, SstCursor)>,
 }
 
 impl RunCursor {
-    fn new(files: Arc<Files>, tables: Tables, damages: Arc<Damages>) -> Self {
+    fn new(files: Arc<TableCache>, tables: Tables, damages: Arc<Damages>) -> Self {
         Self { files, tables, damages, current: None }
     }
 

@@ -3,12 +3,15 @@
 
 use crate::control::chain::ChainSummary;
 use crate::engine::Engine;
-use crate::memory::MemoryStats;
+use crate::options::Options;
+use crate::shared::counters::Counters;
+use crate::shared::memory::MemoryStats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Micros, Version};
 use vlsm_disk::Way;
+use vlsm_policy::Shape;
 use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
 
@@ -206,135 +209,142 @@ impl Stats {
     }
 }
 
-impl Engine {
-    /// Everything counted so far, and the tree as it is.
-    pub fn stats(&self) -> Stats {
-        let counters = &self.counters;
-        let cache = self.files.cache().counters();
-        let view = self.views.load_full();
-        let (memory, peak) = self.memory.stats_and_peak();
-        let mut compactions: Vec<WorkStats> =
-            (1..counters.levels.len()).map(|index| self.work_of(index)).collect();
-        while compactions.last().is_some_and(|work| work.jobs == 0) {
-            compactions.pop();
-        }
-        let (chains, standing_chains) = {
-            let state = self.control.state.lock();
-            (state.chains.waited().clone(), state.chains.standing().clone())
-        };
-        Stats {
-            at: self.now_micros(),
-            writes: counters.writes.get(),
-            batches: counters.batches.get(),
-            write_bytes: Bytes(counters.write_bytes.get()),
-            gets: counters.gets.get(),
-            memtable_hits: counters.memtable_hits.get(),
-            scans: counters.scans.get(),
-            filter_checks: counters.filter_checks.get(),
-            filter_negatives: counters.filter_negatives.get(),
-            filter_false_positives: counters.filter_false_positives.get(),
-            cache_hits: cache.hits,
-            cache_misses: cache.misses,
-            cache_miss_bytes: Bytes(cache.miss_bytes),
-            memory_limit: self.options.memory_limit,
-            memtable_fill: self.memtable_signals(&view).fill(),
-            write_limit: self.gate.limit(),
-            job_read_limit: self.io.bulk().limit(Way::Read).map(BytesPerSec),
-            job_write_limit: self.io.bulk().limit(Way::Write).map(BytesPerSec),
-            memory,
-            memory_peaks: peak.kinds,
-            memory_peak: peak.total,
-            wal_bytes: Bytes(counters.wal_bytes.get()),
-            wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
-            wal_lengthened_bytes: Bytes(counters.wal_lengthened_bytes.get()),
-            reserve_bytes: Bytes(counters.reserve_bytes.get()),
-            wal_writes: counters.wal_writes.get(),
-            wal_syncs: counters.wal_syncs.get(),
-            manifest_bytes: Bytes(counters.manifest_bytes.get()),
-            log_bytes: Bytes(self.events.log_bytes()),
-            open_bytes: Bytes(self.files.open_bytes()),
-            installs: counters.installs.get(),
-            rotations: counters.rotations.get(),
-            shape_asks: counters.shape_asks.get(),
-            waits: self.waits(),
-            flush: self.work_of(0),
-            compactions,
-            levels: self.level_stats(view.trees().map(|tree| &*tree.version)),
-            chains,
-            standing_chains,
-            zombie_files: self.files.zombies().0 as u64,
-            stuck_files: self.files.stuck() as u64,
-            callback_panics: self.events.panics(),
-            out_of_space: self.health.is_out_of_space(),
-            shortages: counters.shortages.get(),
-            read_only: self.health.cause().map(|cause| cause.to_string()),
-        }
+/// Everything counted so far, and the tree as it is.
+pub(crate) fn stats(engine: &Engine) -> Stats {
+    let Engine { shared, reader, installer, writer, control, .. } = engine;
+    let counters = &shared.counters;
+    let cache = reader.tables().cache().counters();
+    let view = reader.views().load_full();
+    let (memory, peak) = shared.memory.stats_and_peak();
+    let mut compactions: Vec<WorkStats> =
+        (1..counters.levels.len()).map(|index| work_of(counters, index)).collect();
+    while compactions.last().is_some_and(|work| work.jobs == 0) {
+        compactions.pop();
     }
-
-    fn work_of(&self, index: usize) -> WorkStats {
-        let level = &self.counters.levels[index];
-        WorkStats {
-            jobs: level.jobs.get(),
-            moves: level.moves.get(),
-            read: Bytes(level.read.get()),
-            written: Bytes(level.written.get()),
-            entries_in: level.entries_in.get(),
-            entries_dropped: level.entries_dropped.get(),
-            widest: Bytes(level.widest.load(Ordering::Relaxed)),
-            poor_in: level.poor_in.get(),
-            paused: level.paused.get(),
-            cancelled: level.cancelled.get(),
-            wasted: Bytes(level.wasted.get()),
-        }
+    let (chains, standing_chains) = {
+        let state = control.state();
+        (state.chains.waited().clone(), state.chains.standing().clone())
+    };
+    Stats {
+        at: shared.now_micros(),
+        writes: counters.writes.get(),
+        batches: counters.batches.get(),
+        write_bytes: Bytes(counters.write_bytes.get()),
+        gets: counters.gets.get(),
+        memtable_hits: counters.memtable_hits.get(),
+        scans: counters.scans.get(),
+        filter_checks: counters.filter_checks.get(),
+        filter_negatives: counters.filter_negatives.get(),
+        filter_false_positives: counters.filter_false_positives.get(),
+        cache_hits: cache.hits,
+        cache_misses: cache.misses,
+        cache_miss_bytes: Bytes(cache.miss_bytes),
+        memory_limit: shared.options.memory_limit,
+        memtable_fill: control.memtable_signals(&view).fill(),
+        write_limit: writer.gate().limit(),
+        job_read_limit: shared.io.bulk().limit(Way::Read).map(BytesPerSec),
+        job_write_limit: shared.io.bulk().limit(Way::Write).map(BytesPerSec),
+        memory,
+        memory_peaks: peak.kinds,
+        memory_peak: peak.total,
+        wal_bytes: Bytes(counters.wal_bytes.get()),
+        wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
+        wal_lengthened_bytes: Bytes(counters.wal_lengthened_bytes.get()),
+        reserve_bytes: Bytes(counters.reserve_bytes.get()),
+        wal_writes: counters.wal_writes.get(),
+        wal_syncs: counters.wal_syncs.get(),
+        manifest_bytes: Bytes(counters.manifest_bytes.get()),
+        log_bytes: Bytes(shared.events.log_bytes()),
+        open_bytes: Bytes(reader.tables().open_bytes()),
+        installs: counters.installs.get(),
+        rotations: counters.rotations.get(),
+        shape_asks: counters.shape_asks.get(),
+        waits: waits(counters),
+        flush: work_of(counters, 0),
+        compactions,
+        levels: level_stats(
+            &**control.shape(),
+            &shared.options,
+            view.trees().map(|tree| &*tree.version),
+        ),
+        chains,
+        standing_chains,
+        zombie_files: installer.dead().zombies().0 as u64,
+        stuck_files: installer.dead().stuck() as u64,
+        callback_panics: shared.events.panics(),
+        out_of_space: shared.health.is_out_of_space(),
+        shortages: counters.shortages.get(),
+        read_only: shared.health.cause().map(|cause| cause.to_string()),
     }
+}
 
-    fn waits(&self) -> Vec<WaitStats> {
-        let wait = |cause: WaitCause| {
-            let counter = &self.counters.waits[cause as usize];
-            WaitStats {
-                cause,
-                count: counter.count.get(),
-                total: Micros(counter.micros.get()),
-                longest: Micros(counter.longest_micros.load(Ordering::Relaxed)),
+fn work_of(counters: &Counters, index: usize) -> WorkStats {
+    let level = &counters.levels[index];
+    WorkStats {
+        jobs: level.jobs.get(),
+        moves: level.moves.get(),
+        read: Bytes(level.read.get()),
+        written: Bytes(level.written.get()),
+        entries_in: level.entries_in.get(),
+        entries_dropped: level.entries_dropped.get(),
+        widest: Bytes(level.widest.load(Ordering::Relaxed)),
+        poor_in: level.poor_in.get(),
+        paused: level.paused.get(),
+        cancelled: level.cancelled.get(),
+        wasted: Bytes(level.wasted.get()),
+    }
+}
+
+fn waits(counters: &Counters) -> Vec<WaitStats> {
+    let wait = |cause: WaitCause| {
+        let counter = &counters.waits[cause as usize];
+        WaitStats {
+            cause,
+            count: counter.count.get(),
+            total: Micros(counter.micros.get()),
+            longest: Micros(counter.longest_micros.load(Ordering::Relaxed)),
+        }
+    };
+    WaitCause::ALL.map(wait).into_iter().filter(|wait| wait.count > 0).collect()
+}
+
+fn level_stats<'a>(
+    shape: &dyn Shape,
+    options: &Options,
+    versions: impl Iterator<Item = &'a Version>,
+) -> Vec<LevelStats> {
+    let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
+    let overlap_max = options.policy.growth as f64;
+    for version in versions {
+        levels[0].runs += version.l0.len() as u64;
+        levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();
+        levels[0].bytes += version.l0_bytes();
+        let pressure = shape.pressure(version, &vlsm_policy::TreeFacts::default());
+        for level in 1..=version.depth() {
+            let tables = version.level(level);
+            let index = usize::from(level);
+            while levels.len() <= index {
+                let level = levels.len() as u8;
+                levels.push(LevelStats { level, ..LevelStats::default() });
             }
-        };
-        WaitCause::ALL.map(wait).into_iter().filter(|wait| wait.count > 0).collect()
-    }
-
-    fn level_stats<'a>(&self, versions: impl Iterator<Item = &'a Version>) -> Vec<LevelStats> {
-        let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
-        let overlap_max = self.options.policy.growth as f64;
-        for version in versions {
-            levels[0].runs += version.l0.len() as u64;
-            levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();
-            levels[0].bytes += version.l0_bytes();
-            let pressure = self.control.shape.pressure(version, &vlsm_policy::TreeFacts::default());
-            for level in 1..=version.depth() {
-                let tables = version.level(level);
-                let index = usize::from(level);
-                while levels.len() <= index {
-                    let level = levels.len() as u8;
-                    levels.push(LevelStats { level, ..LevelStats::default() });
-                }
-                let entry = &mut levels[index];
-                entry.runs += u64::from(!tables.is_empty());
-                entry.tables += tables.len() as u64;
-                entry.bytes += tables.bytes();
-                let target = pressure.levels.iter().find(|known| known.level == level);
-                if let Some(target) = target.and_then(|known| known.target) {
-                    entry.target = Some(entry.target.unwrap_or_default() + target);
-                }
-                let next = version.level(level + 1);
-                let good = |overlap| {
-                    let is_good = |table: &&std::sync::Arc<vlsm_core::Table>| {
-                        grade(&table.range, table.bytes, next, overlap, overlap_max) == Grade::Good
-                    };
-                    tables.iter().filter(is_good).count() as u64
+            let entry = &mut levels[index];
+            entry.runs += u64::from(!tables.is_empty());
+            entry.tables += tables.len() as u64;
+            entry.bytes += tables.bytes();
+            let target = pressure.levels.iter().find(|known| known.level == level);
+            if let Some(target) = target.and_then(|known| known.target) {
+                entry.target = Some(entry.target.unwrap_or_default() + target);
+            }
+            let next = version.level(level + 1);
+            let good = |overlap| {
+                let is_good = |table: &&std::sync::Arc<vlsm_core::Table>| {
+                    grade(&table.range, table.bytes, next, overlap, overlap_max) == Grade::Good
                 };
-                entry.good_by_count += good(Overlap::Count);
-                entry.good_by_ratio += good(Overlap::Ratio);
-            }
+                tables.iter().filter(is_good).count() as u64
+            };
+            entry.good_by_count += good(Overlap::Count);
+            entry.good_by_ratio += good(Overlap::Ratio);
         }
-        levels
     }
+    levels
 }

@@ -9,6 +9,7 @@
 //! it found: `tests.rs` fails when a rule has no planted violation.
 
 mod calls;
+mod cycles;
 mod layers;
 mod map;
 mod mechanisms;
@@ -29,8 +30,15 @@ pub use style::LINE_CHARS;
 pub const EXCEPTIONS: &str = "xtask/tidy-exceptions.txt";
 
 /// All checks.
-pub const CHECKS: &[fn(&Tree) -> Vec<Violation>] =
-    &[style::check, calls::check, layers::check, mechanisms::check, map::check, places::check];
+pub const CHECKS: &[fn(&Tree) -> Vec<Violation>] = &[
+    style::check,
+    calls::check,
+    layers::check,
+    cycles::check,
+    mechanisms::check,
+    map::check,
+    places::check,
+];
 
 /// A rule broken somewhere.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

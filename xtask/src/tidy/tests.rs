@@ -10,10 +10,24 @@ const ESSAY: &str = "//! What this is for.\n//! And how.\n";
 fn clean() -> Vec<(String, String)> {
     let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
     vec![
-        file("ARCHITECTURE.md", "| `policy/shape` | what |\n| `core/key` | keys |\n"),
+        file(
+            "ARCHITECTURE.md",
+            "| `policy/shape` | what |\n| `core/key` | keys |\n| `core/ring` | |\n",
+        ),
         file("docs/mechanisms.md", "## Shapes\n| name | essence |\n| `vlsm` | vSSTs |\n"),
         file("crates/core/Cargo.toml", "[dependencies]\nbytes.workspace = true\n"),
         file("crates/core/src/key.rs", ESSAY),
+        // Three files in a circle, and one that they name.
+        file("crates/core/src/ring/mod.rs", "//! A ring.\nmod one;\nmod two;\npub use two::Two;\n"),
+        file("crates/core/src/ring/one.rs", &format!("{ESSAY}use super::two::{{Two, Duo}};\n")),
+        file(
+            "crates/core/src/ring/two.rs",
+            &format!("{ESSAY}fn f() {{ crate::ring::three::g() }}\n"),
+        ),
+        file(
+            "crates/core/src/ring/three.rs",
+            &format!("{ESSAY}use crate::{{key::Key, ring::{{one}}}};\n"),
+        ),
         file("crates/policy/Cargo.toml", "[dependencies]\nvlsm-core.workspace = true\n"),
         file(
             "crates/policy/src/shape/mod.rs",
@@ -65,6 +79,7 @@ fn planted() -> Vec<(&'static str, &'static str, String)> {
         plant("layers", "crates/new/Cargo.toml", "[package]\n"),
         plant("axes", "crates/policy/src/shape/vlsm.rs", "+use crate::schedule::Fifo;\n"),
         plant("axes", "crates/policy/src/shape/vlsm.rs", "+use crate::{candidate, admission};\n"),
+        plant("cycle", KEY, "+use crate::ring::two::Two;\n"),
         plant("mechanism", "crates/policy/src/shape/mod.rs", "//! Shapes.\nmod vlsm;\n"),
         plant("mechanism", "crates/policy/testdata/shape/vlsm.txt", "\n"),
         plant("mechanism", "crates/policy/testdata/shape/gone.txt", "tree\n"),
@@ -105,6 +120,7 @@ fn every_rule_has_a_planted_violation() {
         include_str!("style.rs"),
         include_str!("calls.rs"),
         include_str!("layers.rs"),
+        include_str!("cycles.rs"),
         include_str!("mechanisms.rs"),
         include_str!("map.rs"),
         include_str!("places.rs"),

@@ -35,6 +35,10 @@ pub mod reader;
 pub mod scan;
 pub mod writer;
 
+use crate::names;
+use std::path::{Path, PathBuf};
+use vlsm_core::FileNumber;
+
 pub use cache::BlockCache;
 pub use cursor::SstCursor;
 pub use format::{Compression, Properties};
@@ -44,3 +48,15 @@ pub use writer::{SstOptions, SstSummary, SstWriter};
 
 #[cfg(test)]
 mod tests;
+
+/// The path of an SST.
+#[must_use]
+pub fn sst_path(dir: &Path, number: FileNumber) -> PathBuf {
+    dir.join(names::digits(number.0) + ".sst")
+}
+
+/// The number in an SST's file name.
+#[must_use]
+pub fn sst_number(name: &Path) -> Option<FileNumber> {
+    names::number(name, "", ".sst").map(FileNumber)
+}

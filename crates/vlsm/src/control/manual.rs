@@ -6,8 +6,8 @@
 //!
 //! Threads and locks: `requests` is taken by ticks and by those who wait, for short looks.
 
-use crate::engine::Engine;
-use crate::keyspace::KeyspaceInfo;
+use crate::catalog::KeyspaceInfo;
+use crate::control::Control;
 use crate::read::view::TreeView;
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -50,7 +50,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-impl Engine {
+impl Control {
     /// Compacts the keys of a keyspace from `lo` up to `hi`, exclusive, and waits for it.
     pub fn compact_range(
         self: &Arc<Self>,
@@ -58,28 +58,28 @@ impl Engine {
         lo: &Bytes,
         hi: Option<&Bytes>,
     ) -> Result<()> {
-        self.health.check()?;
+        self.shared.health.check()?;
         if hi.is_some_and(|hi| hi <= lo) {
             return Ok(());
         }
-        let (upto, now) = (self.commit.visible(), self.clock.now());
+        let (upto, now) = (self.views.visible(), self.shared.clock.now());
         let last = hi.map_or(keyspace.trees.len() - 1, |hi| keyspace.region_of(hi));
         let trees = &keyspace.trees[keyspace.region_of(lo)..=last];
-        self.flush_trees(|tree| trees.contains(&tree))?;
-        let manuals = &self.control.manuals;
+        self.writer.flush_trees(|tree| trees.contains(&tree))?;
+        let manuals = &self.manuals;
         let manual = || Manual::new(lo.clone(), hi.cloned(), upto, now);
         let request = |_: &TreeId| Arc::new(Mutex::new(manual()));
         let asked = Asked { manuals, requests: trees.iter().map(request).collect() };
         manuals.requests.lock().extend(trees.iter().copied().zip(asked.requests.iter().cloned()));
-        self.control.mark_all(trees.iter().copied());
-        self.control.wake();
+        self.shared.channel.mark_all(trees.iter().copied());
+        self.shared.channel.wake();
         loop {
-            let epoch = self.control.room_epoch();
-            self.health.check()?;
+            let epoch = self.shared.channel.room_epoch();
+            self.shared.health.check()?;
             if !asked.requests.iter().any(|request| manuals.has(request)) {
                 return Ok(());
             }
-            self.control.wait_for_room(epoch, None);
+            self.shared.channel.wait_for_room(epoch, None);
         }
     }
 
@@ -91,8 +91,8 @@ impl Engine {
         busy: &Busy,
         candidates: &mut Vec<Candidate>,
     ) {
-        while let Some(request) = self.control.manuals.first(tree.id) {
-            let options = &self.options.policy;
+        while let Some(request) = self.manuals.first(tree.id) {
+            let options = &self.shared.options.policy;
             let next = request.lock().next(&tree.version, facts, busy, options);
             match next {
                 Next::Job(candidate) => {
@@ -103,8 +103,8 @@ impl Engine {
                 }
                 Next::Wait => return,
                 Next::Done => {
-                    self.control.manuals.remove(&request);
-                    self.control.made_room();
+                    self.manuals.remove(&request);
+                    self.shared.channel.made_room();
                 }
             }
         }

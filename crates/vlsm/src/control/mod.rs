@@ -8,23 +8,31 @@ pub(crate) mod chain;
 pub(crate) mod manual;
 pub(crate) mod observe;
 pub(crate) mod pace;
+pub(crate) mod space;
 pub(crate) mod tick;
 pub(crate) mod workers;
 
-use crate::job::Job;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::install::Installer;
+use crate::job::{Context, Job};
+use crate::log::Log;
+use crate::read::Reader;
+use crate::read::view::Views;
+use crate::shared::Shared;
+use crate::shared::channel::Channel;
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, MutexGuard};
+use crate::write::Writer;
 use chain::Chains;
 use manual::Manuals;
 use pace::Pace;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::event::Event;
-use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Bytes, JobId, MemtableId, Micros, TreeId};
-use vlsm_disk::{Condition, Env};
-use vlsm_policy::{Admission, Busy, Candidate, Pressure, Reservation, Running, Schedule, Shape};
+use vlsm_core::{Bytes, JobId, Micros, Result, TreeId};
+use vlsm_disk::env::Join;
+use vlsm_policy::{
+    Admission, Busy, Candidate, DeviceMap, Pressure, Reservation, Running, Schedule, Shape,
+};
 
 /// A job's place in the list of jobs under way.
 pub(crate) struct Slot {
@@ -40,6 +48,19 @@ pub(crate) struct Slot {
     pub cancelled: bool,
     /// Its result is being installed: it cannot be cancelled any more.
     pub settled: bool,
+}
+
+impl Slot {
+    fn of(id: JobId, candidate: Arc<Candidate>, job: Option<Box<Job>>) -> Self {
+        let settled = job.is_none();
+        let (turn, done, paused_since, cancelled) = (0, Bytes::ZERO, None, false);
+        Self { id, candidate, job, turn, done, paused_since, cancelled, settled }
+    }
+
+    /// The place of who writes what a job would write, and is none.
+    pub fn reserved(id: JobId, candidate: Candidate) -> Self {
+        Self::of(id, Arc::new(candidate), None)
+    }
 }
 
 /// What the last tick knew of a tree. Trees without candidates and without pressure are not listed.
@@ -67,198 +88,118 @@ pub(crate) struct Policies {
     pub admission: Box<dyn Admission>,
 }
 
-/// The control of one store.
+/// Decides what runs, and runs it.
 pub(crate) struct Control {
-    pub shape: Arc<dyn Shape>,
-    pub policies: Mutex<Policies>,
-    pub state: Mutex<State>,
+    shared: Arc<Shared>,
+    views: Arc<Views>,
+    reader: Arc<Reader>,
+    log: Arc<Log>,
+    installer: Arc<Installer>,
+    writer: Arc<Writer>,
+    /// What jobs need.
+    jobs: Context,
+    /// What the device can do; empty where no mechanism asks.
+    device: Arc<DeviceMap>,
+    shape: Arc<dyn Shape>,
+    policies: Mutex<Policies>,
+    state: Mutex<State>,
     /// What was asked to be compacted.
-    pub manuals: Manuals,
-    /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
-    marks: Mutex<BTreeSet<TreeId>>,
-    /// Rotations that nobody was told of yet.
-    rotations: Mutex<Vec<Event>>,
-    /// Workers and file calls: something to do, or something done.
-    wake: Arc<dyn Condition>,
-    /// A memtable became free.
-    room: Arc<dyn Condition>,
+    manuals: Manuals,
     again: AtomicBool,
-    /// When a policy wants to be asked again, in microseconds; [`NEVER`] for no such time.
-    again_at: AtomicU64,
-    /// Size at which memtables are sealed.
-    memtable_bytes: AtomicU64,
-    /// Memtables of smaller numbers shall go out although their shape may gather more.
-    wanted_below: AtomicU64,
-    stop: AtomicBool,
+    threads: Mutex<Vec<Box<dyn Join>>>,
 }
 
-/// No time.
-const NEVER: u64 = u64::MAX;
+/// What a control works with.
+pub(crate) struct Parts {
+    pub reader: Arc<Reader>,
+    pub log: Arc<Log>,
+    pub installer: Arc<Installer>,
+    pub writer: Arc<Writer>,
+    pub jobs: Context,
+    pub device: Arc<DeviceMap>,
+    pub shape: Arc<dyn Shape>,
+    pub policies: Policies,
+}
 
 impl Control {
-    pub fn new(
-        env: &dyn Env,
-        wake: Arc<dyn Condition>,
-        shape: Arc<dyn Shape>,
-        policies: Policies,
-    ) -> Self {
+    pub fn new(parts: Parts) -> Self {
+        let Parts { reader, log, installer, writer, jobs, device, shape, policies } = parts;
         Self {
+            shared: jobs.shared.clone(),
+            views: jobs.views.clone(),
+            reader,
+            log,
+            installer,
+            writer,
+            jobs,
+            device,
             shape,
             policies: Mutex::new(policies),
             state: Mutex::default(),
             manuals: Manuals::default(),
-            marks: Mutex::default(),
-            rotations: Mutex::default(),
-            wake,
-            room: env.condition(Duration::ZERO),
             again: AtomicBool::new(false),
-            again_at: AtomicU64::new(NEVER),
-            memtable_bytes: AtomicU64::new(u64::MAX),
-            wanted_below: AtomicU64::new(0),
-            stop: AtomicBool::new(false),
+            threads: Mutex::default(),
         }
     }
 
-    /// Has a worker look for work.
-    pub fn wake(&self) {
-        self.wake.notify();
+    /// The store's mechanism that says what is to be merged.
+    pub fn shape(&self) -> &Arc<dyn Shape> {
+        &self.shape
     }
 
-    /// The condition that workers sleep on.
-    pub fn wake_condition(&self) -> Arc<dyn Condition> {
-        self.wake.clone()
+    /// The jobs under way and what was proposed, for a short look.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
-    /// Its epoch.
-    pub fn wake_epoch(&self) -> u64 {
-        self.wake.epoch()
-    }
-
-    /// Sleeps until there may be work.
-    pub fn wait_for_work(&self, epoch: u64, until: Option<Duration>) {
-        self.wake.wait(epoch, until);
-    }
-
-    /// Sets when the policies are asked again although nothing has happened. Who sleeps until a
-    /// later time, or for ever, is woken.
-    pub fn ask_again_at(&self, time: Option<Micros>) {
-        let time = time.map_or(NEVER, |time| time.0);
-        if time < self.again_at.swap(time, Ordering::AcqRel) {
-            self.wake();
-        }
-    }
-
-    /// Has the policies asked again at this time, where they want to be asked never or later.
-    pub fn ask_again_within(&self, time: Duration) {
-        let time = time.as_micros() as u64;
-        if time < self.again_at.fetch_min(time, Ordering::AcqRel) {
-            self.wake();
-        }
-    }
-
-    /// When that is.
-    pub fn again_at(&self) -> Option<Micros> {
-        Some(Micros(self.again_at.load(Ordering::Acquire))).filter(|time| time.0 != NEVER)
-    }
-
-    /// Sets the size at which memtables are sealed; none for that of the options.
-    pub fn seal_memtables_at(&self, bytes: Option<Bytes>) {
-        self.memtable_bytes.store(bytes.map_or(u64::MAX, |bytes| bytes.0), Ordering::Relaxed);
-    }
-
-    /// The size at which memtables are sealed, where it is less than they have room for.
-    pub fn memtable_bytes(&self) -> u64 {
-        self.memtable_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether a tree changed since the last tick.
-    pub fn has_marks(&self) -> bool {
-        !self.marks.lock().is_empty()
-    }
-
-    /// The epoch of "a memtable became free".
-    pub fn room_epoch(&self) -> u64 {
-        self.room.epoch()
-    }
-
-    /// Waits until a memtable may have become free since `epoch`.
-    pub fn wait_for_room(&self, epoch: u64, until: Option<Duration>) {
-        self.room.wait(epoch, until);
-    }
-
-    /// Says that a memtable became free, or that there is another reason to look again.
-    pub fn made_room(&self) {
-        if !planted::is(Bug::WakeUpLost) {
-            self.room.notify();
-        }
-    }
-
-    /// Whether somebody waits for this memtable to go out.
-    pub fn is_wanted(&self, memtable: MemtableId) -> bool {
-        memtable.0 < self.wanted_below.load(Ordering::Relaxed)
-    }
-
-    /// Somebody waits for all memtables of smaller numbers.
-    pub fn want_below(&self, end: u64) {
-        self.wanted_below.fetch_max(end, Ordering::Relaxed);
-    }
-
-    /// Notes that a tree changed.
-    pub fn mark(&self, tree: TreeId) {
-        self.marks.lock().insert(tree);
-    }
-
-    /// Notes a rotation, to be told of later.
-    pub fn note_rotation(&self, rotated: Event) {
-        self.rotations.lock().push(rotated);
-    }
-
-    /// The rotations noted since this was last asked.
-    pub fn take_rotations(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.rotations.lock())
-    }
-
-    /// Notes that trees changed.
-    pub fn mark_all(&self, trees: impl IntoIterator<Item = TreeId>) {
-        self.marks.lock().extend(trees);
+    /// Adds reservations of who is no job, where no tick is under way: none of `reserve`'s slots
+    /// collides with what a tick found possible before. None while there is one.
+    pub fn reserve<R>(&self, reserve: impl FnOnce(&mut State) -> R) -> Option<R> {
+        let policies = self.policies.try_lock()?;
+        let reserved = reserve(&mut self.state.lock());
+        drop(policies);
+        // A tick may have found the policies taken.
+        self.shared.channel.wake();
+        Some(reserved)
     }
 
     /// The most that any of the proposed jobs needs.
-    pub fn proposed(&self, needs: fn(&Candidate) -> u64) -> u64 {
+    fn proposed(&self, needs: fn(&Candidate) -> u64) -> u64 {
         let state = self.state.lock();
         let proposed = state.known.values().flat_map(|known| &known.candidates);
         proposed.map(needs).max().unwrap_or(0)
     }
 
     /// Has the proposals that are known looked at again.
-    pub fn mark_known(&self) {
+    fn mark_known(&self) {
         let known: Vec<TreeId> = self.state.lock().known.keys().copied().collect();
-        self.mark_all(known);
+        self.shared.channel.mark_all(known);
     }
 
-    /// The trees that changed since this was last asked.
-    pub fn take_marks(&self) -> BTreeSet<TreeId> {
-        std::mem::take(&mut *self.marks.lock())
-    }
-
-    /// Ends the workers after their current step.
-    pub fn stop(&self) {
-        self.stop.store(true, Ordering::Release);
-        self.wake.notify();
-        self.room.notify();
-    }
-
-    pub fn stopping(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
+    /// Waits until no job is under way and none is proposed.
+    pub fn wait_idle(&self) -> Result<()> {
+        loop {
+            let epoch = self.shared.channel.room_epoch();
+            self.shared.health.check()?;
+            if self.is_idle() {
+                return Ok(());
+            }
+            self.shared.channel.wake();
+            self.shared
+                .channel
+                .wait_for_room(epoch, Some(self.shared.env.now() + Duration::from_millis(10)));
+        }
     }
 
     /// Whether no job is under way and none is proposed.
-    pub fn is_idle(&self) -> bool {
-        let state = self.state.lock();
+    fn is_idle(&self) -> bool {
+        let channel = &self.shared.channel;
+        let mut state = self.state.lock();
+        state.drop_ended(channel);
         // A tick under way took the marks; what it proposes it lists under the lock held here.
         !self.policies.is_locked()
             && state.jobs.is_empty()
-            && !self.has_marks()
+            && !channel.has_marks()
             && state.known.values().all(|known| known.candidates.is_empty() && !known.unready)
     }
 }
@@ -271,6 +212,12 @@ impl State {
         let jobs = jobs.filter(|slot| slot.candidate.tree == tree && !slot.cancelled);
         let held = |slot: &Slot| Reservation { job: slot.id, candidate: slot.candidate.clone() };
         Busy { reservations: jobs.map(held).collect() }
+    }
+
+    /// Forgets the jobs of which nothing more comes.
+    pub fn drop_ended(&mut self, channel: &Channel) {
+        let ended = channel.take_ended();
+        self.jobs.retain(|slot| !ended.contains(&slot.id));
     }
 
     /// A job's place.

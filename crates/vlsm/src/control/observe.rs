@@ -1,23 +1,18 @@
 //! What the policies are told: facts of one tree, signals of the store.
 //! Reads counters and views; takes the control state's lock from its caller, and none of its own.
 
+use crate::control::Control;
 use crate::control::State;
-use crate::engine::Engine;
 use crate::read::view::{StoreView, TreeView};
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Bytes, Micros, Seq};
+use vlsm_core::{Bytes, Seq};
 use vlsm_policy::signals::MemtableSignals;
 use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
 
-impl Engine {
-    /// The time, as policies count it.
-    pub fn now_micros(&self) -> Micros {
-        Micros(self.env.now().as_micros() as u64)
-    }
-
+impl Control {
     /// What a shape is told of a tree besides its version.
     pub fn facts(&self, tree: &TreeView) -> TreeFacts {
-        let visible = self.commit.visible();
+        let visible = self.views.visible();
         let facts = |memtable: &std::sync::Arc<crate::memtable::Memtable>| {
             let seq_max = memtable.seqs().map_or(Seq::ZERO, |(_, largest)| largest);
             let ready = memtable.drained() && seq_max <= visible
@@ -29,28 +24,28 @@ impl Engine {
                 range,
                 seq_max,
                 ready,
-                wanted: self.control.is_wanted(memtable.id()),
+                wanted: self.shared.channel.is_wanted(memtable.id()),
             }
         };
         TreeFacts {
             tree: tree.id,
-            now: self.now_micros(),
+            now: self.shared.now_micros(),
             memtables: tree.immutables.iter().map(facts).collect(),
             memtable_bytes: self.memtable_bytes(),
-            oldest_snapshot: self.snapshots.oldest(),
+            oldest_snapshot: self.jobs.snapshots.oldest(),
         }
     }
 
     /// The size at which memtables are sealed.
     fn memtable_bytes(&self) -> Bytes {
-        self.options.policy.memtable_bytes.min(Bytes(self.control.memtable_bytes()))
+        self.shared.options.policy.memtable_bytes.min(Bytes(self.shared.channel.memtable_bytes()))
     }
 
     /// What a schedule and an admission are told.
     pub fn signals(&self, view: &StoreView, state: &State) -> Signals {
         Signals {
-            now: self.now_micros(),
-            workers: self.worker_count(),
+            now: self.shared.now_micros(),
+            workers: self.shared.worker_count(),
             counters: self.policy_counters(state),
             memtables: self.memtable_signals(view),
             device: self.device.clone(),
@@ -60,8 +55,8 @@ impl Engine {
     }
 
     fn policy_counters(&self, state: &State) -> Counters {
-        let counters = &self.counters;
-        let cache = self.files.cache().counters();
+        let counters = &self.shared.counters;
+        let cache = self.jobs.tables.cache().counters();
         let (read, written) = counters.job_bytes();
         Counters {
             writes: counters.writes.get(),
@@ -82,7 +77,7 @@ impl Engine {
     /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
     /// for.
     pub fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
-        let count = self.options.policy.memtable_count as u64;
+        let count = self.shared.options.policy.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
             active: Bytes(tree.active.bytes() as u64),
             immutable: Bytes(tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum()),
@@ -94,8 +89,8 @@ impl Engine {
     }
 
     fn work_per_byte(&self) -> Vec<f64> {
-        let admitted = self.counters.write_bytes.get().max(1) as f64;
-        let levels = self.counters.levels.iter();
+        let admitted = self.shared.counters.write_bytes.get().max(1) as f64;
+        let levels = self.shared.counters.levels.iter();
         levels.map(|level| (level.read.get() + level.written.get()) as f64 / admitted).collect()
     }
 }

@@ -14,48 +14,48 @@
 //! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is
 //! taken for short looks and never while a policy runs.
 
+use crate::control::Control;
 use crate::control::{Known, Slot, State};
-use crate::engine::Engine;
 use crate::job::Job;
 use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Error, JobId, Result, TreeId};
+use vlsm_core::{Error, JobId, Result, TreeId};
 use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running};
 
 /// Rounds of asking and starting in one tick.
 const ROUNDS_MAX: usize = 16;
 
-impl Engine {
+impl Control {
     /// Decides what runs and how fast writers are let in.
     pub fn tick(self: &Arc<Self>) {
         loop {
-            self.control.again.store(true, Ordering::SeqCst);
-            let Some(mut policies) = self.control.policies.try_lock() else { return };
-            self.control.again.store(false, Ordering::SeqCst);
+            self.again.store(true, Ordering::SeqCst);
+            let Some(mut policies) = self.policies.try_lock() else { return };
+            self.again.store(false, Ordering::SeqCst);
             for _ in 0..ROUNDS_MAX {
                 let view = self.ask_shapes();
                 let (signals, known, running) = {
-                    let state = self.control.state.lock();
+                    let state = self.state.lock();
                     let known: Vec<Candidate> =
                         state.known.values().flat_map(|k| k.candidates.iter().cloned()).collect();
                     (self.signals(&view, &state), known, state.running())
                 };
-                let known = self.affordable(known);
+                let known = self.shared.affordable(known);
                 let candidates: Vec<&Candidate> = known.iter().collect();
                 let grants = policies.schedule.decide(&signals, &candidates, &running);
                 let started = self.act(&view, &grants, &known, &running);
                 if !started {
                     let admit = policies.admission.decide(&signals);
-                    self.gate.set(admit, self.env.now());
+                    self.writer.gate().set(admit, self.shared.env.now());
                     let again = [grants.again, admit.again].into_iter().flatten().min();
-                    self.control.ask_again_at(again);
+                    self.shared.channel.ask_again_at(again);
                     break;
                 }
             }
             drop(policies);
-            if !self.control.again.load(Ordering::SeqCst) {
+            if !self.again.load(Ordering::SeqCst) {
                 return;
             }
         }
@@ -66,27 +66,28 @@ impl Engine {
     /// What jobs hold is looked at before the view is: a job lets go only after its result is
     /// visible, so the view shows the result of every job that no longer holds anything.
     fn ask_shapes(self: &Arc<Self>) -> Arc<StoreView> {
-        let marks = self.control.take_marks();
+        let marks = self.shared.channel.take_marks();
         let held: Vec<(TreeId, Busy)> = {
-            let state = self.control.state.lock();
+            let mut state = self.state.lock();
+            state.drop_ended(&self.shared.channel);
             marks.into_iter().map(|id| (id, state.busy(id))).collect()
         };
-        self.env.interleave();
+        self.shared.env.interleave();
         let view = self.views.load_full();
         for (id, busy) in held {
             let older = view.tree(id).older_part();
             let tree = older.as_ref().unwrap_or(view.tree(id));
-            self.counters.shape_asks.add(1);
+            self.shared.counters.shape_asks.add(1);
             let facts = self.facts(tree);
-            let shape = &self.control.shape;
+            let shape = &self.shape;
             let mut candidates = Vec::new();
-            if self.health.is_running() {
+            if self.shared.health.is_running() {
                 candidates = shape.candidates(&tree.version, &facts, &busy);
                 self.add_manual(tree, &facts, &busy, &mut candidates);
             }
             let pressure = shape.pressure(&tree.version, &facts);
             let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
-            let mut state = self.control.state.lock();
+            let mut state = self.state.lock();
             let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
             // Where memtables are merged into L1, that may have to wait for other jobs.
             let can_start = |candidate: &Candidate| candidate.conflicts.is_empty();
@@ -100,7 +101,7 @@ impl Engine {
             };
             let ended = state.chains.observe(id, facts.now, waits, &chain);
             if let Some(event) = ended {
-                self.events.emit(event);
+                self.shared.events.emit(event);
             }
             let calm = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
             if candidates.is_empty() && calm && !unready {
@@ -122,61 +123,53 @@ impl Engine {
         running: &[Running],
     ) -> bool {
         if let Err(error) = check_grants(grants, candidates, running) {
-            self.latch(error);
+            self.shared.latch(error);
             return false;
         }
         let may_go_on;
         let not_cancelled: Vec<JobId> = {
-            let mut state = self.control.state.lock();
-            let faster = state.pace.set(self.env.now(), grants.bandwidth);
+            let mut state = self.state.lock();
+            let faster = state.pace.set(self.shared.env.now(), grants.bandwidth);
             may_go_on = self.pause(&mut state, &grants.paused) || faster;
             grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
         };
         let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
-        self.control.mark_all(ending.map(|running| running.candidate.tree));
-        self.control.seal_memtables_at(grants.memtable_bytes);
+        self.shared.channel.mark_all(ending.map(|running| running.candidate.tree));
+        self.shared.channel.seal_memtables_at(grants.memtable_bytes);
         let mut started = false;
         for &index in &grants.start {
             let held = candidates[index].conflicts.iter().any(|job| not_cancelled.contains(job));
-            if held || !self.afford(&candidates[index]) {
+            if held || !self.shared.afford(&candidates[index]) {
                 continue;
             }
             started = true;
             if let Err(error) = self.start(view, Arc::new(candidates[index].clone())) {
-                self.latch(error);
+                self.shared.latch(error);
                 return false;
             }
         }
         let cancelled = not_cancelled.len() < grants.cancel.len();
         if started || cancelled || may_go_on {
-            self.control.wake();
+            self.shared.channel.wake();
         }
         started || cancelled
     }
 
     fn start(self: &Arc<Self>, view: &StoreView, candidate: Arc<Candidate>) -> Result<()> {
-        let id = JobId(self.numbers.next_job());
+        let id = JobId(self.shared.numbers.next_job());
         let tree = view.tree(candidate.tree);
-        let job = Job::new(self, id, candidate.clone(), tree)?;
-        let mut state = self.control.state.lock();
-        self.control.mark(candidate.tree);
+        let cuts = self.shape.cuts(&tree.version, &candidate);
+        let job = Job::new(&self.jobs, id, candidate.clone(), tree, cuts)?;
+        let mut state = self.state.lock();
+        self.shared.channel.mark(candidate.tree);
         if candidate.frees == Class::Memtable {
             let facts = self.facts(tree);
-            let chain = self.control.shape.chain_behind_l0(&tree.version, &facts);
+            let chain = self.shape.chain_behind_l0(&tree.version, &facts);
             for event in state.chains.flush_begins(candidate.tree, facts.now, &chain) {
-                self.events.emit(event);
+                self.shared.events.emit(event);
             }
         }
-        state.jobs.push(Slot {
-            id,
-            candidate,
-            job: Some(Box::new(job)),
-            turn: 0,
-            done: Bytes::ZERO,
-            paused_since: None,
-            cancelled: false,
-            settled: false,
-        });
+        state.jobs.push(Slot::of(id, candidate, Some(Box::new(job))));
         Ok(())
     }
 
@@ -187,9 +180,9 @@ impl Engine {
             if !paused.contains(&slot.id) {
                 resumed |= slot.paused_since.take().is_some();
             } else if slot.paused_since.is_none() {
-                slot.paused_since = Some(self.now_micros());
+                slot.paused_since = Some(self.shared.now_micros());
                 let Candidate { kind, frees, .. } = &*slot.candidate;
-                self.counters.level(*kind, frees.level()).paused.add(1);
+                self.shared.counters.level(*kind, frees.level()).paused.add(1);
             }
         }
         resumed
@@ -222,10 +215,10 @@ fn check_grants(grants: &Grants, candidates: &[Candidate], running: &[Running]) 
     }
 }
 
-impl Engine {
+impl Control {
     /// Marks every tree, as after opening.
     pub fn mark_all(&self) {
         let trees: Vec<TreeId> = self.views.load().trees().map(|tree| tree.id).collect();
-        self.control.mark_all(trees);
+        self.shared.channel.mark_all(trees);
     }
 }

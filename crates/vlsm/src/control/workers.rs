@@ -11,10 +11,10 @@
 //! come, first served. A panic in a step latches the store and ends the job, not the worker; one
 //! between steps ends the worker, too.
 
+use crate::control::Control;
 use crate::control::{Slot, State};
-use crate::engine::Engine;
-use crate::install::Request;
-use crate::job::{Job, Step};
+use crate::job::{Job, Request, Step};
+use crate::shared::no_thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,31 +30,32 @@ const UNREADY_RETRY: Duration = Duration::from_millis(1);
 /// How soon a time to ask the policies is looked at again, where another worker asks them.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
-impl Engine {
+impl Control {
     /// Starts the workers.
     ///
     /// # Errors
     /// What the system says when it does not start all of them. Those that it did work.
     pub fn start_workers(self: &Arc<Self>) -> vlsm_core::Result<()> {
         let start = |name: &str, priority: Priority| {
-            let engine = self.clone();
-            let thread = self.env.spawn(name, priority, Box::new(move || engine.work(priority)));
-            let thread = thread.map_err(|error| crate::open::no_thread(&self.dir, error))?;
+            let control = self.clone();
+            let body = Box::new(move || control.work(priority));
+            let thread = self.shared.env.spawn(name, priority, body);
+            let thread = thread.map_err(|error| no_thread(&self.shared.dir, error))?;
             self.threads.lock().push(thread);
             Ok(())
         };
         start("vlsm-flush", Priority::Normal)?;
-        let mut niced = 0..self.worker_count();
+        let mut niced = 0..self.shared.worker_count();
         niced.try_for_each(|index| start(&format!("vlsm-work-{index}"), Priority::Background))
     }
 
     /// The life of a worker. A panic outside a job latches the store, too, and ends the worker:
     /// nothing is granted any more.
     fn work(self: &Arc<Self>, priority: Priority) {
-        while !self.control.stopping() {
+        while !self.shared.channel.stopping() {
             let round = catch_unwind(AssertUnwindSafe(|| self.work_once(priority)));
             if round.is_err() {
-                self.latch(Error::Internal("a worker panicked between jobs".into()));
+                self.shared.latch(Error::Internal("a worker panicked between jobs".into()));
                 return;
             }
         }
@@ -62,10 +63,12 @@ impl Engine {
 
     /// Decides, steps one job, or sleeps.
     fn work_once(self: &Arc<Self>, priority: Priority) {
-        let epoch = self.control.wake_epoch();
-        let look = self.mind_space();
-        let again = self.control.again_at().map(|time| Duration::from_micros(time.0));
-        if self.control.has_marks() || again.is_some_and(|time| time <= self.env.now()) {
+        let epoch = self.shared.channel.work().epoch();
+        let look = self.look_in_time();
+        let again = self.shared.channel.again_at().map(|time| Duration::from_micros(time.0));
+        if self.shared.channel.has_marks()
+            || again.is_some_and(|time| time <= self.shared.env.now())
+        {
             self.tick();
         }
         self.tell_rotations();
@@ -74,18 +77,18 @@ impl Engine {
             Ok((id, job)) => self.step(id, job),
             Err(paced) => {
                 let unready = self.mark_unready();
-                let unready = unready.then(|| self.env.now() + UNREADY_RETRY);
+                let unready = unready.then(|| self.shared.env.now() + UNREADY_RETRY);
                 // One worker keeps the policies' time; those that are not asleep look at it, too.
-                let again = self.control.again_at().filter(|_| priority == Priority::Normal);
+                let again = self.shared.channel.again_at().filter(|_| priority == Priority::Normal);
                 // Where another one is asking them just now, it is a while until they are asked
                 // anew.
-                let soon = self.env.now() + AGAIN_RETRY;
+                let soon = self.shared.env.now() + AGAIN_RETRY;
                 let again = again.map(|time| Duration::from_micros(time.0).max(soon));
-                let until = [unready, look, self.take_back(), again, paced];
+                let until = [unready, look, self.reader.take_back(), again, paced];
                 let until = until.into_iter().flatten().min();
                 self.chores();
-                if !self.control.stopping() {
-                    self.control.wait_for_work(epoch, until);
+                if !self.shared.channel.stopping() {
+                    self.shared.channel.work().wait(epoch, until);
                 }
             }
         }
@@ -93,25 +96,28 @@ impl Engine {
 
     /// Tells of rotations outside the sequencing step in which they happened.
     pub fn tell_rotations(&self) {
-        for event in self.control.take_rotations() {
-            self.emit(event);
+        for event in self.shared.channel.take_rotations() {
+            self.shared.emit(event);
         }
     }
 
     /// Has spare arenas made in the background.
     pub fn fill_arenas(self: &Arc<Self>) {
-        self.in_background(|engine| engine.arenas.fill(|| _ = engine.memory.balance()));
+        let shared = self.shared.clone();
+        self.shared.in_background(move || shared.arenas.fill(|| _ = shared.memory.balance()));
     }
 
     /// Sees to it that everybody holds what the ledger grants, and no more.
     fn balance_memory(self: &Arc<Self>) {
-        let trim = || std::iter::repeat_with(|| self.arenas.trim()).take_while(|&any| any).count();
+        let trim =
+            || std::iter::repeat_with(|| self.shared.arenas.trim()).take_while(|&any| any).count();
         trim();
-        let short = self.memory.balance() && (trim() == 0 || self.memory.balance());
-        if short && !self.memory.cooling.swap(true, Ordering::AcqRel) {
-            self.in_background(|engine| {
-                engine.cool_readers();
-                engine.memory.cooling.store(false, Ordering::Release);
+        let short = self.shared.memory.balance() && (trim() == 0 || self.shared.memory.balance());
+        if short && !self.shared.memory.evicting.swap(true, Ordering::AcqRel) {
+            let (shared, installer) = (self.shared.clone(), self.installer.clone());
+            self.shared.in_background(move || {
+                installer.evict_readers();
+                shared.memory.evicting.store(false, Ordering::Release);
             });
         }
     }
@@ -120,13 +126,14 @@ impl Engine {
     /// there is none, when one that lacks bandwidth now may go on. While memory is scarce, one
     /// flush after the other: each of many small trees has one.
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
-        let any = priority == Priority::Background || self.counters.stopped_writers.get() > 0;
-        let mut state = self.control.state.lock();
+        let any =
+            priority == Priority::Background || self.shared.counters.stopped_writers.get() > 0;
+        let mut state = self.state.lock();
         let State { jobs, pace, turns, .. } = &mut *state;
-        pace.fill(self.env.now());
+        pace.fill(self.shared.env.now());
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
         let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
-        let one_by_one = !self.memory.jobs_fit() && flushes.clone().any(begun);
+        let one_by_one = !self.shared.memory.jobs_fit() && flushes.clone().any(begun);
         let ready = |slot: &&mut Slot| {
             let is_flush = slot.candidate.frees == Class::Memtable;
             (any || is_flush)
@@ -169,31 +176,33 @@ impl Engine {
             self.abandon(id, job);
             return;
         }
-        let stopped = self.counters.stopped_writers.get() > 0;
-        let calls = self.files.cache().counters().misses + self.counters.wal_syncs.get();
-        self.io.bulk().note_clients(calls, stopped);
-        let stepped = catch_unwind(AssertUnwindSafe(|| job.step(self, self.options.quantum)));
+        let stopped = self.shared.counters.stopped_writers.get() > 0;
+        let calls =
+            self.jobs.tables.cache().counters().misses + self.shared.counters.wal_syncs.get();
+        self.shared.io.bulk().note_clients(calls, stopped);
+        let stepped =
+            catch_unwind(AssertUnwindSafe(|| job.step(&self.jobs, self.shared.options.quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
         // Counted as it happens, so that the counters are true in the middle of a long job, too.
         let (read, written) = job.progress();
-        let counter = self.counters.level(job.candidate.kind, job.candidate.frees.level());
+        let counter = self.shared.counters.level(job.candidate.kind, job.candidate.frees.level());
         counter.read.add(read);
         counter.written.add(written);
         let frees = job.candidate.frees;
-        self.control.state.lock().pace.spend(frees, Bytes(read), Bytes(written));
+        self.state.lock().pace.spend(frees, Bytes(read), Bytes(written));
         match stepped.unwrap_or_else(|_| panicked()) {
             Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
             Ok(Step::Done(request)) => self.finish(id, job, request),
             Err(error) => {
-                self.failed(error);
+                self.shared.failed(error);
                 self.abandon(id, job);
             }
         }
     }
 
     fn put_back(&self, id: JobId, job: Box<Job>, merged: Bytes) {
-        let mut state = self.control.state.lock();
+        let mut state = self.state.lock();
         let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) else { return };
         slot.done += merged;
         let candidate = slot.candidate.clone();
@@ -206,16 +215,16 @@ impl Engine {
     /// Hands a finished job's result over; its slot stays until it is installed. One that was
     /// cancelled in its last step has no result.
     fn finish(self: &Arc<Self>, id: JobId, job: Box<Job>, request: Request) {
-        let settled = self.control.state.lock().settle(id);
+        let settled = self.state.lock().settle(id);
         if !settled {
             return self.abandon(id, job);
         }
         let candidate = &job.candidate;
         let from = candidate.frees.level();
-        self.control.state.lock().chains.merged(candidate.tree, from, Bytes::ZERO, true);
+        self.state.lock().chains.merged(candidate.tree, from, Bytes::ZERO, true);
         let (counted, (written, files)) = (job.counters(), job.written());
         let read = Bytes(counted.bytes_read);
-        let counter = self.counters.level(candidate.kind, from);
+        let counter = self.shared.counters.level(candidate.kind, from);
         counter.jobs.add(1);
         counter.moves.add(u64::from(candidate.kind == JobKind::TrivialMove));
         counter.entries_in.add(counted.entries_in);
@@ -224,7 +233,7 @@ impl Engine {
             counter.widest.fetch_max(candidate.bytes_in.0, Ordering::Relaxed);
             counter.poor_in.add(self.poor_in(candidate));
         }
-        self.emit(Event::JobFinished {
+        self.shared.emit(Event::JobFinished {
             job: id,
             tree: candidate.tree,
             kind: candidate.kind,
@@ -233,16 +242,16 @@ impl Engine {
             read,
             written,
             files,
-            took: Micros(self.env.now().saturating_sub(job.started()).as_micros() as u64),
+            took: Micros(self.shared.env.now().saturating_sub(job.started()).as_micros() as u64),
         });
-        self.submit_install(request);
+        self.installer.submit([request]);
     }
 
     /// SSTs by which a job made room in a level although they overlap too much of the next, as its
     /// tree is before the result is installed.
     fn poor_in(&self, candidate: &Candidate) -> u64 {
         let Class::Level(from) = candidate.frees else { return 0 };
-        let (view, policy) = (self.views.load_full(), &self.options.policy);
+        let (view, policy) = (self.views.load_full(), &self.shared.options.policy);
         let next = view.tree(candidate.tree).version.level(from + 1);
         let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
         let poor = tables.filter(|(_, table)| {
@@ -252,69 +261,70 @@ impl Engine {
         poor.count() as u64
     }
 
-    /// Frees what a job held, after its install or its end.
-    pub fn job_ended(self: &Arc<Self>, id: JobId, tree: TreeId) {
-        // Marked before it lets go, so that the store never looks idle in between.
-        self.control.mark(tree);
-        self.control.state.lock().jobs.retain(|slot| slot.id != id);
-        self.control.mark(tree);
-        self.control.wake();
-    }
-
     /// Ends a job without a result; what it wrote is removed in the background.
     fn abandon(self: &Arc<Self>, id: JobId, job: Box<Job>) {
         let candidate = job.candidate.clone();
         let tree = candidate.tree;
-        let wasted = job.discard(self);
-        let counter = self.counters.level(candidate.kind, candidate.frees.level());
+        let wasted = job.discard(&self.shared);
+        let counter = self.shared.counters.level(candidate.kind, candidate.frees.level());
         counter.wasted.add(wasted.0);
         counter.cancelled.add(1);
-        self.emit(Event::JobCancelled { job: id, wasted });
-        self.job_ended(id, tree);
+        self.shared.emit(Event::JobCancelled { job: id, wasted });
+        self.shared.channel.job_ended(id, tree);
+    }
+
+    /// Ends the workers. False when one of them panicked.
+    pub fn end_workers(&self) -> bool {
+        self.shared.channel.stop();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join()).collect();
+        ended.into_iter().all(|well| well)
     }
 
     /// Gives up the jobs that no worker goes on with, because the store is being closed.
     pub fn discard_jobs(self: &Arc<Self>) {
-        let slots = std::mem::take(&mut self.control.state.lock().jobs);
+        let slots = std::mem::take(&mut self.state.lock().jobs);
         for job in slots.into_iter().filter_map(|slot| slot.job) {
-            job.discard(self);
+            job.discard(&self.shared);
         }
     }
 
     fn is_cancelled(&self, id: JobId) -> bool {
-        let state = self.control.state.lock();
-        !self.health.is_running() || state.slot(id).is_none_or(|slot| slot.cancelled)
+        let state = self.state.lock();
+        !self.shared.health.is_running() || state.slot(id).is_none_or(|slot| slot.cancelled)
     }
 
     /// Marks the trees whose sealed memtables were not ready. True when there are any.
     fn mark_unready(&self) -> bool {
-        if !self.health.is_running() {
+        if !self.shared.health.is_running() {
             return false;
         }
-        let state = self.control.state.lock();
+        let state = self.state.lock();
         let known = state.known.iter().filter(|(_, known)| known.unready);
         let unready: Vec<TreeId> = known.map(|(tree, _)| *tree).collect();
         drop(state);
         let any = !unready.is_empty();
-        self.control.mark_all(unready);
+        self.shared.channel.mark_all(unready);
         any
     }
 
     /// Small things that nobody waits for, handed to a background thread.
     fn chores(self: &Arc<Self>) {
-        if self.control.stopping() {
+        if self.shared.channel.stopping() {
             return;
         }
-        if self.events.log_is_behind() {
-            self.in_background(|engine| engine.events.write_log());
+        if self.shared.events.log_is_behind() {
+            let events = self.shared.events.clone();
+            self.shared.in_background(move || events.write_log());
         }
-        if self.arenas.wants_more() {
+        if self.shared.arenas.wants_more() {
             self.fill_arenas();
         }
         // A store that is latched or closing removes nothing: asked again and again, it would be
         // submitted, do nothing, and wake the worker that asks.
-        if self.health.is_running() && self.files.any_dead() {
-            self.in_background(|engine| engine.remove_dead());
+        if self.shared.health.is_running() && self.installer.dead().any_dead() {
+            let installer = self.installer.clone();
+            self.shared.in_background(move || installer.remove_dead());
         }
     }
 }

@@ -22,7 +22,7 @@
 
 use crate::job::merge::MergeCounters;
 use crate::job::output::{Fragment, Outputs};
-use crate::resolve::expiry;
+use crate::rules::resolve::expiry;
 use crate::rules::{Decision, Rules};
 use std::ops::Range;
 use std::sync::Arc;

@@ -8,9 +8,9 @@
 //! A job that is given up may have calls under way. Writes do no harm to a file that was removed; a
 //! file that is made after that removes itself.
 
-use crate::engine::Engine;
-use crate::files::sst_path;
+use crate::job::Context;
 use crate::job::output::{Outputs, WriteRequest};
+use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::fs::OpenOptions;
-use vlsm_disk::sst::SstSummary;
+use vlsm_disk::sst::{SstSummary, sst_path};
 use vlsm_disk::{AlignedBuf, File, Pending, Way};
 use vlsm_policy::Class;
 
@@ -66,15 +66,10 @@ impl OutputFiles {
     }
 
     /// Has the chunks written that are ready: as bulk, but at once where they free memtables.
-    pub fn write(
-        &mut self,
-        engine: &Arc<Engine>,
-        outputs: &mut Outputs,
-        frees: Class,
-    ) -> Result<()> {
+    pub fn write(&mut self, context: &Context, outputs: &mut Outputs, frees: Class) -> Result<()> {
         while let Some(request) = outputs.next_write() {
             while self.files.len() <= request.file {
-                self.make(engine);
+                self.make(context);
             }
             self.queued.push_back(request);
         }
@@ -85,11 +80,11 @@ impl OutputFiles {
             self.bytes += buf.len() as u64;
             let failed = move |error| Error::io("cannot write SST", &path, error);
             self.writing.push(match frees {
-                Class::Memtable => engine.io.submit(move || {
+                Class::Memtable => context.shared.io.submit(move || {
                     file.write_at(&buf, offset).map_err(failed)?;
                     Ok(buf)
                 }),
-                _ => engine.io.submit_bulk(move |bulk| {
+                _ => context.shared.io.submit_bulk(move |bulk| {
                     let piece = |part: Range<usize>| {
                         let at = offset + part.start as u64;
                         file.write_at(&buf[part], at)
@@ -102,15 +97,16 @@ impl OutputFiles {
         Ok(())
     }
 
-    fn make(&mut self, engine: &Arc<Engine>) {
-        let number = FileNumber(engine.numbers.next_file());
-        let path = sst_path(&engine.dir, number);
-        let env = engine.env.clone();
-        let options = OpenOptions::CREATE.direct(engine.options.direct_io);
+    fn make(&mut self, context: &Context) {
+        let Context { shared, tables, .. } = context;
+        let number = FileNumber(shared.numbers.next_file());
+        let path = sst_path(&shared.dir, number);
+        let env = shared.env.clone();
+        let options = OpenOptions::CREATE.direct(shared.options.direct_io);
         let (target, given_up) = (path.clone(), self.given_up.clone());
-        let files = engine.files.clone();
-        let making = engine.io.submit(move || {
-            let made = files.open_file(&target, options);
+        let cache = tables.clone();
+        let making = shared.io.submit(move || {
+            let made = cache.open_file(&target, options);
             if made.is_ok() && given_up.load(Ordering::SeqCst) {
                 let _ = env.fs().remove(&target);
             }
@@ -125,13 +121,13 @@ impl OutputFiles {
     }
 
     /// Has all files synced.
-    pub fn sync(&mut self, engine: &Arc<Engine>, summaries: Vec<SstSummary>) -> Pending<()> {
+    pub fn sync(&mut self, shared: &Shared, summaries: Vec<SstSummary>) -> Pending<()> {
         let metas = self.files.iter().zip(summaries);
         self.metas =
             metas.map(|(file, summary)| Arc::new(summary.into_meta(file.number))).collect();
         let named = |file: &OutputFile| file.file.clone().map(|open| (open, file.path.clone()));
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
-        engine.io.submit(move || {
+        shared.io.submit(move || {
             for (file, path) in files {
                 let skipped = planted::is(Bug::SstSyncSkipped);
                 let synced = if skipped { Ok(()) } else { file.sync() };
@@ -152,13 +148,14 @@ impl OutputFiles {
     }
 
     /// Removes the files in the background; returns the bytes written in vain.
-    pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
+    pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.given_up.store(true, Ordering::SeqCst);
         let files = self.files;
-        engine.in_background(move |engine| {
+        let env = shared.env.clone();
+        shared.in_background(move || {
             for file in files {
                 // Not removed is not lost: the next opening finds and removes it.
-                let _ = engine.env.fs().remove(&file.path);
+                let _ = env.fs().remove(&file.path);
             }
         });
         Bytes(self.bytes)

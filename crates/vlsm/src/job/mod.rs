@@ -17,13 +17,13 @@ pub(crate) mod files;
 pub(crate) mod merge;
 pub(crate) mod output;
 
-use crate::engine::Engine;
-use crate::install::Request;
-use crate::memory::jobs_share;
+use crate::budget::jobs_share;
 use crate::memtable::Memtable;
 use crate::options::Options;
-use crate::read::view::TreeView;
-use crate::snapshot::Filtering;
+use crate::read::snapshots::{Filtering, Snapshots};
+use crate::read::table_cache::TableCache;
+use crate::read::view::{TreeView, Views};
+use crate::shared::Shared;
 use combine::Sight;
 use files::OutputFiles;
 use merge::{Merge, READ_DEPTH, READ_LEN, READ_LEN_WANTED, Source};
@@ -34,12 +34,34 @@ use vlsm_core::event::{Event, JobKind};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
-    Run, RunId, RunOrigin, Table, Version, VersionEdit,
+    Run, RunId, RunOrigin, Table, TreeId, Version, VersionEdit,
 };
 use vlsm_disk::sst::{Scanner, SstReader};
 use vlsm_disk::{Charge, Pending};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, CutRule};
+
+/// What jobs need of their store.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub shared: Arc<Shared>,
+    pub views: Arc<Views>,
+    pub tables: Arc<TableCache>,
+    pub snapshots: Arc<Snapshots>,
+}
+
+/// A finished job: what is to be installed.
+pub(crate) struct Request {
+    pub job: JobId,
+    pub tree: TreeId,
+    pub edit: VersionEdit,
+    /// Memtables whose content is in the edit's tables.
+    pub flushed: Vec<MemtableId>,
+    /// Held until the new version is visible, where a compaction filter had its say.
+    pub _filtering: Option<Arc<Filtering>>,
+    /// Files of the tables that the edit removes.
+    pub inputs: Vec<Arc<FileMeta>>,
+}
 
 /// What a step did.
 pub(crate) enum Step {
@@ -90,16 +112,18 @@ pub(crate) struct Job {
 impl Job {
     /// Freezes a candidate's inputs.
     pub fn new(
-        engine: &Arc<Engine>,
+        context: &Context,
         id: JobId,
         candidate: Arc<Candidate>,
         tree: &TreeView,
+        cuts: CutRule,
     ) -> Result<Self> {
+        let Context { shared, views, snapshots, .. } = context;
         let version = tree.version.clone();
         let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
         let memtables = memtables.collect::<Result<Vec<_>>>()?;
         check_order(&candidate, tree)?;
-        engine.emit(Event::JobStarted {
+        shared.emit(Event::JobStarted {
             job: id,
             tree: tree.id,
             kind: candidate.kind,
@@ -109,19 +133,19 @@ impl Job {
         });
         let filters = tree.rules.filter.is_some()
             && candidate.kind != JobKind::TrivialMove
-            && engine.snapshots.may_filter(&engine.views.load());
-        let filtering = filters.then(|| Arc::new(engine.snapshots.filter_begins()));
+            && snapshots.may_filter(&views.load());
+        let filtering = filters.then(|| Arc::new(snapshots.filter_begins()));
         // Before the snapshots are frozen: a later one finds absent all that has expired by now.
-        let mut now = engine.clock.now();
-        engine.env.interleave();
-        let snapshots = engine.snapshots.frozen();
+        let mut now = shared.clock.now();
+        shared.env.interleave();
+        let frozen = snapshots.frozen();
         if planted::is(Bug::ClockReadLate) {
             // The thread stands still for a while.
-            (0..20).for_each(|_| drop(engine.env.fs().exists(&engine.dir)));
-            now = engine.clock.now();
+            (0..20).for_each(|_| drop(shared.env.fs().exists(&shared.dir)));
+            now = shared.clock.now();
         }
         let sight = Sight {
-            snapshots,
+            snapshots: frozen,
             nothing_below: nothing_below(&version, &candidate)
                 || planted::is(Bug::TombstoneDroppedEarly),
             ranges: RangeTombstones::default(),
@@ -132,25 +156,25 @@ impl Job {
         };
         let mut job = Self {
             id,
-            started: engine.env.now(),
+            started: shared.env.now(),
             stage: Stage::Move,
             outputs: None,
             sight,
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
-            buffers: Buffers::of(&engine.options, engine.worker_count()),
-            memory: engine.memory.jobs.charge(0),
+            buffers: Buffers::of(&shared.options, shared.worker_count()),
+            memory: shared.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,
-            wake: engine.control.wake_condition(),
+            wake: shared.channel.work().clone(),
             memtables,
             candidate,
         };
         if job.candidate.kind != JobKind::TrivialMove {
-            job.outputs = Some(job.new_outputs(engine, &version));
+            job.outputs = Some(job.new_outputs(shared, &version, cuts));
             job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
-                Stage::Opening(job.open_inputs(engine))
+                Stage::Opening(job.open_inputs(context))
             } else {
                 job.merging(Vec::new())?
             };
@@ -159,30 +183,28 @@ impl Job {
     }
 
     /// Has the input files' readers opened where they are not.
-    fn open_inputs(&self, engine: &Arc<Engine>) -> Pending<Vec<Arc<SstReader>>> {
+    fn open_inputs(&self, context: &Context) -> Pending<Vec<Arc<SstReader>>> {
         let tables = self.candidate.inputs.tables.clone();
-        let files = engine.files.clone();
+        let cache = context.tables.clone();
         let open = move || {
-            let reader = |(_, table): &(Place, Arc<Table>)| files.reader_for_job(table);
+            let reader = |(_, table): &(Place, Arc<Table>)| cache.reader_for_job(table);
             tables.iter().map(reader).collect()
         };
         let all_open = |(_, table): &(Place, Arc<Table>)| table.reader.is_filled();
         if self.candidate.inputs.tables.iter().all(all_open) {
             return Pending::ready(open());
         }
-        engine.io.submit(open)
+        context.shared.io.submit(open)
     }
 
-    fn new_outputs(&self, engine: &Arc<Engine>, version: &Version) -> Outputs {
+    fn new_outputs(&self, shared: &Shared, version: &Version, rule: CutRule) -> Outputs {
         let level = self.candidate.output_level;
-        let options = &engine.options;
-        let sst_options = options.sst(level, engine.env.wall_clock());
-        let rule = engine.control.shape.cuts(version, &self.candidate);
+        let sst_options = shared.options.sst(level, shared.env.wall_clock());
         let next = match rule {
             CutRule::LookAhead { next_level, .. } => version.level(next_level).clone(),
             _ => vlsm_core::Tables::default(),
         };
-        let env = engine.env.clone();
+        let env = shared.env.clone();
         let outputs =
             Outputs::new(sst_options, Cutter::new(rule, next), move || FileUid(env.random()));
         outputs.bounded(self.buffers.unwritten_max)
@@ -231,20 +253,21 @@ impl Job {
     }
 
     /// Does at most about `quantum` bytes of work, without waiting.
-    pub fn step(&mut self, engine: &Arc<Engine>, quantum: Bytes) -> Result<Step> {
+    pub fn step(&mut self, context: &Context, quantum: Bytes) -> Result<Step> {
         let epoch = self.wake.epoch();
-        let step = self.go_on(engine, quantum)?;
+        let step = self.go_on(context, quantum)?;
         self.blocked_at = matches!(step, Step::Blocked).then_some(epoch);
         Ok(step)
     }
 
-    fn go_on(&mut self, engine: &Arc<Engine>, quantum: Bytes) -> Result<Step> {
+    fn go_on(&mut self, context: &Context, quantum: Bytes) -> Result<Step> {
+        let shared = &context.shared;
         match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Move => Ok(Step::Done(self.request(engine, Vec::new()))),
+            Stage::Move => Ok(Step::Done(self.request(shared, Vec::new()))),
             Stage::Opening(pending) => match pending.try_take() {
                 Some(readers) => {
                     self.stage = self.merging(readers?)?;
-                    self.go_on(engine, quantum)
+                    self.go_on(context, quantum)
                 }
                 None => {
                     self.stage = Stage::Opening(pending);
@@ -253,10 +276,10 @@ impl Job {
             },
             Stage::Merging(mut merge) => {
                 let buffers = self.buffers.bytes(self.candidate.bytes_in);
-                engine.memory.take_buffers(&mut self.memory, buffers);
+                shared.memory.take_buffers(&mut self.memory, buffers);
                 self.files.collect(merge.outputs())?;
-                let stepped = merge.step(&engine.io, quantum.0)?;
-                self.files.write(engine, merge.outputs(), self.candidate.frees)?;
+                let stepped = merge.step(&shared.io, quantum.0)?;
+                self.files.write(context, merge.outputs(), self.candidate.frees)?;
                 self.counters = merge.counters();
                 match stepped {
                     merge::Step::Ran(bytes) => {
@@ -265,7 +288,7 @@ impl Job {
                     }
                     merge::Step::Done if self.files.is_written(merge.outputs()) => {
                         let summaries = merge.outputs().finished().to_vec();
-                        self.stage = Stage::Syncing(self.files.sync(engine, summaries));
+                        self.stage = Stage::Syncing(self.files.sync(shared, summaries));
                         Ok(Step::Ran(Bytes::ZERO))
                     }
                     merge::Step::Blocked | merge::Step::Done => {
@@ -278,7 +301,7 @@ impl Job {
                 Some(result) => {
                     result?;
                     let metas = self.files.metas();
-                    Ok(Step::Done(self.request(engine, metas)))
+                    Ok(Step::Done(self.request(shared, metas)))
                 }
                 None => {
                     self.stage = Stage::Syncing(pending);
@@ -290,13 +313,13 @@ impl Job {
     }
 
     /// The edit that makes the job's result true.
-    fn request(&self, engine: &Engine, outputs: Vec<Arc<FileMeta>>) -> Request {
+    fn request(&self, shared: &Shared, outputs: Vec<Arc<FileMeta>>) -> Request {
         let candidate = &self.candidate;
         let mut edit = VersionEdit::default();
         for (place, table) in &candidate.inputs.tables {
             edit.remove(*place, table);
         }
-        let run = RunId(engine.numbers.next_run());
+        let run = RunId(shared.numbers.next_run());
         let origin = match candidate.kind {
             JobKind::Flush => RunOrigin::Flush,
             _ => RunOrigin::Merge,
@@ -351,8 +374,8 @@ impl Job {
 
     /// Gives the job up: its files are removed in the background. Returns the bytes written in
     /// vain.
-    pub fn discard(self, engine: &Arc<Engine>) -> Bytes {
-        self.files.discard(engine)
+    pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
+        self.files.discard(shared)
     }
 }
 

@@ -83,6 +83,12 @@ struct Counts {
 impl Memtable {
     /// An empty memtable that fills `arena`.
     #[must_use]
+    /// A memtable without room, for a tree that may never be written again: its first write
+    /// replaces it.
+    pub fn idle(id: MemtableId) -> Arc<Self> {
+        Arc::new(Self::new(id, Arena::new(Self::arena_bytes(0))))
+    }
+
     pub fn new(id: MemtableId, arena: Arena) -> Self {
         let counts = Counts {
             entries: AtomicUsize::new(0),

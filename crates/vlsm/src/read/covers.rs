@@ -7,8 +7,8 @@
 //!
 //! Threads and locks: owned by one walk; a memtable's set is locked for one search.
 
-use crate::files::Files;
 use crate::memtable::Memtable;
+use crate::read::table_cache::TableCache;
 use std::sync::Arc;
 use vlsm_core::range_tombstones::{Fragment, Window, end_of};
 use vlsm_core::{Result, Seq, Tables};
@@ -34,7 +34,7 @@ pub(crate) struct Cover {
 
 /// The range tombstones of a tree, as a reader at one sequence number sees them.
 pub(crate) struct Covers {
-    files: Arc<Files>,
+    cache: Arc<TableCache>,
     seq: Seq,
     /// Those that have some, each with its age: the newest place of the tree is number 0. Newest
     /// first.
@@ -43,8 +43,8 @@ pub(crate) struct Covers {
 }
 
 impl Covers {
-    pub fn new(files: Arc<Files>, seq: Seq) -> Self {
-        Self { files, seq, places: Vec::new(), current: None }
+    pub fn new(cache: Arc<TableCache>, seq: Seq) -> Self {
+        Self { cache, seq, places: Vec::new(), current: None }
     }
 
     /// A memtable or one of its parts, of this age. After the sequence number was loaded, so that
@@ -103,7 +103,7 @@ impl Covers {
             Some(table) if table.range.contains(key) => {
                 let mut window = match table.file.range_tombstones {
                     0 => Window::default(),
-                    _ => self.files.reader(table)?.range_tombstones().window(key),
+                    _ => self.cache.reader(table)?.range_tombstones().window(key),
                 };
                 let (lo, hi) = (Some(table.range.lo.clone()), Some(end_of(&table.range)));
                 narrow(&mut window, &Window { lo, hi, seqs: Vec::new() });

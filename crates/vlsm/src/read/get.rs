@@ -11,13 +11,13 @@
 //! The first place that has a visible entry decides, because of any key every place holds newer
 //! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides
 //! too: everything in older places is older than it. Only where the entry is an operand for the
-//! merge operator, the key's versions are collected in a second pass ([`Engine::collect`]). A read
+//! merge operator, the key's versions are collected in a second pass ([`Reader::collect`]). A read
 //! error ends the search: it never lets an older value show.
 
-use crate::engine::Engine;
 use crate::memtable::Memtable;
+use crate::read::Reader;
 use crate::read::view::{Moment, Pinned, Place, TreeView};
-use crate::resolve::{Resolver, Says, says};
+use crate::rules::resolve::{Resolver, Says, says};
 use crate::trace::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ use vlsm_disk::sst::ReadStats;
 /// places up to that.
 type Newest = (Option<(Trailer, Bytes)>, Seq);
 
-impl Engine {
+impl Reader {
     /// A view with the moment visible now; safe for reads over several trees.
     pub fn pin(&self) -> Pinned {
-        let (view, seq) = self.views.pin(&*self.env, || self.commit.visible());
-        let at = Moment { seq, now: self.clock.now() };
+        let (view, seq) = self.views.pin(&*self.shared.env);
+        let at = Moment { seq, now: self.shared.clock.now() };
         Pinned { view, at }
     }
 
@@ -42,7 +42,9 @@ impl Engine {
         let view = self.views.load();
         match at {
             Some(at) => self.get_in(view.tree(tree), at, key),
-            None => self.resolve(view.tree(tree), self.commit.visible(), key, || self.clock.now()),
+            None => {
+                self.resolve(view.tree(tree), self.views.visible(), key, || self.shared.clock.now())
+            }
         }
     }
 
@@ -59,9 +61,9 @@ impl Engine {
         key: &[u8],
         now: impl Fn() -> Micros,
     ) -> Result<Option<Bytes>> {
-        self.counters.gets.add(1);
-        self.trace(tree.id, Asked::Get, key);
-        self.health.check_open()?;
+        self.shared.counters.gets.add(1);
+        self.shared.trace(tree.id, Asked::Get, key);
+        self.shared.health.check_open()?;
         let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {
             return Ok(None);
         };
@@ -100,7 +102,7 @@ impl Engine {
         let found = memtable.newest(key, seq);
         let decided = found.is_some() || cover > Seq::ZERO;
         decided.then(|| {
-            self.counters.memtable_hits.add(1);
+            self.shared.counters.memtable_hits.add(1);
             (found, cover)
         })
     }
@@ -124,21 +126,21 @@ impl Engine {
 
     fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
         let mut stats = ReadStats::default();
-        let reader = self.files.reader(table)?;
+        let reader = self.tables.reader(table)?;
         let cover = match table.file.range_tombstones {
             0 => Seq::ZERO,
             _ => reader.range_tombstones().cover(key, seq),
         };
-        let found = reader.get(key, seq, self.files.cache(), true, &mut stats);
+        let found = reader.get(key, seq, self.tables.cache(), true, &mut stats);
         self.count_filter(&stats);
         let hidden = planted::is(Bug::ReadErrorHidden);
         Ok((if hidden { found.unwrap_or(None) } else { found? }, cover))
     }
 
     fn count_filter(&self, stats: &ReadStats) {
-        self.counters.filter_checks.add(stats.filter_checks);
-        self.counters.filter_negatives.add(stats.filter_negatives);
-        self.counters.filter_false_positives.add(stats.filter_false_positives);
+        self.shared.counters.filter_checks.add(stats.filter_checks);
+        self.shared.counters.filter_negatives.add(stats.filter_negatives);
+        self.shared.counters.filter_false_positives.add(stats.filter_false_positives);
     }
 
     /// The value of a key whose newest version is an operand.
@@ -168,13 +170,13 @@ impl Engine {
         key: &[u8],
         resolver: &mut Resolver,
     ) -> Result<bool> {
-        let reader = self.files.shared_reader(table)?;
+        let reader = self.tables.shared_reader(table)?;
         let cover = reader.range_tombstones().cover(key, at.seq);
         let mut stats = ReadStats::default();
         let may = reader.may_contain(key, &mut stats);
         self.count_filter(&stats);
         if may {
-            let mut cursor = reader.cursor(self.files.cache(), true);
+            let mut cursor = reader.cursor(self.tables.cache(), true);
             cursor.seek(key, Trailer::seek(at.seq))?;
             while cursor.valid() && cursor.key() == key {
                 let says = says(cursor.trailer(), cursor.value(), cover, || at.now)?;

@@ -4,22 +4,22 @@
 //! cursor gets there and left when the cursor leaves the table's slice.
 //! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
 
-use crate::files::Files;
+use crate::read::table_cache::TableCache;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Error, Result, Table, Tables, Trailer};
 use vlsm_disk::sst::SstCursor;
 
 /// A cursor over disjoint tables.
 pub(crate) struct LevelCursor {
-    files: Arc<Files>,
+    cache: Arc<TableCache>,
     tables: Tables,
     current: Option<(Arc<Table>, SstCursor)>,
     error: Option<Error>,
 }
 
 impl LevelCursor {
-    pub fn new(files: Arc<Files>, tables: Tables) -> Self {
-        Self { files, tables, current: None, error: None }
+    pub fn new(cache: Arc<TableCache>, tables: Tables) -> Self {
+        Self { cache, tables, current: None, error: None }
     }
 
     /// Runs a move; an error makes the cursor invalid for good.
@@ -36,7 +36,7 @@ impl LevelCursor {
     }
 
     fn open(&self, table: &Arc<Table>) -> Result<(Arc<Table>, SstCursor)> {
-        Ok((table.clone(), self.files.cursor(table)?))
+        Ok((table.clone(), self.cache.cursor(table)?))
     }
 
     /// From the end of what the current table shows to the next table that shows something.

@@ -1,9 +1,71 @@
-//! The read path: a pinned view, then memtables, then L0 newest first, then the levels.
+//! The read path: a pinned [`view`], then memtables, then L0 newest first, then the levels.
+//!
+//! [`Reader`] answers gets, and gives iterators what they walk over. It sees what is shared, and
+//! nothing that writes.
 
 pub(crate) mod covers;
 pub(crate) mod get;
 pub(crate) mod level_cursor;
 pub(crate) mod merge_cursor;
 pub(crate) mod pins;
+pub(crate) mod size;
+pub(crate) mod snapshots;
+pub(crate) mod table_cache;
 pub(crate) mod user_cursor;
 pub(crate) mod view;
+
+use crate::shared::Shared;
+use pins::Pins;
+use snapshots::Snapshots;
+use std::sync::Arc;
+use table_cache::TableCache;
+use view::{FilteredTrees, Moment, Views};
+
+/// Reads an open store.
+pub(crate) struct Reader {
+    shared: Arc<Shared>,
+    views: Arc<Views>,
+    tables: Arc<TableCache>,
+    snapshots: Arc<Snapshots>,
+    pins: Pins,
+}
+
+impl Reader {
+    pub fn new(
+        shared: &Arc<Shared>,
+        views: &Arc<Views>,
+        tables: &Arc<TableCache>,
+        snapshots: &Arc<Snapshots>,
+    ) -> Self {
+        Self {
+            shared: shared.clone(),
+            views: views.clone(),
+            tables: tables.clone(),
+            snapshots: snapshots.clone(),
+            pins: Pins::default(),
+        }
+    }
+
+    /// The current view of all trees.
+    pub fn views(&self) -> &Arc<Views> {
+        &self.views
+    }
+
+    /// The open SSTs.
+    pub fn tables(&self) -> &Arc<TableCache> {
+        &self.tables
+    }
+
+    /// Registers a reader at this moment; with the trees that it has to keep as they are, because a
+    /// compaction filter may change a later state of them.
+    pub fn register(&self) -> (Moment, Option<Arc<FilteredTrees>>) {
+        let seq = self.snapshots.register(|| self.views.visible());
+        let at = Moment { seq, now: self.shared.clock.now() };
+        (at, self.snapshots.keep_filtered(&self.views))
+    }
+
+    /// Takes back a registration.
+    pub fn release(&self, at: Moment) {
+        self.snapshots.release(at.seq);
+    }
+}

@@ -7,7 +7,7 @@
 //!    shows the same at that number.
 //! 2. Each step locks the iterator's [`Holds`]. No walk there: one is made on the current view,
 //!    from behind the last pair.
-//! 3. In the background, [`Engine::take_back`] takes walks away that have been on an outdated view
+//! 3. In the background, [`Reader::take_back`] takes walks away that have been on an outdated view
 //!    for [`HELD_MAX`].
 //!
 //! So a scan of any length, or one that stands still, holds outdated memtables and dead files for
@@ -17,7 +17,7 @@
 //! tries, and lets go before it drops what it took. The list of open ones is locked for short
 //! looks.
 
-use crate::engine::Engine;
+use crate::read::Reader;
 use crate::read::user_cursor::UserCursor;
 use crate::read::view::TreeView;
 use crate::sync::{Mutex, MutexGuard};
@@ -53,16 +53,16 @@ pub(crate) struct Pins {
 
 /// The holds of an iterator, listed for as long as it lives.
 pub(crate) struct Pin {
-    engine: Arc<Engine>,
+    reader: Arc<Reader>,
     number: u64,
     holds: Arc<Mutex<Holds>>,
 }
 
 impl Pin {
-    pub fn new(engine: &Arc<Engine>) -> Self {
-        let number = engine.pins.next.fetch_add(1, Relaxed);
-        let this = Self { engine: engine.clone(), number, holds: Arc::default() };
-        engine.pins.open.lock().insert(number, Arc::downgrade(&this.holds));
+    pub fn new(reader: &Arc<Reader>) -> Self {
+        let number = reader.pins.next.fetch_add(1, Relaxed);
+        let this = Self { reader: reader.clone(), number, holds: Arc::default() };
+        reader.pins.open.lock().insert(number, Arc::downgrade(&this.holds));
         this
     }
 
@@ -75,11 +75,11 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.engine.pins.open.lock().remove(&self.number);
+        self.reader.pins.open.lock().remove(&self.number);
     }
 }
 
-impl Engine {
+impl Reader {
     /// Takes walks on outdated views back from iterators. Returns when to look again, while there
     /// are some that may go on for a little.
     pub fn take_back(&self) -> Option<Duration> {
@@ -87,7 +87,7 @@ impl Engine {
             let open = self.pins.open.lock();
             open.values().filter_map(Weak::upgrade).collect()
         };
-        let (now, view) = (self.env.now(), self.views.load_full());
+        let (now, view) = (self.shared.env.now(), self.views.load_full());
         let mut again: Option<Duration> = None;
         for holds in open {
             let Some(mut held) = holds.try_lock() else {

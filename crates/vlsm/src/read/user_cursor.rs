@@ -11,13 +11,13 @@
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 
-use crate::files::Files;
 use crate::read::covers::Covers;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
+use crate::read::table_cache::TableCache;
 use crate::read::view::{Moment, Place, TreeView};
-use crate::resolve::{Resolver, Says, says};
 use crate::rules::Rules;
+use crate::rules::resolve::{Resolver, Says, says};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -49,27 +49,27 @@ impl UserCursor {
     /// A walk over a tree, starting at `from` (its end where unbounded).
     pub fn new(
         tree: &TreeView,
-        files: &Arc<Files>,
+        cache: &Arc<TableCache>,
         at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
     ) -> Result<Self> {
-        Self::over(tree, files, at, direction, from, &|tables| {
-            Box::new(LevelCursor::new(files.clone(), tables.clone()))
+        Self::over(tree, cache, at, direction, from, &|tables| {
+            Box::new(LevelCursor::new(cache.clone(), tables.clone()))
         })
     }
 
     /// The same with cursors over its runs that the caller makes.
     pub fn over(
         tree: &TreeView,
-        files: &Arc<Files>,
+        cache: &Arc<TableCache>,
         at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
         run: &dyn Fn(&Tables) -> Box<dyn Cursor + Send>,
     ) -> Result<Self> {
         let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
-        let mut covers = Covers::new(files.clone(), at.seq);
+        let mut covers = Covers::new(cache.clone(), at.seq);
         let mut older = Vec::new();
         for place in tree.places() {
             match place {

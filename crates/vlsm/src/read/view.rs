@@ -18,6 +18,7 @@
 use crate::memtable::Memtable;
 use crate::rules::Rules;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
@@ -152,14 +153,32 @@ pub(crate) struct Pinned {
     pub at: Moment,
 }
 
-/// The current view.
-#[derive(Default)]
+/// The current view, and which writes are visible in it.
 pub(crate) struct Views {
     current: ArcSwap<StoreView>,
     change: Mutex<()>,
+    visible: AtomicU64,
 }
 
 impl Views {
+    /// No tree, and all writes visible up to `visible`.
+    pub fn new(visible: Seq) -> Self {
+        let (current, change) = (ArcSwap::default(), Mutex::default());
+        Self { current, change, visible: AtomicU64::new(visible.0) }
+    }
+
+    /// All writes up to here are visible.
+    #[inline]
+    pub fn visible(&self) -> Seq {
+        Seq(self.visible.load(Ordering::Acquire))
+    }
+
+    /// Makes all writes up to `seq` visible. One caller at a time.
+    #[inline]
+    pub fn publish(&self, seq: Seq) {
+        self.visible.store(seq.0, Ordering::Release);
+    }
+
     /// The current view, for a short look.
     #[inline]
     pub fn load(&self) -> arc_swap::Guard<Arc<StoreView>> {
@@ -172,11 +191,11 @@ impl Views {
     }
 
     /// A view and a sequence number that fit together across trees.
-    pub fn pin(&self, env: &dyn Env, visible: impl Fn() -> Seq) -> (Arc<StoreView>, Seq) {
+    pub fn pin(&self, env: &dyn Env) -> (Arc<StoreView>, Seq) {
         loop {
             let view = self.load_full();
             env.interleave();
-            let seq = visible();
+            let seq = self.visible();
             if Arc::ptr_eq(&view, &self.load()) || planted::is(Bug::ViewTorn) {
                 return (view, seq);
             }

@@ -11,13 +11,13 @@
 
 mod compaction_filter;
 mod merge_operator;
+pub(crate) mod resolve;
 
 pub use compaction_filter::{CompactionFilter, Decision};
 pub use merge_operator::MergeOperator;
 
-use crate::callback::{Guarded, Panicked};
-use crate::events::Events;
-use crate::keyspace::KeyspaceOptions;
+use crate::shared::callback::{Guarded, Panicked};
+use crate::shared::events::Events;
 use merge_operator::built_in;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,12 +66,17 @@ impl Extensions {
     ///
     /// # Errors
     /// [`Error::UnknownMergeOperator`].
-    pub fn rules(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<Arc<Rules>> {
-        let operator = match &options.merge_operator {
+    pub fn rules(
+        &self,
+        keyspace: &str,
+        operator: Option<&str>,
+        ttl: Option<Duration>,
+    ) -> Result<Arc<Rules>> {
+        let operator = match operator {
             None => None,
             Some(name) => {
                 let code = self.operator(name).ok_or_else(|| {
-                    let (keyspace, name) = (keyspace.to_owned(), name.clone());
+                    let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
                     Error::UnknownMergeOperator { keyspace, name }
                 })?;
                 let events = self.events.clone();
@@ -83,7 +88,7 @@ impl Extensions {
             let (code, events) = (filter.clone(), self.events.clone());
             Guarded::new(code, Callback::CompactionFilter, (name, keyspace), events)
         });
-        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, ttl: options.ttl, filter }))
+        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, ttl, filter }))
     }
 
     fn operator(&self, name: &str) -> Option<Arc<dyn MergeOperator>> {

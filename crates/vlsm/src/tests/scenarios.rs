@@ -4,9 +4,9 @@
 //! is asserted in the scenario. Below it are the mistakes that it is known to find.
 
 use super::{ShuttleEnv, finds, holds, store_path};
-use crate::events::Events;
-use crate::health::Health;
 use crate::memtable::{Arena, Memtable};
+use crate::shared::events::Events;
+use crate::shared::health::Health;
 use crate::sync::Slip;
 use crate::write::gate::Gate;
 use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
@@ -237,7 +237,7 @@ fn close() {
         })
     };
     let first = write("first");
-    db.engine.gate.set(Admit::stop(WaitCause::L0Bound), db.engine.env.now());
+    db.engine.writer.gate().set(Admit::stop(WaitCause::L0Bound), db.engine.shared.env.now());
     let second = write("second");
     db.close().unwrap();
     for (key, writer) in [("first", first), ("second", second)] {

@@ -12,7 +12,6 @@
 //! A trace is no part of the store: its failures fail no operation.
 
 use super::format::{Asked, CHUNK_LEN, HEADER_LEN, chunk, encode, header};
-use crate::engine::Engine;
 use crate::paths::absolute;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,7 @@ use std::time::Duration;
 use vlsm_core::{Error, Micros, Result, TreeId};
 use vlsm_disk::env::{Condition, Env};
 use vlsm_disk::fs::{File, OpenOptions};
+use vlsm_disk::io::IoPool;
 
 /// Chunks that may be on their way to the file: 2 MB.
 const OUTSTANDING_MAX: usize = 32;
@@ -75,12 +75,6 @@ impl Sink {
             }
             self.written.wait(epoch, None);
         }
-    }
-}
-
-impl Tracer {
-    pub fn new() -> Self {
-        Self { on: AtomicBool::new(false), state: Mutex::new(None) }
     }
 }
 
@@ -146,36 +140,33 @@ impl Recording {
     }
 }
 
-impl Engine {
-    /// Notes an operation that was asked for now, where there is a trace.
-    #[inline]
-    pub fn trace(&self, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
-        if self.tracing() {
-            self.record(self.env.now(), [(tree, asked, key)].into_iter());
-        }
+impl Tracer {
+    pub fn new() -> Self {
+        Self { on: AtomicBool::new(false), state: Mutex::new(None) }
     }
 
     /// Whether there is a trace.
     #[inline]
-    pub fn tracing(&self) -> bool {
-        self.tracer.on.load(Ordering::Relaxed)
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
     }
 
     /// Notes operations that were asked for at a time.
     #[cold]
     pub fn record<'a>(
         &self,
+        io: &IoPool,
         at: Duration,
         ops: impl Iterator<Item = (TreeId, Asked<'a>, &'a [u8])>,
     ) {
         let mut sink = None;
         {
-            let mut state = self.tracer.state.lock();
+            let mut state = self.state.lock();
             let Some(recording) = &mut *state else { return };
             for (tree, asked, key) in ops {
                 recording.add(at, tree, asked, key);
                 if recording.payload.len() >= CHUNK_LEN {
-                    self.hand_over(recording);
+                    hand_over(io, recording);
                     sink = Some(recording.sink.clone());
                 }
             }
@@ -183,52 +174,51 @@ impl Engine {
         if let Some(sink) = sink {
             sink.wait(OUTSTANDING_MAX);
             if sink.error.lock().is_some() {
-                self.tracer.on.store(false, Ordering::Relaxed);
+                self.on.store(false, Ordering::Relaxed);
             }
         }
-    }
-
-    /// Has a chunk written.
-    fn hand_over(&self, recording: &mut Recording) {
-        let (offset, bytes) = recording.take();
-        recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);
-        let (ticket, file) = (Ticket(recording.sink.clone()), recording.file.clone());
-        // What became of it is in the sink.
-        let _ = self.io.submit(move || {
-            if let Err(error) = file.write_at(&bytes, offset) {
-                let error = Error::io("cannot write", &ticket.0.path, error);
-                ticket.0.error.lock().get_or_insert(error);
-            }
-            drop(ticket);
-            Ok(())
-        });
     }
 
     /// Begins a trace.
-    pub fn start_trace(&self, path: &Path) -> Result<()> {
-        self.health.check_open()?;
+    pub fn start(&self, env: &dyn Env, path: &Path) -> Result<()> {
         let under_way = || Error::InvalidArgument("a trace is under way: end it first".into());
-        if self.tracer.state.lock().is_some() {
+        if self.state.lock().is_some() {
             return Err(under_way());
         }
-        let path = absolute(&**self.env.fs(), path)?;
-        let recording = Recording::begin(&*self.env, &path)?;
-        let mut state = self.tracer.state.lock();
+        let path = absolute(&**env.fs(), path)?;
+        let recording = Recording::begin(env, &path)?;
+        let mut state = self.state.lock();
         if state.is_some() {
             return Err(under_way());
         }
         *state = Some(recording);
-        self.tracer.on.store(true, Ordering::Relaxed);
+        self.on.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Ends the trace: how many operations it has. None without a trace.
-    pub fn end_trace(&self) -> Result<Option<u64>> {
+    pub fn end(&self) -> Result<Option<u64>> {
         let recording = {
-            let mut state = self.tracer.state.lock();
-            self.tracer.on.store(false, Ordering::Relaxed);
+            let mut state = self.state.lock();
+            self.on.store(false, Ordering::Relaxed);
             state.take()
         };
         recording.map(Recording::finish).transpose()
     }
+}
+
+/// Has a chunk written.
+fn hand_over(io: &IoPool, recording: &mut Recording) {
+    let (offset, bytes) = recording.take();
+    recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);
+    let (ticket, file) = (Ticket(recording.sink.clone()), recording.file.clone());
+    // What became of it is in the sink.
+    let _ = io.submit(move || {
+        if let Err(error) = file.write_at(&bytes, offset) {
+            let error = Error::io("cannot write", &ticket.0.path, error);
+            ticket.0.error.lock().get_or_insert(error);
+        }
+        drop(ticket);
+        Ok(())
+    });
 }

@@ -9,7 +9,6 @@
 //! because the runs take turns.
 
 use super::{Check, FINDINGS_MAX};
-use crate::files::sst_path;
 use std::cmp::Ordering;
 use std::sync::Arc;
 use vlsm_core::{
@@ -18,6 +17,7 @@ use vlsm_core::{
 };
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::manifest::State;
+use vlsm_disk::sst::sst_path;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
 
 /// A run of L0 or a level, and a position in it.

@@ -5,8 +5,8 @@
 //!    rotated), sequence numbers are given, the batch is framed into the WAL buffer.
 //! 3. *Memtable*: each writer inserts its own entries, in parallel with the others.
 //! 4. *WAL*: `Buffered` and `Sync` writers see to it that the buffer is written; the first one
-//!    there writes for all (`wal_stage.rs`). `Lazy` ones go on.
-//! 5. *Publish*: batches become visible in the order of their sequence numbers ([`Publisher`]).
+//!    there writes for all (`log`). `Lazy` ones go on.
+//! 5. *Publish*: batches become visible in the order of their sequence numbers (`publish.rs`).
 //! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that nobody waits behind
 //!    them.
 //!
@@ -15,77 +15,30 @@
 //! is latched and its sequence number is never published.
 //!
 //! A full device is met before stage 2: the WAL's room is there before a batch is sequenced, so
-//! what is refused with [`Error::NoSpace`] has left no trace (`wal_stage.rs`).
+//! what is refused with [`Error::NoSpace`] has left no trace (`log`).
 //!
 //! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it
 //! and after it is in all its memtables; a memtable is drained only after its writers published.
 
-use crate::batch::{Batch, Entry};
-use crate::engine::Engine;
+use crate::catalog::Catalog;
+use crate::log::sequence::Sequence;
+use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
 use crate::options::{Durability, WriteOptions};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, Slip, slips};
+use crate::shared::Shared;
+use crate::sync::atomic::Ordering;
+use crate::write::Writer;
+use crate::write::batch::{Batch, Entry};
 use crate::write::large::Prepared;
-use crate::write::wal_stage::WalTail;
-use std::collections::BTreeMap;
+use crate::write::publish::IN_FLIGHT_MAX;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::event::WaitCause;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, FileNumber, Kind, Micros, Result, Seq, Trailer, TreeId};
 use vlsm_disk::wal::LARGE_BATCH;
 use vlsm_disk::wal::format::{checksum, record_len};
 use vlsm_disk::wal::writer::COMMIT_LEN;
-use vlsm_disk::{Condition, Env};
-
-use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
-
-/// Batches that may be between sequencing and publishing at once.
-pub(crate) const IN_FLIGHT_MAX: u64 = 4096;
-/// A waiter for its turn to publish spins this long before it sleeps.
-const PUBLISH_SPIN: Duration = Duration::from_micros(5);
-/// A wait at least this long is an event of its own.
-pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
-
-/// What the sequencing step changes.
-pub(crate) struct Sequence {
-    pub next_seq: u64,
-    pub next_ticket: u64,
-    pub tail: WalTail,
-    /// WAL files with fragments of batches that are not sequenced yet, with how many.
-    pinned: BTreeMap<FileNumber, usize>,
-}
-
-impl Sequence {
-    /// Keeps a WAL file although no memtable names it.
-    pub fn pin_wal(&mut self, number: FileNumber) {
-        *self.pinned.entry(number).or_default() += 1;
-    }
-
-    /// Takes one pin back.
-    pub fn unpin_wal(&mut self, number: FileNumber) {
-        if let Some(count) = self.pinned.get_mut(&number) {
-            *count -= 1;
-            if *count == 0 {
-                self.pinned.remove(&number);
-            }
-        }
-    }
-
-    /// The oldest pinned WAL file.
-    pub fn pinned_wal(&self) -> Option<FileNumber> {
-        self.pinned.keys().next().copied()
-    }
-}
-
-/// The commit queue.
-pub(crate) struct Commit {
-    pub sequence: Mutex<Sequence>,
-    pub publisher: Publisher,
-    /// Turns that were taken and not ended (`turn.rs`).
-    pub turns: AtomicU64,
-}
 
 /// A batch after sequencing.
 struct Placed {
@@ -154,42 +107,23 @@ struct Need {
     beside: usize,
 }
 
-impl Commit {
-    pub fn new(env: &dyn Env, last_seq: Seq, tail: WalTail) -> Self {
-        let pinned = BTreeMap::new();
-        let sequence = Sequence { next_seq: last_seq.0 + 1, next_ticket: 0, tail, pinned };
-        let publisher = Publisher::new(env, last_seq);
-        Self { sequence: Mutex::new(sequence), publisher, turns: AtomicU64::new(0) }
-    }
-
-    /// All writes up to here are visible.
-    #[inline]
-    pub fn visible(&self) -> Seq {
-        Seq(self.publisher.visible.load(Ordering::Acquire))
-    }
-
-    /// Wakes all waiters so that they look at the store's health.
-    pub fn wake(&self) {
-        self.publisher.advanced.notify();
-    }
-}
-
-impl Engine {
+impl Writer {
     /// Commits a batch.
     pub fn write(self: &Arc<Self>, batch: &Batch, options: WriteOptions) -> Result<()> {
-        batch.check(self.store_uid)?;
-        self.health.check()?;
+        batch.check(self.shared.store_uid)?;
+        self.shared.health.check()?;
         if batch.is_empty() {
             return Ok(());
         }
-        if self.tracing() {
-            self.record(self.env.now(), batch.asked());
+        let Shared { env, io, tracer, .. } = &*self.shared;
+        if tracer.is_on() {
+            tracer.record(io, env.now(), batch.asked());
         }
-        let durability = options.durability.unwrap_or(self.options.durability);
+        let durability = options.durability.unwrap_or(self.shared.options.durability);
         if durability == Durability::NoWal {
-            check_one_keyspace(self, batch)?;
+            check_one_keyspace(&self.catalog, batch)?;
         }
-        let (env, _watch) = (&*self.env, self.watch());
+        let _watch = self.shared.watch();
         let bytes = batch.encoded_len() as u64;
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
         let turn = match self.gate.is_open() {
@@ -205,7 +139,7 @@ impl Engine {
         let mut placed = match placed {
             Ok(placed) => placed,
             Err(error) => {
-                self.unpin(load.pinned());
+                self.log.unpin(load.pinned());
                 return Err(give_back(error));
             }
         };
@@ -217,22 +151,20 @@ impl Engine {
         self.fill(batch, &mut placed);
         env.interleave();
         match durability {
-            Durability::Sync | Durability::Buffered => {
-                self.wal.write_through(self, placed.position)?
-            }
-            Durability::Lazy => self.wal.write_if_large(self, placed.position)?,
+            Durability::Sync | Durability::Buffered => self.log.write_through(placed.position)?,
+            Durability::Lazy => self.log.write_if_large(placed.position)?,
             Durability::NoWal => {}
         }
         if !early {
             self.publish(placed.ticket, placed.last_seq)?;
         }
         if placed.rotated {
-            self.control.wake();
+            self.shared.channel.wake();
         }
         if durability == Durability::Sync {
-            let since = self.env.now();
-            self.wal.sync_through(self, placed.position)?;
-            self.note_wait(WaitCause::WalSync, since);
+            let since = self.shared.env.now();
+            self.log.sync_through(placed.position)?;
+            self.shared.note_wait(WaitCause::WalSync, since);
         }
         Ok(())
     }
@@ -258,12 +190,12 @@ impl Engine {
         if let Attempt::Placed(placed) = self.try_place(batch, load, durability)? {
             return Ok(placed);
         }
-        let since = self.env.now();
-        self.counters.waiting_writers.add(1);
-        self.counters.stopped_writers.add(1);
+        let since = self.shared.env.now();
+        self.shared.counters.waiting_writers.add(1);
+        self.shared.counters.stopped_writers.add(1);
         let result = self.wait_for_place(batch, load, durability, since, give_up);
-        self.counters.waiting_writers.sub(1);
-        self.counters.stopped_writers.sub(1);
+        self.shared.counters.waiting_writers.sub(1);
+        self.shared.counters.stopped_writers.sub(1);
         result
     }
 
@@ -278,34 +210,34 @@ impl Engine {
     ) -> Result<Placed> {
         let mut cause = WaitCause::MemtableFull;
         loop {
-            let room = self.control.room_epoch();
-            let published = self.commit.publisher.advanced.epoch();
+            let room = self.shared.channel.room_epoch();
+            let published = self.publisher.epoch();
             let attempt = self.try_place(batch, load, durability)?;
             if let Attempt::Placed(placed) = attempt {
-                self.note_wait(cause, since);
+                self.shared.note_wait(cause, since);
                 return Ok(placed);
             }
-            let now = self.env.now();
+            let now = self.shared.env.now();
             if give_up.is_some_and(|give_up| now >= give_up) {
                 let waited = Micros(now.saturating_sub(since).as_micros() as u64);
-                self.note_wait(cause, since);
+                self.shared.note_wait(cause, since);
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
                 Attempt::Placed(_) => {}
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
-                    self.commit.publisher.advanced.wait(published, give_up);
+                    self.publisher.wait(published, give_up);
                 }
                 Attempt::LogFull(len) => {
                     cause = WaitCause::WalQueue;
-                    self.wal.want(self, len);
-                    self.control.wait_for_room(room, give_up);
+                    self.log.want(len);
+                    self.shared.channel.wait_for_room(room, give_up);
                 }
                 Attempt::Full(why) => {
                     cause = why;
-                    self.control.wake();
-                    self.control.wait_for_room(room, give_up);
+                    self.shared.channel.wake();
+                    self.shared.channel.wait_for_room(room, give_up);
                 }
             }
         }
@@ -318,18 +250,17 @@ impl Engine {
         load: &Load,
         durability: Durability,
     ) -> Result<Attempt> {
-        let mut sequence = self.commit.sequence.lock();
-        self.health.check()?;
+        let mut sequence = self.log.sequence();
+        self.shared.health.check()?;
         if self.closing.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
-        let head = self.commit.publisher.head.load(Ordering::Acquire);
-        if sequence.next_ticket - head >= IN_FLIGHT_MAX {
+        if self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(Attempt::Crowded);
         }
         let first_seq = Seq(sequence.next_seq);
         let len = record_len(load.record(batch));
-        if durability != Durability::NoWal && !self.wal.make_room(&mut sequence, len) {
+        if durability != Durability::NoWal && !self.log.make_room(&mut sequence, len) {
             return Ok(Attempt::LogFull(len));
         }
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
@@ -344,7 +275,7 @@ impl Engine {
             Durability::NoWal => 0,
             _ => {
                 let tail = &mut sequence.tail;
-                let hint = self.wal.synced_hint(tail.number());
+                let hint = self.log.synced_hint(tail.number());
                 tail.append(|framer, out| {
                     match load {
                         Load::Small { checksum, .. } => {
@@ -366,9 +297,9 @@ impl Engine {
             self.unlogged.store(true, Ordering::Relaxed);
         }
         // Counted here, one at a time, so that no atomic is contended for.
-        self.counters.batches.bump(1);
-        self.counters.writes.bump(batch.len() as u64);
-        self.counters.write_bytes.bump(batch.encoded_len() as u64);
+        self.shared.counters.batches.bump(1);
+        self.shared.counters.writes.bump(batch.len() as u64);
+        self.shared.counters.write_bytes.bump(batch.encoded_len() as u64);
         Ok(Attempt::Placed(Placed { ticket, first_seq, last_seq, position, places, rotated }))
     }
 
@@ -408,7 +339,7 @@ impl Engine {
             }
             Load::Large(large) => {
                 for (tree, part) in &large.parts {
-                    let bytes = part.bytes().min(self.arenas.block_bytes() / 2);
+                    let bytes = part.bytes().min(self.shared.arenas.block_bytes() / 2);
                     rotated |= self.make_room(sequence, *tree, bytes, |_| false)?;
                 }
                 let view = self.views.load();
@@ -420,7 +351,7 @@ impl Engine {
                     }
                 }
                 // Its memory counts from here on; who writes next may have to wait for that.
-                rotated |= self.bound_memtables(0, |_| false).unwrap_or(true);
+                rotated |= self.bound_memtables(sequence, 0, |_| false).unwrap_or(true);
                 Ok((Vec::new(), rotated))
             }
         }
@@ -460,28 +391,18 @@ impl Engine {
 
     /// Stage 5: hands the batch to the publisher and waits until it is visible.
     fn publish(&self, ticket: u64, last_seq: Seq) -> Result<()> {
-        self.commit.publisher.finish(ticket, last_seq);
-        if self.commit.visible() >= last_seq {
+        self.publisher.finish(ticket, last_seq);
+        if self.views.visible() >= last_seq {
             return Ok(());
         }
-        let since = self.env.now();
-        let cause = match self.commit.turns.load(Ordering::Relaxed) {
+        let since = self.shared.env.now();
+        let cause = match self.turns.load(Ordering::Relaxed) {
             0 => WaitCause::WalQueue,
             _ => WaitCause::Ingest,
         };
         self.await_published(last_seq)?;
-        self.note_wait(cause, since);
+        self.shared.note_wait(cause, since);
         Ok(())
-    }
-
-    /// Counts a wait that is over; a long one is an event.
-    pub fn note_wait(&self, cause: WaitCause, since: Duration) {
-        let took = self.env.now().saturating_sub(since);
-        self.counters.waited(cause, took);
-        if took >= WAIT_EVENT {
-            let took = Micros(took.as_micros() as u64);
-            self.events.emit(Event::Waited { cause, took });
-        }
     }
 }
 
@@ -506,77 +427,17 @@ fn needs_of(batch: &Batch) -> Vec<Need> {
     needs
 }
 
-fn check_one_keyspace(engine: &Engine, batch: &Batch) -> Result<()> {
+fn check_one_keyspace(catalog: &Catalog, batch: &Batch) -> Result<()> {
     let Some(first) = batch.entries().first() else { return Ok(()) };
     if batch.entries().iter().all(|entry| entry.tree == first.tree) {
         return Ok(());
     }
-    let keyspaces = engine.keyspaces.lock();
-    let owner = keyspaces.iter().find(|info| info.trees.contains(&first.tree));
-    let owns = |entry: &Entry| owner.is_some_and(|info| info.trees.contains(&entry.tree));
+    let owner = catalog.owner(first.tree);
+    let owns = |entry: &Entry| owner.as_ref().is_some_and(|info| info.trees.contains(&entry.tree));
     if batch.entries().iter().all(owns) {
         return Ok(());
     }
     Err(Error::InvalidArgument(
         "a NoWal batch may touch one keyspace only: it could not be recovered as a whole".into(),
     ))
-}
-
-/// Makes batches visible in the order of their tickets.
-///
-/// Each finished batch puts its last sequence number into its slot of a ring. Whoever finds the
-/// slot at the head filled, and nobody else at work, empties it, moves the visible sequence number
-/// on and looks at the next. So a late batch publishes all that waited behind it, and nobody waits
-/// for a lock.
-pub(crate) struct Publisher {
-    slots: Box<[AtomicU64]>,
-    pub head: AtomicU64,
-    visible: AtomicU64,
-    advancing: AtomicBool,
-    pub advanced: Arc<dyn Condition>,
-}
-
-impl Publisher {
-    fn new(env: &dyn Env, last_seq: Seq) -> Self {
-        Self {
-            slots: (0..IN_FLIGHT_MAX).map(|_| AtomicU64::new(0)).collect(),
-            head: AtomicU64::new(0),
-            visible: AtomicU64::new(last_seq.0),
-            advancing: AtomicBool::new(false),
-            advanced: env.condition(PUBLISH_SPIN),
-        }
-    }
-
-    fn slot(&self, ticket: u64) -> &AtomicU64 {
-        &self.slots[(ticket % IN_FLIGHT_MAX) as usize]
-    }
-
-    pub fn finish(&self, ticket: u64, last_seq: Seq) {
-        self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
-        if slips(Slip::PublishAtOnce) {
-            self.visible.fetch_max(last_seq.0, Ordering::SeqCst);
-        }
-        // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored
-        // before, if not in its pass then in the look at the head after it.
-        while self.slot(self.head.load(Ordering::SeqCst)).load(Ordering::SeqCst) != 0 {
-            if self.advancing.swap(true, Ordering::SeqCst) {
-                return;
-            }
-            let mut head = self.head.load(Ordering::SeqCst);
-            loop {
-                let last = self.slot(head).swap(0, Ordering::SeqCst);
-                if last == 0 {
-                    break;
-                }
-                head += 1;
-                self.visible.store(last, Ordering::Release);
-                self.head.store(head, Ordering::SeqCst);
-            }
-            self.advancing.store(false, Ordering::SeqCst);
-            self.advanced.notify();
-            if slips(Slip::PublishNoSecondLook) {
-                return;
-            }
-        }
-    }
 }

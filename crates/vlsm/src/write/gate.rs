@@ -11,10 +11,10 @@
 //! behind a lock that is held for a few instructions. The admission's answer is set by the control
 //! tick.
 
-use crate::engine::Engine;
-use crate::health::Health;
+use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, Slip, slips};
+use crate::write::Writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,12 +168,13 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub fn new(env: &dyn Env) -> Self {
+    /// Those who wait are told by `changed`.
+    pub fn new(changed: Arc<dyn Condition>) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),
             turns: Mutex::new(Turns::NONE),
             cause: AtomicU8::new(WaitCause::Admission as u8),
-            changed: env.condition(Duration::ZERO),
+            changed,
         }
     }
 
@@ -287,20 +288,20 @@ impl Gate {
     }
 }
 
-impl Engine {
+impl Writer {
     /// Waits until the admission lets a write in.
     #[cold]
     pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
-        let since = self.env.now();
-        self.counters.waiting_writers.add(1);
+        let since = self.shared.env.now();
+        self.shared.counters.waiting_writers.add(1);
         // A stop ends with a change, after which they are asked anyway.
         if !self.gate.is_stopped() {
-            self.control.ask_again_within(since + LOOK);
+            self.shared.channel.ask_again_within(since + LOOK);
         }
-        let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
-        self.counters.waiting_writers.sub(1);
-        if self.env.now().saturating_sub(since) > AT_ONCE {
-            self.note_wait(self.gate.cause(), since);
+        let result = self.gate.admit(&*self.shared.env, &self.shared.health, bytes, give_up);
+        self.shared.counters.waiting_writers.sub(1);
+        if self.shared.env.now().saturating_sub(since) > AT_ONCE {
+            self.shared.note_wait(self.gate.cause(), since);
         }
         result
     }

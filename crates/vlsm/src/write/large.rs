@@ -10,9 +10,9 @@
 //!
 //! From there on it is published and synced as every other batch.
 
-use crate::batch::Batch;
-use crate::engine::Engine;
 use crate::memtable::{Memtable, body_size, towers_size};
+use crate::write::Writer;
+use crate::write::batch::Batch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlsm_core::event::WaitCause;
@@ -30,18 +30,18 @@ pub(crate) struct Prepared {
     pub pinned: Option<FileNumber>,
 }
 
-impl Engine {
+impl Writer {
     /// Steps 1 and 2.
     pub fn prepare_large(self: &Arc<Self>, batch: &Batch, in_wal: bool) -> Result<Prepared> {
         let parts = self.private_memtables(batch);
         let mut prepared = Prepared { parts, commit: None, pinned: None };
         if in_wal {
-            let id = self.env.random();
+            let id = self.shared.env.random();
             prepared.commit = Some(Commit::new(id, batch.payload()));
             for fragment in fragments(id, batch.payload()) {
                 let written = self.write_fragment(&fragment, &mut prepared.pinned);
                 if let Err(error) = written {
-                    self.unpin(prepared.pinned);
+                    self.log.unpin(prepared.pinned);
                     return Err(error);
                 }
             }
@@ -57,16 +57,16 @@ impl Engine {
     ) -> Result<()> {
         let mut since = None;
         loop {
-            let room = self.control.room_epoch();
+            let room = self.shared.channel.room_epoch();
             if let Some(position) = self.frame_fragment(fragment, pinned)? {
                 if let Some(since) = since {
-                    self.note_wait(WaitCause::WalQueue, since);
+                    self.shared.note_wait(WaitCause::WalQueue, since);
                 }
-                return self.wal.write_through(self, position);
+                return self.log.write_through(position);
             }
-            since.get_or_insert_with(|| self.env.now());
-            self.wal.want(self, record_len(fragment.len()));
-            self.control.wait_for_room(room, None);
+            since.get_or_insert_with(|| self.shared.env.now());
+            self.log.want(record_len(fragment.len()));
+            self.shared.channel.wait_for_room(room, None);
         }
     }
 
@@ -76,9 +76,9 @@ impl Engine {
         fragment: &[u8],
         pinned: &mut Option<FileNumber>,
     ) -> Result<Option<u64>> {
-        let mut sequence = self.commit.sequence.lock();
-        self.health.check()?;
-        if !self.wal.make_room(&mut sequence, record_len(fragment.len())) {
+        let mut sequence = self.log.sequence();
+        self.shared.health.check()?;
+        if !self.log.make_room(&mut sequence, record_len(fragment.len())) {
             return Ok(None);
         }
         let number = sequence.tail.number();
@@ -86,18 +86,11 @@ impl Engine {
             *pinned = Some(number);
             sequence.pin_wal(number);
         }
-        let hint = self.wal.synced_hint(number);
+        let hint = self.log.synced_hint(number);
         let position = sequence.tail.append(|framer, out| {
             framer.fragment(out, hint, fragment);
         });
         Ok(Some(position))
-    }
-
-    /// Lets go of a pinned WAL.
-    pub fn unpin(&self, pinned: Option<FileNumber>) {
-        if let Some(number) = pinned {
-            self.commit.sequence.lock().unpin_wal(number);
-        }
     }
 
     fn private_memtables(&self, batch: &Batch) -> BTreeMap<TreeId, Arc<Memtable>> {
@@ -113,8 +106,8 @@ impl Engine {
         }
         let last = Seq(batch.len() as u64);
         let part = |(tree, (count, bytes)): (TreeId, (usize, usize))| {
-            let id = MemtableId(self.numbers.next_memtable());
-            let arena = self.arenas.take_exactly(Memtable::arena_bytes(bytes + 8));
+            let id = MemtableId(self.shared.numbers.next_memtable());
+            let arena = self.shared.arenas.take_exactly(Memtable::arena_bytes(bytes + 8));
             let part = Arc::new(Memtable::new(id, arena));
             let space = part.reserve(count, bytes, Seq(1)..=last);
             (tree, (part, space.expect("the arena was made for it")))

@@ -1,10 +1,91 @@
 //! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable,
-//! WAL, publish; [`large`] for large batches) with [`rotate`] when a memtable is full and
-//! [`wal_stage`] for the bytes. [`turn`] is for what is ordered among batches and is none.
+//! WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a memtable is full. [`turn`]
+//! is for what is ordered among batches and is none, [`flush`] for who waits until memtables are
+//! out.
+//!
+//! [`Writer`] sees what is shared, the view, the log and the names of keyspaces. Who decides how
+//! fast writers are let in sets the [`gate`]; who frees memtables says so in the channel.
 
+pub(crate) mod batch;
 pub(crate) mod commit;
+pub(crate) mod flush;
 pub(crate) mod gate;
 pub(crate) mod large;
+pub(crate) mod publish;
 pub(crate) mod rotate;
 pub(crate) mod turn;
-pub(crate) mod wal_stage;
+
+use crate::catalog::Catalog;
+use crate::log::Log;
+use crate::read::view::Views;
+use crate::shared::Shared;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use gate::Gate;
+use publish::{PUBLISH_SPIN, Publisher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Takes the writes of an open store.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    views: Arc<Views>,
+    log: Arc<Log>,
+    catalog: Arc<Catalog>,
+    gate: Gate,
+    publisher: Publisher,
+    /// Turns that were taken and not ended ([`turn`]).
+    turns: AtomicU64,
+    /// Whether the shape gathers memtables before they go out.
+    gathers: bool,
+    /// Whether writes outside the WAL were made.
+    unlogged: AtomicBool,
+    closing: AtomicBool,
+}
+
+impl Writer {
+    pub fn new(
+        shared: &Arc<Shared>,
+        views: &Arc<Views>,
+        log: &Arc<Log>,
+        catalog: &Arc<Catalog>,
+        gathers: bool,
+    ) -> Self {
+        let condition = |spin| shared.channel.condition(&*shared.env, spin);
+        Self {
+            gate: Gate::new(condition(Duration::ZERO)),
+            publisher: Publisher::new(condition(PUBLISH_SPIN), views),
+            shared: shared.clone(),
+            views: views.clone(),
+            log: log.clone(),
+            catalog: catalog.clone(),
+            turns: AtomicU64::new(0),
+            gathers,
+            unlogged: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        }
+    }
+
+    /// How fast writers are let in.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// Whether writes outside the WAL were made.
+    pub fn wrote_unlogged(&self) -> bool {
+        self.unlogged.load(Ordering::Acquire)
+    }
+
+    /// Wakes those who wait at the gate or to be published, so that they look at the store's
+    /// health.
+    pub fn wake(&self) {
+        self.gate.wake();
+        self.publisher.wake();
+    }
+
+    /// Takes no write from here on. False when it took none before.
+    pub fn shut(&self) -> bool {
+        // In the sequencing step, so that every batch that was sequenced can be made durable.
+        let _held = self.log.sequence();
+        !self.closing.swap(true, Ordering::AcqRel)
+    }
+}

@@ -2,15 +2,15 @@
 //!
 //! 1. In the sequencing step memtables are sealed where that is asked for, so that none holds
 //!    entries from before the turn and from after it; the next sequence number is taken.
-//! 2. What was sequenced before is awaited ([`Engine::await_published`]) by who needs that.
+//! 2. What was sequenced before is awaited ([`Writer::await_published`]) by who needs that.
 //! 3. The turn ends when it is dropped, whatever came of it. Until then nothing that was sequenced
 //!    after it is visible, so those writers wait: the holder must not dawdle.
 //!
 //! Threads and locks: the sequencing lock, for the step.
 
-use crate::engine::Engine;
 use crate::sync::atomic::Ordering;
-use crate::write::commit::IN_FLIGHT_MAX;
+use crate::write::Writer;
+use crate::write::publish::IN_FLIGHT_MAX;
 use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq, TreeId};
@@ -20,69 +20,66 @@ const RETRY: Duration = Duration::from_millis(1);
 
 /// A turn, held.
 pub(crate) struct Turn<'a> {
-    engine: &'a Engine,
+    writer: &'a Writer,
     ticket: u64,
     pub seq: Seq,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let commit = &self.engine.commit;
-        commit.publisher.finish(self.ticket, self.seq);
-        commit.turns.fetch_sub(1, Ordering::Relaxed);
+        self.writer.publisher.finish(self.ticket, self.seq);
+        self.writer.turns.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Engine {
+impl Writer {
     /// Takes a turn, and seals the memtables of `seal` before it. Waits while there are too many
     /// batches under way, or too many sealed memtables.
     pub fn take_turn(&self, seal: &[TreeId]) -> Result<Turn<'_>> {
         loop {
-            let epoch = self.control.room_epoch();
+            let epoch = self.shared.channel.room_epoch();
             if let Some(turn) = self.try_turn(seal)? {
                 return Ok(turn);
             }
-            self.control.wake();
-            self.control.wait_for_room(epoch, Some(self.env.now() + RETRY));
+            self.shared.channel.wake();
+            self.shared.channel.wait_for_room(epoch, Some(self.shared.env.now() + RETRY));
         }
     }
 
     /// Waits until all up to a sequence number is visible.
     pub fn await_published(&self, last_seq: Seq) -> Result<()> {
-        let advanced = &self.commit.publisher.advanced;
         loop {
-            let epoch = advanced.epoch();
-            if self.commit.visible() >= last_seq {
+            let epoch = self.publisher.epoch();
+            if self.views.visible() >= last_seq {
                 return Ok(());
             }
-            self.health.check_running()?;
-            advanced.wait(epoch, None);
+            self.shared.health.check_running()?;
+            self.publisher.wait(epoch, None);
         }
     }
 
     fn try_turn(&self, seal: &[TreeId]) -> Result<Option<Turn<'_>>> {
-        let mut sequence = self.commit.sequence.lock();
-        self.health.check()?;
+        let mut sequence = self.log.sequence();
+        self.shared.health.check()?;
         if self.closing.load(Ordering::Relaxed) {
             return Err(Error::Closed);
         }
         let view = self.views.load_full();
-        let head = self.commit.publisher.head.load(Ordering::Acquire);
         let to_seal =
             || seal.iter().map(|id| view.tree(*id)).filter(|tree| !tree.active.is_empty());
-        let count = self.options.policy.memtable_count;
+        let count = self.shared.options.policy.memtable_count;
         let full = to_seal().any(|tree| tree.immutables.len() >= count);
-        if full || sequence.next_ticket - head >= IN_FLIGHT_MAX {
+        if full || self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(None);
         }
         if !planted::is(Bug::IngestUnsealed) {
-            to_seal().for_each(|tree| self.rotate(tree, self.idle_memtable()));
+            to_seal().for_each(|tree| self.rotate(&sequence, tree, self.idle_memtable()));
             self.want_memtables_out();
         }
         let (ticket, seq) = (sequence.next_ticket, Seq(sequence.next_seq));
         sequence.next_ticket += 1;
         sequence.next_seq += 1;
-        self.commit.turns.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Turn { engine: self, ticket, seq }))
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Turn { writer: self, ticket, seq }))
     }
 }

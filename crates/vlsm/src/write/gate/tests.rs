@@ -2,7 +2,7 @@
 //! without any of them failing.
 
 use super::*;
-use crate::events::Events;
+use crate::shared::events::Events;
 use std::thread::ScopedJoinHandle;
 use vlsm_disk::env_real::RealEnv;
 
@@ -10,7 +10,7 @@ use vlsm_disk::env_real::RealEnv;
 fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
     let env: Arc<dyn Env> = RealEnv::new();
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
-    let gate = Gate::new(&*env);
+    let gate = Gate::new(env.condition(Duration::ZERO));
     let admit = |give_up| gate.admit(&*env, &health, 100, give_up);
     admit(None).expect("open");
     gate.set(Admit::stop(WaitCause::L0Bound), env.now());
@@ -167,7 +167,7 @@ fn wait_for<T>(gate: &Gate, given: u64, who: &ScopedJoinHandle<T>) {
 fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
     let env: Arc<dyn Env> = RealEnv::new();
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
-    let gate = Gate::new(&*env);
+    let gate = Gate::new(env.condition(Duration::ZERO));
     let admit = |bytes, give_up| gate.admit(&*env, &health, bytes, give_up);
     // Three seconds' bytes are let in, a minute's wait behind them, and one byte behind those.
     let slow = |rate| Admit { writes: Some(BytesPerSec(rate)), ..Admit::OPEN };

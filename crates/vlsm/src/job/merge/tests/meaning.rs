@@ -2,8 +2,8 @@
 //! expire and snapshots, read before and after by a naive reader.
 
 use super::*;
-use crate::callback::Guarded;
 use crate::rules::{CompactionFilter, Decision, MergeOperator, Rules};
+use crate::shared::callback::Guarded;
 use vlsm_core::event::Callback;
 use vlsm_core::{FileMeta, Micros, RangeTombstones, Table};
 use vlsm_policy::shape::Overlap;

@@ -6,8 +6,8 @@
 //! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
 //! LOG.old and a new one begins. It is never synced and no operation fails because of it.
 
-use crate::callback::call;
-use crate::counters::Counter;
+use crate::shared::callback::call;
+use crate::shared::counters::Counter;
 use crate::sync::Mutex;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -114,7 +114,7 @@ impl Resolver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::KeyspaceOptions;
+    use crate::catalog::KeyspaceOptions;
     use crate::rules::Extensions;
 
     /// One version, as in `7+b` (an operand), `5=a` (a value), `3-` (a tombstone), `4@9a` (a value
@@ -137,7 +137,9 @@ mod tests {
     #[test]
     fn versions_add_up_the_same_from_both_ends() {
         let options = KeyspaceOptions::new().merge_operator("append");
-        let rules = Extensions::default().rules("words", &options).expect("known");
+        let rules = Extensions::default()
+            .rules("words", options.merge_operator.as_deref(), None)
+            .expect("known");
         // The versions, the newest range tombstone over them, the time; what the key has.
         let cases = [
             ("", 0, 0, None),

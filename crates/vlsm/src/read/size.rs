@@ -8,8 +8,8 @@
 //! Old versions and tombstones count, too: it is what lies on disk and in memory, not what a scan
 //! would show. Cost: at most two indexes a run, and the memtables' entries in the range.
 
-use crate::engine::Engine;
-use crate::keyspace::KeyspaceInfo;
+use crate::catalog::KeyspaceInfo;
+use crate::read::Reader;
 use crate::read::view::TreeView;
 use bytes::Bytes;
 use vlsm_core::{Bytes as ByteCount, Cursor, KeyRange, Result, Table, Trailer};
@@ -23,7 +23,7 @@ pub struct ApproximateSize {
     pub entries: u64,
 }
 
-impl Engine {
+impl Reader {
     /// What the keys of a keyspace from `lo` up to `hi`, exclusive, take.
     pub fn approximate_size(
         &self,
@@ -31,7 +31,7 @@ impl Engine {
         lo: &Bytes,
         hi: Option<&Bytes>,
     ) -> Result<ApproximateSize> {
-        self.health.check_open()?;
+        self.shared.health.check_open()?;
         let mut size = ApproximateSize::default();
         if hi.is_some_and(|hi| hi <= lo) {
             return Ok(size);
@@ -62,7 +62,7 @@ impl Engine {
         let Some(shown) = table.range.intersection(&range) else { return Ok(()) };
         let bytes = match shown == table.range {
             true => table.bytes,
-            false => self.files.reader(table)?.bytes_in(&shown).min(table.bytes),
+            false => self.tables.reader(table)?.bytes_in(&shown).min(table.bytes),
         };
         let share = bytes.as_f64() / table.file.bytes.as_f64().max(1.0);
         size.bytes += bytes;

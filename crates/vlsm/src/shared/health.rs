@@ -9,7 +9,7 @@
 //! ```
 //!
 //! *Out of space*: writes are refused at the door with [`Error::NoSpace`], and nothing of them is
-//! kept. What was let in before goes on: the WAL has room for it (`write/wal_stage.rs`).
+//! kept. What was let in before goes on: the WAL has room for it (`log`).
 //!
 //! *Read-only*: a failed sync, a failed append of the WAL, damage, a panic in the background.
 //! Writes are refused with the first failure as their cause until the store is reopened. It is
@@ -17,7 +17,7 @@
 //!
 //! Reads go on in both. A store that was opened read-only refuses writes from the start.
 
-use crate::events::Events;
+use crate::shared::events::Events;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use std::path::PathBuf;

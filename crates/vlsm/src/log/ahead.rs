@@ -11,9 +11,9 @@
 //! lengthens; the latter alone raises the capacity of the tail's file. No lock is held over a file
 //! call.
 
-use super::{WalStage, WalTail, with_mark};
-use crate::engine::Engine;
-use crate::options::Options;
+use super::Log;
+use super::tail::with_mark;
+use crate::shared::Shared;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,23 +26,23 @@ const RECYCLED_MAX: u64 = 64;
 /// A file that must serve longer gets this part of a file's length more.
 const LENGTHEN_PART: u64 = 8;
 
-impl WalStage {
+impl Log {
     /// Sees to it that there will be room for a record of so many bytes. Whoever waits for it in
     /// the control is woken.
-    pub fn want(&self, engine: &Arc<Engine>, len: u64) {
+    pub fn want(self: &Arc<Self>, len: u64) {
         if self.lengthening.swap(true, Ordering::AcqRel) {
             return;
         }
-        let longer = self.lengthen(engine, with_mark(len));
+        let longer = self.lengthen(with_mark(len));
         self.lengthening.store(false, Ordering::Release);
         if matches!(longer, Ok(true)) {
-            engine.control.made_room();
+            self.shared.channel.made_room();
             // It may be beyond the limit before there is a next file.
-            engine.bound_wal();
+            self.tell_growth();
         } else {
             // An old file may serve as the next one where there is no space.
             self.wanted.fetch_max(HEADER_LEN + with_mark(len), Ordering::AcqRel);
-            self.prepare(engine);
+            self.prepare();
         }
     }
 
@@ -53,52 +53,49 @@ impl WalStage {
     }
 
     /// Has the next file prepared in the background, unless that is going on.
-    pub(super) fn prepare(&self, engine: &Arc<Engine>) {
+    pub(super) fn prepare(self: &Arc<Self>) {
         if !self.preparing.swap(true, Ordering::AcqRel) {
-            engine.in_background(|engine| engine.wal.prepare_now(engine));
+            let log = self.clone();
+            self.shared.in_background(move || log.prepare_now());
+        }
+    }
+
+    /// It may be beyond its limit.
+    fn tell_growth(&self) {
+        if let Some(above) = self.above() {
+            above.bound_log();
         }
     }
 
     /// Prepares the next file. The caller set `preparing`.
-    fn prepare_now(&self, engine: &Arc<Engine>) {
+    fn prepare_now(self: &Arc<Self>) {
         let capacity = self.next_capacity();
         self.wanted.store(0, Ordering::Release);
-        let result = self.prepare_capacity(engine, capacity);
+        let result = self.prepare_capacity(capacity);
         let starved = matches!(result, Err(Error::NoSpace { .. }));
         self.starved.store(starved, Ordering::Release);
         self.preparing.store(false, Ordering::Release);
         match result {
             Ok(()) => {
-                engine.bound_wal();
-                engine.keep_reserve();
+                self.tell_growth();
+                self.shared.keep_reserve();
             }
-            Err(error) => drop(engine.failed(error)),
+            Err(error) => drop(self.shared.failed(error)),
         }
-        engine.control.made_room();
+        self.shared.channel.made_room();
     }
 
     /// Gives the current file room for so many bytes more. False when the framer has left it.
-    fn lengthen(&self, engine: &Engine, len: u64) -> Result<bool> {
+    fn lengthen(&self, len: u64) -> Result<bool> {
         let file = self.extent.lock().file.clone();
-        let is_current = |tail: &WalTail| tail.number.0 == file.number();
-        let from = {
-            let sequence = engine.commit.sequence.lock();
-            is_current(&sequence.tail).then_some(sequence.tail.capacity)
-        };
+        let from = self.sequence().tail.capacity_of(file.number());
         let Some(from) = from else { return Ok(false) };
         let to = from + len.max(self.switch_at / LENGTHEN_PART);
         file.lengthen(from, to)?;
-        engine.counters.wal_filled_bytes.add(to - from);
-        engine.counters.wal_lengthened_bytes.add(to - from);
-        let current = {
-            let tail = &mut engine.commit.sequence.lock().tail;
-            let current = is_current(tail);
-            if current {
-                tail.capacity = to;
-            }
-            current
-        };
-        let mut live = engine.live_wals.lock();
+        self.shared.counters.wal_filled_bytes.add(to - from);
+        self.shared.counters.wal_lengthened_bytes.add(to - from);
+        let current = self.sequence().tail.lengthened(file.number(), to);
+        let mut live = self.live.lock();
         if let Some(live) = live.iter_mut().find(|live| live.number == file.number()) {
             live.len = live.len.max(to);
         }
@@ -113,25 +110,26 @@ impl WalStage {
     }
 
     /// Sees to it that there is a next file of this capacity.
-    fn prepare_capacity(&self, engine: &Arc<Engine>, capacity: u64) -> Result<()> {
+    fn prepare_capacity(&self, capacity: u64) -> Result<()> {
         let there = self.prepared.lock().take();
         let (next, result) = match there {
             Some(next) if next.capacity() >= capacity => (Some(next), Ok(())),
             Some(mut next) => {
                 let before = next.bytes_written();
                 let result = next.extend(capacity);
-                engine.counters.wal_filled_bytes.add(next.bytes_written() - before);
+                self.shared.counters.wal_filled_bytes.add(next.bytes_written() - before);
                 (Some(next), result)
             }
             None => {
                 let old = self.recycled.lock().pop();
-                let (number, uid) = (engine.numbers.next_file(), engine.env.random());
-                let (fs, dir) = (&**engine.env.fs(), &engine.dir);
+                let Shared { env, dir, numbers, .. } = &*self.shared;
+                let (number, uid) = (numbers.next_file(), env.random());
+                let fs = &**env.fs();
                 match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
                     Ok(next) => {
-                        engine.counters.wal_filled_bytes.add(next.bytes_written());
+                        self.shared.counters.wal_filled_bytes.add(next.bytes_written());
                         self.upcoming.lock().push(number);
-                        (Some(next), self.record(engine))
+                        (Some(next), self.record())
                     }
                     Err(error) => (None, Err(error)),
                 }
@@ -144,18 +142,19 @@ impl WalStage {
 
     /// Has the manifest list the next file before anything is written into it, so that a file which
     /// is lost later is missed. On a full device it serves all the same; the next install lists it.
-    fn record(&self, engine: &Arc<Engine>) -> Result<()> {
-        match engine.record_wals() {
+    fn record(&self) -> Result<()> {
+        let Some(above) = self.above() else { return Ok(()) };
+        match above.record_wals() {
             Err(Error::NoSpace { .. }) => Ok(()),
             recorded => recorded,
         }
     }
 
     /// Prepares the next file if the device was too full for it and is no more.
-    pub fn prepare_if_starved(&self, engine: &Arc<Engine>, free: u64) {
+    pub fn prepare_if_starved(self: &Arc<Self>, free: u64) {
         let needs = self.next_capacity();
         if self.is_starved() && free >= needs && !self.preparing.swap(true, Ordering::AcqRel) {
-            self.prepare_now(engine);
+            self.prepare_now();
         }
     }
 
@@ -171,7 +170,8 @@ impl WalStage {
 
     /// Takes old WAL files for reuse, up to what the memtables need; returns those that are not
     /// wanted.
-    pub fn recycle(&self, options: &Options, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
+    pub fn recycle(&self, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
+        let options = &self.shared.options;
         let policy = &options.policy;
         let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);
         let wanted = (logged / options.wal_file_bytes.0 + 2).min(RECYCLED_MAX) as usize;

@@ -1,27 +1,23 @@
-//! Out of space, and back.
+//! Out of space, and what is free.
 //!
 //! 1. Something that makes a file longer is refused by a full device: a flush, a compaction, the
 //!    manifest, the preparation of a WAL. What it had written is discarded (an edit waits), and the
-//!    store refuses writes ([`Engine::run_out`]).
-//! 2. Every now and then a background thread looks how much is free
-//!    ([`Engine::look_for_space`]): first soon, then less and less often. It lets go of what the
-//!    store can do without: old WALs kept for reuse, dead SSTs.
+//!    store refuses writes ([`Shared::failed`]).
+//! 2. Every now and then a worker looks how much is free (`control/space`), first soon, then less
+//!    and less often.
 //! 3. What is free is a budget. Jobs whose result it covers may run and take their share of it: a
 //!    small compaction may win back what a large flush lacks.
-//! 4. Edits that wait are appended again, and the WAL's next file is prepared.
-//! 5. When none of these waits any more, and there is space for any of the jobs that are proposed,
-//!    writes are taken again.
+//! 4. When nothing waits for space any more, writes are taken again.
 //!
 //! A device may say that it has space and refuse it all the same (quotas). Then the store goes back
 //! and forth, the less often the longer that lasts.
 //!
 //! Threads and locks: `shortage` is held for short looks only; one look at a time.
 
-use crate::engine::Engine;
+use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Error, Micros};
@@ -34,7 +30,7 @@ const LOOK_MAX: Duration = Duration::from_secs(2);
 /// A shortage that begins so soon after another one goes on with its pauses.
 const SOON: Duration = Duration::from_secs(10);
 /// What an append to the manifest may take, and what any job takes besides its result.
-const ROOM: u64 = 64 << 10;
+pub(crate) const ROOM: u64 = 64 << 10;
 
 /// What is known of a lack of space.
 #[derive(Default)]
@@ -58,7 +54,7 @@ pub(crate) struct Space {
 }
 
 /// The bytes that a job may need before its inputs are removed.
-fn needs(candidate: &Candidate) -> u64 {
+pub(crate) fn needs(candidate: &Candidate) -> u64 {
     if candidate.kind == JobKind::TrivialMove {
         return ROOM;
     }
@@ -67,7 +63,16 @@ fn needs(candidate: &Candidate) -> u64 {
     bytes.saturating_add(bytes / 16).saturating_add(ROOM)
 }
 
-impl Engine {
+/// Whether it is time to look for space.
+pub(crate) enum Look {
+    /// Now, and nobody else looks.
+    Now,
+    At(Duration),
+    /// There is space, or somebody looks.
+    Never,
+}
+
+impl Shared {
     /// Takes note of a failure: lack of space passes, everything else latches the store.
     /// Returns the error.
     pub fn failed(&self, error: Error) -> Error {
@@ -96,43 +101,34 @@ impl Engine {
         if new {
             self.counters.shortages.add(1);
             self.emit(Event::OutOfSpace { path: path.clone() });
-            self.wake_all();
+            self.channel.wake_all();
         }
         Error::NoSpace { path }
     }
 
-    /// Has somebody look for space when it is time; else says when that will be.
-    pub fn mind_space(self: &Arc<Self>) -> Option<Duration> {
+    /// Whether to look for space. Who is told so says what was found ([`Self::looked`]).
+    pub fn look(&self) -> Look {
         if !self.health.is_out_of_space() {
-            return None;
+            return Look::Never;
         }
         let look_at = self.space.shortage.lock().look_at;
         if self.env.now() < look_at {
-            return Some(look_at);
+            return Look::At(look_at);
         }
-        if !self.space.looking.swap(true, Ordering::AcqRel) {
-            self.in_background(Self::look_for_space);
+        match self.space.looking.swap(true, Ordering::AcqRel) {
+            true => Look::Never,
+            false => Look::Now,
         }
-        None
     }
 
-    fn look_for_space(self: &Arc<Self>) {
-        for path in self.wal.spare() {
-            // Not removed is not lost: the next recovery finds and removes it.
-            let _ = self.env.fs().remove(&path);
-        }
-        self.remove_dead();
-        if self.install.waits() && self.free_bytes() >= ROOM {
-            self.install_all();
-        }
-        self.wal.prepare_if_starved(self, self.free_bytes());
-        let (free, now) = (self.free_bytes(), self.env.now());
-        let wanted = self.control.proposed(needs).max(ROOM);
+    /// So much is free. Writes are taken again where that is at least `wanted`; none where
+    /// something waits for space still.
+    pub fn looked(&self, free: u64, wanted: Option<u64>) {
+        let now = self.env.now();
         let ended = {
             let mut shortage = self.space.shortage.lock();
             shortage.budget = free;
-            let waits = self.install.waits() || self.wal.is_starved();
-            if free >= wanted && !waits && self.health.resume() {
+            if wanted.is_some_and(|wanted| free >= wanted) && self.health.resume() {
                 shortage.ended = Some(now);
                 Some(now.saturating_sub(shortage.since))
             } else {
@@ -145,9 +141,6 @@ impl Engine {
         if let Some(after) = ended {
             self.emit(Event::SpaceReturned { after: Micros(after.as_micros() as u64) });
         }
-        // The jobs that were proposed may be let go.
-        self.control.mark_known();
-        self.wake_all();
     }
 
     /// Bytes that are free, as far as the system tells.

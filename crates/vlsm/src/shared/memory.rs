@@ -22,6 +22,7 @@
 //! Threads and locks: gauges are atomics; `balance` takes a lock, which is only tried but where a
 //! job needs room.
 
+use crate::budget::{jobs_share, memtable_share};
 use crate::memtable::ArenaGauges;
 use crate::options::Options;
 use crate::sync::Mutex;
@@ -31,25 +32,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use vlsm_core::Bytes;
 use vlsm_disk::sst::BlockCache;
 use vlsm_disk::{Charge, Condition, Gauge};
-
-/// The smallest limit, whatever the memtables.
-pub(crate) const LIMIT_MIN: u64 = 64 << 10;
-
-/// What memtables may take of a limit.
-const fn memtable_share(limit: u64) -> u64 {
-    limit / 8 * 5
-}
-
-/// What buffers of jobs may take of a limit.
-pub(crate) const fn jobs_share(limit: u64) -> u64 {
-    limit / 8
-}
-
-/// The least limit under which `bytes` of memtables work.
-pub(crate) const fn least_limit(bytes: u64) -> u64 {
-    let least = bytes.div_ceil(5).saturating_mul(8);
-    if least > LIMIT_MIN { least } else { LIMIT_MIN }
-}
 
 /// Memory by kind, as it counts towards `memory_limit`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,9 +117,9 @@ pub(crate) struct Memory {
     pub readers: Gauge,
     /// Readers that were let go and that somebody still sees. Not to be let go again, so no reason
     /// to let go of others.
-    pub let_go: Gauge,
+    pub evicted: Gauge,
     /// What readers held after a look for cold ones that found none to let go of.
-    pub uncoolable: AtomicU64,
+    pub unevictable: AtomicU64,
     pub jobs: Gauge,
     pub cache: Arc<BlockCache>,
     /// What readers may take, as of the last balance.
@@ -147,7 +129,7 @@ pub(crate) struct Memory {
     balancing: Mutex<u64>,
     peak: Mutex<Peak>,
     /// Whether readers are being let go of.
-    pub cooling: AtomicBool,
+    pub evicting: AtomicBool,
     /// Whether a balance was asked for.
     asked: AtomicBool,
     /// Wakes those who balance.
@@ -164,15 +146,15 @@ impl Memory {
             spare,
             arenas: ArenaGauges::default(),
             readers: Gauge::default(),
-            let_go: Gauge::default(),
-            uncoolable: AtomicU64::new(u64::MAX),
+            evicted: Gauge::default(),
+            unevictable: AtomicU64::new(u64::MAX),
             jobs: Gauge::default(),
             cache: Arc::new(BlockCache::new(cache_limit)),
             reader_share: AtomicU64::new(0),
             balanced_at: AtomicU64::new(0),
             balancing: Mutex::new(cache_limit),
             peak: Mutex::default(),
-            cooling: AtomicBool::new(false),
+            evicting: AtomicBool::new(false),
             asked: AtomicBool::new(false),
             wake,
         };
@@ -192,7 +174,7 @@ impl Memory {
 
     /// Whether the reader of one more file may be kept open.
     pub fn readers_fit(&self) -> bool {
-        self.readers.get() + self.let_go.get() < self.reader_share.load(Relaxed)
+        self.readers.get() + self.evicted.get() < self.reader_share.load(Relaxed)
     }
 
     /// To how much readers shall shrink when they do not fit: a little less than their share, so
@@ -216,7 +198,7 @@ impl Memory {
             sealed: Bytes(arenas.sealed.get()),
             spare: Bytes(arenas.spare.get()),
             pinned_memtables: Bytes(arenas.pinned.get()),
-            readers: Bytes(self.readers.get() + self.let_go.get()),
+            readers: Bytes(self.readers.get() + self.evicted.get()),
             cache: Bytes(self.cache.memory_bytes()),
             pinned_blocks: Bytes(self.cache.pinned_bytes()),
             jobs,
@@ -310,6 +292,6 @@ impl Memory {
             *capacity = wanted;
         }
         let held = self.readers.get();
-        held > readers && held != self.uncoolable.load(Relaxed)
+        held > readers && held != self.unevictable.load(Relaxed)
     }
 }

@@ -1,6 +1,6 @@
 //! From framed records to the device: writing and syncing the WAL, and switching its files.
 //!
-//! The sequencing step appends records to a buffer ([`WalTail`]). Whoever needs them written takes
+//! The sequencing step appends records to a buffer ([`Tail`]). Whoever needs them written takes
 //! the buffer and writes it, for everybody whose records are in it; the others wait for that one.
 //! Syncing works the same way and apart from writing, so that a `Sync` writer never delays a
 //! `Buffered` one.
@@ -14,7 +14,7 @@
 //! synced before the new one by whoever syncs next.
 //!
 //! Room: a prepared file has all its blocks, so writing into it takes no space of the device. A
-//! record is framed only within that capacity ([`WalStage::make_room`]); where it does not fit,
+//! record is framed only within that capacity ([`Log::make_room`]); where it does not fit,
 //! nothing is sequenced until the next file is prepared. So a full device is met by the
 //! preparation, where no batch depends on it, and writers are refused at the door: a refused batch
 //! has no sequence number and is in no memtable, so it can never become visible, be flushed or
@@ -28,21 +28,25 @@
 //! held over file calls. Order: `writer` before the sequencing lock.
 
 mod ahead;
+pub(crate) mod live;
+pub(crate) mod sequence;
+pub(crate) mod tail;
 
-use crate::engine::Engine;
-use crate::options::Options;
+use crate::shared::{Shared, WAIT_EVENT};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, Slip, slips};
-use crate::write::commit::{Sequence, WAIT_EVENT};
+use crate::sync::{Mutex, MutexGuard, Slip, slips};
+use live::LiveWal;
+use sequence::Sequence;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use tail::{Switch, Tail, with_mark};
 use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{FileNumber, Result, Seq};
-use vlsm_disk::wal::format::{HEADER_LEN, record_len};
-use vlsm_disk::wal::{Framer, PreparedWal, SealKind, WalFile};
-use vlsm_disk::{Condition, Env};
+use vlsm_disk::Condition;
+use vlsm_disk::wal::format::HEADER_LEN;
+use vlsm_disk::wal::{PreparedWal, SealKind, WalFile};
 
 /// A waiter for another's write spins this long before it sleeps.
 const WRITE_SPIN: Duration = Duration::from_micros(10);
@@ -54,93 +58,6 @@ const LAZY_BUFFER_MAX: u64 = 4 << 20;
 const SPARE_BUFFER_MAX: usize = 4 << 20;
 /// The next file is prepared when this part of the current one is used.
 const LOOK_AHEAD_PART: u64 = 16;
-
-/// The end of the WAL, as the sequencing step sees it.
-pub(crate) struct WalTail {
-    framer: Framer,
-    number: FileNumber,
-    /// The offset up to which the file has its blocks.
-    capacity: u64,
-    buffer: Vec<u8>,
-    /// The position after the last record.
-    appended: u64,
-    /// Files that the framer left since the buffer was last taken, oldest first.
-    turns: Vec<Turn>,
-}
-
-/// A change of files that is framed and not written yet.
-struct Turn {
-    /// The last records of the old file, and the position after them.
-    rest: Vec<u8>,
-    end: u64,
-    next: PreparedWal,
-    next_seq: Seq,
-}
-
-impl WalTail {
-    pub fn new(file: &WalFile) -> Self {
-        Self {
-            framer: file.framer(),
-            number: FileNumber(file.number()),
-            capacity: file.capacity(),
-            buffer: Vec::new(),
-            appended: 0,
-            turns: Vec::new(),
-        }
-    }
-
-    /// Whether a record of so many bytes lies within the file's capacity.
-    fn fits(&self, len: u64) -> bool {
-        self.framer.offset() + with_mark(len) <= self.capacity
-    }
-
-    /// Goes over to the next file.
-    fn turn(&mut self, next: PreparedWal, next_seq: Seq) {
-        self.framer = next.framer();
-        self.number = FileNumber(next.number());
-        self.capacity = next.capacity();
-        let rest = std::mem::take(&mut self.buffer);
-        self.turns.push(Turn { rest, end: self.appended, next, next_seq });
-    }
-
-    /// The file that the next record goes into.
-    pub fn number(&self) -> FileNumber {
-        self.number
-    }
-
-    /// The position after the last record.
-    pub fn appended(&self) -> u64 {
-        self.appended
-    }
-
-    /// Frames a record; returns the position after it.
-    #[inline]
-    pub fn append(&mut self, frame: impl FnOnce(&mut Framer, &mut Vec<u8>)) -> u64 {
-        let before = self.framer.offset();
-        frame(&mut self.framer, &mut self.buffer);
-        self.appended += self.framer.offset() - before;
-        self.appended
-    }
-}
-
-/// A record's bytes with the mark that ends the log when the store is closed.
-fn with_mark(len: u64) -> u64 {
-    len.saturating_add(record_len(0))
-}
-
-/// A WAL file that may hold unflushed writes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LiveWal {
-    pub number: u64,
-    /// Bytes of it that count: for the current file those that it has room for.
-    pub len: u64,
-}
-
-impl LiveWal {
-    pub fn of(file: &WalFile) -> Self {
-        Self { number: file.number(), len: file.capacity() }
-    }
-}
 
 /// The file being written.
 struct Writer {
@@ -187,8 +104,21 @@ impl Hint {
     }
 }
 
-/// The WAL as the writers use it.
-pub(crate) struct WalStage {
+/// What the log asks of the parts above it.
+pub(crate) trait Above: Send + Sync {
+    /// Has the manifest list the WALs that there are now, so that one that is lost later is missed.
+    fn record_wals(&self) -> Result<()>;
+    /// The log has grown: it may be beyond its limit.
+    fn bound_log(&self);
+}
+
+/// The WAL of an open store.
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    above: OnceLock<Weak<dyn Above>>,
+    sequence: Mutex<Sequence>,
+    /// The files that may hold unflushed writes, the current one last.
+    live: Mutex<Vec<LiveWal>>,
     /// The length at which files are switched.
     switch_at: u64,
     writer: Mutex<Writer>,
@@ -216,8 +146,11 @@ pub(crate) struct WalStage {
     recycled: Mutex<Vec<PathBuf>>,
 }
 
-impl WalStage {
-    pub fn new(env: &dyn Env, options: &Options, file: WalFile) -> Self {
+impl Log {
+    /// The log that goes on in `file`, the last of the `live` ones.
+    pub fn new(shared: &Arc<Shared>, last_seq: Seq, file: WalFile, live: Vec<LiveWal>) -> Self {
+        let sequence = Mutex::new(Sequence::new(last_seq, Tail::new(&file)));
+        let condition = |spin| shared.channel.condition(&*shared.env, spin);
         let file = Arc::new(file);
         let offset = file.framer().offset();
         let extent = Extent { file: file.clone(), unsynced: Vec::new(), start: 0, written: 0 };
@@ -226,7 +159,11 @@ impl WalStage {
         // An opening syncs the file that it begins.
         let durable_file = AtomicU64::new(file.number());
         Self {
-            switch_at: options.wal_file_bytes.0,
+            shared: shared.clone(),
+            above: OnceLock::new(),
+            sequence,
+            live: Mutex::new(live),
+            switch_at: shared.options.wal_file_bytes.0,
             writer: Mutex::new(Writer { file, offset, spare: Vec::new() }),
             syncer: Mutex::new(()),
             extent: Mutex::new(extent),
@@ -234,8 +171,8 @@ impl WalStage {
             synced: AtomicU64::new(0),
             durable_file,
             synced_hint,
-            write_done: env.condition(WRITE_SPIN),
-            sync_done: env.condition(Duration::ZERO),
+            write_done: condition(WRITE_SPIN),
+            sync_done: condition(Duration::ZERO),
             prepared: Mutex::new(None),
             upcoming: Mutex::default(),
             preparing: AtomicBool::new(false),
@@ -245,6 +182,22 @@ impl WalStage {
             syncing_ahead: AtomicBool::new(false),
             recycled: Mutex::default(),
         }
+    }
+
+    /// Whom the log asks for what the parts above it do.
+    pub fn attach(&self, above: Weak<dyn Above>) {
+        let _ = self.above.set(above);
+    }
+
+    /// Those parts; none once the store is gone.
+    fn above(&self) -> Option<Arc<dyn Above>> {
+        self.above.get().and_then(Weak::upgrade)
+    }
+
+    /// The sequencing lock.
+    #[inline]
+    pub fn sequence(&self) -> MutexGuard<'_, Sequence> {
+        self.sequence.lock()
     }
 
     /// The offset up to which a file is known to be synced; 0 when that is not known.
@@ -264,25 +217,19 @@ impl WalStage {
         (extent.file.number(), extent.offset_of(extent.written))
     }
 
-    /// Wakes all waiters so that they look at the store's health.
-    pub fn wake(&self) {
-        self.write_done.notify();
-        self.sync_done.notify();
-    }
-
     /// Sees to it that the next record, of so many bytes, has room, going over to the next file
-    /// when it is time. False when the next file must be prepared first: see [`WalStage::want`].
+    /// when it is time. False when the next file must be prepared first: see [`Log::want`].
     pub fn make_room(&self, sequence: &mut Sequence, len: u64) -> bool {
         let next_seq = Seq(sequence.next_seq);
         let tail = &mut sequence.tail;
         let fits = tail.fits(len);
-        if fits && tail.framer.offset() < self.switch_at {
+        if fits && tail.offset() < self.switch_at {
             return true;
         }
         let suits = |next: &mut PreparedWal| HEADER_LEN + with_mark(len) <= next.capacity();
         match self.prepared.lock().take_if(suits) {
             Some(next) => {
-                tail.turn(next, next_seq);
+                tail.switch(next, next_seq);
                 true
             }
             None => fits,
@@ -290,68 +237,66 @@ impl WalStage {
     }
 
     /// Waits until everything up to `position` is written, writing it where nobody else does.
-    pub fn write_through(&self, engine: &Arc<Engine>, position: u64) -> Result<()> {
+    pub fn write_through(self: &Arc<Self>, position: u64) -> Result<()> {
         let mut since = None;
         loop {
             let epoch = self.write_done.epoch();
             if self.written.load(Ordering::Acquire) >= position || slips(Slip::WriteNoWait) {
                 if let Some(since) = since {
-                    engine.note_wait(WaitCause::WalQueue, since);
+                    self.shared.note_wait(WaitCause::WalQueue, since);
                 }
                 return Ok(());
             }
-            engine.health.check_running()?;
-            engine.env.interleave();
+            self.shared.health.check_running()?;
+            self.shared.env.interleave();
             if let Some(mut writer) = self.writer.try_lock() {
-                let result = self.write_buffer(engine, &mut writer);
+                let result = self.write_buffer(&mut writer);
                 drop(writer);
                 self.write_done.notify();
-                self.look_ahead(engine);
+                self.look_ahead();
                 result?;
                 continue;
             }
-            since.get_or_insert_with(|| engine.env.now());
+            since.get_or_insert_with(|| self.shared.env.now());
             self.write_done.wait(epoch, None);
         }
     }
 
     /// Writes the buffer when it has become large and nobody else is writing.
-    pub fn write_if_large(&self, engine: &Arc<Engine>, position: u64) -> Result<()> {
+    pub fn write_if_large(self: &Arc<Self>, position: u64) -> Result<()> {
         let buffered = position.saturating_sub(self.written.load(Ordering::Acquire));
         if buffered < LAZY_BUFFER {
             return Ok(());
         }
         if buffered >= LAZY_BUFFER_MAX {
             // The one who writes does not keep up: wait for it.
-            return self.write_through(engine, position);
+            return self.write_through(position);
         }
         let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
-        let result = self.write_buffer(engine, &mut writer);
+        let result = self.write_buffer(&mut writer);
         drop(writer);
         self.write_done.notify();
-        self.look_ahead(engine);
+        self.look_ahead();
         result
     }
 
     /// Takes the buffer and writes it, and changes files where the framer did.
-    fn write_buffer(&self, engine: &Engine, writer: &mut Writer) -> Result<()> {
+    fn write_buffer(&self, writer: &mut Writer) -> Result<()> {
         // Asked while holding `writer`: whoever failed latched the store before letting go of it,
         // and after a failure nobody may write on.
-        engine.health.check_running()?;
-        let _watch = engine.watch();
+        self.shared.health.check_running()?;
+        let _watch = self.shared.watch();
         let spare = std::mem::take(&mut writer.spare);
-        let (turns, mut buffer, end) = {
-            let mut sequence = engine.commit.sequence.lock();
-            let tail = &mut sequence.tail;
-            let buffer = std::mem::replace(&mut tail.buffer, spare);
-            (std::mem::take(&mut tail.turns), buffer, tail.appended)
+        let (switches, mut buffer, end) = {
+            let mut sequence = self.sequence();
+            sequence.tail.take(spare)
         };
-        engine.env.interleave();
-        for Turn { rest, end, next, next_seq } in turns {
-            self.write_out(engine, writer, &rest, end)?;
-            self.switch(engine, writer, next, next_seq, end)?;
+        self.shared.env.interleave();
+        for Switch { rest, end, next, next_seq } in switches {
+            self.write_out(writer, &rest, end)?;
+            self.switch(writer, next, next_seq, end)?;
         }
-        self.write_out(engine, writer, &buffer, end)?;
+        self.write_out(writer, &buffer, end)?;
         buffer.clear();
         if buffer.capacity() <= SPARE_BUFFER_MAX {
             writer.spare = buffer;
@@ -360,24 +305,18 @@ impl WalStage {
     }
 
     /// Writes records that end at a position into the current file.
-    fn write_out(
-        &self,
-        engine: &Engine,
-        writer: &mut Writer,
-        records: &[u8],
-        end: u64,
-    ) -> Result<()> {
+    fn write_out(&self, writer: &mut Writer, records: &[u8], end: u64) -> Result<()> {
         if !records.is_empty() {
-            let since = engine.env.now();
+            let since = self.shared.env.now();
             let result = writer.file.write(records, writer.offset);
             let forgotten = planted::is(Bug::FailedAppendForgotten);
-            result.map_err(|error| if forgotten { error } else { engine.latch(error) })?;
-            if engine.env.now().saturating_sub(since) >= WAIT_EVENT {
-                engine.note_wait(WaitCause::WalWrite, since);
+            result.map_err(|error| if forgotten { error } else { self.shared.latch(error) })?;
+            if self.shared.env.now().saturating_sub(since) >= WAIT_EVENT {
+                self.shared.note_wait(WaitCause::WalWrite, since);
             }
             writer.offset += records.len() as u64;
-            engine.counters.wal_bytes.add(records.len() as u64);
-            engine.counters.wal_writes.add(1);
+            self.shared.counters.wal_bytes.add(records.len() as u64);
+            self.shared.counters.wal_writes.add(1);
         }
         self.extent.lock().written = end;
         self.written.store(end, Ordering::Release);
@@ -387,7 +326,6 @@ impl WalStage {
     /// Begins the next file; its header seals the current one.
     fn switch(
         &self,
-        engine: &Engine,
         writer: &mut Writer,
         next: PreparedWal,
         next_seq: Seq,
@@ -401,14 +339,14 @@ impl WalStage {
             if synced { extent.offset_of(position) } else { extent.file.taken_over() }
         };
         let seal = writer.file.seal(writer.offset, synced, SealKind::Clean);
-        let file = next.begin(Some(seal), next_seq).map_err(|error| engine.latch(error))?;
-        engine.counters.wal_filled_bytes.add(file.framer().offset());
+        let file = next.begin(Some(seal), next_seq).map_err(|error| self.shared.latch(error))?;
+        self.shared.counters.wal_filled_bytes.add(file.framer().offset());
         let file = Arc::new(file);
         let old = std::mem::replace(&mut writer.file, file.clone());
         let old_len = std::mem::replace(&mut writer.offset, file.framer().offset());
         let number = FileNumber(file.number());
         {
-            let mut live = engine.live_wals.lock();
+            let mut live = self.live.lock();
             if let Some(last) = live.last_mut() {
                 last.len = old_len;
             }
@@ -421,21 +359,21 @@ impl WalStage {
             extent.unsynced.push(old);
             extent.file = file;
         }
-        engine.events.emit(Event::WalSwitched { file: number, recycled });
+        self.shared.events.emit(Event::WalSwitched { file: number, recycled });
         Ok(())
     }
 
     /// Waits until everything up to `position` is on the device, syncing where nobody else does.
-    pub fn sync_through(&self, engine: &Arc<Engine>, position: u64) -> Result<()> {
-        self.write_through(engine, position)?;
+    pub fn sync_through(self: &Arc<Self>, position: u64) -> Result<()> {
+        self.write_through(position)?;
         loop {
             let epoch = self.sync_done.epoch();
             if self.synced.load(Ordering::Acquire) >= position {
                 return Ok(());
             }
-            engine.health.check_running()?;
+            self.shared.health.check_running()?;
             if let Some(guard) = self.syncer.try_lock() {
-                let result = self.sync_files(engine);
+                let result = self.sync_files();
                 drop(guard);
                 self.sync_done.notify();
                 self.write_done.notify();
@@ -446,20 +384,26 @@ impl WalStage {
         }
     }
 
+    /// Makes the log durable up to everything appended so far.
+    pub fn sync_all(self: &Arc<Self>) -> Result<()> {
+        let position = self.sequence().tail.appended();
+        self.sync_through(position)
+    }
+
     /// Syncs everything appended, and then a mark that says so: from here on damage to what was
     /// synced cannot pass for a torn tail.
-    pub fn seal_end(&self, engine: &Arc<Engine>) -> Result<()> {
-        let position = engine.commit.sequence.lock().tail.appended();
-        self.sync_through(engine, position)?;
+    pub fn seal_end(self: &Arc<Self>) -> Result<()> {
+        let position = self.sequence().tail.appended();
+        self.sync_through(position)?;
         // Every record left room for it.
         let position = {
-            let mut sequence = engine.commit.sequence.lock();
+            let mut sequence = self.sequence();
             let hint = self.synced_hint(sequence.tail.number());
             sequence.tail.append(|framer, out| {
                 framer.mark(out, hint);
             })
         };
-        self.sync_through(engine, position)
+        self.sync_through(position)
     }
 
     /// Cuts the last file where its records end. Nobody writes or syncs any more.
@@ -476,17 +420,17 @@ impl WalStage {
     }
 
     /// Makes durable what is written at this moment. The caller holds `syncer`.
-    fn sync_files(&self, engine: &Engine) -> Result<()> {
+    fn sync_files(&self) -> Result<()> {
         // As in `write_buffer`: a failed sync is never tried again.
-        engine.health.check_running()?;
-        let _watch = engine.watch();
+        self.shared.health.check_running()?;
+        let _watch = self.shared.watch();
         let (file, unsynced, written) = {
             let extent = self.extent.lock();
             (extent.file.clone(), extent.unsynced.clone(), extent.written)
         };
         for file in unsynced.iter().chain([&file]) {
-            file.sync().map_err(|error| engine.latch(error))?;
-            engine.counters.wal_syncs.add(1);
+            file.sync().map_err(|error| self.shared.latch(error))?;
+            self.shared.counters.wal_syncs.add(1);
         }
         let mut extent = self.extent.lock();
         extent.unsynced.retain(|held| !unsynced.iter().any(|synced| Arc::ptr_eq(held, synced)));
@@ -500,7 +444,7 @@ impl WalStage {
 
     /// Has the next file prepared and the current one synced, in the background, before they are
     /// needed.
-    fn look_ahead(&self, engine: &Arc<Engine>) {
+    fn look_ahead(self: &Arc<Self>) {
         let (offset, capacity) = {
             let extent = self.extent.lock();
             let written = self.written.load(Ordering::Acquire);
@@ -510,24 +454,27 @@ impl WalStage {
             && !self.is_starved()
             && self.prepared.lock().is_none()
         {
-            self.prepare(engine);
+            self.prepare();
         }
         let synced = self.synced.load(Ordering::Acquire);
         let behind = self.written.load(Ordering::Acquire).saturating_sub(synced);
-        if behind >= engine.options.wal_sync_bytes.0
+        if behind >= self.shared.options.wal_sync_bytes.0
             && !self.syncing_ahead.swap(true, Ordering::AcqRel)
         {
             let position = self.written.load(Ordering::Acquire);
-            engine.in_background(move |engine| {
+            let log = self.clone();
+            self.shared.in_background(move || {
                 // A failure latches the store, which is how everybody learns of it.
-                let _ = engine.wal.sync_through(engine, position);
-                engine.wal.syncing_ahead.store(false, Ordering::Release);
+                let _ = log.sync_through(position);
+                log.syncing_ahead.store(false, Ordering::Release);
             });
         }
     }
 
     /// Lets nobody write or sync any more, once the store's health says that it is closed.
     pub fn shut(&self) {
+        self.write_done.notify();
+        self.sync_done.notify();
         for lock in [&self.writer as &dyn Shut, &self.syncer] {
             loop {
                 let epoch = self.write_done.epoch();

@@ -14,7 +14,7 @@
 //!
 //! An environment stops a thread by unwinding, too ([`Stopped`]); that passes through.
 
-use crate::events::Events;
+use crate::shared::events::Events;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

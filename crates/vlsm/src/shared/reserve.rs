@@ -12,7 +12,7 @@
 //!
 //! Threads and locks: one thread at a time prepares WAL files; one atomic.
 
-use crate::engine::Engine;
+use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::io;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) struct Reserve {
     is_kept: AtomicBool,
 }
 
-impl Engine {
+impl Shared {
     /// Makes the file where it is missing and there is plenty of space.
     pub fn keep_reserve(&self) {
         let len = self.options.reserve_bytes.0;

@@ -1,0 +1,51 @@
+//! Closing a store.
+//!
+//! 1. Writers are turned away. What is outside the WAL is flushed; the WAL is made durable, and
+//!    gets a mark at its end that says so.
+//! 2. Everybody who waits is woken and told that the store is closed; the workers end, and jobs
+//!    under way are given up.
+//! 3. Dead SSTs and WALs that nothing needs are removed, and the LOCK is let go.
+//!
+//! A store that is latched is closed, too; its last failure stays the answer.
+
+use crate::engine::Engine;
+use vlsm_core::event::Event;
+use vlsm_core::{Error, Result};
+
+/// Closes the store. A second call does nothing.
+pub(crate) fn close(engine: &Engine) -> Result<()> {
+    let Engine { shared, log, installer, writer, control, .. } = engine;
+    if !writer.shut() {
+        return Ok(());
+    }
+    let traced = shared.tracer.end();
+    let mut result = shared.health.check_running();
+    let read_only = matches!(result, Err(Error::OpenedReadOnly));
+    if result.is_ok() {
+        // What is outside the WAL may lack the space to be flushed; the rest is made durable.
+        let flushed = if writer.wrote_unlogged() { writer.flush_all() } else { Ok(()) };
+        result = flushed.and(log.seal_end());
+    }
+    shared.health.close();
+    writer.wake();
+    log.shut();
+    let ended_well = control.end_workers();
+    control.discard_jobs();
+    shared.io.shutdown();
+    if result.is_ok() {
+        // SSTs whose last reader left after the workers last looked.
+        installer.dead().remove(shared);
+        result = installer.close_wals();
+    }
+    control.tell_rotations();
+    shared.emit(Event::Closed);
+    shared.events.write_log();
+    engine.lock.lock().take();
+    if read_only {
+        result = Ok(());
+    }
+    if !ended_well && result.is_ok() {
+        result = Err(Error::Internal("a worker panicked".into()));
+    }
+    result.and(traced.map(drop))
+}

@@ -1,0 +1,51 @@
+//! Copies of files, and second names for them.
+//! A copy is durable when its call returns, but for its directory entry.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{Error, Result};
+use vlsm_disk::fs::{Fs, OpenOptions};
+
+/// Bytes that are copied at once.
+const COPY_LEN: usize = 1 << 20;
+
+/// Makes a second name for a file. False where it had to be copied.
+pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
+    match fs.hard_link(from, to) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind() {
+            ErrorKind::CrossesDevices
+            | ErrorKind::Unsupported
+            | ErrorKind::PermissionDenied
+            | ErrorKind::TooManyLinks => copy(fs, from, to, u64::MAX).map(|_| false),
+            _ => Err(Error::io("cannot link to", to, error)),
+        },
+    }
+}
+
+/// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.
+/// Its length.
+pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
+    let read = |error| Error::io("cannot read", from, error);
+    let write = |error| Error::io("cannot write", to, error);
+    let source = fs.open(from, OpenOptions::READ).map_err(read)?;
+    let target = fs.open(to, OpenOptions::CREATE).map_err(write)?;
+    let whole = source.len().map_err(read)?;
+    let mut buf = vec![0; COPY_LEN];
+    let mut at = 0;
+    while at < len.min(whole) {
+        let part = (len.min(whole) - at).min(COPY_LEN as u64) as usize;
+        let count = source.read_at(&mut buf[..part], at).map_err(read)?;
+        if count == 0 {
+            return Err(Error::corruption(from, at, "the file is cut off"));
+        }
+        target.write_at(&buf[..count], at).map_err(write)?;
+        at += count as u64;
+    }
+    target.truncate(whole).map_err(write)?;
+    if !planted::is(Bug::CopyUnsynced) {
+        target.sync().map_err(write)?;
+    }
+    Ok(whole)
+}

@@ -1,0 +1,196 @@
+//! The table cache: open readers of SSTs.
+//!
+//! Readers (index and filter of a file in memory) are kept in the tables of the current version, as
+//! far as the ledger has room for them; else a file is opened for one use. The coldest ones are
+//! evicted by an install that changes nothing else ([`without_cold`]).
+
+use crate::shared::Shared;
+use crate::shared::counters::Counter;
+use crate::shared::events::Events;
+use crate::shared::memory::Memory;
+use std::any::Any;
+use std::io;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use vlsm_core::event::Event;
+use vlsm_core::{Error, FileMeta, Result, Table, Version};
+use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::fs::pool::FilePool;
+use vlsm_disk::sst::{BlockCache, SstCursor, SstReader, sst_path};
+use vlsm_disk::{File, Gauge};
+
+/// An open file: kept by its table, or lent for one use.
+pub(crate) enum OpenFile<'a> {
+    Kept(&'a SstReader),
+    Lent(Arc<SstReader>),
+}
+
+impl Deref for OpenFile<'_> {
+    type Target = SstReader;
+
+    #[inline]
+    fn deref(&self) -> &SstReader {
+        match self {
+            Self::Kept(reader) => reader,
+            Self::Lent(reader) => reader,
+        }
+    }
+}
+
+type AnyReader = Arc<dyn Any + Send + Sync>;
+
+#[inline]
+fn as_reader(any: &AnyReader) -> Result<&SstReader> {
+    any.downcast_ref().ok_or_else(other_type)
+}
+
+fn as_shared(any: &AnyReader) -> Result<Arc<SstReader>> {
+    any.clone().downcast().map_err(|_| other_type())
+}
+
+#[cold]
+fn other_type() -> Error {
+    Error::Internal("a file's reader is of another type".into())
+}
+
+/// The version without the readers of about `bytes`, which are evicted: those first that were not
+/// used since this was last asked. None when there are none. An older version still has them.
+pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) -> Option<Version> {
+    let mut next = version.clone();
+    let mut any = false;
+    // From the bottom up: every read asks what lies above.
+    let runs = next.l0.iter_mut().map(|run| &mut run.tables);
+    for tables in next.levels.iter_mut().rev().chain(runs) {
+        *tables = tables.map(|table| {
+            if *bytes == 0 || !table.reader.is_filled() || table.reader.take_used() {
+                return None;
+            }
+            let reader = as_reader(table.reader.peek()?).ok()?;
+            reader.charge_to(evicted);
+            *bytes = bytes.saturating_sub(reader.memory_bytes() as u64);
+            any = true;
+            Some(Arc::new(table.without_reader()))
+        });
+    }
+    any.then_some(next)
+}
+
+/// Opens SSTs, and keeps their readers.
+pub(crate) struct TableCache {
+    dir: PathBuf,
+    pool: Arc<FilePool>,
+    cache: Arc<BlockCache>,
+    memory: Arc<Memory>,
+    events: Arc<Events>,
+    direct_reads: bool,
+    /// Whether [`Event::Buffered`] was told.
+    buffered: AtomicBool,
+    open_bytes: Counter,
+}
+
+impl TableCache {
+    pub fn new(shared: &Shared) -> Self {
+        let Shared { env, dir, memory, events, options, .. } = shared;
+        Self {
+            cache: memory.cache.clone(),
+            pool: FilePool::new(env.fs()),
+            dir: dir.clone(),
+            memory: memory.clone(),
+            events: events.clone(),
+            direct_reads: options.direct_reads,
+            buffered: AtomicBool::new(false),
+            open_bytes: Counter::default(),
+        }
+    }
+
+    /// Opens an SST, and tells where that cannot be done as asked for.
+    pub fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let file = self.pool.open(path, options)?;
+        let buffered = options.direct && !file.is_direct();
+        if buffered && !self.buffered.swap(true, Ordering::Relaxed) {
+            self.events.emit(Event::Buffered { path: path.to_owned() });
+        }
+        Ok(file)
+    }
+
+    /// The block cache.
+    pub fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// The reader of a table's file, opened where it is not.
+    #[inline]
+    pub fn reader<'a>(&self, table: &'a Table) -> Result<OpenFile<'a>> {
+        match table.reader.get() {
+            Some(kept) => Ok(OpenFile::Kept(as_reader(kept)?)),
+            None => Ok(OpenFile::Lent(self.open_to_keep(table)?)),
+        }
+    }
+
+    /// The reader of a table's file, to hold on to.
+    pub fn shared_reader(&self, table: &Table) -> Result<Arc<SstReader>> {
+        match table.reader.get() {
+            Some(kept) => as_shared(kept),
+            None => self.open_to_keep(table),
+        }
+    }
+
+    /// The reader of a table's file for a job, which does not make the table a used one and asks no
+    /// filter.
+    pub fn reader_for_job(&self, table: &Table) -> Result<Arc<SstReader>> {
+        match table.reader.peek() {
+            Some(kept) => as_shared(kept),
+            None => Ok(Arc::new(self.charged(self.open(&table.file)?.without_filter()))),
+        }
+    }
+
+    /// Opens a file and keeps it open, if there is memory for that.
+    #[cold]
+    fn open_to_keep(&self, table: &Table) -> Result<Arc<SstReader>> {
+        let reader = Arc::new(self.charged(self.open(&table.file)?));
+        if self.memory.readers_fit() {
+            table.reader.fill(reader.clone());
+        }
+        Ok(reader)
+    }
+
+    /// Opens a file that is to be ingested: the reader for [`TableCache::keep`].
+    pub fn open_new(&self, file: &FileMeta) -> Result<SstReader> {
+        self.open(file)
+    }
+
+    /// Keeps a reader with the new table of its file, if there is memory for that.
+    pub fn keep(&self, table: &Table, reader: SstReader) {
+        if self.memory.readers_fit() {
+            table.reader.fill(Arc::new(self.charged(reader)));
+        }
+    }
+
+    fn open(&self, file: &FileMeta) -> Result<SstReader> {
+        let path = sst_path(&self.dir, file.number);
+        let options = OpenOptions::READ.direct(self.direct_reads);
+        let opened = self.open_file(&path, options);
+        let opened = opened.map_err(|error| Error::io("cannot open SST", &path, error))?;
+        let reader = SstReader::open(opened, &path, file)?;
+        self.open_bytes.add(reader.open_bytes());
+        Ok(reader)
+    }
+
+    fn charged(&self, reader: SstReader) -> SstReader {
+        reader.charge_to(&self.memory.readers);
+        self.memory.note_reader();
+        reader
+    }
+
+    /// Bytes that were read to open files.
+    pub fn open_bytes(&self) -> u64 {
+        self.open_bytes.get()
+    }
+
+    /// A cursor over a table's file through the block cache.
+    pub fn cursor(&self, table: &Table) -> Result<SstCursor> {
+        Ok(self.shared_reader(table)?.cursor(&self.cache, true))
+    }
+}

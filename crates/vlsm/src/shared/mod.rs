@@ -1,0 +1,142 @@
+//! What all parts of a store share: its surroundings, its state of health, its ledgers, and the
+//! [`channel`] by which the parts tell each other what happened.
+//!
+//! It is the bottom of the engine: it knows none of the parts.
+
+pub(crate) mod callback;
+pub(crate) mod channel;
+pub(crate) mod clock;
+pub(crate) mod counters;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod memory;
+pub(crate) mod numbers;
+pub(crate) mod reserve;
+pub(crate) mod space;
+
+use crate::memtable::ArenaPool;
+use crate::options::Options;
+use crate::trace::{Asked, Tracer};
+use channel::Channel;
+use clock::Clock;
+use counters::Counters;
+use events::Events;
+use health::Health;
+use memory::Memory;
+use numbers::Numbers;
+use reserve::Reserve;
+use space::Space;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::event::{Event, WaitCause};
+use vlsm_core::{Error, Micros, TreeId};
+use vlsm_disk::Env;
+use vlsm_disk::io::IoPool;
+
+/// A wait at least this long is an event of its own.
+pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
+
+/// What all parts of a store share.
+pub(crate) struct Shared {
+    pub env: Arc<dyn Env>,
+    /// The store's folder.
+    pub dir: PathBuf,
+    pub options: Options,
+    /// The random number of the store, in every handle to it.
+    pub store_uid: u64,
+    /// The time by which values expire.
+    pub clock: Arc<Clock>,
+    pub events: Arc<Events>,
+    pub health: Health,
+    pub space: Space,
+    pub reserve: Reserve,
+    pub counters: Counters,
+    pub numbers: Numbers,
+    pub memory: Arc<Memory>,
+    pub arenas: Arc<ArenaPool>,
+    pub io: IoPool,
+    pub tracer: Tracer,
+    pub channel: Channel,
+}
+
+/// See [`Shared::watch`].
+pub(crate) struct Watch<'a> {
+    shared: &'a Shared,
+    /// Whether there was a panic before: that one is not ours.
+    panicking: bool,
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if !self.panicking && std::thread::panicking() {
+            self.shared.latch(Error::Internal("a thread panicked in the midst of a change".into()));
+        }
+    }
+}
+
+impl Shared {
+    /// Latches the store and wakes everybody who waits, so that they see it.
+    pub fn latch(&self, error: Error) -> Error {
+        let error = self.health.latch(error);
+        self.channel.wake_all();
+        error
+    }
+
+    /// Latches the store when it is dropped by a panic. Taken after a lock it does so before that
+    /// lock is free, so nobody goes on from a state that is half changed.
+    pub fn watch(&self) -> Watch<'_> {
+        Watch { shared: self, panicking: std::thread::panicking() }
+    }
+
+    /// Has a background thread run `work`. A panic of it latches the store.
+    pub fn in_background(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        let shared = self.clone();
+        self.io.submit(move || {
+            let _watch = shared.watch();
+            work();
+            Ok(())
+        });
+    }
+
+    /// Tells listeners and the LOG.
+    pub fn emit(&self, event: Event) {
+        self.events.emit(event);
+    }
+
+    /// Counts a wait that is over; a long one is an event.
+    pub fn note_wait(&self, cause: WaitCause, since: Duration) {
+        let took = self.env.now().saturating_sub(since);
+        self.counters.waited(cause, took);
+        if took >= WAIT_EVENT {
+            let took = Micros(took.as_micros() as u64);
+            self.events.emit(Event::Waited { cause, took });
+        }
+    }
+
+    /// The time, as policies are told it.
+    pub fn now_micros(&self) -> Micros {
+        Micros(self.env.now().as_micros() as u64)
+    }
+
+    /// Notes an operation that was asked for now, where there is a trace.
+    #[inline]
+    pub fn trace(&self, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
+        if self.tracer.is_on() {
+            self.tracer.record(&self.io, self.env.now(), [(tree, asked, key)].into_iter());
+        }
+    }
+
+    /// Number of worker threads.
+    pub fn worker_count(&self) -> usize {
+        match self.options.workers {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            count => count,
+        }
+    }
+}
+
+/// The error of a store whose threads the system does not start.
+pub(crate) fn no_thread(dir: &Path, error: std::io::Error) -> Error {
+    Error::io("cannot start a thread of the store", dir, error)
+}

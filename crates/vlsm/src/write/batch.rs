@@ -1,0 +1,254 @@
+//! A set of writes that happens as a whole or not at all.
+//!
+//! A batch is kept in the encoding of its WAL record from the first `put` on, so committing it
+//! copies its bytes once. Which tree (region) a key belongs to is decided here, when the write is
+//! added.
+
+use crate::catalog::KeyspaceInfo;
+use crate::trace::Asked;
+use std::ops::Bound;
+use std::time::Duration;
+use vlsm_core::key::{MAX_KEY_LEN, check_lengths, successor};
+use vlsm_core::range_tombstones::after;
+use vlsm_core::{Error, Kind, Result, TreeId};
+use vlsm_disk::wal;
+
+/// The most bytes one batch may hold, in its encoding.
+pub const MAX_BATCH_LEN: usize = 1 << 30;
+
+/// Where one write lies in a batch's bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub tree: TreeId,
+    pub kind: Kind,
+    key: (u32, u32),
+    value: (u32, u32),
+}
+
+/// Writes to any keyspaces of one store, applied atomically by [`Db::write`](crate::Db::write).
+///
+/// Of several writes to one key, the last one wins; operands of a merge operator add up.
+#[derive(Debug, Clone, Default)]
+pub struct Batch {
+    encoded: wal::Batch,
+    entries: Vec<Entry>,
+    /// The store whose keyspaces it names.
+    store: Option<u64>,
+    error: Option<Error>,
+}
+
+impl Batch {
+    /// An empty batch.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn add_put(&mut self, keyspace: &KeyspaceInfo, key: &[u8], value: &[u8]) {
+        match keyspace.rules.ttl {
+            None => self.add(keyspace, Kind::Put, key, value),
+            Some(ttl) => self.add_expiring(keyspace, key, value, ttl),
+        }
+    }
+
+    pub(crate) fn add_expiring(
+        &mut self,
+        keyspace: &KeyspaceInfo,
+        key: &[u8],
+        value: &[u8],
+        ttl: Duration,
+    ) {
+        if keyspace.rules.operator.is_some() {
+            let what = format!(
+                "keyspace {:?} has a merge operator, so its values cannot expire: put without a \
+                 time to live, or use another keyspace",
+                keyspace.name
+            );
+            self.refuse(Error::InvalidArgument(what));
+            return;
+        }
+        let moment = keyspace.clock.moment_after(ttl).0;
+        let mut stamped = Vec::with_capacity(value.len() + size_of::<u64>());
+        stamped.extend_from_slice(&moment.to_le_bytes());
+        stamped.extend_from_slice(value);
+        self.add(keyspace, Kind::PutExpiring, key, &stamped);
+    }
+
+    pub(crate) fn add_merge(&mut self, keyspace: &KeyspaceInfo, key: &[u8], operand: &[u8]) {
+        match keyspace.rules.check_operand(key, operand) {
+            Ok(()) => self.add(keyspace, Kind::Merge, key, operand),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    pub(crate) fn add_range(
+        &mut self,
+        keyspace: &KeyspaceInfo,
+        lo: Bound<Vec<u8>>,
+        hi: Bound<Vec<u8>>,
+    ) {
+        for bound in [&lo, &hi] {
+            if let Bound::Included(key) | Bound::Excluded(key) = bound
+                && let Err(error) = check_lengths(key.len(), 0)
+            {
+                self.refuse(error);
+                return;
+            }
+        }
+        let lo = match lo {
+            Bound::Included(key) => key,
+            Bound::Excluded(key) if key.len() < MAX_KEY_LEN => after(&key).to_vec(),
+            // No key is longer, so the next one is the next of this length.
+            Bound::Excluded(key) => match successor(&key) {
+                Some(next) => next,
+                None => return,
+            },
+            Bound::Unbounded => Vec::new(),
+        };
+        let hi = match hi {
+            Bound::Included(key) => after(&key).to_vec(),
+            Bound::Excluded(key) => key,
+            Bound::Unbounded => {
+                let what = "a range to delete needs an upper end: give a key that is larger than \
+                            all of the keyspace (\"\\xff\" where no key begins with that byte)";
+                self.refuse(Error::InvalidArgument(what.into()));
+                return;
+            }
+        };
+        if lo >= hi {
+            return;
+        }
+        for region in keyspace.region_of(&lo)..keyspace.trees.len() {
+            let splits = &keyspace.options.splits;
+            let from = match region.checked_sub(1) {
+                Some(before) => lo.as_slice().max(&splits[before]),
+                None => &lo,
+            };
+            let to = splits.get(region).map_or(hi.as_slice(), |split| hi.as_slice().min(split));
+            if from >= to {
+                return;
+            }
+            self.add(keyspace, Kind::RangeDelete, from, to);
+        }
+    }
+
+    fn refuse(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+    }
+
+    pub(crate) fn add(&mut self, keyspace: &KeyspaceInfo, kind: Kind, key: &[u8], value: &[u8]) {
+        if let Err(error) = check_lengths(key.len(), value.len()) {
+            self.refuse(error);
+            return;
+        }
+        if self.encoded_len() + key.len() + value.len() > MAX_BATCH_LEN {
+            self.refuse(Error::InvalidArgument(format!(
+                "the batch is larger than the limit of {MAX_BATCH_LEN} bytes: split it"
+            )));
+            return;
+        }
+        if *self.store.get_or_insert(keyspace.store) != keyspace.store {
+            self.refuse(other_store());
+            return;
+        }
+        let tree = keyspace.tree_of(key);
+        self.encoded.add(tree, kind, key, value);
+        let end = self.encoded_len() as u32;
+        let value_len = if kind.has_value() { value.len() + varint_len(value.len()) } else { 0 };
+        let key_end = end - value_len as u32;
+        let key = (key_end - key.len() as u32, key_end);
+        let value = (end - value.len() as u32, end);
+        self.entries.push(Entry { tree, kind, key, value });
+    }
+
+    /// Number of writes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is no write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Length of its encoding in bytes.
+    #[must_use]
+    pub fn encoded_len(&self) -> usize {
+        self.encoded.payload().len()
+    }
+
+    /// Removes all writes and keeps the memory.
+    pub fn clear(&mut self) {
+        self.encoded.clear();
+        self.entries.clear();
+        self.store = None;
+        self.error = None;
+    }
+
+    /// Whether a store may take it.
+    pub(crate) fn check(&self, store: u64) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        match self.store {
+            Some(named) if named != store => Err(other_store()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its payload in the WAL.
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.encoded.payload()
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Its writes, for a trace.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = (TreeId, Asked<'_>, &[u8])> {
+        self.entries.iter().map(|entry| {
+            let value = self.value(entry);
+            let asked = match entry.kind {
+                Kind::Put => Asked::Put(value.len() as u64),
+                // The moment at which it expires is before the value.
+                Kind::PutExpiring => Asked::Put((value.len() - size_of::<u64>()) as u64),
+                Kind::Delete => Asked::Delete,
+                Kind::Merge => Asked::Merge(value.len() as u64),
+                Kind::RangeDelete => Asked::DeleteRange(value),
+            };
+            (entry.tree, asked, self.key(entry))
+        })
+    }
+
+    pub(crate) fn key(&self, entry: &Entry) -> &[u8] {
+        &self.payload()[entry.key.0 as usize..entry.key.1 as usize]
+    }
+
+    pub(crate) fn value(&self, entry: &Entry) -> &[u8] {
+        &self.payload()[entry.value.0 as usize..entry.value.1 as usize]
+    }
+}
+
+/// A handle of one store was used with another.
+pub(crate) fn other_store() -> Error {
+    Error::InvalidArgument("the keyspace belongs to another store".into())
+}
+
+/// Length of a number as a varint of seven bits a byte.
+fn varint_len(n: usize) -> usize {
+    (usize::BITS - (n | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::varint_len;
+
+    #[test]
+    fn varints_grow_by_a_byte_every_seven_bits() {
+        let lens = [0, 1, 127, 128, 16_383, 16_384, 1 << 30].map(varint_len);
+        assert_eq!(lens, [1, 1, 1, 2, 2, 3, 5]);
+    }
+}
