@@ -39,8 +39,6 @@ pub struct TreeFacts {
     pub memtables: Vec<MemtableFacts>,
     /// Size of one memtable.
     pub memtable_bytes: Bytes,
-    /// The oldest snapshot that a reader holds.
-    pub oldest_snapshot: Option<Seq>,
 }
 
 impl TreeFacts {
@@ -125,12 +123,8 @@ pub struct Counters {
     pub gets: u64,
     /// Iterators positioned.
     pub scans: u64,
-    /// Blocks read into the block cache.
-    pub cache_miss_blocks: u64,
-    /// Their bytes on the device.
+    /// Bytes on the device of blocks read into the block cache.
     pub cache_miss_bytes: Bytes,
-    /// Bytes the WAL wrote.
-    pub wal_bytes: Bytes,
     /// Bytes that jobs read.
     pub job_read_bytes: Bytes,
     /// Bytes that jobs wrote.
@@ -180,9 +174,6 @@ pub struct Signals {
     pub memtables: MemtableSignals,
     /// What the device can do, as far as it was measured.
     pub device: Arc<DeviceMap>,
-    /// Bytes read and written by jobs out of each level per byte admitted, by level; index 0 is
-    /// flush, index 1 is L0→L1 and so on.
-    pub work_per_byte: Vec<f64>,
     /// Pressure of each tree that is not idle.
     pub pressure: Vec<(TreeId, Arc<Pressure>)>,
 }

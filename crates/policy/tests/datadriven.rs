@@ -232,10 +232,7 @@ impl World {
                 stages.iter().map(stage).collect::<Vec<_>>().join(", ")
             }
         };
-        let shape = &self.policies.0;
-        let now = print(shape.chain(&self.version, &self.facts));
-        let behind = print(shape.chain_behind_l0(&self.version, &self.facts));
-        format!("now: {now}\nbehind L0: {behind}\n")
+        print(self.policies.0.chain(&self.version, &self.facts)) + "\n"
     }
 
     fn pressure(&self) -> String {
@@ -296,7 +293,6 @@ impl World {
                 "write-bytes" => counters.write_bytes = bytes,
                 "gets" => counters.gets = bytes.0,
                 "scans" => counters.scans = bytes.0,
-                "cache-miss-blocks" => counters.cache_miss_blocks = bytes.0,
                 "cache-miss-bytes" => counters.cache_miss_bytes = bytes,
                 "job-read" => counters.job_read_bytes = bytes,
                 "job-written" => counters.job_written_bytes = bytes,

@@ -118,7 +118,7 @@ impl Model {
             let id = JobId(self.job_ids);
             self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
         }
-        let chain = shape.chain_behind_l0(&self.tree.version, &facts);
+        let chain = shape.chain(&self.tree.version, &facts);
         self.report.chain_max = self.report.chain_max.max(chain.stages.len());
         let width = chain.stages.iter().map(|stage| stage.1).sum();
         self.report.width_max = self.report.width_max.max(width);

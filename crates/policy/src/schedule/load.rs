@@ -112,7 +112,6 @@ mod tests {
             write_bytes: Bytes(20_000),
             gets: 105,
             scans: 55,
-            cache_miss_blocks: 10,
             cache_miss_bytes: Bytes(30_000),
             ..Counters::default()
         };

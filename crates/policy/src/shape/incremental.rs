@@ -154,11 +154,6 @@ impl Incremental {
         }
         Chain { stages }
     }
-
-    /// Whether a flush has to wait.
-    pub fn l0_full(&self, version: &Version) -> bool {
-        version.l0.len() >= self.options.l0_max
-    }
 }
 
 /// The distances to the limits of the options.

@@ -66,16 +66,9 @@ impl Shape for Lsmi {
         self.tree.pressure(version)
     }
 
-    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let busy = Busy::default();
         self.tree.chain_behind_l0(&self.context(version, facts, &busy), &step)
-    }
-
-    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
-        match self.tree.l0_full(version) {
-            true => self.chain_behind_l0(version, facts),
-            false => Chain::default(),
-        }
     }
 
     fn check(&self, version: &Version) -> Result<(), Violation> {

@@ -133,9 +133,6 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// What a flush would have to wait for if L0 were full at this moment: the chain that stands
     /// behind L0, by the state of the levels. It is what the shapes are compared by (vlsm.txt §2.3,
     /// Fig. 9).
-    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain;
-
-    /// What a flush would have to wait for at this moment; empty when L0 has room.
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain;
 
     /// Whether the tree is one that this shape may have made or may work on.

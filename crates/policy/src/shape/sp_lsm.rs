@@ -196,26 +196,12 @@ impl Shape for SpLsm {
     }
 
     /// Memory is what an L0 is elsewhere: the memtables that wait, or a full one, against L1.
-    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let rooms = self.rooms(version, &Busy::default());
         let sealed: Bytes = facts.memtables.iter().map(|memtable| memtable.bytes).sum();
         let arriving = version.l0_bytes() + sealed.max(facts.memtable_bytes);
         let mut stages = vec![(0, arriving + rooms.bytes(1))];
         stages.extend(self.stages(&rooms, arriving));
-        Chain { stages }
-    }
-
-    fn chain(&self, version: &Version, _: &TreeFacts) -> Chain {
-        let rooms = self.rooms(version, &Busy::default());
-        let l0 = version.l0_bytes();
-        if version.l0.is_empty() && takes_in(&rooms) {
-            return Chain::default();
-        }
-        let mut stages = Vec::new();
-        if !version.l0.is_empty() {
-            stages.push((0, l0 + rooms.bytes(1)));
-        }
-        stages.extend(self.stages(&rooms, l0));
         Chain { stages }
     }
 

@@ -200,7 +200,7 @@ impl Shape for TieredL0 {
     }
 
     /// The tiering step, then each level that would be beyond its target by more than it may.
-    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let rooms = self.rooms(version, &Busy::default());
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
         let l0 = version.l0_bytes().max(full);
@@ -210,13 +210,6 @@ impl Shape for TieredL0 {
             allowed.map(|allowed| Bytes(target.0.saturating_add(allowed.0)))
         }));
         Chain { stages }
-    }
-
-    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
-        match version.l0.len() >= self.options.l0_trigger {
-            true => self.chain_behind_l0(version, facts),
-            false => Chain::default(),
-        }
     }
 
     fn check(&self, version: &Version) -> Result<(), Violation> {

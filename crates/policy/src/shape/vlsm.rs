@@ -175,18 +175,11 @@ impl Shape for Vlsm {
         self.tree.pressure(version)
     }
 
-    fn chain_behind_l0(&self, version: &Version, facts: &TreeFacts) -> Chain {
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let busy = Busy::default();
         let context = self.context(version, facts, &busy);
         let step = |context: &Context<'_>, level: u8, score: f64| self.step(context, level, score);
         self.tree.chain_behind_l0(&context, &step)
-    }
-
-    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
-        match self.tree.l0_full(version) {
-            true => self.chain_behind_l0(version, facts),
-            false => Chain::default(),
-        }
     }
 
     fn check(&self, version: &Version) -> Result<(), Violation> {

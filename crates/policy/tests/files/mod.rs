@@ -108,7 +108,6 @@ impl Tree {
             now,
             memtables: self.sealed.iter().map(|(facts, _)| facts.clone()).collect(),
             memtable_bytes,
-            ..TreeFacts::default()
         }
     }
 

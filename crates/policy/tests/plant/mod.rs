@@ -5,7 +5,7 @@
 //!    in, full memtables hold them back, the rest waits in line;
 //! 2. the device moves what it can: first what clients write to the WAL and read past the cache,
 //!    then what jobs read and write. The most urgent jobs have it in equal parts, as many as there
-//!    are workers and one flush more, within the bandwidth that the schedule grants ([`pace`]);
+//!    are workers and one flush more, within the bandwidth that the schedule grants ([`Pace`]);
 //! 3. a job that has moved everything is installed a step later. In between it cannot be cancelled;
 //! 4. where a tree has changed, or a policy asked for this moment, the policies are asked, in
 //!    rounds as the engine's tick does it: shapes about changed trees only, the schedule until it
@@ -17,16 +17,15 @@
 //! time needs no scaling.
 
 mod base;
-mod pace;
 mod watch;
 
 pub use base::{Base, base};
 pub use watch::{Fault, Faults, HeldBack, Sample, unsettled};
 
 use crate::files::{Random, Tree};
-use pace::Pace;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, JobId, Micros, TreeId, Version};
 use vlsm_policy::signals::MemtableSignals;
@@ -43,8 +42,6 @@ pub const DEVICE: f64 = 400.0 * 1024.0 * 1024.0;
 pub const CLIENTS: f64 = DEVICE / 4.0;
 /// Worker threads; flushes have one more.
 pub const WORKERS: usize = 4;
-/// Bytes of a block that a get reads past the cache.
-const BLOCK: u64 = 4 << 10;
 /// Rounds of asking and starting in one tick.
 const ROUNDS_MAX: usize = 16;
 
@@ -201,8 +198,6 @@ pub struct Plant {
     /// Time as jobs have the device: where they have a quarter of it, a quarter as fast.
     effort: Micros,
     counters: Counters,
-    /// Bytes that jobs moved out of each level.
-    work: Vec<u64>,
     random: Random,
     watch: Watch,
 }
@@ -238,7 +233,6 @@ impl Plant {
             pace: Pace::default(),
             effort: Micros::ZERO,
             counters: Counters::default(),
-            work: vec![0; vlsm_core::version::LEVELS_MAX + 2],
             random: Random::new(seed),
         }
     }
@@ -274,7 +268,6 @@ impl Plant {
         let missed = per_step(self.load.misses);
         let foreground = self.let_in() + missed;
         self.counters.cache_miss_bytes += Bytes(missed);
-        self.counters.cache_miss_blocks = self.counters.cache_miss_bytes.0 / BLOCK;
         // Gets ask for as many bytes as the cache misses, so operations tell the same load.
         self.counters.gets = self.counters.cache_miss_bytes.0 / self.operation();
         // However much clients want, jobs have a part of the device's queue.
@@ -308,7 +301,6 @@ impl Plant {
             sum += written;
         }
         self.counters.write_bytes += Bytes(sum);
-        self.counters.wal_bytes += Bytes(sum);
         let operation = self.operation();
         self.counters.writes = self.counters.write_bytes.0 / operation;
         let writers = |clients: &Clients| (clients.waiting / operation).min(64);
@@ -362,7 +354,8 @@ impl Plant {
 
     /// Gives jobs what the device has left for them. Bytes moved.
     fn move_bytes(&mut self, budget: u64) -> u64 {
-        self.pace.fill(STEP);
+        let clock = Duration::from_micros(self.now.0);
+        self.pace.fill(clock);
         let runs = |job: &Job| job.paused_since.is_none() && job.left() > 0;
         let mut turns: Vec<usize> =
             (0..self.jobs.len()).filter(|index| runs(&self.jobs[*index])).collect();
@@ -383,16 +376,14 @@ impl Plant {
                 let job = &mut self.jobs[*index];
                 let frees = job.candidate.frees;
                 if !self.pace.allows(frees) {
-                    self.counters.drained_refills = self.pace.wait(self.now);
+                    self.pace.wait(clock);
+                    self.counters.drained_refills = self.pace.drained();
                     return false;
                 }
                 let (read, written) = job.go(part.min(rest));
-                self.pace.spend(frees, read, written);
+                self.pace.spend(frees, Bytes(read), Bytes(written));
                 self.counters.job_read_bytes += Bytes(read);
                 self.counters.job_written_bytes += Bytes(written);
-                let flush = job.candidate.kind == JobKind::Flush;
-                let level = if flush { 0 } else { usize::from(frees.level()) + 1 };
-                self.work[level.min(vlsm_core::version::LEVELS_MAX + 1)] += read + written;
                 rest -= read + written;
                 job.left() > 0
             });
@@ -469,7 +460,6 @@ impl Plant {
     }
 
     fn signals(&self) -> Signals {
-        let admitted = self.counters.write_bytes.as_f64().max(1.0);
         let known = self.trees.iter().zip(&self.known).filter(|(_, known)| !known.is_calm());
         Signals {
             now: self.now,
@@ -477,7 +467,6 @@ impl Plant {
             counters: self.counters,
             memtables: self.memtables(),
             device: self.device.clone(),
-            work_per_byte: self.work.iter().map(|bytes| *bytes as f64 / admitted).collect(),
             pressure: known.map(|(tree, known)| (tree.id, known.pressure.clone())).collect(),
         }
     }
@@ -497,7 +486,7 @@ impl Plant {
 
     /// Acts on a schedule's answer. True when a job was started or cancelled.
     fn act(&mut self, grants: &Grants, candidates: &[Arc<Candidate>]) -> bool {
-        self.pace.set(grants.bandwidth);
+        self.pace.set(Duration::from_micros(self.now.0), grants.bandwidth);
         for job in &mut self.jobs {
             let before = job.paused_since;
             let paused = grants.paused.contains(&job.id);

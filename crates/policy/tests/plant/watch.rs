@@ -297,7 +297,7 @@ impl Plant {
     fn owed(&self, index: usize) -> f64 {
         let tree = &self.trees[index];
         let facts = tree.facts(self.now, self.options.memtable_bytes);
-        let chain = self.shape.chain_behind_l0(&tree.version, &facts);
+        let chain = self.shape.chain(&tree.version, &facts);
         let merged: u64 = chain.stages.iter().map(|stage| stage.1.0).sum();
         let debt: u64 = self.known.iter().map(|known| known.pressure.debt.0).sum();
         let left: u64 = self.jobs.iter().map(Job::left).sum();

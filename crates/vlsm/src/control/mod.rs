@@ -1,13 +1,12 @@
 //! Where the three axes meet the engine.
 //!
 //! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
-//! what they are told; [`workers`] runs what they grant, at the [`pace`] they grant; [`manual`]
+//! what they are told; [`workers`] runs what they grant, at the pace they grant; [`manual`]
 //! adds what a person asked for; [`chain`] records what memtables had to wait for.
 
 pub(crate) mod chain;
 pub(crate) mod manual;
 pub(crate) mod observe;
-pub(crate) mod pace;
 pub(crate) mod space;
 pub(crate) mod tick;
 pub(crate) mod workers;
@@ -24,14 +23,13 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::write::Writer;
 use chain::Chains;
 use manual::Manuals;
-use pace::Pace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, JobId, Micros, Result, TreeId};
 use vlsm_disk::env::Join;
 use vlsm_policy::{
-    Admission, Busy, Candidate, DeviceMap, Pressure, Reservation, Running, Schedule, Shape,
+    Admission, Busy, Candidate, DeviceMap, Pace, Pressure, Reservation, Running, Schedule, Shape,
 };
 
 /// A job's place in the list of jobs under way.

@@ -32,7 +32,6 @@ impl Control {
             now: self.shared.now_micros(),
             memtables: tree.immutables.iter().map(facts).collect(),
             memtable_bytes: self.memtable_bytes(),
-            oldest_snapshot: self.jobs.snapshots.oldest(),
         }
     }
 
@@ -49,7 +48,6 @@ impl Control {
             counters: self.policy_counters(state),
             memtables: self.memtable_signals(view),
             device: self.device.clone(),
-            work_per_byte: self.work_per_byte(),
             pressure: state.known.iter().map(|(id, known)| (*id, known.pressure.clone())).collect(),
         }
     }
@@ -63,9 +61,7 @@ impl Control {
             write_bytes: Bytes(counters.write_bytes.get()),
             gets: counters.gets.get(),
             scans: counters.scans.get(),
-            cache_miss_blocks: cache.misses,
             cache_miss_bytes: Bytes(cache.miss_bytes),
-            wal_bytes: Bytes(counters.wal_bytes.get()),
             job_read_bytes: Bytes(read),
             job_written_bytes: Bytes(written),
             drained_refills: state.pace.drained(),
@@ -86,11 +82,5 @@ impl Control {
         };
         let signals = view.trees().map(of_tree);
         signals.max_by_key(|signals| signals.active + signals.immutable).unwrap_or_default()
-    }
-
-    fn work_per_byte(&self) -> Vec<f64> {
-        let admitted = self.shared.counters.write_bytes.get().max(1) as f64;
-        let levels = self.shared.counters.levels.iter();
-        levels.map(|level| (level.read.get() + level.written.get()) as f64 / admitted).collect()
     }
 }

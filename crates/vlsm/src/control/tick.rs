@@ -96,7 +96,7 @@ impl Control {
             let is_due = facts.is_due(shape.gathers());
             let waits = is_due && !may_flush || pressure.slowdown >= 1.0;
             let chain = match waits {
-                true => shape.chain_behind_l0(&tree.version, &facts),
+                true => shape.chain(&tree.version, &facts),
                 false => Chain::default(),
             };
             let ended = state.chains.observe(id, facts.now, waits, &chain);
@@ -164,7 +164,7 @@ impl Control {
         self.shared.channel.mark(candidate.tree);
         if candidate.frees == Class::Memtable {
             let facts = self.facts(tree);
-            let chain = self.shape.chain_behind_l0(&tree.version, &facts);
+            let chain = self.shape.chain(&tree.version, &facts);
             for event in state.chains.flush_begins(candidate.tree, facts.now, &chain) {
                 self.shared.events.emit(event);
             }

@@ -101,9 +101,4 @@ impl Snapshots {
         let overlooked = usize::from(planted::is(Bug::SnapshotOverlooked));
         held.keys().copied().take(held.len().saturating_sub(overlooked)).collect()
     }
-
-    /// The oldest held one.
-    pub fn oldest(&self) -> Option<Seq> {
-        self.held.lock().keys().next().copied()
-    }
 }

@@ -16,18 +16,18 @@
 //! 6. Refills that a job waited for are counted, where the schedule asks for it: spans of time of
 //!    a length that it gives.
 //!
-//! Buckets hold what [`BURST`] fills. Under the lock of the control's state.
+//! Buckets hold what [`BURST`] fills. A pure value: the caller says what time it is.
 
+use crate::{Bandwidth, Class, Counted};
 use std::time::Duration;
 use vlsm_core::{Bytes, BytesPerSec};
-use vlsm_policy::{Bandwidth, Class, Counted};
 
 /// What may be moved at once after a pause, as time at the rate.
 const BURST: Duration = Duration::from_millis(10);
 
 /// What jobs may move.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     bandwidth: Option<Bandwidth>,
     /// Since when the buckets were filled.
     at: Duration,
