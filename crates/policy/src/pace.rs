@@ -8,7 +8,7 @@
 //! 3. A third one is filled at the floor. Jobs of the classes `Memtable` and `L0` may step while it
 //!    is above zero. They take from it only what the limit does not let through, so that the floor
 //!    is theirs when the limit is used up, however much they moved before.
-//! 4. What the floor alone let through takes the limit's no further below zero than what [`BURST`]
+//! 4. What the floor alone let through takes the limit's no further below zero than what `BURST`
 //!    fills: deeper jobs do not pay for a peak when it is over. What a flush's own one let through
 //!    takes the floor's no further, so that some of that is left for L0.
 //! 5. Among jobs that may step workers take the most urgent one, so deeper classes get what the
@@ -16,7 +16,7 @@
 //! 6. Refills that a job waited for are counted, where the schedule asks for it: spans of time of
 //!    a length that it gives.
 //!
-//! Buckets hold what [`BURST`] fills. A pure value: the caller says what time it is.
+//! Buckets hold what `BURST` fills. A pure value: the caller says what time it is.
 
 use crate::{Bandwidth, Class, Counted};
 use std::time::Duration;

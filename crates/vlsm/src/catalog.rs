@@ -41,8 +41,8 @@ pub struct KeyspaceOptions {
     /// The keys at which the second and each further region begins: strictly ascending, not empty
     /// keys.
     pub splits: Vec<Bytes>,
-    /// The name of the operator for [`Keyspace::merge`]: `append`, `add`, `max`, or one given to
-    /// [`Builder::merge_operator`](crate::Builder::merge_operator).
+    /// The name of the operator for [`Keyspace::merge`](crate::Keyspace::merge): `append`, `add`,
+    /// `max`, or one given to [`Builder::merge_operator`](crate::Builder::merge_operator).
     pub merge_operator: Option<String>,
     /// How long each put lives. Not together with a merge operator.
     pub ttl: Option<Duration>,
