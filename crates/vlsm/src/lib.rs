@@ -1,5 +1,5 @@
-//! **vLSM**: an embedded, ordered, durable key-value store whose writes never wait longer than a
-//! stated bound, and which explains every wait.
+//! **vLSM**: an embedded, ordered, durable key-value store that keeps writes from stalling, and
+//! explains every wait.
 //!
 //! ```
 //! # fn main() -> vlsm::Result<()> {
