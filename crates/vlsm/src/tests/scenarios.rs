@@ -12,6 +12,7 @@ use crate::write::gate::Gate;
 use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
 use shuttle::thread;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{MemtableId, Seq, Trailer};
 use vlsm_disk::Env;
@@ -204,11 +205,13 @@ fn shuttle_install_finds() {
 fn gate() {
     let env: Arc<dyn Env> = ShuttleEnv::new(SimFs::new());
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
-    let all = Arc::new((Gate::new(&*env), health, env));
+    let all = Arc::new((Gate::new(env.condition(Duration::ZERO)), health, env));
     all.0.set(Admit::stop(WaitCause::L0Bound), all.2.now());
     let writers = [1, 2].map(|_| {
         let all = all.clone();
-        thread::spawn(move || drop(all.0.admit(&*all.2, &all.1, 100, None).unwrap()))
+        thread::spawn(move || {
+            let _ = all.0.admit(&*all.2, &all.1, 100, None).unwrap();
+        })
     });
     all.0.set(Admit::OPEN, all.2.now());
     writers.into_iter().for_each(|writer| writer.join().unwrap());
