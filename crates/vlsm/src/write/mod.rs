@@ -89,3 +89,6 @@ impl Writer {
         !self.closing.swap(true, Ordering::AcqRel)
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests;

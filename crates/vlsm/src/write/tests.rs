@@ -1,0 +1,214 @@
+//! The writer alone: no control, no installer, no workers. What it needs of them is a view, a log
+//! and somebody who says in the channel that there is room.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+use super::Writer;
+use crate::catalog::{Catalog, KeyspaceInfo, KeyspaceOptions};
+use crate::log::Log;
+use crate::log::live::LiveWal;
+use crate::memtable::{ArenaPool, Memtable};
+use crate::options::{Durability, Options, WriteOptions};
+use crate::read::view::{TreeView, Views};
+use crate::rules::Extensions;
+use crate::shared::Shared;
+use crate::shared::channel::Channel;
+use crate::shared::clock::Clock;
+use crate::shared::counters::Counters;
+use crate::shared::events::Events;
+use crate::shared::health::Health;
+use crate::shared::memory::Memory;
+use crate::shared::numbers::Numbers;
+use crate::trace::Tracer;
+use crate::write::batch::Batch;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::{Bytes, Error, MemtableId, Micros, Result, Seq, TreeId, Version};
+use vlsm_disk::Env;
+use vlsm_disk::env::Priority;
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::Fs;
+use vlsm_disk::fs::sim::SimFs;
+use vlsm_disk::io::IoPool;
+use vlsm_disk::manifest;
+use vlsm_disk::wal::reader::{RecoverOptions, recover};
+use vlsm_disk::wal::{Entries, prepare_next};
+
+const FOLDER: &str = "/store";
+const TREE: TreeId = TreeId(0);
+
+/// A writer with one keyspace of one tree.
+struct Alone {
+    disk: SimFs,
+    shared: Arc<Shared>,
+    views: Arc<Views>,
+    writer: Arc<Writer>,
+    keyspace: Arc<KeyspaceInfo>,
+}
+
+impl Alone {
+    fn new(memtable_bytes: Bytes) -> Self {
+        let disk = SimFs::new();
+        disk.create_dir_all(Path::new(FOLDER)).unwrap();
+        let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(disk.clone()));
+        let mut options = Options::default();
+        (options.policy.memtable_bytes, options.policy.memtable_count) = (memtable_bytes, 2);
+        options.wal_file_bytes = Bytes::mib(4);
+        let shared = shared(&env, options);
+        let views = Arc::new(Views::new(Seq::ZERO));
+        let regions = KeyspaceOptions::default().regions(0);
+        let (id, name, text) = (0, "default".to_owned(), String::new());
+        let recorded = manifest::Keyspace { id, name, options: text, regions };
+        let (clock, code) = (shared.clock.clone(), Extensions::default());
+        let keyspace = Arc::new(KeyspaceInfo::of(&clock, 0, &recorded, &code).unwrap());
+        views.add([TreeView {
+            id: TREE,
+            active: Memtable::idle(MemtableId(shared.numbers.next_memtable())),
+            immutables: Vec::new(),
+            version: Arc::new(Version::default()),
+            rules: keyspace.rules.clone(),
+            mixed: false,
+        }]);
+        let prepared = prepare_next(&disk, Path::new(FOLDER), 1, 7, 4 << 20, None);
+        let wal = prepared.unwrap().start(None, Seq(1)).unwrap();
+        let live = vec![LiveWal::of(&wal)];
+        let log = Arc::new(Log::new(&shared, Seq::ZERO, wal, live));
+        let catalog = Arc::new(Catalog::new(0, clock, code, vec![keyspace.clone()]));
+        let writer = Arc::new(Writer::new(&shared, &views, &log, &catalog, false));
+        Self { disk, shared, views, writer, keyspace }
+    }
+
+    fn put(&self, key: u64, len: usize, options: WriteOptions) -> Result<()> {
+        let mut batch = Batch::new();
+        batch.add_put(&self.keyspace, &key.to_be_bytes(), &vec![1; len]);
+        self.writer.write(&batch, options)
+    }
+
+    /// Sequence numbers and keys of the batches in the log, in its order.
+    fn logged(&self) -> Vec<(Seq, Vec<u8>)> {
+        let mut logged = Vec::new();
+        let options = RecoverOptions {
+            min_wal: 1,
+            listed: &[1],
+            flushed: None,
+            salvage: false,
+            read_only: true,
+        };
+        let disk = self.disk.fork();
+        recover(&disk, Path::new(FOLDER), options, &mut |batch| {
+            for entry in Entries::new(&batch.payload) {
+                logged.push((batch.first_seq, entry.unwrap().key.to_vec()));
+            }
+            Ok(())
+        })
+        .unwrap();
+        logged
+    }
+
+    /// As an install does: the sealed memtables are in SSTs.
+    fn flush(&self) {
+        self.views.update(TREE, |tree| {
+            tree.immutables.iter().for_each(|sealed| sealed.note_gone());
+            TreeView { immutables: Vec::new(), ..tree.clone() }
+        });
+        self.shared.channel.made_room();
+    }
+}
+
+fn shared(env: &Arc<dyn Env>, options: Options) -> Arc<Shared> {
+    let work = env.condition(Duration::ZERO);
+    let bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
+    let memory = Arc::new(Memory::new(&options, 0, work.clone()));
+    let arenas = ArenaPool::new(bytes, 2, 0, memory.arenas.clone());
+    let events = Arc::new(Events::new(env.clone(), None, None));
+    Arc::new(Shared {
+        env: env.clone(),
+        dir: FOLDER.into(),
+        options,
+        store_uid: 0,
+        clock: Arc::new(Clock::new(env, Micros::ZERO)),
+        health: Health::new(events.clone(), false),
+        events,
+        space: Default::default(),
+        reserve: Default::default(),
+        counters: Counters::default(),
+        numbers: Numbers::new(2, 1, 1),
+        memory,
+        arenas: Arc::new(arenas),
+        io: IoPool::new(env, 1, Priority::Normal, work.clone()).unwrap(),
+        tracer: Tracer::new(),
+        channel: Channel::new(&**env, work),
+    })
+}
+
+fn with(durability: Durability) -> WriteOptions {
+    WriteOptions { durability: Some(durability), ..WriteOptions::default() }
+}
+
+/// Whatever the order in which writers end: sequence numbers have no gap, the log has the batches
+/// in their order, and everything is visible when all have returned.
+#[test]
+fn batches_of_many_writers_are_one_sequence() {
+    let alone = Alone::new(Bytes::mib(8));
+    let (writers, each) = (4_u64, 300_u64);
+    std::thread::scope(|scope| {
+        for writer in 0..writers {
+            let alone = &alone;
+            let durability = [Durability::Buffered, Durability::Sync][writer as usize % 2];
+            scope.spawn(move || {
+                for n in 0..each {
+                    alone.put(writer << 32 | n, 40, with(durability)).unwrap();
+                }
+            });
+        }
+    });
+    let count = writers * each;
+    assert_eq!(alone.views.visible(), Seq(count));
+    let logged = alone.logged();
+    let seqs: Vec<u64> = logged.iter().map(|(seq, _)| seq.0).collect();
+    assert_eq!(seqs, (1..=count).collect::<Vec<_>>());
+    for writer in 0..writers {
+        let own = logged.iter().map(|(_, key)| u64::from_be_bytes(key[..].try_into().unwrap()));
+        let own: Vec<u64> =
+            own.filter(|key| key >> 32 == writer).map(|key| key << 32 >> 32).collect();
+        assert_eq!(own, (0..each).collect::<Vec<_>>(), "a writer's batches are in its order");
+    }
+    alone.shared.io.shutdown();
+}
+
+/// Where no memtable is free a write waits, says why, and goes on when the channel says that there
+/// is room. It knows nobody who could make some.
+#[test]
+fn a_full_memtable_is_waited_for_through_the_channel() {
+    let alone = Alone::new(Bytes::kib(64));
+    let brief = WriteOptions { deadline: Some(Duration::from_millis(1)), ..with(Durability::Lazy) };
+    let refused = (0..1_000).find_map(|n| alone.put(n, 1_000, brief).err());
+    let Some(Error::Busy { cause, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(cause, "memtable full");
+    assert_eq!(alone.views.load().tree(TREE).immutables.len(), 1);
+    let before = alone.views.visible();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| alone.put(2_000, 1_000, with(Durability::Lazy)));
+        while alone.shared.counters.stopped_writers.get() == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(alone.views.visible(), before, "it has left no trace");
+        alone.flush();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(alone.views.visible(), Seq(before.0 + 1));
+    assert!(alone.shared.channel.take_marks().contains(&TREE), "the tick is told of the rotation");
+    alone.shared.io.shutdown();
+}
+
+/// A failure of the log turns the writer away for good, and nothing of the write becomes visible.
+#[test]
+fn after_a_latch_nothing_becomes_visible() {
+    let alone = Alone::new(Bytes::mib(1));
+    alone.put(1, 10, with(Durability::Buffered)).unwrap();
+    alone.shared.latch(Error::Internal("made up".into()));
+    let refused = alone.put(2, 10, with(Durability::Buffered)).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
+    assert_eq!((alone.views.visible(), alone.logged().len()), (Seq(1), 1));
+    alone.shared.io.shutdown();
+}
