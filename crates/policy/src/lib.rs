@@ -10,7 +10,7 @@
 //! ([`decision`]). They do no I/O, start no thread, take no lock, ask for no time and log nothing;
 //! only the engine acts. One mechanism is one file under its axis, one line in the axis' registry,
 //! one file of test data and one row in `docs/mechanisms.md`. No axis sees another: they meet in
-//! the engine's `control/tick.rs` alone.
+//! [`round::tick`] alone.
 
 pub mod admission;
 pub mod candidate;
@@ -20,6 +20,7 @@ pub mod options;
 pub mod pace;
 pub mod profile;
 pub mod registry;
+pub mod round;
 pub mod schedule;
 pub mod shape;
 pub mod signals;
@@ -31,6 +32,7 @@ pub use device::{DeviceMap, DevicePoint};
 pub use options::PolicyOptions;
 pub use pace::Pace;
 pub use profile::{Policies, Profile, profile};
+pub use round::{Changed, Deciders, Known, Observed, World};
 pub use schedule::Schedule;
 pub use shape::cuts::{Cutter, Grade};
 pub use shape::{CutRule, Overlap, Shape};

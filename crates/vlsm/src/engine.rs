@@ -3,7 +3,7 @@
 //! statistics) has a file of its own.
 
 use crate::catalog::Catalog;
-use crate::control::{self, Control, Policies};
+use crate::control::{self, Control};
 use crate::install::{self, Installer};
 use crate::job;
 use crate::log::{Above, Log};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use vlsm_core::Result;
 use vlsm_disk::fs::Lock;
 use vlsm_disk::manifest::{Manifest, State};
-use vlsm_policy::{DeviceMap, Shape};
+use vlsm_policy::{Deciders, DeviceMap, Shape};
 
 /// An open store.
 pub(crate) struct Engine {
@@ -40,7 +40,7 @@ pub(crate) struct Opened {
     pub log: Log,
     pub manifest: (Manifest, State),
     pub shape: Arc<dyn Shape>,
-    pub policies: Policies,
+    pub deciders: Deciders,
     pub device: Arc<DeviceMap>,
     pub lock: Option<Box<dyn Lock>>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Opened {
 impl Engine {
     /// The store. Nothing runs yet.
     pub fn compose(opened: Opened) -> Arc<Self> {
-        let Opened { shared, catalog, views, log, manifest, shape, policies, device, lock } =
+        let Opened { shared, catalog, views, log, manifest, shape, deciders, device, lock } =
             opened;
         let (catalog, views, log) = (Arc::new(catalog), Arc::new(views), Arc::new(log));
         let (tables, snapshots) = (Arc::new(TableCache::new(&shared)), Arc::default());
@@ -73,7 +73,7 @@ impl Engine {
             jobs: job::Context { shared: shared.clone(), views, tables, snapshots },
             device,
             shape,
-            policies,
+            deciders,
         }));
         let lock = Mutex::new(lock);
         let engine = Self { shared, catalog, reader, log, installer, writer, control, lock };

@@ -25,7 +25,6 @@
 
 use crate::aside::Lost;
 use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
-use crate::control::Policies;
 use crate::device;
 use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
@@ -59,7 +58,7 @@ use vlsm_disk::fs::Lock;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::Recovered;
-use vlsm_policy::{DeviceMap, Shape};
+use vlsm_policy::{Deciders, DeviceMap, Shape};
 
 /// How to open a store.
 pub(crate) struct Opening {
@@ -109,7 +108,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let (events, extensions) = events_of(&env, log_in, listener, extensions);
     let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
-    let (shape, policies) = mechanisms_of(&options)?;
+    let (shape, deciders) = mechanisms_of(&options)?;
     let clock = Arc::new(Clock::new(&env, state.clock));
     let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
     check_numbers(dir, &state, read_only)?;
@@ -130,7 +129,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let io = io_of(&env, dir, &options, wake.clone())?;
     let Begun { memtables, last_seq, recovered, live, wal } = log.begin()?;
     let manifest = folder.into_manifest();
-    let device = device_of(&env, dir, &options, &policies, read_only)?;
+    let device = device_of(&env, dir, &options, &deciders, read_only)?;
     let shared = Arc::new(Shared {
         health: Health::new(events.clone(), read_only),
         space: Space::default(),
@@ -157,7 +156,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         manifest: (manifest, state),
         views,
         shape,
-        policies,
+        deciders,
         device,
         lock,
         shared,
@@ -200,18 +199,18 @@ fn device_of(
     env: &Arc<dyn Env>,
     dir: &Path,
     options: &Options,
-    policies: &Policies,
+    deciders: &Deciders,
     read_only: bool,
 ) -> Result<Arc<DeviceMap>> {
-    let Policies { schedule, admission } = policies;
+    let Deciders { schedule, admission } = deciders;
     let planned = schedule.needs_device() || admission.needs_device();
     if planned && !read_only { device::map(env, dir, options) } else { Ok(Arc::default()) }
 }
 
 /// The mechanisms that the options name.
-fn mechanisms_of(options: &Options) -> Result<(Arc<dyn Shape>, Policies)> {
+fn mechanisms_of(options: &Options) -> Result<(Arc<dyn Shape>, Deciders)> {
     let (shape, schedule, admission) = options.policy.build()?;
-    Ok((shape, Policies { schedule, admission }))
+    Ok((shape, Deciders { schedule, admission }))
 }
 
 /// The ledger, and the memory of memtables.

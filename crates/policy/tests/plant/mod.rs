@@ -42,9 +42,6 @@ pub const DEVICE: f64 = 400.0 * 1024.0 * 1024.0;
 pub const CLIENTS: f64 = DEVICE / 4.0;
 /// Worker threads; flushes have one more.
 pub const WORKERS: usize = 4;
-/// Rounds of asking and starting in one tick.
-const ROUNDS_MAX: usize = 16;
-
 /// What is asked of the store, and what its device can do, for a while.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
@@ -95,26 +92,6 @@ impl Clients {
                 self.line.pop_front();
             }
         }
-    }
-}
-
-/// What a shape said of its tree when it was asked last.
-#[derive(Debug, Default)]
-struct Known {
-    candidates: Vec<Arc<Candidate>>,
-    pressure: Arc<Pressure>,
-}
-
-impl Known {
-    fn free(&self) -> impl Iterator<Item = &Arc<Candidate>> {
-        self.candidates.iter().filter(|candidate| candidate.conflicts.is_empty())
-    }
-
-    /// Whether the engine would list the tree no more.
-    fn is_calm(&self) -> bool {
-        let pressure = &self.pressure;
-        let none = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
-        self.candidates.is_empty() && none
     }
 }
 
@@ -180,8 +157,8 @@ pub struct Plant {
     pub options: PolicyOptions,
     pub now: Micros,
     shape: Arc<dyn Shape>,
-    schedule: Box<dyn Schedule>,
-    admission: Box<dyn Admission>,
+    /// Out while it decides.
+    deciders: Option<Deciders>,
     load: Load,
     device: Arc<DeviceMap>,
     clients: Vec<Clients>,
@@ -216,8 +193,7 @@ impl Plant {
             options: options.clone(),
             now: Micros(1_000_000),
             shape,
-            schedule,
-            admission,
+            deciders: Some(Deciders { schedule, admission }),
             load: Load::IDLE,
             device: Arc::new(DeviceMap::even(vlsm_core::BytesPerSec(DEVICE as u64))),
             clients: trees.iter().map(clients).collect(),
@@ -416,46 +392,12 @@ impl Plant {
     /// Asks the policies and acts on their answers.
     fn tick(&mut self) {
         self.watch.ticked_at = self.now;
-        for _ in 0..ROUNDS_MAX {
-            self.ask_shape();
-            let signals = self.signals();
-            let known = self.known.iter().flat_map(|known| known.candidates.iter().cloned());
-            let candidates: Vec<Arc<Candidate>> = known.collect();
-            let list: Vec<&Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
-            let running: Vec<Running> = self.jobs.iter().map(Job::running).collect();
-            let grants = self.schedule.decide(&signals, &list, &running);
-            if let Err(what) = check_grants(&grants, &list, &running) {
-                self.fault(Fault::BadGrant, what);
-                return;
-            }
-            let acted = self.act(&grants, &candidates);
-            self.observe_flushes(&grants, &list);
-            self.observe_held_back(&grants, &list);
-            self.grants = grants;
-            if !acted {
-                self.admit = self.admission.decide(&signals);
-                self.again = [self.grants.again, self.admit.again].into_iter().flatten().min();
-                self.observe_again();
-                return;
-            }
-        }
-    }
-
-    /// Asks the shape about every tree that changed.
-    fn ask_shape(&mut self) {
-        for index in 0..self.trees.len() {
-            if !std::mem::take(&mut self.marked[index]) {
-                continue;
-            }
-            let tree = &self.trees[index];
-            let facts = tree.facts(self.now, self.options.memtable_bytes);
-            let held = |job: &Job| Reservation { job: job.id, candidate: job.candidate.clone() };
-            let jobs = self.jobs.iter().filter(|job| job.candidate.tree == tree.id);
-            let busy = Busy { reservations: jobs.map(held).collect() };
-            let candidates = self.shape.candidates(&tree.version, &facts, &busy);
-            let candidates = candidates.into_iter().map(Arc::new).collect();
-            let pressure = Arc::new(self.shape.pressure(&tree.version, &facts));
-            self.known[index] = Known { candidates, pressure };
+        let (shape, deciders) = (self.shape.clone(), self.deciders.take());
+        let mut deciders = deciders.expect("one tick at a time");
+        let decided = round::tick(&*shape, &mut deciders, self);
+        self.deciders = Some(deciders);
+        if let Err(what) = decided {
+            self.fault(Fault::BadGrant, what);
         }
     }
 
@@ -482,38 +424,6 @@ impl Plant {
         };
         let trees = self.trees.iter().map(of_tree);
         trees.max_by_key(|memtables| memtables.active + memtables.immutable).unwrap_or_default()
-    }
-
-    /// Acts on a schedule's answer. True when a job was started or cancelled.
-    fn act(&mut self, grants: &Grants, candidates: &[Arc<Candidate>]) -> bool {
-        self.pace.set(Duration::from_micros(self.now.0), grants.bandwidth);
-        for job in &mut self.jobs {
-            let before = job.paused_since;
-            let paused = grants.paused.contains(&job.id);
-            job.paused_since = paused.then(|| before.unwrap_or(self.now));
-            self.watch.held_back.resumed += u64::from(before.is_some() && !paused);
-        }
-        let mut acted = false;
-        let mut refused = Vec::new();
-        for id in &grants.cancel {
-            match self.jobs.iter().position(|job| job.id == *id && !job.settled) {
-                Some(index) => {
-                    let job = self.jobs.remove(index);
-                    self.watch.wasted += job.moved;
-                    self.marked[place(job.candidate.tree)] = true;
-                    acted = true;
-                }
-                None => refused.push(*id),
-            }
-        }
-        for &index in &grants.start {
-            let candidate = &candidates[index];
-            if !candidate.conflicts.iter().any(|job| refused.contains(job)) {
-                self.start(candidate.clone());
-                acted = true;
-            }
-        }
-        acted
     }
 
     fn start(&mut self, candidate: Arc<Candidate>) {
@@ -553,26 +463,78 @@ fn place(tree: TreeId) -> usize {
     tree.0 as usize
 }
 
-/// Refuses what the engine refuses.
-fn check_grants(
-    grants: &Grants,
-    candidates: &[&Candidate],
-    running: &[Running],
-) -> Result<(), String> {
-    for (position, &index) in grants.start.iter().enumerate() {
-        let Some(candidate) = candidates.get(index) else {
-            return Err(format!("starts candidate {index} of {}", candidates.len()));
-        };
-        if let Some(job) = candidate.conflicts.iter().find(|job| !grants.cancel.contains(job)) {
-            return Err(format!("starts what conflicts with {job} without cancelling it"));
+impl World for Plant {
+    fn changed(&mut self) -> Vec<Changed> {
+        let mut changed = Vec::new();
+        for index in 0..self.trees.len() {
+            if !std::mem::take(&mut self.marked[index]) {
+                continue;
+            }
+            let tree = &self.trees[index];
+            let held = |job: &Job| Reservation { job: job.id, candidate: job.candidate.clone() };
+            let jobs = self.jobs.iter().filter(|job| job.candidate.tree == tree.id);
+            changed.push(Changed {
+                tree: tree.id,
+                busy: Busy { reservations: jobs.map(held).collect() },
+                version: Arc::new(tree.version.clone()),
+                facts: tree.facts(self.now, self.options.memtable_bytes),
+                may_start: true,
+            });
         }
-        let mut earlier = grants.start[..position].iter();
-        if earlier.any(|&other| other == index || candidates[other].collides(candidate)) {
-            return Err(format!("starts two jobs that need the same: {candidate:?}"));
+        changed
+    }
+
+    fn know(&mut self, changed: &Changed, known: Known) {
+        self.known[place(changed.tree)] = known;
+    }
+
+    fn observe(&mut self) -> Observed {
+        let known = self.known.iter().flat_map(|known| known.candidates.iter().cloned());
+        Observed {
+            candidates: known.collect(),
+            signals: self.signals(),
+            running: self.jobs.iter().map(Job::running).collect(),
         }
     }
-    match grants.cancel.iter().find(|job| !running.iter().any(|running| running.job == **job)) {
-        Some(job) => Err(format!("cancels {job}, which is not running")),
-        None => Ok(()),
+
+    fn act(&mut self, grants: &Grants, observed: &Observed) -> bool {
+        let candidates = &observed.candidates;
+        self.pace.set(Duration::from_micros(self.now.0), grants.bandwidth);
+        for job in &mut self.jobs {
+            let before = job.paused_since;
+            let paused = grants.paused.contains(&job.id);
+            job.paused_since = paused.then(|| before.unwrap_or(self.now));
+            self.watch.held_back.resumed += u64::from(before.is_some() && !paused);
+        }
+        let mut acted = false;
+        let mut refused = Vec::new();
+        for id in &grants.cancel {
+            match self.jobs.iter().position(|job| job.id == *id && !job.settled) {
+                Some(index) => {
+                    let job = self.jobs.remove(index);
+                    self.watch.wasted += job.moved;
+                    self.marked[place(job.candidate.tree)] = true;
+                    acted = true;
+                }
+                None => refused.push(*id),
+            }
+        }
+        for &index in &grants.start {
+            let candidate = &candidates[index];
+            if !candidate.conflicts.iter().any(|job| refused.contains(job)) {
+                self.start(candidate.clone());
+                acted = true;
+            }
+        }
+        let list: Vec<&Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
+        self.observe_flushes(grants, &list);
+        self.observe_held_back(grants, &list);
+        self.grants = grants.clone();
+        acted
+    }
+
+    fn admit(&mut self, admit: Admit, again: Option<Micros>) {
+        (self.admit, self.again) = (admit, again);
+        self.observe_again();
     }
 }

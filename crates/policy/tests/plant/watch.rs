@@ -23,11 +23,11 @@
 //! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (but for flushes) and
 //! `PausedForEver` are not looked for then. Clients that only write never have so much.
 
-use super::{DEVICE, Job, Known, Load, Plant, STEP, WORKERS, per_step, place};
+use super::{DEVICE, Job, Load, Plant, STEP, WORKERS, per_step, place};
 use std::collections::BTreeMap;
 use vlsm_core::event::JobKind;
 use vlsm_core::{BytesPerSec, Micros, TreeId};
-use vlsm_policy::{Candidate, Class, Grants};
+use vlsm_policy::{Candidate, Class, Grants, Known};
 
 /// The load is high where clients have this share of the device.
 const HIGH: f64 = 0.3;
@@ -197,7 +197,7 @@ impl Plant {
     }
 
     fn observe_idleness(&mut self, moved: u64) {
-        let free = self.known.iter().any(|known| known.free().next().is_some());
+        let free = self.known.iter().any(|known| free(known).next().is_some());
         let could = free || !self.jobs.is_empty();
         let unpaused = || self.jobs.iter().filter(|job| job.paused_since.is_none());
         let limited = unpaused().any(|job| !self.pace.allows(job.candidate.frees));
@@ -229,7 +229,7 @@ impl Plant {
         if let Some(job) = paused {
             self.fault(Fault::PausedForEver, format!("{job} is paused and load is not high"));
         }
-        for candidate in self.known.iter().flat_map(Known::free) {
+        for candidate in self.known.iter().flat_map(free) {
             served.entry((candidate.tree, candidate.frees)).or_default();
         }
         let unserved = &mut self.watch.unserved;
@@ -476,4 +476,9 @@ pub fn unsettled(samples: &[Sample], memtable_count: usize) -> Option<String> {
         return Some(format!("fill near a half in {within} of {count} seconds, {mean:.2} mean"));
     }
     None
+}
+
+/// What is proposed that needs nothing of a running job.
+fn free(known: &Known) -> impl Iterator<Item = &Candidate> {
+    known.candidates.iter().map(|job| &**job).filter(|candidate| candidate.conflicts.is_empty())
 }

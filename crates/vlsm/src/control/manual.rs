@@ -8,13 +8,12 @@
 
 use crate::catalog::KeyspaceInfo;
 use crate::control::Control;
-use crate::read::view::TreeView;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::{Result, TreeId};
 use vlsm_policy::shape::manual::{Manual, Next};
-use vlsm_policy::{Busy, Candidate, Class, TreeFacts};
+use vlsm_policy::{Candidate, Candidates, Changed, Class};
 
 /// All requests, oldest first.
 #[derive(Default)]
@@ -84,16 +83,11 @@ impl Control {
     }
 
     /// Puts the next job that was asked for among what the shape proposes for the tree.
-    pub fn add_manual(
-        &self,
-        tree: &TreeView,
-        facts: &TreeFacts,
-        busy: &Busy,
-        candidates: &mut Vec<Candidate>,
-    ) {
-        while let Some(request) = self.manuals.first(tree.id) {
+    pub fn add_manual(&self, changed: &Changed, candidates: &mut Candidates) {
+        let Changed { tree, version, facts, busy, .. } = changed;
+        while let Some(request) = self.manuals.first(*tree) {
             let options = &self.shared.options.policy;
-            let next = request.lock().next(&tree.version, facts, busy, options);
+            let next = request.lock().next(version, facts, busy, options);
             match next {
                 Next::Job(candidate) => {
                     let urgent = |candidate: &Candidate| candidate.frees <= Class::L0;

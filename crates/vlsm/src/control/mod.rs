@@ -1,8 +1,8 @@
-//! Where the three axes meet the engine.
+//! Where decisions meet the engine.
 //!
-//! [`tick`] is the only place that asks a shape, a schedule and an admission; [`observe`] makes
-//! what they are told; [`workers`] runs what they grant, at the pace they grant; [`manual`]
-//! adds what a person asked for; [`chain`] records what memtables had to wait for.
+//! [`tick`] has a round of decisions made over what [`observe`] tells; [`workers`] runs what is
+//! granted, at the pace that is granted; [`manual`] adds what a person asked for; [`chain`] records
+//! what memtables had to wait for; [`space`] looks for space while there is none.
 
 pub(crate) mod chain;
 pub(crate) mod manual;
@@ -28,9 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, JobId, Micros, Result, TreeId};
 use vlsm_disk::env::Join;
-use vlsm_policy::{
-    Admission, Busy, Candidate, DeviceMap, Pace, Pressure, Reservation, Running, Schedule, Shape,
-};
+use vlsm_policy::{Busy, Candidate, Deciders, DeviceMap, Known, Pace, Reservation, Running, Shape};
 
 /// A job's place in the list of jobs under way.
 pub(crate) struct Slot {
@@ -61,14 +59,6 @@ impl Slot {
     }
 }
 
-/// What the last tick knew of a tree. Trees without candidates and without pressure are not listed.
-pub(crate) struct Known {
-    pub candidates: Vec<Candidate>,
-    pub pressure: Arc<Pressure>,
-    /// A sealed memtable waits for its writers: look again soon.
-    pub unready: bool,
-}
-
 /// Jobs under way and what was proposed. Held for short looks only.
 #[derive(Default)]
 pub(crate) struct State {
@@ -76,14 +66,9 @@ pub(crate) struct State {
     /// Steps so far.
     pub turns: u64,
     pub pace: Pace,
+    /// What the shape said of the trees of which there is something to be known.
     pub known: BTreeMap<TreeId, Known>,
     pub chains: Chains,
-}
-
-/// The policies. Held during a tick only, and only ever taken with `try_lock`.
-pub(crate) struct Policies {
-    pub schedule: Box<dyn Schedule>,
-    pub admission: Box<dyn Admission>,
 }
 
 /// Decides what runs, and runs it.
@@ -99,7 +84,8 @@ pub(crate) struct Control {
     /// What the device can do; empty where no mechanism asks.
     device: Arc<DeviceMap>,
     shape: Arc<dyn Shape>,
-    policies: Mutex<Policies>,
+    /// Held during a tick only, and only ever taken with `try_lock`.
+    deciders: Mutex<Deciders>,
     state: Mutex<State>,
     /// What was asked to be compacted.
     manuals: Manuals,
@@ -116,12 +102,12 @@ pub(crate) struct Parts {
     pub jobs: Context,
     pub device: Arc<DeviceMap>,
     pub shape: Arc<dyn Shape>,
-    pub policies: Policies,
+    pub deciders: Deciders,
 }
 
 impl Control {
     pub fn new(parts: Parts) -> Self {
-        let Parts { reader, log, installer, writer, jobs, device, shape, policies } = parts;
+        let Parts { reader, log, installer, writer, jobs, device, shape, deciders } = parts;
         Self {
             shared: jobs.shared.clone(),
             views: jobs.views.clone(),
@@ -132,7 +118,7 @@ impl Control {
             jobs,
             device,
             shape,
-            policies: Mutex::new(policies),
+            deciders: Mutex::new(deciders),
             state: Mutex::default(),
             manuals: Manuals::default(),
             again: AtomicBool::new(false),
@@ -153,9 +139,9 @@ impl Control {
     /// Adds reservations of who is no job, where no tick is under way: none of `reserve`'s slots
     /// collides with what a tick found possible before. None while there is one.
     pub fn reserve<R>(&self, reserve: impl FnOnce(&mut State) -> R) -> Option<R> {
-        let policies = self.policies.try_lock()?;
+        let deciders = self.deciders.try_lock()?;
         let reserved = reserve(&mut self.state.lock());
-        drop(policies);
+        drop(deciders);
         // A tick may have found the policies taken.
         self.shared.channel.wake();
         Some(reserved)
@@ -165,7 +151,7 @@ impl Control {
     fn proposed(&self, needs: fn(&Candidate) -> u64) -> u64 {
         let state = self.state.lock();
         let proposed = state.known.values().flat_map(|known| &known.candidates);
-        proposed.map(needs).max().unwrap_or(0)
+        proposed.map(|job| needs(job)).max().unwrap_or(0)
     }
 
     /// Has the proposals that are known looked at again.
@@ -195,7 +181,7 @@ impl Control {
         let mut state = self.state.lock();
         state.drop_ended(channel);
         // A tick under way took the marks; what it proposes it lists under the lock held here.
-        !self.policies.is_locked()
+        !self.deciders.is_locked()
             && state.jobs.is_empty()
             && !channel.has_marks()
             && state.known.values().all(|known| known.candidates.is_empty() && !known.unready)

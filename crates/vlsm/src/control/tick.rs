@@ -1,158 +1,50 @@
-//! Where the axes meet: observe → shape → schedule → admission → act.
+//! The engine as the world that is decided about (`policy/round`).
 //!
-//! 1. Trees that changed since the last tick are asked again for candidates and pressure; what the
-//!    others said is kept. So the cost grows with the trees that do something, not with all trees.
-//! 2. The schedule decides over all candidates; its answer is checked before it is acted on.
-//! 3. Granted jobs are started; what they hold changes what their trees propose, so 1 to 3 repeat,
-//!    at most [`ROUNDS_MAX`] times.
-//! 4. The admission decides how fast writers are let in.
+//! 1. [`Control::tick`] has the round made in which the three axes meet: the shape is asked about
+//!    the trees that are marked, the schedule grants, the admission lets in.
+//! 2. Granted jobs are made here, and stepped by workers.
 //!
 //! Where a run of L0 was ingested above sealed memtables, the shape is asked about the tree without
 //! it and what is newer: the memtables are flushed first, and the tree is as any other again.
 //!
 //! Threads and locks: whoever ends a step or finds something changed ticks, with `try_lock` on the
-//! policies; who finds them taken leaves a mark, and the holder goes round once more. `state` is
-//! taken for short looks and never while a policy runs.
+//! deciders; who finds them taken leaves a mark, and the holder goes round once more. `state` is
+//! taken for short looks and never while a mechanism is asked.
 
-use crate::control::Control;
-use crate::control::{Known, Slot, State};
+use crate::control::{Control, Slot, State};
 use crate::job::Job;
 use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use vlsm_core::event::JobKind;
-use vlsm_core::{Error, JobId, Result, TreeId};
-use vlsm_policy::{Busy, Candidate, Chain, Class, Grants, Running};
+use vlsm_core::{Error, JobId, Micros, Result, TreeId};
+use vlsm_policy::{
+    Admit, Busy, Candidate, Candidates, Chain, Changed, Class, Grants, Known, Observed, World,
+    round,
+};
 
-/// Rounds of asking and starting in one tick.
-const ROUNDS_MAX: usize = 16;
+/// The store in one tick.
+struct Ticking<'a> {
+    control: &'a Arc<Control>,
+    /// What shapes were asked about last.
+    view: Arc<StoreView>,
+}
 
 impl Control {
     /// Decides what runs and how fast writers are let in.
     pub fn tick(self: &Arc<Self>) {
         loop {
             self.again.store(true, Ordering::SeqCst);
-            let Some(mut policies) = self.policies.try_lock() else { return };
+            let Some(mut deciders) = self.deciders.try_lock() else { return };
             self.again.store(false, Ordering::SeqCst);
-            for _ in 0..ROUNDS_MAX {
-                let view = self.ask_shapes();
-                let (signals, known, running) = {
-                    let state = self.state.lock();
-                    let known: Vec<Candidate> =
-                        state.known.values().flat_map(|k| k.candidates.iter().cloned()).collect();
-                    (self.signals(&view, &state), known, state.running())
-                };
-                let known = self.shared.affordable(known);
-                let candidates: Vec<&Candidate> = known.iter().collect();
-                let grants = policies.schedule.decide(&signals, &candidates, &running);
-                let started = self.act(&view, &grants, &known, &running);
-                if !started {
-                    let admit = policies.admission.decide(&signals);
-                    self.writer.gate().set(admit, self.shared.env.now());
-                    let again = [grants.again, admit.again].into_iter().flatten().min();
-                    self.shared.channel.ask_again_at(again);
-                    break;
-                }
+            let mut ticking = Ticking { control: self, view: self.views.load_full() };
+            if let Err(what) = round::tick(&*self.shape, &mut deciders, &mut ticking) {
+                self.shared.latch(Error::Internal(format!("the schedule's grant {what}")));
             }
-            drop(policies);
+            drop(deciders);
             if !self.again.load(Ordering::SeqCst) {
                 return;
             }
         }
-    }
-
-    /// Asks the shape about every tree that changed; the view that it was asked about.
-    ///
-    /// What jobs hold is looked at before the view is: a job lets go only after its result is
-    /// visible, so the view shows the result of every job that no longer holds anything.
-    fn ask_shapes(self: &Arc<Self>) -> Arc<StoreView> {
-        let marks = self.shared.channel.take_marks();
-        let held: Vec<(TreeId, Busy)> = {
-            let mut state = self.state.lock();
-            state.drop_ended(&self.shared.channel);
-            marks.into_iter().map(|id| (id, state.busy(id))).collect()
-        };
-        self.shared.env.interleave();
-        let view = self.views.load_full();
-        for (id, busy) in held {
-            let older = view.tree(id).older_part();
-            let tree = older.as_ref().unwrap_or(view.tree(id));
-            self.shared.counters.shape_asks.add(1);
-            let facts = self.facts(tree);
-            let shape = &self.shape;
-            let mut candidates = Vec::new();
-            if self.shared.health.is_running() {
-                candidates = shape.candidates(&tree.version, &facts, &busy);
-                self.add_manual(tree, &facts, &busy, &mut candidates);
-            }
-            let pressure = shape.pressure(&tree.version, &facts);
-            let unready = facts.memtables.iter().any(|memtable| !memtable.ready);
-            let mut state = self.state.lock();
-            let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
-            // Where memtables are merged into L1, that may have to wait for other jobs.
-            let can_start = |candidate: &Candidate| candidate.conflicts.is_empty();
-            let may_flush = candidates.iter().any(|job| flushing(job) && can_start(job))
-                || busy.reservations.iter().any(|held| flushing(&held.candidate));
-            let is_due = facts.is_due(shape.gathers());
-            let waits = is_due && !may_flush || pressure.slowdown >= 1.0;
-            let chain = match waits {
-                true => shape.chain(&tree.version, &facts),
-                false => Chain::default(),
-            };
-            let ended = state.chains.observe(id, facts.now, waits, &chain);
-            if let Some(event) = ended {
-                self.shared.events.emit(event);
-            }
-            let calm = pressure.slowdown == 0.0 && pressure.stop == 0.0 && pressure.debt.0 == 0;
-            if candidates.is_empty() && calm && !unready {
-                state.known.remove(&id);
-            } else {
-                let pressure = Arc::new(pressure);
-                state.known.insert(id, Known { candidates, pressure, unready });
-            }
-        }
-        view
-    }
-
-    /// Acts on the schedule's answer. True when a job was started or cancelled.
-    fn act(
-        self: &Arc<Self>,
-        view: &StoreView,
-        grants: &Grants,
-        candidates: &[Candidate],
-        running: &[Running],
-    ) -> bool {
-        if let Err(error) = check_grants(grants, candidates, running) {
-            self.shared.latch(error);
-            return false;
-        }
-        let may_go_on;
-        let not_cancelled: Vec<JobId> = {
-            let mut state = self.state.lock();
-            let faster = state.pace.set(self.shared.env.now(), grants.bandwidth);
-            may_go_on = self.pause(&mut state, &grants.paused) || faster;
-            grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
-        };
-        let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
-        self.shared.channel.mark_all(ending.map(|running| running.candidate.tree));
-        self.shared.channel.seal_memtables_at(grants.memtable_bytes);
-        let mut started = false;
-        for &index in &grants.start {
-            let held = candidates[index].conflicts.iter().any(|job| not_cancelled.contains(job));
-            if held || !self.shared.afford(&candidates[index]) {
-                continue;
-            }
-            started = true;
-            if let Err(error) = self.start(view, Arc::new(candidates[index].clone())) {
-                self.shared.latch(error);
-                return false;
-            }
-        }
-        let cancelled = not_cancelled.len() < grants.cancel.len();
-        if started || cancelled || may_go_on {
-            self.shared.channel.wake();
-        }
-        started || cancelled
     }
 
     fn start(self: &Arc<Self>, view: &StoreView, candidate: Arc<Candidate>) -> Result<()> {
@@ -187,38 +79,105 @@ impl Control {
         }
         resumed
     }
-}
 
-/// Refuses grants that could not be carried out.
-fn check_grants(grants: &Grants, candidates: &[Candidate], running: &[Running]) -> Result<()> {
-    let wrong = |what: String| Err(Error::Internal(format!("the schedule's grant {what}")));
-    for (position, &index) in grants.start.iter().enumerate() {
-        let Some(candidate) = candidates.get(index) else {
-            return wrong(format!("names candidate {index} of {}", candidates.len()));
-        };
-        if let Some(job) = candidate.conflicts.iter().find(|job| !grants.cancel.contains(job)) {
-            return wrong(format!("starts what conflicts with {job} without cancelling it"));
-        }
-        let earlier = grants.start[..position].iter();
-        if earlier.clone().any(|&other| other == index || candidates[other].collides(candidate)) {
-            return wrong("starts two jobs that need the same".into());
-        }
-        let trivial =
-            candidate.kind == JobKind::TrivialMove && !candidate.inputs.memtables.is_empty();
-        if trivial {
-            return wrong("moves a memtable".into());
-        }
-    }
-    match grants.cancel.iter().find(|job| !running.iter().any(|running| running.job == **job)) {
-        Some(job) => wrong(format!("cancels {job}, which is not running")),
-        None => Ok(()),
-    }
-}
-
-impl Control {
     /// Marks every tree, as after opening.
     pub fn mark_all(&self) {
         let trees: Vec<TreeId> = self.views.load().trees().map(|tree| tree.id).collect();
         self.shared.channel.mark_all(trees);
+    }
+}
+
+impl World for Ticking<'_> {
+    /// What jobs hold is looked at before the view is: a job lets go only after its result is
+    /// visible, so the view shows the result of every job that no longer holds anything.
+    fn changed(&mut self) -> Vec<Changed> {
+        let Control { shared, views, state, .. } = &**self.control;
+        let marks = shared.channel.take_marks();
+        let held: Vec<(TreeId, Busy)> = {
+            let mut state = state.lock();
+            state.drop_ended(&shared.channel);
+            marks.into_iter().map(|id| (id, state.busy(id))).collect()
+        };
+        shared.env.interleave();
+        self.view = views.load_full();
+        shared.counters.shape_asks.add(held.len() as u64);
+        let changed = |(id, busy)| {
+            let older = self.view.tree(id).older_part();
+            let tree = older.as_ref().unwrap_or(self.view.tree(id));
+            let (version, facts) = (tree.version.clone(), self.control.facts(tree));
+            Changed { tree: id, busy, version, facts, may_start: shared.health.is_running() }
+        };
+        held.into_iter().map(changed).collect()
+    }
+
+    fn add_asked(&mut self, changed: &Changed, candidates: &mut Candidates) {
+        self.control.add_manual(changed, candidates);
+    }
+
+    fn know(&mut self, changed: &Changed, known: Known) {
+        let Control { shared, shape, state, .. } = &**self.control;
+        let waits = round::waits(&**shape, changed, &known);
+        let chain = match waits {
+            true => shape.chain(&changed.version, &changed.facts),
+            false => Chain::default(),
+        };
+        let mut state = state.lock();
+        let ended = state.chains.observe(changed.tree, changed.facts.now, waits, &chain);
+        if let Some(event) = ended {
+            shared.emit(event);
+        }
+        match known.is_calm() {
+            true => state.known.remove(&changed.tree),
+            false => state.known.insert(changed.tree, known),
+        };
+    }
+
+    fn observe(&mut self) -> Observed {
+        let (signals, candidates, running) = {
+            let state = self.control.state.lock();
+            let known = state.known.values().flat_map(|known| known.candidates.iter().cloned());
+            (self.control.signals(&self.view, &state), known.collect(), state.running())
+        };
+        let candidates = self.control.shared.affordable(candidates);
+        Observed { signals, candidates, running }
+    }
+
+    fn act(&mut self, grants: &Grants, observed: &Observed) -> bool {
+        let Control { shared, state, .. } = &**self.control;
+        let Observed { candidates, running, .. } = observed;
+        let may_go_on;
+        let not_cancelled: Vec<JobId> = {
+            let mut state = state.lock();
+            let faster = state.pace.set(shared.env.now(), grants.bandwidth);
+            may_go_on = self.control.pause(&mut state, &grants.paused) || faster;
+            grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
+        };
+        let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
+        shared.channel.mark_all(ending.map(|running| running.candidate.tree));
+        shared.channel.seal_memtables_at(grants.memtable_bytes);
+        let mut started = false;
+        for &index in &grants.start {
+            let candidate = &candidates[index];
+            let held = candidate.conflicts.iter().any(|job| not_cancelled.contains(job));
+            if held || !shared.afford(candidate) {
+                continue;
+            }
+            started = true;
+            if let Err(error) = self.control.start(&self.view, candidate.clone()) {
+                shared.latch(error);
+                return false;
+            }
+        }
+        let cancelled = not_cancelled.len() < grants.cancel.len();
+        if started || cancelled || may_go_on {
+            shared.channel.wake();
+        }
+        started || cancelled
+    }
+
+    fn admit(&mut self, admit: Admit, again: Option<Micros>) {
+        let Control { shared, writer, .. } = &**self.control;
+        writer.gate().set(admit, shared.env.now());
+        shared.channel.ask_again_at(again);
     }
 }

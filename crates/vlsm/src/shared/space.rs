@@ -18,6 +18,7 @@ use crate::shared::Shared;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Error, Micros};
@@ -149,7 +150,7 @@ impl Shared {
     }
 
     /// The jobs that there is space for.
-    pub fn affordable(&self, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+    pub fn affordable(&self, mut candidates: Vec<Arc<Candidate>>) -> Vec<Arc<Candidate>> {
         if self.health.is_out_of_space() {
             let budget = self.space.shortage.lock().budget;
             candidates.retain(|candidate| needs(candidate) <= budget);
