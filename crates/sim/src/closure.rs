@@ -124,3 +124,40 @@ fn closed_store() -> Result<Disk, String> {
         End::Crashed => Err("crashed unasked".into()),
     }
 }
+
+/// A compaction over a block that it cannot read drops nothing: it fails, or all keys are there.
+///
+/// # Errors
+/// What is missing.
+pub fn a_job_drops_no_damaged_block() -> Result<(), String> {
+    let (disk, folder) = (Disk::new(), Path::new(FOLDER));
+    let env: Arc<dyn Env> = RealEnv::with_fs(disk.fs());
+    let open = || vlsm::Db::builder(folder).env(env.clone()).configure(|o| o.log = false).open();
+    let filled = || {
+        let db = open()?;
+        for round in 0..2_u8 {
+            for key in 0..1_000_u64 {
+                db.put(key.to_be_bytes(), [round; 100])?;
+            }
+            db.flush()?;
+        }
+        db.close()
+    };
+    filled().map_err(|error| error.to_string())?;
+    let ssts = disk.files().into_keys().filter(|path| path.extension().is_some_and(|e| e == "sst"));
+    let newest = ssts.max().ok_or("no SST")?;
+    let mut bytes = disk.content(&newest).unwrap_or_default();
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 1;
+    disk.set_content(&newest, bytes);
+    let db = open().map_err(|error| error.to_string())?;
+    let compacted = db.default_keyspace().compact_range::<&[u8]>(..);
+    for key in 0..1_000_u64 {
+        match db.get(key.to_be_bytes()) {
+            Ok(Some(value)) if value[..] == [1; 100] => {}
+            Err(_) => {}
+            Ok(other) => return Err(format!("{compacted:?}, and key {key} shows {other:?}")),
+        }
+    }
+    Ok(())
+}

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 use vlsm_core::planted::{Bug, plant};
 use vlsm_sim::clients::{Story, play};
+use vlsm_sim::closure;
 use vlsm_sim::crash::{Thoroughness, crash_every, fail_every};
 use vlsm_sim::disk::{Damage, Disk};
 use vlsm_sim::full::opens_full_of_leftovers;
@@ -22,6 +23,9 @@ const CHECKS: &[Check] = &[
     ("a snapshot shows what it has shown", 200, common::snapshots_stay_as_they_are),
     ("a keyspace of several regions is read at one moment", 40, common::regions_show_one_moment),
     ("what is written is read, and what is damaged salvaged", 1, |_| common::salvages()),
+    ("a compaction drops no block that it cannot read", 1, |_| {
+        closure::a_job_drops_no_damaged_block()
+    }),
     ("copies and keyspaces made at once tear no batch", 400, common::copies_tear_no_batch),
     ("a refused ingest does not come back", 60, common::refused_ingests_stay_away),
     ("a disk full of leftovers keeps no store closed", 8, opens_full_of_leftovers),

@@ -157,3 +157,8 @@ fn a_refused_ingest_does_not_come_back() {
         common::in_parallel(0..60, |seed, _: &mut ()| common::refused_ingests_stay_away(seed));
     common::none(&failures);
 }
+
+#[test]
+fn a_compaction_drops_no_damaged_block() {
+    vlsm_sim::closure::a_job_drops_no_damaged_block().expect("nothing is missing");
+}
