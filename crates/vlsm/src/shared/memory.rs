@@ -9,8 +9,9 @@
 //!    are taken back: iterators go over to a fresh view (`iter`). Nor can buffers of *jobs*, which
 //!    are made so that those of as many jobs as run at once take about an eighth of the
 //!    limit (`job`).
-//! 3. *Indexes and filters* of open SSTs have what is left but for what the cache has at least.
-//!    Beyond that the coldest are let go, and files are opened for one use only.
+//! 3. *Indexes and filters* of open SSTs have what is left but for what the cache has at least and
+//!    an eighth of the limit, which the cache can give up at once. Beyond that the coldest are let
+//!    go, and files are opened for one use only.
 //! 4. The *block cache* has the rest, an eighth of the limit at least, but no more than
 //!    `cache_limit`.
 //!
@@ -20,7 +21,7 @@
 //! Not counted: WAL buffers, the tree's metadata, and values that the caller copied.
 //!
 //! Threads and locks: gauges are atomics; `balance` takes a lock, which is only tried but where a
-//! job needs room.
+//! job needs room or a file was opened.
 
 use crate::budget::{jobs_share, memtable_share};
 use crate::memtable::ArenaGauges;
@@ -188,8 +189,14 @@ impl Memory {
         self.jobs.get() < jobs_share(self.limit)
     }
 
-    /// Memory by kind.
+    /// Memory by kind: the smaller one of two looks. Whoever stands still while it reads the gauges
+    /// may count twice what goes from one to another meanwhile.
     pub fn stats(&self) -> MemoryStats {
+        let (first, second) = (self.read_gauges(), self.read_gauges());
+        if first.total() < second.total() { first } else { second }
+    }
+
+    fn read_gauges(&self) -> MemoryStats {
         let arenas = &self.arenas;
         // Before the cache, which gives way before buffers are counted.
         let jobs = Bytes(self.jobs.get());
@@ -213,11 +220,8 @@ impl Memory {
     }
 
     fn note_peak(&self, now: &MemoryStats) {
-        // Whoever stands still while it reads the gauges may count twice what goes from one to
-        // another meanwhile: a second look does not.
-        let total = now.total().min(self.stats().total());
         let mut peak = self.peak.lock();
-        peak.total = peak.total.max(total);
+        peak.total = peak.total.max(now.total());
         peak.kinds = peak.kinds.max(now);
     }
 
@@ -235,7 +239,9 @@ impl Memory {
     /// Has the cache give way to a reader that was opened, and others to be let go where it does
     /// not fit.
     pub fn note_reader(&self) {
-        if self.balance() {
+        // Not only tried: whoever balances just now may have looked before this reader was counted.
+        let is_short = self.balance_with(0, &mut self.balancing.lock());
+        if is_short {
             self.ask();
         }
     }
@@ -277,7 +283,10 @@ impl Memory {
         self.balanced_at.store(memtables.0, Relaxed);
         let left = self.limit.saturating_sub(fixed + self.limit / 32);
         let floor = (self.limit / 8).min(self.cache_limit);
-        let readers = left.saturating_sub(floor).max(self.limit / 16);
+        // The cache gives way at once, a reader only when nobody sees it any more: what is pinned
+        // or grows meanwhile comes out of the cache.
+        let margin = self.limit / 8;
+        let readers = left.saturating_sub(floor + margin).max(self.limit / 16);
         self.reader_share.store(readers, Relaxed);
         let scarce = &self.arenas.scarce;
         if now.readers.0 > readers {
