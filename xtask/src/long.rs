@@ -9,24 +9,29 @@
 //! 4. At the end there is a report in Markdown ([`report`]).
 //!
 //! State and report lie in `target/long`. A later run on the same commit goes on where this one
-//! ended, so several short runs make one long one; on another commit everything begins anew. One
-//! class runs at a time, as the tests use all cores themselves.
+//! ended, so several short runs make one long one; on another commit everything begins anew.
+//!
+//! Two classes run at a time, as most tests use one core: the report tells their time and, beside
+//! it, how long the runs took.
 
 mod report;
 mod state;
 mod tests;
 
 use state::{ClassState, Finding, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a round is to take.
 const ROUND: Duration = Duration::from_secs(60);
 /// A round that takes longer hangs.
 const HANG: Duration = Duration::from_secs(1_800);
+/// How many classes run at a time.
+const LANES: usize = 2;
 /// Classes begin here, beyond the seeds of CI.
 const FIRST_SEED: u64 = 10_000;
 
@@ -213,19 +218,59 @@ pub fn run(root: &Path, hours: &str) -> Result<String, String> {
         .map_err(|_| format!("{hours} is no number of hours"))?;
     let folder = root.join("target/long");
     std::fs::create_dir_all(folder.join("findings")).map_err(|e| format!("target/long: {e}"))?;
-    let mut state = State::resume(&folder.join("state.txt"), &commit(root)?)?;
+    let state = State::resume(&folder.join("state.txt"), &commit(root)?)?;
     let programs = build(root)?;
-    let until = Instant::now() + length;
-    while let Some(class) = next(&state, until.saturating_duration_since(Instant::now())) {
-        round(&folder, class, &programs[class.program], &mut state)?;
-        state.write(&folder.join("state.txt"))?;
-        write_report(&folder, &state)?;
-    }
-    let text = write_report(&folder, &state)?;
+    let begun = Instant::now();
+    let run = Run { folder, programs, begun, until: begun + length, before: state.took };
+    let table = Mutex::new(Table { state, running: BTreeSet::new() });
+    std::thread::scope(|scope| -> Result<(), String> {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(|| lane(&run, &table))).collect();
+        lanes.into_iter().try_for_each(|lane| lane.join().unwrap_or(Err("a lane broke".into())))
+    })?;
+    let state = table.into_inner().unwrap_or_else(PoisonError::into_inner).state;
+    let text = write_report(&run.folder, &state)?;
     println!("{text}");
     match state.findings.len() {
         0 => Ok("long: ok, report in target/long/report.md".to_owned()),
         n => Err(format!("long: {n} findings, see target/long/report.md")),
+    }
+}
+
+/// What does not change while it runs.
+struct Run {
+    folder: PathBuf,
+    programs: Programs,
+    begun: Instant,
+    until: Instant,
+    /// What the earlier runs took.
+    before: f64,
+}
+
+/// What the lanes share.
+struct Table {
+    state: State,
+    /// The classes that have a round just now.
+    running: BTreeSet<&'static str>,
+}
+
+/// One round after the other, until no class has one that fits.
+fn lane(run: &Run, table: &Mutex<Table>) -> Result<(), String> {
+    let lock = || -> MutexGuard<'_, Table> { table.lock().unwrap_or_else(PoisonError::into_inner) };
+    loop {
+        let left = run.until.saturating_duration_since(Instant::now());
+        let mut shared = lock();
+        let Some(class) = next(&shared.state, &shared.running, left) else { return Ok(()) };
+        shared.running.insert(class.name);
+        let had = shared.state.class(class.name);
+        drop(shared);
+        let (round, finding) = round(&run.folder, class, &run.programs[class.program], &had)?;
+        let mut shared = lock();
+        shared.running.remove(class.name);
+        shared.state.add(class.name, &round);
+        shared.state.findings.extend(finding);
+        shared.state.took = run.before + run.begun.elapsed().as_secs_f64();
+        shared.state.write(&run.folder.join("state.txt"))?;
+        write_report(&run.folder, &shared.state)?;
     }
 }
 
@@ -282,13 +327,15 @@ fn executable(line: &str) -> Option<&str> {
     rest.split_once('(')?.1.strip_suffix(')')
 }
 
-/// The class that has had the least time for its weight, of those whose next round fits.
-fn next(state: &State, left: Duration) -> Option<&'static Class> {
+/// The class that has had the least time for its weight, of those that do not run just now and
+/// whose next round fits.
+fn next(state: &State, running: &BTreeSet<&'static str>, left: Duration) -> Option<&'static Class> {
     let open = CLASSES.iter().filter(|class| {
         let had = state.class(class.name);
         let over = had.rounds > 0 && matches!(class.seeds, Seeds::Once);
         let fits = had.longest_round() <= left.as_secs_f64() * 1.2;
-        !left.is_zero() && fits && !over && had.skipped.is_empty()
+        let is_open = fits && !over && had.skipped.is_empty();
+        !left.is_zero() && is_open && !running.contains(class.name)
     });
     let share = |class: &Class| state.class(class.name).seconds / class.weight;
     open.min_by(|a, b| share(a).total_cmp(&share(b)))
@@ -303,11 +350,15 @@ fn size(class: &Class, had: &ClassState) -> u64 {
     (fitting as u64).clamp(class.least, class.least * 1_000)
 }
 
-/// One round of a class.
-fn round(folder: &Path, class: &Class, program: &Path, state: &mut State) -> Result<(), String> {
-    let had = state.class(class.name);
+/// One round of a class that had these before: what it did, and what it found.
+fn round(
+    folder: &Path,
+    class: &Class,
+    program: &Path,
+    had: &ClassState,
+) -> Result<(ClassState, Option<Finding>), String> {
     let first = FIRST_SEED + had.seeds;
-    let count = size(class, &had);
+    let count = size(class, had);
     let seeds = format!("{first}..{}", first + count);
     let mut command = Command::new(program);
     command.args(class.args).args(["--nocapture", "--test-threads=1"]);
@@ -322,7 +373,7 @@ fn round(folder: &Path, class: &Class, program: &Path, state: &mut State) -> Res
     };
     println!("long: {} {seeds}", class.name);
     let begun = Instant::now();
-    let output = folder.join("output.txt");
+    let output = folder.join(format!("output-{}.txt", class.name.replace(' ', "-")));
     let ended = run_into(&mut command, &output)?;
     let seconds = begun.elapsed().as_secs_f64();
     let bytes = std::fs::read(&output).map_err(|e| format!("{}: {e}", output.display()))?;
@@ -330,13 +381,14 @@ fn round(folder: &Path, class: &Class, program: &Path, state: &mut State) -> Res
     let mut now = ClassState { rounds: 1, seeds: count, seconds, ..ClassState::default() };
     now.longest = seconds;
     now.counts = counts(&said);
+    let mut finding = None;
     if let Err(why) = ended {
         let name = format!("findings/{}-{first}.txt", class.name.replace(' ', "-"));
         let kept = folder.join(&name);
         std::fs::copy(&output, &kept).map_err(|e| format!("{}: {e}", kept.display()))?;
         println!("long: FOUND {} {seeds}: {why}, see target/long/{name}", class.name);
         let class = class.name.to_owned();
-        state.findings.push(Finding { class, seeds, file: name, what: first_panic(&said, why) });
+        finding = Some(Finding { class, seeds, file: name, what: first_panic(&said, why) });
     } else if let Some(line) = said.lines().find(|line| line.starts_with("SKIPPED"))
         && now.counts.values().all(|count| *count == 0)
     {
@@ -344,8 +396,7 @@ fn round(folder: &Path, class: &Class, program: &Path, state: &mut State) -> Res
         (now.skipped, now.rounds, now.seeds) = (line.to_owned(), 0, 0);
     }
     now.left_out = said.lines().filter(|l| l.starts_with("SKIPPED")).map(str::to_owned).collect();
-    state.add(class.name, &now);
-    Ok(())
+    Ok((now, finding))
 }
 
 /// Runs a program, its output into a file. The inner error says how it failed.

@@ -25,9 +25,10 @@ pub fn text<'a>(state: &State, order: impl Iterator<Item = &'a str>) -> String {
     let mut line = |text: std::fmt::Arguments| writeln!(out, "{text}").expect("a string grows");
     line(format_args!("# Long run\n\nCommit {}.", state.commit));
     line(format_args!(
-        "{} in {} runs, {} findings.\n",
+        "{} of tests in {} runs that took {}, {} findings.\n",
         time(seconds),
         state.runs,
+        time(state.took),
         state.findings.len()
     ));
     line(format_args!("| what | how often |\n|---|---:|"));

@@ -42,6 +42,8 @@ pub struct Finding {
 pub struct State {
     pub commit: String,
     pub runs: u64,
+    /// Seconds that the runs took. Classes run side by side, so theirs are more.
+    pub took: f64,
     pub classes: BTreeMap<String, ClassState>,
     pub findings: Vec<Finding>,
 }
@@ -92,6 +94,7 @@ impl State {
 
     pub fn text(&self) -> String {
         let mut text = format!("commit\t{}\nruns\t{}\n", self.commit, self.runs);
+        text += &format!("took\t{:.3}\n", self.took);
         for (name, class) in &self.classes {
             let ClassState { rounds, seeds, seconds, longest, .. } = class;
             text += &format!("class\t{name}\t{rounds}\t{seeds}\t{seconds:.3}\t{longest:.3}\n");
@@ -117,6 +120,7 @@ impl State {
             let seconds = |word: &str| word.parse::<f64>().map_err(|_| wrong());
             match line.split('\t').collect::<Vec<_>>().as_slice() {
                 ["commit", commit] => (*commit).clone_into(&mut state.commit),
+                ["took", took] => state.took = seconds(took)?,
                 ["runs", runs] => state.runs = number(runs)?,
                 ["class", name, rounds, seeds, took, longest] => {
                     let class = state.classes.entry((*name).to_owned()).or_default();

@@ -4,11 +4,12 @@
 use super::report::{grouped, text};
 use super::state::{ClassState, Finding, State};
 use super::{CLASSES, Seeds, counts, executable, first_panic, next, run_into, size};
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
 fn some() -> State {
-    let mut state = State { commit: "abc".into(), runs: 2, ..State::default() };
+    let mut state = State { commit: "abc".into(), runs: 2, took: 50.0, ..State::default() };
     let mut round = ClassState { rounds: 1, seeds: 500, seconds: 40.0, ..ClassState::default() };
     round.longest = 40.0;
     round.counts = counts("test a ... counts: power cuts=3, fault: EIO on read=4\ncounts: kills=1");
@@ -51,9 +52,9 @@ fn another_commit_begins_anew() {
 #[test]
 fn every_class_has_its_turn_and_none_that_does_not_fit() {
     let mut state = State::default();
-    let long = Duration::from_secs(3_600);
+    let (long, none) = (Duration::from_secs(3_600), BTreeSet::new());
     for _ in 0..200 {
-        let class = next(&state, long).expect("there are more seeds");
+        let class = next(&state, &none, long).expect("there are more seeds");
         let round = ClassState { rounds: 1, seeds: 1, seconds: 60.0, ..ClassState::default() };
         state.add(class.name, &ClassState { longest: 60.0, ..round });
     }
@@ -61,8 +62,11 @@ fn every_class_has_its_turn_and_none_that_does_not_fit() {
     for class in CLASSES.iter().filter(|class| matches!(class.seeds, Seeds::Once)) {
         assert_eq!(state.class(class.name).rounds, 1, "{}", class.name);
     }
-    assert!(next(&state, Duration::from_secs(30)).is_none());
-    assert!(next(&State::default(), Duration::ZERO).is_none());
+    assert!(next(&state, &none, Duration::from_secs(30)).is_none());
+    assert!(next(&State::default(), &none, Duration::ZERO).is_none());
+    let first = next(&State::default(), &none, long).expect("all are open").name;
+    let other = next(&State::default(), &BTreeSet::from([first]), long).expect("as are the others");
+    assert_ne!(other.name, first, "no class has two rounds at a time");
 }
 
 #[test]
@@ -98,7 +102,7 @@ fn a_report_names_everything() {
     let text = text(&some(), ["stories", "model"].into_iter());
     for part in [
         "Commit abc",
-        "0 h 01 min 20 s in 2 runs, 1 findings",
+        "0 h 01 min 20 s of tests in 2 runs that took 0 h 00 min 50 s, 1 findings",
         "| simulated power cuts | 6 |",
         "| file operations made to fail | 8 |",
         "| EIO on read | 8 |",
