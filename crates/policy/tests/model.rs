@@ -1,5 +1,6 @@
 //! A closed loop without data: random inserts through memtables, candidates, jobs and installs, by
-//! the same policy code that the engine runs, on files that hold only keys and ages.
+//! the same policy code that the engine runs ([`round::tick`]), on files that hold only keys and
+//! ages. No time passes, so rates mean nothing: writers stop where the shape says so.
 //!
 //! Asserted all along: every version is sound and legal for its shape; jobs take the oldest of L0
 //! first; L0 and the levels keep to their bounds, SSTs to their sizes; whenever nothing runs,
@@ -11,6 +12,7 @@ mod files;
 use files::{Random, Tree};
 use std::sync::Arc;
 use vlsm_core::*;
+use vlsm_policy::round::{Changed, Deciders, Known, Observed, World};
 use vlsm_policy::shape::cuts::grade;
 use vlsm_policy::*;
 
@@ -22,6 +24,19 @@ struct Job {
     candidate: Arc<Candidate>,
     version: Version,
     left: u64,
+}
+
+impl Job {
+    fn running(&self) -> Running {
+        Running {
+            job: self.id,
+            candidate: self.candidate.clone(),
+            done: Bytes::ZERO,
+            left: self.candidate.bytes_in,
+            paused_since: None,
+            settled: false,
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -40,8 +55,13 @@ struct Report {
 
 struct Model {
     options: PolicyOptions,
-    policies: Policies,
+    shape: Arc<dyn Shape>,
+    /// Out while it decides.
+    deciders: Option<Deciders>,
     tree: Tree,
+    /// Whether the tree or its jobs changed since the shape was last asked.
+    marked: bool,
+    known: Known,
     jobs: Vec<Job>,
     job_ids: u64,
     random: Random,
@@ -51,10 +71,14 @@ struct Model {
 
 impl Model {
     fn new(options: PolicyOptions, workers: usize, seed: u64) -> Self {
+        let (shape, schedule, admission) = options.build().expect("legal options");
         Self {
-            policies: options.build().expect("legal options"),
+            shape,
+            deciders: Some(Deciders { schedule, admission }),
             options,
             tree: Tree::new(TreeId::default(), ENTRY),
+            marked: true,
+            known: Known::default(),
             jobs: Vec::new(),
             job_ids: 0,
             random: Random::new(seed),
@@ -82,48 +106,23 @@ impl Model {
     }
 
     fn stopped(&self) -> bool {
-        self.policies.0.pressure(&self.tree.version, &self.facts()).stop >= 1.0
+        self.shape.pressure(&self.tree.version, &self.facts()).stop >= 1.0
     }
 
     /// Decides and starts, then lets one job go on. With `must`, it is a fault if nothing can
     /// happen.
     fn tick(&mut self, must: bool) -> bool {
-        let busy = self.busy();
-        let facts = self.facts();
-        let shape = self.policies.0.clone();
-        let candidates = shape.candidates(&self.tree.version, &facts, &busy);
-        assert!(candidates.len() < 100, "bounded in number");
-        for candidate in &candidates {
-            self.tree.check_order(candidate).expect("in order of age");
-        }
-        let running = |job: &Job| Running {
-            job: job.id,
-            candidate: job.candidate.clone(),
-            done: Bytes::ZERO,
-            left: job.candidate.bytes_in,
-            paused_since: None,
-            settled: false,
-        };
-        let running: Vec<_> = self.jobs.iter().map(running).collect();
-        let signals = Signals { workers: self.workers, ..Signals::default() };
-        let list: Vec<_> = candidates.iter().collect();
-        let grants = self.policies.1.decide(&signals, &list, &running);
-        for index in grants.start {
-            let candidate = Arc::new(candidates[index].clone());
-            for job in &self.jobs {
-                assert!(!job.candidate.collides(&candidate), "{candidate:?}");
-            }
-            let left = 1 + candidate.bytes_in.0 / self.options.memtable_bytes.0.max(1);
-            self.job_ids += 1;
-            let id = JobId(self.job_ids);
-            self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
-        }
-        let chain = shape.chain(&self.tree.version, &facts);
+        self.marked = true;
+        let (shape, mut deciders) = (self.shape.clone(), self.deciders.take().expect("one tick"));
+        round::tick(&*shape, &mut deciders, self).expect("grants that can be carried out");
+        self.deciders = Some(deciders);
+        let chain = shape.chain(&self.tree.version, &self.facts());
         self.report.chain_max = self.report.chain_max.max(chain.stages.len());
         let width = chain.stages.iter().map(|stage| stage.1).sum();
         self.report.width_max = self.report.width_max.max(width);
         if self.jobs.is_empty() {
-            assert!(!must, "no progress: {}\n{candidates:?}", text::summary(&self.tree.version));
+            let (tree, candidates) = (text::summary(&self.tree.version), &self.known.candidates);
+            assert!(!must, "no progress: {tree}\n{candidates:?}");
             return false;
         }
         let chosen = self.random.number() as usize % self.jobs.len();
@@ -141,6 +140,16 @@ impl Model {
     fn busy(&self) -> Busy {
         let held = |job: &Job| Reservation { job: job.id, candidate: job.candidate.clone() };
         Busy { reservations: self.jobs.iter().map(held).collect() }
+    }
+
+    fn start(&mut self, candidate: Arc<Candidate>) {
+        for job in &self.jobs {
+            assert!(!job.candidate.collides(&candidate), "{candidate:?}");
+        }
+        let left = 1 + candidate.bytes_in.0 / self.options.memtable_bytes.0.max(1);
+        self.job_ids += 1;
+        let id = JobId(self.job_ids);
+        self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
     }
 
     /// Counts an SST that a job wrote.
@@ -163,11 +172,54 @@ impl Model {
         self.tree.seal();
         self.tree.sealed.iter_mut().for_each(|(facts, _)| facts.wanted = true);
         while self.tick(!self.tree.sealed.is_empty()) {}
-        for level in self.policies.0.pressure(&self.tree.version, &self.facts()).levels {
+        for level in self.shape.pressure(&self.tree.version, &self.facts()).levels {
             assert_eq!(level.debt, Bytes::ZERO, "{}", text::summary(&self.tree.version));
         }
         self.tree.check_newest(1).expect("the newest entry shows");
     }
+}
+
+impl World for Model {
+    fn changed(&mut self) -> Vec<Changed> {
+        let changed = std::mem::take(&mut self.marked).then(|| Changed {
+            tree: self.tree.id,
+            busy: self.busy(),
+            version: Arc::new(self.tree.version.clone()),
+            facts: self.facts(),
+            may_start: true,
+        });
+        changed.into_iter().collect()
+    }
+
+    fn know(&mut self, _: &Changed, known: Known) {
+        assert!(known.candidates.len() < 100, "bounded in number");
+        for candidate in &known.candidates {
+            self.tree.check_order(candidate).expect("in order of age");
+        }
+        self.known = known;
+    }
+
+    fn observe(&mut self) -> Observed {
+        let pressure = vec![(self.tree.id, self.known.pressure.clone())];
+        Observed {
+            candidates: self.known.candidates.clone(),
+            signals: Signals { workers: self.workers, pressure, ..Signals::default() },
+            running: self.jobs.iter().map(Job::running).collect(),
+        }
+    }
+
+    fn act(&mut self, grants: &Grants, observed: &Observed) -> bool {
+        for id in &grants.cancel {
+            self.jobs.retain(|job| job.id != *id);
+        }
+        for &index in &grants.start {
+            self.start(observed.candidates[index].clone());
+        }
+        self.marked = !(grants.start.is_empty() && grants.cancel.is_empty());
+        self.marked
+    }
+
+    fn admit(&mut self, _: Admit, _: Option<Micros>) {}
 }
 
 /// The profile with its sizes divided, so that a few ten thousand entries fill three levels.
