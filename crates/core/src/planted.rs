@@ -97,11 +97,13 @@ pub enum Bug {
     CopyTreesTorn,
     /// What a full device refused of the manifest is given up, but not cut off.
     RefusedEditKept,
+    /// After a change of the manifest that failed, closing relies on what it said before.
+    FailedEditForgotten,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 43] = [
+    pub const ALL: [Self; 44] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -145,6 +147,7 @@ impl Bug {
         Self::CopyUnsynced,
         Self::CopyTreesTorn,
         Self::RefusedEditKept,
+        Self::FailedEditForgotten,
     ];
 }
 

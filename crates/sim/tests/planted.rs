@@ -29,7 +29,7 @@ const CHECKS: &[Check] = &[
     ("copies and keyspaces made at once tear no batch", 400, common::copies_tear_no_batch),
     ("a refused ingest does not come back", 60, common::refused_ingests_stay_away),
     ("a disk full of leftovers keeps no store closed", 8, opens_full_of_leftovers),
-    ("every file operation of a small store fails", 2, |seed| {
+    ("every file operation of a small store fails", 8, |seed| {
         fail_every(&Script::parse("few", FEW)?, seed, 1).map(drop)
     }),
     ("stories of concurrent clients, crashes and faults", 1_000, |seed| {

@@ -142,6 +142,26 @@ fn a_second_opener_and_odd_folders_are_refused() {
     assert!(matches!(missing, Err(Error::Missing { .. })));
 }
 
+/// A crash while a store is made leaves some of its files; an opening makes it anew.
+#[test]
+fn a_half_made_store_is_made_anew() {
+    for name in ["LOCK", "LOG", "MANIFEST-000001", "CURRENT.tmp", "000001.wal.tmp"] {
+        let folder = folder();
+        std::fs::write(folder.path().join(name), "torn").unwrap();
+        let db = Db::open(folder.path()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        db.put("a", "1").unwrap();
+        db.close().unwrap();
+        let db = Db::open(folder.path()).unwrap();
+        assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]), "{name}");
+    }
+    for stranger in ["1.wal.tmp", "000001.wal", "000001.sst", "manifest"] {
+        let folder = folder();
+        std::fs::write(folder.path().join(stranger), "mine").unwrap();
+        assert!(matches!(Db::open(folder.path()), Err(Error::NotAStore { .. })), "{stranger}");
+        assert_eq!(std::fs::read(folder.path().join(stranger)).unwrap(), b"mine");
+    }
+}
+
 #[test]
 fn options_that_cannot_work_leave_no_folder_behind() {
     let folder = folder();

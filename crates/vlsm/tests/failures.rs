@@ -312,6 +312,29 @@ fn a_flush_never_waits_for_ever() {
     }
 }
 
+/// Closing meets a change of the manifest that fails under way: the manifest may list a WAL that was
+/// prepared, so closing does not remove it.
+#[test]
+fn closing_keeps_a_wal_that_the_manifest_may_list() {
+    for fault in [Fault::Eio, Fault::NoSpace] {
+        let mut bench = Bench::new();
+        let db = bench.open();
+        let (still, until_it_stands) = stand_still(&bench, Op::Write, "MANIFEST");
+        let failing = bench.faults.add(Rule::once(Op::Sync, "MANIFEST", fault));
+        // When a part of the first WAL is used, the next one is prepared.
+        (0..20).for_each(|n| bench.put(&db, n, Durability::Sync).unwrap());
+        until_it_stands();
+        let handle = db.clone();
+        let closing = aside(move || handle.close());
+        soon(|| matches!(db.get("any"), Err(Error::Closed)));
+        still.store(false, Ordering::SeqCst);
+        let closed = closing.recv_timeout(HANG).expect("closing ends");
+        assert!(bench.faults.fired(failing) > 0, "{closed:?}");
+        assert!(closed.is_err(), "the failure is told");
+        bench.reopen(0);
+    }
+}
+
 /// What was let in and found no memtable is not owed: who comes next does not wait for it.
 #[test]
 fn a_write_that_came_to_nothing_delays_nobody() {

@@ -28,6 +28,7 @@ use crate::fs::{File, Fs, OpenOptions, read_all};
 use crate::manifest::format::{Files, Item, put_record, read_item};
 use crate::manifest::snapshot::SnapshotWriter;
 use crate::manifest::{CURRENT, CURRENT_TMP, Record, State, manifest_number, manifest_path};
+use crate::names;
 use crate::wal::format::{
     Header, MANIFEST_MAGIC, RecordHead, RecordKind, Records, Tail, checksum, encode_record,
 };
@@ -61,6 +62,8 @@ pub struct Manifest {
     pub(super) catch_up: Option<Vec<Vec<u8>>>,
     pub(super) snapshot_len: u64,
     pub(super) poison: Option<Arc<Error>>,
+    /// No append has failed since the last one that is durable.
+    pub(super) certain: bool,
     /// The file's bytes, from its opening until it is settled.
     pub(super) unsettled: Option<Bytes>,
 }
@@ -134,7 +137,10 @@ impl Manifest {
         };
         let leftover = |name: &Path| {
             let text = name.to_string_lossy();
-            manifest_number(name).is_some() || text == CURRENT_TMP || text.starts_with("LO")
+            // The first WAL: an opening may have begun it before the name of CURRENT was durable.
+            let is_wal = names::number(name, "", ".wal.tmp").is_some();
+            let is_manifest = manifest_number(name).is_some() || text == CURRENT_TMP;
+            is_wal || is_manifest || text.starts_with("LO")
         };
         match names.iter().filter(|name| !leftover(name)).min() {
             None => Ok(Presence::Empty),
@@ -176,6 +182,7 @@ impl Manifest {
             log,
             catch_up: None,
             poison: None,
+            certain: true,
             unsettled: None,
         };
         manifest.seal_snapshot()?;
@@ -207,7 +214,9 @@ impl Manifest {
         let log = LogFile { file, path, uid: header.uid, offset: end, synced: 0 };
         let (env, dir, snapshot_len) = (env.clone(), dir.to_owned(), header.filled);
         let (catch_up, poison, unsettled) = (None, None, Some(content));
-        let manifest = Self { env, dir, number, log, catch_up, snapshot_len, poison, unsettled };
+        let certain = true;
+        let manifest =
+            Self { env, dir, number, log, catch_up, snapshot_len, poison, certain, unsettled };
         Ok((manifest, state))
     }
 
@@ -224,7 +233,9 @@ impl Manifest {
         let (env, dir, snapshot_len) = (env.clone(), dir.to_owned(), header.filled);
         let (catch_up, poison) = (None, Some(Arc::new(Error::OpenedReadOnly)));
         let unsettled = None;
-        let manifest = Self { env, dir, number, log, catch_up, snapshot_len, poison, unsettled };
+        let certain = true;
+        let manifest =
+            Self { env, dir, number, log, catch_up, snapshot_len, poison, certain, unsettled };
         Ok((manifest, state))
     }
 
@@ -254,6 +265,7 @@ impl Manifest {
         }
         let mut out = Vec::with_capacity(payload.len() + 32);
         self.log.frame(&mut out, RecordKind::Batch, &payload);
+        self.certain = false;
         match self.log.write(&out) {
             Err(error @ Error::NoSpace { .. }) => return Err(error),
             written => self.poison_if_failed(written)?,
@@ -264,6 +276,7 @@ impl Manifest {
         if let Some(catch_up) = &mut self.catch_up {
             catch_up.push(payload);
         }
+        self.certain = true;
         self.log.mark();
         Ok(())
     }
@@ -283,6 +296,7 @@ impl Manifest {
         let cut = self.log.file.truncate(self.log.offset);
         let failed = |error| Error::io_unknown("cannot cut manifest", &self.log.path, error);
         let cut = cut.map_err(failed).and_then(|()| self.log.sync());
+        self.certain = cut.is_ok();
         self.poison_if_failed(cut)
     }
 
@@ -291,6 +305,13 @@ impl Manifest {
             self.poison = Some(Arc::new(error.clone()));
         }
         result
+    }
+
+    /// Whether the device holds what was appended with success, and nothing else: an append that
+    /// failed may show after a crash, or not.
+    #[must_use]
+    pub fn is_certain(&self) -> bool {
+        self.certain || planted::is(Bug::FailedEditForgotten)
     }
 
     /// The path of the file in use.

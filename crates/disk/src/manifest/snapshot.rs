@@ -252,6 +252,7 @@ impl Manifest {
             log,
             catch_up: None,
             poison: None,
+            certain: true,
             unsettled: None,
         };
         next.seal_snapshot()?;

@@ -27,7 +27,10 @@ impl Installer {
 
     fn list_wals(&self, leader: &mut Leader, min_wal: u64, wals: Vec<u64>) -> Result<()> {
         let clock = self.shared.clock.to_record();
-        let known = leader.state.numbers.min_wal == min_wal && leader.state.wals == wals;
+        // After a change that failed, the manifest may list other files than the state.
+        let known = leader.manifest.is_certain()
+            && leader.state.numbers.min_wal == min_wal
+            && leader.state.wals == wals;
         if known && clock.is_none() {
             return Ok(());
         }
