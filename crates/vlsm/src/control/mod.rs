@@ -201,6 +201,8 @@ impl State {
     /// Forgets the jobs of which nothing more comes.
     pub fn drop_ended(&mut self, channel: &Channel) {
         let ended = channel.take_ended();
+        let held = self.jobs.iter().find(|slot| slot.job.is_some() && ended.contains(&slot.id));
+        assert!(held.is_none(), "{} ended in its slot", held.expect("there").id);
         self.jobs.retain(|slot| !ended.contains(&slot.id));
     }
 
@@ -218,7 +220,10 @@ impl State {
     /// Settles that a job's result will be installed. False when the job was cancelled.
     pub fn settle(&mut self, id: JobId) -> bool {
         let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.cancelled);
-        slot.map(|slot| slot.settled = true).is_some()
+        let Some(slot) = slot else { return false };
+        assert!(slot.job.is_none() && !slot.settled, "{id} is not with its worker");
+        slot.settled = true;
+        true
     }
 
     /// All jobs, as a schedule sees them.

@@ -53,6 +53,10 @@ impl Control {
         let cuts = self.shape.cuts(&tree.version, &candidate);
         let job = Job::new(&self.jobs, id, candidate.clone(), tree, cuts)?;
         let mut state = self.state.lock();
+        debug_assert!(
+            state.jobs.iter().all(|slot| slot.cancelled || !slot.candidate.collides(&candidate)),
+            "{candidate:?} needs what another job holds"
+        );
         self.shared.channel.mark(candidate.tree);
         if candidate.frees == Class::Memtable {
             let facts = self.facts(tree);

@@ -204,6 +204,7 @@ impl Control {
     fn put_back(&self, id: JobId, job: Box<Job>, merged: Bytes) {
         let mut state = self.state.lock();
         let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) else { return };
+        assert!(slot.job.is_none() && !slot.settled, "{id} was stepped by two workers");
         slot.done += merged;
         let candidate = slot.candidate.clone();
         slot.job = Some(job);

@@ -325,7 +325,8 @@ impl Installer {
             leader.state.apply(record).map_err(violated)?;
         }
         for (id, version) in versions {
-            leader.state.trees.insert(id, Version::clone(&version));
+            let before = leader.state.trees.insert(id, Version::clone(&version));
+            assert!(before.is_some(), "a version of {id}, which the manifest does not know");
             let flushed: Vec<MemtableId> = requests
                 .iter()
                 .filter(|request| request.tree == id)
@@ -335,6 +336,8 @@ impl Installer {
                 let left = tree.immutables.iter().filter(|sealed| flushed.contains(&sealed.id()));
                 left.for_each(|sealed| sealed.note_gone());
                 let immutables = without(&tree.immutables, &flushed);
+                let gone = tree.immutables.len() - immutables.len();
+                assert!(gone == flushed.len(), "{gone} of {flushed:?} were there");
                 TreeView { immutables, version, ..tree.clone() }
             });
         }

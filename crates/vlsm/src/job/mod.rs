@@ -39,7 +39,7 @@ use vlsm_core::{
 use vlsm_disk::sst::{Scanner, SstReader};
 use vlsm_disk::{Charge, Pending};
 use vlsm_policy::shape::cuts::Cutter;
-use vlsm_policy::{Candidate, CutRule};
+use vlsm_policy::{Candidate, Class, CutRule};
 
 /// What jobs need of their store.
 #[derive(Clone)]
@@ -123,6 +123,11 @@ impl Job {
         let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
         let memtables = memtables.collect::<Result<Vec<_>>>()?;
         check_order(&candidate, tree)?;
+        let frees_memtables = candidate.frees == Class::Memtable;
+        assert!(
+            frees_memtables != memtables.is_empty(),
+            "{candidate:?} frees what it does not take"
+        );
         shared.emit(Event::JobStarted {
             job: id,
             tree: tree.id,
@@ -287,6 +292,8 @@ impl Job {
                         Ok(Step::Ran(Bytes(bytes)))
                     }
                     merge::Step::Done if self.files.is_written(merge.outputs()) => {
+                        let (read, kept) = (self.counters.entries_in, self.counters.entries_out);
+                        assert!(kept <= read, "{} made {kept} entries of {read}", self.id);
                         let summaries = merge.outputs().finished().to_vec();
                         self.stage = Stage::Syncing(self.files.sync(shared, summaries));
                         Ok(Step::Ran(Bytes::ZERO))
@@ -315,6 +322,9 @@ impl Job {
     /// The edit that makes the job's result true.
     fn request(&self, shared: &Shared, outputs: Vec<Arc<FileMeta>>) -> Request {
         let candidate = &self.candidate;
+        let moves = candidate.kind == JobKind::TrivialMove;
+        assert!(!moves || outputs.is_empty(), "{} moves tables and wrote some", self.id);
+        debug_assert!(outputs.is_sorted_by(|a, b| a.largest <= b.smallest), "{outputs:?}");
         let mut edit = VersionEdit::default();
         for (place, table) in &candidate.inputs.tables {
             edit.remove(*place, table);
@@ -328,7 +338,7 @@ impl Job {
             0 => edit.add_l0(run, origin, table),
             level => edit.add(level, table),
         };
-        if candidate.kind == JobKind::TrivialMove {
+        if moves {
             candidate.inputs.tables.iter().for_each(|(_, table)| add(table.clone()));
         }
         outputs.into_iter().for_each(|file| add(Arc::new(Table::whole(file))));

@@ -67,13 +67,17 @@ impl Log {
     /// Recycles or removes the WAL files before `min_wal`.
     pub fn release(&self, min_wal: u64) {
         let mut old = Vec::new();
-        self.live.lock().retain(|live| {
+        let mut live = self.live.lock();
+        let current = live.last().map(|live| live.number);
+        assert!(current.is_none_or(|number| number >= min_wal), "WAL {current:?} is written to");
+        live.retain(|live| {
             let needed = live.number >= min_wal;
             if !needed {
                 old.push(wal_path(&self.shared.dir, live.number));
             }
             needed
         });
+        drop(live);
         for path in self.recycle(old) {
             // Not removed is not lost: the next recovery finds and removes it.
             let _ = self.shared.env.fs().remove(&path);

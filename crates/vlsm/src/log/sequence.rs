@@ -28,11 +28,10 @@ impl Sequence {
 
     /// Takes one pin back.
     pub fn unpin_wal(&mut self, number: FileNumber) {
-        if let Some(count) = self.pinned.get_mut(&number) {
-            *count -= 1;
-            if *count == 0 {
-                self.pinned.remove(&number);
-            }
+        let count = self.pinned.get_mut(&number).expect("each pin is taken back once");
+        *count -= 1;
+        if *count == 0 {
+            self.pinned.remove(&number);
         }
     }
 

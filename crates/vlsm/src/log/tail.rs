@@ -94,7 +94,9 @@ impl Tail {
     pub fn append(&mut self, frame: impl FnOnce(&mut Framer, &mut Vec<u8>)) -> u64 {
         let before = self.framer.offset();
         frame(&mut self.framer, &mut self.buffer);
-        self.appended += self.framer.offset() - before;
+        let after = self.framer.offset();
+        assert!(after > before, "a record from {before} to {after} in {}", self.number);
+        self.appended += after - before;
         self.appended
     }
 }

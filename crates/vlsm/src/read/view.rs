@@ -176,6 +176,7 @@ impl Views {
     /// Makes all writes up to `seq` visible. One caller at a time.
     #[inline]
     pub fn publish(&self, seq: Seq) {
+        debug_assert!(self.visible() <= seq, "{} was visible before {seq}", self.visible());
         self.visible.store(seq.0, Ordering::Release);
     }
 

@@ -263,6 +263,8 @@ impl Writer {
         if durability != Durability::NoWal && !self.log.make_room(&mut sequence, len) {
             return Ok(Attempt::LogFull(len));
         }
+        assert!(!batch.is_empty(), "an empty batch has no sequence numbers");
+        debug_assert!(self.views.visible() < first_seq, "{first_seq} is visible already");
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
         let (places, rotated) = match self.claim(&mut sequence, load, first_seq..=last_seq) {
             Ok(claimed) => claimed,
@@ -380,6 +382,7 @@ impl Writer {
             }
             seq.0 += 1;
         }
+        assert!(seq.0 == placed.last_seq.0 + 1, "each entry has one of the batch's numbers");
         let mut drained = false;
         for place in &placed.places {
             drained |= place.memtable.end_write();

@@ -66,7 +66,8 @@ impl Publisher {
 
     /// The batch with this ticket may become visible, once all before it are.
     pub fn finish(&self, ticket: u64, last_seq: Seq) {
-        self.slot(ticket).store(last_seq.0, Ordering::SeqCst);
+        let before = self.slot(ticket).swap(last_seq.0, Ordering::SeqCst);
+        assert!(before == 0 && last_seq > Seq(0), "ticket {ticket} meets {before} in its slot");
         if slips(Slip::PublishAtOnce) {
             self.views.publish(self.views.visible().max(last_seq));
         }

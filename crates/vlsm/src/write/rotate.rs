@@ -131,10 +131,19 @@ impl Writer {
     /// Seals the active memtable of a tree, unless it is empty, and puts an empty one in its place.
     pub(super) fn rotate(&self, _held: &Sequence, view: &TreeView, fresh: Arc<Memtable>) {
         let sealed = view.active.clone();
+        assert!(
+            fresh.is_empty() && fresh.id() > sealed.id(),
+            "{} after {}",
+            fresh.id(),
+            sealed.id()
+        );
         sealed.seal();
         let empty = sealed.is_empty();
         self.views.update(view.id, |tree| {
+            assert!(Arc::ptr_eq(&tree.active, &sealed), "{} is not the active one", sealed.id());
             let mut immutables = tree.immutables.clone();
+            let last = immutables.last().map(|memtable| memtable.id());
+            assert!(last < Some(sealed.id()), "{} is sealed after {last:?}", sealed.id());
             if !empty {
                 let at = if planted::is(Bug::OlderMemtableFirst) { 0 } else { immutables.len() };
                 immutables.insert(at, sealed.clone());
