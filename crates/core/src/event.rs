@@ -115,8 +115,8 @@ pub struct ChainStage {
     pub width: Bytes,
 }
 
-/// The compaction chain that one memtable waited for (vlsm.txt §3): its stages are the levels from
-/// which room had to be made before the memtable could be flushed.
+/// The compaction chain that one memtable waited for (vLSM (2024), §3): its stages are the levels
+/// from which room had to be made before the memtable could be flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ChainReport {
     /// The stages, L0 first.

@@ -1,9 +1,9 @@
 //! What a device can do, measured beforehand: throughput by mix of reads and writes.
 //!
-//! Source: cruisedb.txt §V.B ("a reading and write performance mapping for different
-//! reading/writing ratios"). A point says what share of the bytes was read, and how many bytes per
-//! second were then read and written at once; between two points the throughput is that of both in
-//! proportion.
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §V.B ("a reading and write performance mapping for different reading/writing
+//! ratios"). A point says what share of the bytes was read, and how many bytes per second were then
+//! read and written at once; between two points the throughput is that of both in proportion.
 
 use serde::{Deserialize, Serialize};
 use vlsm_core::{BytesPerSec, Error, Result};

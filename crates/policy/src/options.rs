@@ -60,7 +60,7 @@ pub struct PolicyOptions {
     /// is (shape `tiered_l0`, for DLC's `resume part`); 0 for never.
     pub merge_flushed: usize,
     /// Bytes by which each level may exceed its target before merges into it wait ("overflow" or
-    /// debt in vlsm.txt §5). None: no bound, so no level ever waits for the next.
+    /// debt in vLSM (2024), §5). None: no bound, so no level ever waits for the next.
     #[serde(with = "limit")]
     pub overflow: Option<Bytes>,
     /// Bytes owed to compaction, over all levels, at which writes are slowed down.
@@ -103,7 +103,7 @@ impl Default for PolicyOptions {
 
 impl PolicyOptions {
     /// vLSM at an SST size: one S_M each for memtables and SSTs, L1 = f · S_M, and Φ such that L2
-    /// stays at 2 GB (vlsm.txt §4.2, §6.3).
+    /// stays at 2 GB (vLSM (2024), §4.2 and §6.3).
     #[must_use]
     pub fn vlsm(sst_max: Bytes) -> Self {
         let growth = 8;
@@ -163,7 +163,8 @@ impl PolicyOptions {
         }
     }
 
-    /// RocksDB in the papers' configuration, with RocksDB's own debt limits (vlsm.txt §5, §3.1).
+    /// RocksDB in the papers' configuration, with RocksDB's own debt limits (vLSM (2024), §5 and
+    /// §3.1).
     #[must_use]
     pub fn rocksdb() -> Self {
         Self {
@@ -185,7 +186,7 @@ impl PolicyOptions {
         }
     }
 
-    /// DLC in its paper's configuration (dlc.txt §6.1): five levels, L0 among them.
+    /// DLC in its paper's configuration (DLC (2021), §6.1): five levels, L0 among them.
     #[must_use]
     pub fn dlc() -> Self {
         Self {
@@ -204,8 +205,8 @@ impl PolicyOptions {
         }
     }
 
-    /// CruiseDB: no L0 and 12 memtables (cruisedb.txt §VI.B). The rest as in [`Self::rocksdb`], so
-    /// that they can be compared; the paper names no other sizes.
+    /// CruiseDB: no L0 and 12 memtables (CruiseDB (2021), §VI.B). The rest as in [`Self::rocksdb`],
+    /// so that they can be compared; the paper names no other sizes.
     #[must_use]
     pub fn cruise() -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Named profiles: a shape, a schedule, an admission and their sizes (2-mechanisms, "Named
-//! profiles"). Any other triple is a profile with mechanisms of one's own:
+//! Named profiles: a shape, a schedule, an admission and their sizes (docs/mechanisms.md,
+//! "Profiles"). Any other triple is a profile with mechanisms of one's own:
 //! `rocksdb/schedule=fifo/admission=open` has the sizes of `rocksdb`.
 
 use crate::admission::{self, Admission};
@@ -175,8 +175,8 @@ pub static PROFILES: &[Profile] = &[
     },
 ];
 
-/// SILK as its paper has it (silk.txt §6.1): 128 MB memtables, L0 without bounds, four threads with
-/// the one that flushes.
+/// SILK as its paper has it (SILK (2019), §6.1): 128 MB memtables, L0 without bounds, four threads
+/// with the one that flushes.
 fn silk(silk: SilkOptions) -> PolicyOptions {
     PolicyOptions {
         schedule: "silk".into(),

@@ -86,8 +86,8 @@ pub struct Pressure {
 
 /// The stages a flush would have to wait for at this moment, L0 first: (level, bytes to be merged).
 ///
-/// Empty when a flush could start now (vlsm.txt §3: a compaction chain; its length is the number of
-/// stages, its width the bytes of each).
+/// Empty when a flush could start now (vLSM (2024), §3: a compaction chain; its length is the
+/// number of stages, its width the bytes of each).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
     /// Level and bytes of each stage.

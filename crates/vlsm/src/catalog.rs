@@ -1,7 +1,7 @@
 //! The keyspaces of a store: how each was made, and which trees it has.
 //!
 //! A keyspace is one or more *regions*: trees over a static partition of its key range, given when
-//! it is made (vlsm.txt §2.1). The handles that users have are in `keyspace`.
+//! it is made (vLSM (2024), §2.1). The handles that users have are in `keyspace`.
 
 use crate::rules::{Extensions, Rules};
 use crate::shared::clock::Clock;

@@ -1,6 +1,7 @@
 //! What the device under a store can do, measured once and kept beside it.
 //!
-//! Source: cruisedb.txt §V.B: throughput by mix of reads and writes, "beforehand through some
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §V.B: throughput by mix of reads and writes, "beforehand through some
 //! measurements on the specified I/O device". Only where a mechanism plans with it:
 //! 1. the options may say it; then nothing is measured;
 //! 2. else the file `DEVICE` of the store's folder says it, if it is sound;

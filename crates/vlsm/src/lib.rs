@@ -1,5 +1,5 @@
-//! **vLSM**: an embedded, ordered, durable key-value store that keeps writes from stalling, and
-//! explains every wait.
+//! **vLSM**: an embedded, ordered, durable key-value store that fights write stalls and reports the
+//! cause of each wait.
 //!
 //! ```
 //! # fn main() -> vlsm::Result<()> {
@@ -23,8 +23,8 @@
 //! ```
 //!
 //! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`]
-//! and [`Iter`] see one moment; [`Options`] chooses durability, memory and the mechanisms that
-//! shape the tree ([`PolicyOptions`]); [`Stats`] tells what happened.
+//! and [`Iter`] read a consistent state; [`Options`] sets durability, memory and the mechanisms
+//! that shape the tree ([`PolicyOptions`]); [`Stats`] has the counters.
 
 mod aside;
 mod batch;

@@ -70,7 +70,8 @@ pub struct LevelStats {
     pub bytes: Bytes,
     /// Target, over all trees; none for L0 and the last level.
     pub target: Option<Bytes>,
-    /// Tables that are good vSSTs, counting overlapped SSTs (vlsm.txt §4.2).
+    /// Tables that are good vSSTs, counting overlapped SSTs ("vLSM: Low tail latency and I/O
+    /// amplification in LSM-based KV stores", 2024, §4.2).
     pub good_by_count: u64,
     /// Tables that are good vSSTs by the ratio of bytes.
     pub good_by_ratio: u64,

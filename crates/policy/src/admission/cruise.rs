@@ -1,7 +1,8 @@
 //! `cruise`: CruiseDB's adaptive admission. The limit on writes follows the watermark of memory.
 //!
-//! Source: cruisedb.txt §V and §VIII.D, F; 2-mechanisms ("cruise"). y is the share of the memory
-//! for memtables that is in use, e = y − 50 %. The limit is in bytes of keys and values per second.
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §V and §VIII.D and F. y is the share of the memory for memtables that is in
+//! use, e = y − 50 %. The limit is in bytes of keys and values per second.
 //! 1. *Open.* At first nothing is held back. The average throughput of a window is the first limit:
 //!    of the first one of 0.4 M operations (`first = window`, the profile `cruise`), or of the
 //!    first at whose end the watermark is at its target or above (`watermark`). At 80 % this need
@@ -84,14 +85,14 @@ const LOOK_MIN: Micros = Micros(10_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum First {
-    /// A whole window of operations (cruisedb.txt §V.A).
+    /// A whole window of operations (CruiseDB (2021), §V.A).
     Window,
     /// The watermark at its target.
     #[default]
     Watermark,
 }
 
-/// CruiseDB's weights (cruisedb.txt §VIII.D, F).
+/// CruiseDB's weights (CruiseDB (2021), §VIII.D and F).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CruiseOptions {

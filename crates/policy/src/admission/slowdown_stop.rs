@@ -1,11 +1,11 @@
 //! `slowdown_stop`: RocksDB's delayed write rate and stop.
 //!
-//! Source: 2-mechanisms ("slowdown_stop"); RocksDB's
-//! `ColumnFamilyData::RecalculateWriteStallConditions` and `SetupDelay`. Deviations: RocksDB
-//! recomputes when a flush or compaction is installed, we when the pressure has changed since the
-//! last decision, which is the same moment; "near to the stop" is 94 % of the way for L0 (RocksDB:
-//! two runs short of 36) and for debt alike (RocksDB: three quarters of the way from soft to hard);
-//! its slowdown for nearly full memtables applies only above three of them and is left out.
+//! Source: RocksDB's `ColumnFamilyData::RecalculateWriteStallConditions` and `SetupDelay`.
+//! Deviations: RocksDB recomputes when a flush or compaction is installed, we when the pressure has
+//! changed since the last decision, which is the same moment; "near to the stop" is 94 % of the way
+//! for L0 (RocksDB: two runs short of 36) and for debt alike (RocksDB: three quarters of the way
+//! from soft to hard); its slowdown for nearly full memtables applies only above three of them and
+//! is left out.
 //!
 //! Of the trees, one at its stop counts, else one at its slowdown; among those the nearest to its
 //! stop:

@@ -1,11 +1,11 @@
 //! `adoc`: the number of background jobs and the size of memtables follow what overflows.
 //!
 //! Source: Yu, Noh, Choi, Xue: "ADOC: Automatically Harmonizing Dataflow Between Components in
-//! Log-Structured Key-Value Stores for Improved Performance", FAST '23; its constants and the order
-//! of its rules from its published code (`FEAT_Tuner` in the repository supermt/FEAT_7.11, and the
-//! same code as others took it over), which it runs with both parts, for threads and for batches.
-//! Data overflows where more comes in than goes out: in memory (MMO; memtables wait because flushes
-//! are slow), in L0 (L0O), and as redundant data, bytes that compaction owes (RDO).
+//! Log-Structured Key-Value Stores for Improved Performance" (FAST 2023); its constants and the
+//! order of its rules from its published code (`FEAT_Tuner` in the repository supermt/FEAT_7.11,
+//! and the same code as others took it over), which it runs with both parts, for threads and for
+//! batches. Data overflows where more comes in than goes out: in memory (MMO; memtables wait
+//! because flushes are slow), in L0 (L0O), and as redundant data, bytes that compaction owes (RDO).
 //! 1. Once an interval (1 s) in which a flush ended the signs are read: the mean speed of those
 //!    flushes, the number of sealed memtables, runs in L0, bytes owed. Without a flush nothing is
 //!    changed, and the first such interval only says what speed is usual. A flush is slow below

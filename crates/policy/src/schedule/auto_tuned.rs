@@ -1,9 +1,10 @@
 //! `auto_tuned`: the slots of `fifo` under RocksDB's auto-tuned limit.
 //!
-//! Source: silk.txt §2.3; RocksDB's `GenericRateLimiter` (`TuneLocked`). What jobs write, flushes
-//! first, is limited to one rate between a twentieth of a maximum and the maximum, at first half of
-//! it. RocksDB's limiter is refilled every 100 ms, and counts the refills that somebody waited for.
-//! Every 100 refills, at the next request:
+//! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §2.3;
+//! RocksDB's `GenericRateLimiter` (`TuneLocked`). What jobs write, flushes first, is limited to one
+//! rate between a twentieth of a maximum and the maximum, at first half of it. RocksDB's limiter is
+//! refilled every 100 ms, and counts the refills that somebody waited for. Every 100 refills, at
+//! the next request:
 //! 1. nobody waited (less than 1 %): the rate becomes the least one;
 //! 2. at less than 50 % of the refills: the rate ÷ 1.05;
 //! 3. at more than 90 %: the rate × 1.05; else it stays.
@@ -18,7 +19,7 @@
 //!
 //! The maximum is the device's bandwidth; while that is not known nothing is limited. With
 //! `step_percent` = 0 nothing is tuned, and the maximum is the limit, as RocksDB's limiter without
-//! auto-tuning has it (silk.txt §4.3).
+//! auto-tuning has it (SILK (2019), §4.3).
 //!
 //! Liveness: the limit is never zero, and `fifo` starves nobody. Cost: O(1) on top of `fifo`'s.
 //! State: the rate, when it was tuned, how many refills had been waited for then.

@@ -1,7 +1,8 @@
 //! `dlc`: compaction of L0 is delayed while the clients' load is high.
 //!
-//! Source: dlc.txt §3 to §5. T is the device's bandwidth (`device_bandwidth`, else the least that
-//! was measured; while neither is known this is `fifo`). Slots are those of `fifo`.
+//! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021),
+//! §3 to §5. T is the device's bandwidth (`device_bandwidth`, else the least that was measured;
+//! while neither is known this is `fifo`). Slots are those of `fifo`.
 //! 1. *Load.* Once an interval (1 s) the clients' load is told by a model (`load.rs`; Eq. 6).
 //! 2. *High or low.* Above `io_high_limit` the load is high. Only after `softness` intervals in
 //!    succession below `io_low_limit` it is low again. At first it is low.
@@ -53,14 +54,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
-/// What flushes and jobs out of L0 may take together whatever the load (silk.txt §5).
+/// What flushes and jobs out of L0 may take together whatever the load (SILK (2019), §5).
 const FLOOR: BytesPerSec = BytesPerSec(50 << 20);
 /// The floor is at most this part of the device: SILK's was 50 of 200 MB/s.
 const FLOOR_PART: u64 = 4;
-/// Merges of flushed runs before a full compaction (dlc.txt §6.3).
+/// Merges of flushed runs before a full compaction (DLC (2021), §6.3).
 const PARTS: u32 = 4;
 
-/// Which jobs out of L0 wait while the load is high (dlc.txt §4.1).
+/// Which jobs out of L0 wait while the load is high (DLC (2021), §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delay {
@@ -70,7 +71,7 @@ pub enum Delay {
     Part,
 }
 
-/// What happens when L0 grows too large while the load is high (dlc.txt §5).
+/// What happens when L0 grows too large while the load is high (DLC (2021), §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Burst {
@@ -82,7 +83,7 @@ pub enum Burst {
     Part,
 }
 
-/// DLC's constants (dlc.txt, Table 2 and §6).
+/// DLC's constants (DLC (2021), Table 2 and §6).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DlcOptions {

@@ -1,10 +1,10 @@
 //! `fifo`: RocksDB's two pools, first come first served.
 //!
-//! Source: 2-mechanisms ("fifo"); RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue
-//! of column families. Flushes have a pool of their own and never wait for a slot; nor do trivial
-//! moves, which do no I/O. A merge of memtables into L1 (`sp_lsm`) counts as a flush: writers wait
-//! for it as they do for a flush, and a tree has one at most. Compactions take the slots, one a
-//! worker unless `compaction_jobs` says otherwise:
+//! Source: RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue of column families.
+//! Flushes have a pool of their own and never wait for a slot; nor do trivial moves, which do no
+//! I/O. A merge of memtables into L1 (`sp_lsm`) counts as a flush: writers wait for it as they do
+//! for a flush, and a tree has one at most. Compactions take the slots, one a worker unless
+//! `compaction_jobs` says otherwise:
 //! 1. trees stand in a queue, each from when it first has something to compact;
 //! 2. the first tree that can start something starts the first candidate that can, in the order its
 //!    shape lists them, which is by urgency, and goes to the end of the queue;

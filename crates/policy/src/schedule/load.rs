@@ -1,6 +1,7 @@
 //! How much of the device the clients take, by three models: what SILK and DLC plan with.
 //!
-//! Source: dlc.txt §3. Over the window that has just passed:
+//! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021),
+//! §3. Over the window that has just passed:
 //! 1. `operations`, SILK's (Eq. 1): (reads + writes) · bytes of a pair ÷ time. A read is a get or a
 //!    scan. The bytes of a pair are the mean of all pairs written since the store was opened, 1 KB
 //!    before the first one: readers do not tell what they got;
@@ -25,7 +26,7 @@ const PAIR: f64 = 1024.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadModel {
-    /// Reads and writes, each a pair (SILK's, Eq. 1 of dlc.txt).
+    /// Reads and writes, each a pair (SILK's, Eq. 1 of DLC (2021)).
     Operations,
     /// Gets, each of a weight (Eq. 5).
     Weighted,

@@ -1,9 +1,10 @@
 //! `priority`: CruiseDB's order of I/O: what frees memory before what does not.
 //!
-//! Source: cruisedb.txt §VI.B and §VII ("I/O Scheduler"); 2-mechanisms ("priority"). The paper has
-//! three levels. The first one, clients and the WAL, is outside of any schedule here. The second
-//! one is *memory*: jobs that free memtables, and those out of L0, which stand between memory and
-//! L1 where a tree has an L0. The third one is all other compactions, *deeper* ones here.
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §VI.B and §VII ("I/O Scheduler"). The paper has three levels. The first one,
+//! clients and the WAL, is outside of any schedule here. The second one is *memory*: jobs that free
+//! memtables, and those out of L0, which stand between memory and L1 where a tree has an L0. The
+//! third one is all other compactions, *deeper* ones here.
 //! 1. Jobs that free memtables start at once and take no slot. Of the others as many run as there
 //!    are slots, one a worker unless `compaction_jobs` says otherwise; of those that may start, the
 //!    trees take turns, and of a tree the first one in the order of its shape goes.
@@ -49,7 +50,7 @@ use std::collections::BTreeMap;
 use vlsm_core::event::JobKind;
 use vlsm_core::{JobId, Micros, Result, TreeId};
 
-/// How many times its target a level must hold to go before memory (cruisedb.txt §VI.B).
+/// How many times its target a level must hold to go before memory (CruiseDB (2021), §VI.B).
 const FAR: u64 = 5;
 
 /// CruiseDB's order of I/O.

@@ -1,9 +1,10 @@
 //! `silk`: SILK's I/O scheduler: what clients leave of the device goes to the jobs, and L0 first.
 //!
-//! Source: silk.txt §5; 2-mechanisms ("silk"). *Bandwidth* (§5.2.1), every `window`:
+//! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §5.
+//! *Bandwidth* (§5.2.1), every `window`:
 //! 1. C is the load of the clients in the window that has passed (`load.rs`; SILK's own model is
-//!    Eq. 1 of dlc.txt), T the device's bandwidth, I = T − C − ε. A new I comes into force where it
-//!    differs from the one in force by `step` or more;
+//!    Eq. 1 of DLC (2021)), T the device's bandwidth, I = T − C − ε. A new I comes into force where
+//!    it differs from the one in force by `step` or more;
 //! 2. what jobs write is limited to I. All of it is there for flushes, whatever other jobs have
 //!    taken. Flushes and jobs out of L0 have `floor` of it together, and have it also where I is
 //!    less;
@@ -32,7 +33,7 @@
 //!   on any device, and no device makes it pause for ever. Nothing is limited and nothing paused
 //!   while T is not known;
 //! - the limit counts bytes written, as RocksDB's limiter does, so T is what may be written;
-//! - scans count as reads, which dlc.txt §3.2.1 says SILK's model lacks;
+//! - scans count as reads, which DLC (2021), §3.2.1, says SILK's model lacks;
 //! - a job out of L0 that "moves to the high-priority pool" is one that is never paused. Its thread
 //!   stays a niced one: the pools of the paper are about slots;
 //! - preempting and cancelling serve all that comes before deeper jobs, so memtables that a shape
@@ -84,7 +85,7 @@ const OVERTAKES_MAX: u32 = 4;
 /// Where the random numbers begin.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// SILK's constants (silk.txt §5.2, §6.1).
+/// SILK's constants (SILK (2019), §5.2 and §6.1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SilkOptions {
@@ -94,7 +95,7 @@ pub struct SilkOptions {
     pub scheduling: bool,
     /// How the load of the clients is told.
     pub load: LoadModel,
-    /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of dlc.txt.
+    /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of DLC (2021).
     pub weight: Bytes,
     /// How often the load is told, in microseconds.
     pub window: Micros,

@@ -1,7 +1,8 @@
 //! Where a running merge closes an SST: at a size, or by looking ahead at the next level.
 //!
-//! Source: vlsm.txt §4.2. A merge asks [`Cutter::before`] once for each *new* user key, so the
-//! versions of one user key are never split over two SSTs.
+//! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §4.2. A
+//! merge asks [`Cutter::before`] once for each *new* user key, so the versions of one user key are
+//! never split over two SSTs.
 //!
 //! Look-ahead:
 //! 1. the open vSST covers [its first key, the last key]; it overlaps the tables of the next level

@@ -1,6 +1,7 @@
 //! A FIFO L0 and levels that make room one step at a time: what `vlsm` and `lsmi` share.
 //!
-//! Source: vlsm.txt §2.2, §2.3, §4.1. Rules:
+//! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §2.2, §2.3
+//! and §4.1. Rules:
 //! 1. a flush needs an L0 slot: fewer than `l0_max` runs. One memtable becomes one run;
 //! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for it
 //!    within target + overflow;

@@ -1,7 +1,8 @@
 //! `lsmi`: incremental compaction without tiering. The strawman of the paper.
 //!
-//! Source: vlsm.txt §3.2, Fig. 3(a); 2-mechanisms ("lsmi"). L0, flushes, chains and the room rule
-//! are those of `incremental.rs`: the oldest run goes against all of L1 it overlaps. Its own:
+//! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §3.2 and
+//! Fig. 3(a). L0, flushes, chains and the room rule are those of `incremental.rs`: the oldest run
+//! goes against all of L1 it overlaps. Its own:
 //! 1. every SST has the fixed size S_M;
 //! 2. every level gives single SSTs, least overlap first among up to 50;
 //! 3. targets: L1 (256 MB), then f times each. With SSTs of 64 MB the step L0→L1 is 4, with 8 MB it

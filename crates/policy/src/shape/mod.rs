@@ -71,7 +71,7 @@ pub enum CutRule {
         /// SST size.
         sst: Bytes,
     },
-    /// By looking ahead at the next level (vlsm.txt §4.2): close at `sst_max`, or once at least
+    /// By looking ahead at the next level (vLSM (2024), §4.2): close at `sst_max`, or once at least
     /// `sst_min` is written and one more key would take the overlap beyond `overlap_max`.
     LookAhead {
         /// S_m.
@@ -131,8 +131,8 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure;
 
     /// What a flush would have to wait for if L0 were full at this moment: the chain that stands
-    /// behind L0, by the state of the levels. It is what the shapes are compared by (vlsm.txt §2.3,
-    /// Fig. 9).
+    /// behind L0, by the state of the levels. It is what the shapes are compared by (vLSM (2024),
+    /// §2.3, Fig. 9).
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain;
 
     /// Whether the tree is one that this shape may have made or may work on.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Place, Run, Table, Version};
 
-/// Tables of a level that one pick looks at (RocksDB's number; vlsm.txt §4.2.2).
+/// Tables of a level that one pick looks at (RocksDB's number; vLSM (2024), §4.2.2).
 pub const WINDOW: usize = 50;
 /// Tables of the next level that count when overlaps are compared.
 const OVERLAP_MAX: usize = 4096;

@@ -1,9 +1,9 @@
 //! How full the levels are, with what running jobs take out and bring in.
 //!
-//! Two questions make compaction chains (vlsm.txt §2.3): does a level *want* to give something to
-//! the next (it lacks room for `need` more bytes), and is there *room* below for it. A level that
-//! exceeds its target by no more than the overflow still takes merges in, so the chain forms only
-//! beyond that.
+//! Two questions make compaction chains (vLSM (2024), §2.3): does a level *want* to give something
+//! to the next (it lacks room for `need` more bytes), and is there *room* below for it. A level
+//! that exceeds its target by no more than the overflow still takes merges in, so the chain forms
+//! only beyond that.
 //!
 //! Progress: while no job runs, a level without room wants to give, whatever the overflow; the last
 //! level always has room. So from any level without room a chain of wants leads to one that can

@@ -1,7 +1,7 @@
 //! `sp_lsm`: CruiseDB's tree without L0. Memtables are merged straight into L1.
 //!
-//! Source: cruisedb.txt §VI; 2-mechanisms ("sp_lsm"). There is no flush: a job that frees memory is
-//! a compaction into L1. Rules:
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §VI. There is no flush: a job that frees memory is a compaction into L1. Rules:
 //! 1. memory→L1 takes all memtables that are ready, from the oldest on, and all they overlap of L1,
 //!    once they are as many as L0 has runs elsewhere (`l0_trigger`; at most half of the memtables)
 //!    or one of them is wanted; one at a time, so that they are installed in the order of their
@@ -50,7 +50,7 @@ use crate::signals::{Chain, Pressure, TreeFacts};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Place, Run, Version, Violation};
 
-/// How many times its target a level must hold to go before memory (cruisedb.txt §VI.B).
+/// How many times its target a level must hold to go before memory (CruiseDB (2021), §VI.B).
 const FAR: u64 = 5;
 /// Jobs out of one level proposed at once.
 const JOBS_MAX: usize = 4;

@@ -1,7 +1,8 @@
 //! `tiered_l0`: RocksDB's leveled compaction with its tiering step.
 //!
-//! Source: vlsm.txt §3.1, Fig. 3(b); 2-mechanisms ("tiered_l0"); RocksDB's `LevelCompactionPicker`
-//! and `VersionStorageInfo::{ComputeCompactionScore, EstimateCompactionBytesNeeded}`. Rules:
+//! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §3.1 and
+//! Fig. 3(b); RocksDB's `LevelCompactionPicker` and `VersionStorageInfo::{ComputeCompactionScore,
+//! EstimateCompactionBytesNeeded}`. Rules:
 //! 1. a flush takes all memtables that are ready, oldest first, and never waits for L0;
 //! 2. score of L0: max(runs ÷ trigger, bytes ÷ target of L1); of a level: bytes that no job moves
 //!    down ÷ target. What scores at least 1 is proposed, highest score first;
@@ -10,12 +11,12 @@
 //! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged
 //!    within L0 (option), newest first, as long as the bytes per run saved do not grow; with
 //!    `intra_l0_beside` always, after rule 3, for a schedule that holds that back (DLC's `delay =
-//!    part`, dlc.txt §4.1);
+//!    part`; DLC (2021), §4.1);
 //! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
 //! 6. deeper levels give single SSTs, least overlap per byte first, several at once;
 //! 7. with `merge_flushed` set, so many neighbouring idle runs straight from a flush may be merged
 //!    at any time, the newest stretch of them; proposed last of L0's candidates, so that who takes
-//!    them in order prefers rules 3 and 4 (DLC's `resume part`, dlc.txt §5).
+//!    them in order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
 //!
 //! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
 //! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.

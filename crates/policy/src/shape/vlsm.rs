@@ -1,7 +1,7 @@
 //! `vlsm`: overlap-aware SSTs in L1, so that L1→L2 may grow by Φ without a wide compaction.
 //!
-//! Source: vlsm.txt §4; 2-mechanisms ("vlsm"). L0, flushes, chains and the room rule are those of
-//! `incremental.rs`. Its own:
+//! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §4. L0,
+//! flushes, chains and the room rule are those of `incremental.rs`. Its own:
 //! 1. L0→L1 cuts its output by looking ahead at L2 (`cuts.rs`): good vSSTs overlap at most f of it;
 //! 2. L1→L2 takes good vSSTs, best size ÷ overlapped bytes first, among up to 50 from the
 //!    compaction pointer on, until their sizes sum to S_M; neighbours become one candidate, the

@@ -1,4 +1,5 @@
-//! What memtables had to wait for: compaction chains, as the paper defines them (vlsm.txt §2.3).
+//! The compaction chains that memtables waited for, as defined in "vLSM: Low tail latency and I/O
+//! amplification in LSM-based KV stores" (2024), §2.3.
 //!
 //! Two measures, for every shape:
 //! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush

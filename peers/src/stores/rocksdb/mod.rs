@@ -7,12 +7,12 @@
 //! not synced; `Lazy` leaves it in the process's buffer (manual WAL flush).
 //!
 //! - `default`: RocksDB's own sizes and dynamic level targets, with the given memory.
-//! - `papers` (vlsm.txt §5): sizes and L0's triggers from the specification, levels of fixed
+//! - `papers` (vLSM (2024), §5): sizes and L0's triggers from the specification, levels of fixed
 //!   targets. Debt limits are those of the specification, or RocksDB's own.
 //! - `debt64`: as `papers`, slowed down at 64 MB of debt and stopped at 256 MB; at less where the
 //!   specification's limits are smaller, because it was scaled.
 //! - `io`: as `papers`, and any debt stops writes. RocksDB has no limit for a single level as our
-//!   profile `rocksdb-io` has (vlsm.txt §5: "overflow (debt) disabled"): its limits are on an
+//!   profile `rocksdb-io` has (vLSM (2024), §5: "overflow (debt) disabled"): its limits are on an
 //!   estimate over all levels. So a level can be over its target by what one compaction brings, but
 //!   no write comes in until it no longer is; and because the estimate counts L0 from its trigger
 //!   on, L0 cannot pile up behind a full L1: writes wait with L0 at its trigger, not at its stop.
