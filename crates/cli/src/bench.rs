@@ -1,12 +1,12 @@
 //! `vlsm bench`: a load and runs on a store of its own, with live progress, then a report.
 //!
-//! 1. Check the options, the folder and the free space; measure what the driver costs by itself.
+//! 1. Check the options, the folder and the free space; measure the driver's own cost.
 //! 2. Load: insert all pairs in random order. Wait for background work.
-//! 3. Run each workload asked for. Wait for background work again.
-//! 4. Print the report; remove the store unless it was to be kept.
+//! 3. Run each requested workload. Wait for background work again.
+//! 4. Print the report; remove the store unless it is to be kept.
 //!
-//! Ctrl-C ends the phase under way; the report then covers what was done, and the store is removed
-//! all the same. A second Ctrl-C removes the store and ends the program at once.
+//! Ctrl-C ends the running phase; the report covers the work up to then, and the store is removed
+//! as usual. A second Ctrl-C removes the store and ends the program at once.
 
 pub mod args;
 mod live;
@@ -23,10 +23,10 @@ use vlsm_lab::runner::{self, Notice};
 
 type Result<T = (), E = String> = std::result::Result<T, E>;
 
-/// Runs the benchmark that `args` asks for.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A text for the user: which option is wrong, what failed.
+/// A text for the user with the wrong option or the failure.
 pub fn run(args: Args) -> Result {
     let spec = args.spec()?;
     runner::check_rates(&spec)?;
@@ -56,7 +56,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A flag that Ctrl-C raises. A second one removes the temporary folder and ends the program.
+/// A flag that Ctrl-C sets. A second Ctrl-C removes the temporary folder and ends the program.
 fn stop_flag(temporary: Option<PathBuf>) -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(move || {
@@ -73,7 +73,7 @@ fn stop_flag(temporary: Option<PathBuf>) -> Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// Removes a folder that is still being written to: it may take more than one try.
+/// Removes a folder while files are still written to it, which may take more than one try.
 fn removed(folder: &Path) -> bool {
     (0..100).any(|_| {
         let _ = std::fs::remove_dir_all(folder);
@@ -81,13 +81,13 @@ fn removed(folder: &Path) -> bool {
     })
 }
 
-/// Prints the report, and writes it as JSON and as a page where asked to.
+/// Prints the report, and writes it as JSON and as a page if requested.
 fn publish(args: &Args, report: &Report) -> Result {
     let mut stdout = std::io::stdout().lock();
     let json = report.to_json().map_err(text)?;
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
     let shown = if to_stdout { format!("{json}\n") } else { table::render(report) };
-    // A closed pipe is no failure of the benchmark.
+    // A closed pipe is not a failure of the benchmark.
     let _ = stdout.write_all(shown.as_bytes());
     let write = |path: &Path, text: &str| {
         std::fs::write(path, text)

@@ -1,11 +1,11 @@
-//! What a store's manifest says, read without opening the store: nothing is locked, recovered or
-//! changed, so it works on a store that another process has open.
+//! Reads a store's manifest without opening the store: nothing is locked, recovered or changed, so
+//! it works on a store that another process has open.
 //!
-//! 1. `CURRENT` names the manifest; its header says how long the snapshot at its beginning is.
+//! 1. `CURRENT` names the manifest; its header has the length of the snapshot at its beginning.
 //! 2. Each record is a group of changes; applied in order they make the [`State`].
 //! 3. A torn group at the end was never acknowledged: the state ends before it.
 //!
-//! Writes that are in the WAL only are not in it.
+//! Writes that are only in the WAL are not included.
 
 use crate::failure::{Failure, Result};
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use vlsm_disk::manifest::format::{Files, Item, read_item};
 use vlsm_disk::manifest::{CURRENT, Manifest, Presence, State, manifest_number};
 use vlsm_disk::wal::format::{HEADER_LEN, Header, MANIFEST_MAGIC, Records, Tail};
 
-/// A manifest that was read.
+/// The contents of a manifest.
 pub struct Catalog {
-    /// What it adds up to.
+    /// The resulting state.
     pub state: State,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
 }
 
 impl Catalog {
     /// Reads the manifest of the store in this folder.
     pub fn read(dir: &Path) -> Result<Self> {
-        // A store that is being written may go on to another manifest in between.
+        // A store in use may switch to another manifest in between.
         let mut attempts = 0..3;
         loop {
             let path = current(dir)?;
@@ -48,7 +48,7 @@ impl Catalog {
     }
 }
 
-/// The manifest that counts in this folder.
+/// The current manifest of this folder.
 pub fn current(dir: &Path) -> Result<PathBuf> {
     match Manifest::probe(&PosixFs, dir)? {
         Presence::Store => {}
@@ -74,7 +74,7 @@ pub fn header(content: &[u8], magic: &[u8; 8], path: &Path) -> Result<Header> {
     Ok(Header::decode(page, magic, path)?)
 }
 
-/// Hands each item of a manifest to `item`, with the offset of its record, and gives the offset
+/// Passes each item of a manifest to `item`, with the offset of its record, and returns the offset
 /// where the manifest ends.
 pub fn walk(
     path: &Path,

@@ -1,6 +1,6 @@
 //! `compact`: merges a range of keys down to the last level.
 //!
-//! The engine does it in jobs of its own; this waits for them.
+//! The engine compacts in its own jobs; the command waits for them.
 
 use crate::data::RangeArgs;
 use crate::failure::{Result, say};
@@ -10,10 +10,10 @@ const EXAMPLES: &str = "\
 Examples:
   vlsm compact my-store
   vlsm compact my-store --from a --to q         a included, q not
-  vlsm levels my-store                          what it came to
+  vlsm levels my-store                          the result
 
-Deleted and overwritten records leave the disk. Not needed in daily life: the store does it by
-itself, level by level. After Ctrl-C nothing is lost; call it again to go on.";
+This removes deleted and overwritten records from disk. It is rarely needed: the store compacts by
+itself, level by level. After Ctrl-C nothing is lost; run the command again to continue.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

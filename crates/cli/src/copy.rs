@@ -1,6 +1,6 @@
-//! `checkpoint` and `restore`: a store's copy in a folder of its own, and the way back.
+//! `checkpoint` and `restore`: copies a store into another folder, and back.
 //!
-//! The engine does both; SSTs are linked where the file system can do that.
+//! The engine does both; SSTs are linked if the file system supports it.
 
 use crate::failure::{Failure, Result, say};
 use crate::progress::grouped;
@@ -11,12 +11,12 @@ use vlsm_core::Error;
 const CHECKPOINT_EXAMPLES: &str = "\
 Examples:
   vlsm checkpoint my-store backup-monday
-  vlsm checkpoint my-store /mnt/disk/backup     SSTs are copied where they cannot be linked
+  vlsm checkpoint my-store /mnt/disk/backup     SSTs are copied if they cannot be linked
   vlsm verify backup-monday
 
-The target must be new or empty. It is a store of its own: restore copies it back, and every other
-command works on it. A linked SST shares its bytes with the store: for a backup that survives the
-disk, copy the checkpoint to another one.";
+The target must be new or empty. It becomes a store of its own: restore copies it back, and every
+other command works on it. A linked SST shares its bytes with the store: to survive the loss of the
+disk, copy the checkpoint to another disk.";
 
 /// Options of `checkpoint`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ disk, copy the checkpoint to another one.";
 pub struct CheckpointArgs {
     /// Folder of the store
     store: PathBuf,
-    /// Folder to make the copy in, new or empty
+    /// Folder for the copy, new or empty
     target: PathBuf,
 }
 
@@ -62,7 +62,7 @@ pub fn restore(args: &RestoreArgs) -> Result {
     Ok(())
 }
 
-/// A target that is in use is no mistake of the command line.
+/// A target that is in use is not a usage error.
 fn refused(error: Error) -> Failure {
     match error {
         Error::AlreadyExists { .. } => Failure::new(format!("{error}: name a new folder")),

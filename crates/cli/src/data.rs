@@ -1,7 +1,7 @@
 //! `put get merge delete scan export`: single records and ranges of them.
 //!
 //! Keys and values on the command line are read as escapes (`escape.rs`) or, with `--hex`, as
-//! hexadecimal, and printed alike. Data goes to stdout, everything else to stderr.
+//! hexadecimal, and printed in the same form. Data goes to stdout, everything else to stderr.
 
 use crate::escape::{unescape, unhex};
 use crate::failure::{Failure, Result, say};
@@ -21,10 +21,10 @@ Examples:
   vlsm put my-store apple green
   vlsm put my-store 'tab\\tin\\x00key' 'two\\nlines'
   vlsm put my-store --hex 00ff01 c0ffee
-  vlsm put my-store photo --file photo.jpg      the value as it is, any bytes
+  vlsm put my-store photo --file photo.jpg      the value is the file, any bytes
   date | vlsm put my-store now --file -
 
-The store is made if there is none. The write is on the device when the command returns.";
+The store is created if it does not exist. The write is on the device when the command returns.";
 
 /// Options of `put`.
 #[derive(Debug, clap::Args)]
@@ -37,7 +37,7 @@ pub struct PutArgs {
     /// Value, with escapes
     #[arg(required_unless_present = "file", conflicts_with = "file")]
     value: Option<OsString>,
-    /// Take the value from this file as it is; - for stdin
+    /// Read the value from this file, unchanged; - for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Key and value are hexadecimal
@@ -66,7 +66,7 @@ Examples:
   vlsm get my-store --hex 00ff01                value in hexadecimal too
   vlsm get my-store photo --raw > photo.jpg     exact bytes, no line feed
 
-The exit code is 1 when there is no such key.";
+The exit code is 1 if the key does not exist.";
 
 /// Options of `get`.
 #[derive(Debug, clap::Args)]
@@ -79,7 +79,7 @@ pub struct GetArgs {
     /// Key and value are hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Print the value's bytes as they are, without a line feed
+    /// Print the value's bytes unchanged, without a line feed
     #[arg(long)]
     raw: bool,
 }
@@ -109,9 +109,9 @@ Examples:
   vlsm merge my-store --keyspace visits ada --number -1
   vlsm merge my-store --keyspace diary --operator append monday 'rain\\n'
 
-Operators: append (behind the value), add (64-bit numbers, little-endian), max (the largest by
-bytes). A keyspace has its operator for life: give --operator to make the keyspace. The write is on
-the device when the command returns.";
+Operators: append (to the value), add (64-bit numbers, little-endian), max (the largest by bytes).
+A keyspace keeps its operator for life: --operator creates the keyspace with it. The write is on the
+device when the command returns.";
 
 /// Options of `merge`.
 #[derive(Debug, clap::Args)]
@@ -124,10 +124,10 @@ pub struct MergeArgs {
     /// Operand, with escapes
     #[arg(required_unless_present = "number", conflicts_with = "number")]
     operand: Option<OsString>,
-    /// The operand is this number, as add takes it
+    /// Use this number as the operand, in the format of add
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     number: Option<i64>,
-    /// Make the keyspace with this merge operator if it is missing: append, add or max
+    /// Create the keyspace with this merge operator if it does not exist: append, add or max
     #[arg(long, value_name = "NAME")]
     operator: Option<String>,
     /// Key and operand are hexadecimal
@@ -156,7 +156,7 @@ Examples:
   vlsm delete my-store --hex 00ff01
   vlsm delete my-store --range a q              a included, q not
 
-To delete a key that is not there is no error.";
+It is no error to delete a key that does not exist.";
 
 /// Options of `delete`.
 #[derive(Debug, clap::Args)]
@@ -167,7 +167,7 @@ pub struct DeleteArgs {
     /// Keys, with escapes
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
-    /// Remove everything from the first key up to the second, which stays
+    /// Remove all keys from the first key up to the second, exclusive
     #[arg(long)]
     range: bool,
     /// Keys are hexadecimal
@@ -201,9 +201,9 @@ Examples:
   vlsm scan my-store --reverse --limit 1        the last record
   vlsm scan my-store --keys-only | head
   vlsm scan my-store --prefix app --count
-  vlsm scan my-store --keyspace visits --failed the keys that a merge operator cannot read
+  vlsm scan my-store --keyspace visits --failed keys that the merge operator cannot combine
 
-Keys that the keyspace's merge operator cannot read are left out, and the exit code is then 1.";
+Keys whose operands the merge operator cannot combine are left out; the exit code is then 1.";
 
 /// Options of `scan`.
 #[derive(Debug, clap::Args)]
@@ -213,22 +213,22 @@ pub struct ScanArgs {
     store: StoreArgs,
     #[command(flatten)]
     range: RangeArgs,
-    /// Only keys that begin with this
+    /// Only keys with this prefix
     #[arg(long, conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
     /// At most this many records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// From the last key to the first
+    /// Print in descending order of keys
     #[arg(long)]
     reverse: bool,
-    /// Print no values
+    /// Print only keys
     #[arg(long)]
     keys_only: bool,
-    /// Print the number of records only
+    /// Print only the number of records
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
-    /// Print only the keys that the merge operator cannot read, without values
+    /// Print only the keys whose operands the merge operator cannot combine
     #[arg(long, conflicts_with = "keys_only")]
     failed: bool,
     /// Format of the output: tsv or json
@@ -251,7 +251,7 @@ pub struct RangeArgs {
 }
 
 impl RangeArgs {
-    /// The range that they give; hexadecimal if `hex`.
+    /// The range of these options; hexadecimal if `hex`.
     pub fn bounds(&self, hex: bool) -> Result<Range> {
         let read = |name, key: &Option<OsString>| {
             key.as_ref().map(|key| argument(name, key, hex)).transpose()
@@ -302,7 +302,7 @@ pub fn scan(args: &ScanArgs) -> Result {
     if args.failed { Ok(()) } else { failed.tell(&args.store) }
 }
 
-/// Keys that the merge operator could not read.
+/// Keys whose operands the merge operator could not combine.
 #[derive(Default)]
 struct Failed {
     count: u64,
@@ -310,7 +310,7 @@ struct Failed {
 }
 
 impl Failed {
-    /// The pair, where it is one; a key that the merge operator could not read is counted.
+    /// The pair, if it is one; a key that could not be combined is counted.
     fn pass<P>(&mut self, pair: vlsm::Result<P>) -> Result<Option<P>> {
         match pair {
             Ok(pair) => Ok(Some(pair)),
@@ -323,7 +323,7 @@ impl Failed {
         }
     }
 
-    /// Fails where there was such a key.
+    /// Fails if there was such a key.
     fn tell(self, store: &StoreArgs) -> Result {
         let Some(error) = self.error else { return Ok(()) };
         let (count, folder, keyspace) = (self.count, store.store.display(), &store.keyspace);
@@ -343,17 +343,17 @@ Examples:
   vlsm export my-store | vlsm import other-store
   vlsm export damaged-store rescued.tsv --skip-damaged
 
-import reads it back, byte for byte. The export is the keyspace as of one moment. Keys that the
-keyspace's merge operator cannot read are left out, and the exit code is then 1.
+import reads it back, byte for byte. The export shows the keyspace as of one moment. Keys whose
+operands the merge operator cannot combine are left out; the exit code is then 1.
 
-Damage ends an export, with exit code 1. With --skip-damaged the export goes on behind it and lists
-on stderr which keys are left out; the exit code is 1 then, too. It leaves out the range of
-keys of each damaged block, or of the whole SST where its index is damaged or the file is missing,
-also where other SSTs have keys in that range: what they have may be out of date or deleted. Where
-the WAL is damaged, add --salvage-wal.
+Damage ends an export, with exit code 1. With --skip-damaged the export continues after the damage
+and lists the omitted keys on stderr; the exit code is 1 then, too. It omits the range of keys of
+each damaged block, or of the whole SST if its index is damaged or the file is missing. Keys of
+other SSTs in that range are omitted, too: they may be out of date or deleted. If the WAL is
+damaged, add --salvage-wal.
 
-To go on with the store itself: any command that writes moves damaged SSTs into the folder lost of
-the store, with --salvage-ssts.";
+To use the store again, run any command that writes with --salvage-ssts: it moves damaged SSTs into
+the store's folder lost.";
 
 /// Options of `export`.
 #[derive(Debug, clap::Args)]
@@ -370,12 +370,12 @@ pub struct ExportArgs {
     /// Write keys and values in hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Write what can be read of a damaged store, and list the key ranges that are left out
+    /// Write the readable records of a damaged store, and list the omitted ranges of keys
     #[arg(long)]
     skip_damaged: bool,
 }
 
-/// Ranges that are described one by one.
+/// The most ranges that are described one by one.
 const RANGES_SHOWN: u64 = 20;
 
 /// Writes all records of a keyspace.
@@ -417,21 +417,21 @@ pub fn export(args: &ExportArgs) -> Result {
     export.failed.tell(&args.store)
 }
 
-/// An export under way.
+/// A running export.
 struct Export {
     layout: Layout,
-    /// None where the records go to stdout.
+    /// None if the records go to stdout.
     progress: Option<Progress>,
     records: u64,
     bytes: u64,
     /// Ranges of keys that cannot be read.
     left_out: u64,
-    /// Keys that the merge operator could not read.
+    /// Keys whose operands the merge operator could not combine.
     failed: Failed,
 }
 
 impl Export {
-    /// Writes all records; with `skip`, those that can be read.
+    /// Writes all records; with `skip`, the readable ones.
     fn run(&mut self, store: &Store, skip: bool, out: impl Write) -> Result {
         let mut out = BufWriter::with_capacity(1 << 20, out);
         let mut line = Vec::new();
@@ -470,7 +470,7 @@ impl Export {
         Ok(())
     }
 
-    /// Says which keys are left out, for so many ranges.
+    /// Lists the omitted keys, up to a number of ranges.
     fn tell(&mut self, range: &DamagedRange) {
         self.left_out += 1;
         let key = |key: &[u8]| {
@@ -507,7 +507,7 @@ impl Export {
     }
 }
 
-/// The bytes that an argument stands for.
+/// The bytes of an argument.
 pub fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
     let read = if hex { unhex } else { unescape };
     let mut bytes = Vec::new();
@@ -517,8 +517,8 @@ pub fn argument(name: &str, text: &OsString, hex: bool) -> Result<Vec<u8>> {
     }
 }
 
-/// The content of a file that the user named, or of stdin. At most one byte more than a value may
-/// have.
+/// The content of a file that the user named, or of stdin. Reads at most one byte more than the
+/// largest value.
 fn whole_file(path: &Path) -> Result<Vec<u8>> {
     let limit = vlsm_core::key::MAX_VALUE_LEN as u64 + 1;
     let mut value = Vec::new();

@@ -1,9 +1,8 @@
 //! `vlsm dump wal|sst|manifest FILE`: a file of a store as text, without opening the store.
 //!
-//! The file is read as recovery reads it: nothing is shown that does not verify, and where a file
-//! stops making sense, that is said with the offset. The store may be open elsewhere: nothing is
-//! locked or changed. Keys and values are shown in escaped form, long values cut unless `--full` is
-//! given.
+//! The file is read as recovery reads it: only verified data is shown, and the first damage is
+//! reported with its offset. The store may be open elsewhere: nothing is locked or changed. Keys
+//! and values are shown in escaped form, long values truncated unless `--full` is given.
 
 use crate::catalog;
 use crate::escape::escape;
@@ -26,7 +25,7 @@ Examples:
   vlsm dump manifest my-store
   vlsm dump manifest my-store/MANIFEST-000001";
 
-/// What to dump.
+/// The kind of file to dump.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Batches of a write-ahead log (NNNNNN.wal)
@@ -42,15 +41,15 @@ pub enum Command {
     Manifest(Args),
 }
 
-/// Which file, and how much of it.
+/// The file, and how much of it to show.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// The file; a store's folder stands for its manifest
+    /// The file; for a manifest also the store's folder
     file: PathBuf,
-    /// Show all of each value
+    /// Show values in full
     #[arg(long)]
     full: bool,
-    /// Show the header or the properties only
+    /// Show only the header or the properties
     #[arg(long, conflicts_with = "full")]
     brief: bool,
 }
@@ -87,7 +86,7 @@ pub fn run(command: &Command) -> Result {
     Ok(out.flush()?)
 }
 
-/// The kind of file that this seems to be, by its first bytes or its name.
+/// Guesses the kind of a file by its first bytes or its name.
 fn kind(path: &Path) -> Result<Option<&'static str>> {
     let failed = |error| Error::io("cannot read", path, error);
     let file = PosixFs.open(path, OpenOptions::READ).map_err(failed)?;

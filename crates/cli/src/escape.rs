@@ -1,5 +1,4 @@
-//! Keys and values as text: escapes, hexadecimal, base64. Any bytes go in and come out again
-//! exactly.
+//! Keys and values as text: escapes, hexadecimal, base64. Any bytes survive a round trip exactly.
 //!
 //! Escapes: printable UTF-8 stands for itself; `\t \n \r \\` for tab, line feed, carriage return
 //! and backslash; `\xNN` for any other byte. Also read: `\0`. Hexadecimal: two digits a byte, no
@@ -34,7 +33,7 @@ pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a character is shown as it is: not where it would be invisible or move others about.
+/// Whether a character is shown unescaped: not if it is invisible or moves others.
 fn is_shown(c: char) -> bool {
     let moves =
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -52,7 +51,7 @@ fn push_hex(byte: u8, out: &mut Vec<u8>) {
     out.push(DIGITS[usize::from(byte & 15)]);
 }
 
-/// Appends the bytes that escaped `text` stands for.
+/// Appends the bytes of escaped `text`.
 ///
 /// # Errors
 /// What is wrong with an escape, and at which byte.
@@ -90,10 +89,10 @@ pub fn hex(bytes: &[u8], out: &mut Vec<u8>) {
     bytes.iter().for_each(|byte| push_hex(*byte, out));
 }
 
-/// Appends the bytes that hexadecimal `text` stands for.
+/// Appends the bytes of hexadecimal `text`.
 ///
 /// # Errors
-/// Which byte is not a digit, or that one is missing.
+/// The position of a byte that is not a digit, or a missing digit.
 pub fn unhex(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let (pairs, odd) = text.as_chunks::<2>();
     for (index, [high, low]) in pairs.iter().enumerate() {
@@ -122,10 +121,10 @@ pub fn base64(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the bytes that base64 `text` stands for.
+/// Appends the bytes of base64 `text`.
 ///
 /// # Errors
-/// Where it is not base64.
+/// The position where it is not base64.
 pub fn unbase64(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let (quads, rest) = text.as_chunks::<4>();
     if !rest.is_empty() {

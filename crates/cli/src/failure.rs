@@ -1,7 +1,7 @@
-//! How a command ends when it does not end well: one line on stderr, and an exit code.
+//! Failures of a command: one line on stderr, and an exit code.
 //!
-//! 1: it failed, or what was asked for is not there. 2: the command line was wrong. A closed pipe
-//! (`vlsm scan … | head`) is no failure: the program ends at once, silently, with 0.
+//! 1: it failed, or something was not found. 2: the command line was wrong. A closed pipe (`vlsm
+//! scan … | head`) is not a failure: the program ends at once, silently, with 0.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -11,19 +11,19 @@ use std::process::ExitCode;
 /// The outcome of a command.
 pub type Result<T = ()> = std::result::Result<T, Failure>;
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// It could not be done. What went wrong and what to do.
+    /// The command failed, with the problem and the remedy.
     Failed(String),
-    /// It cannot be asked for like this.
+    /// The command line was wrong.
     Usage(String),
-    /// Nobody reads the output any more.
+    /// The reader of the output has closed it.
     PipeClosed,
 }
 
 impl Failure {
-    /// A failure that says this.
+    /// A failure with this message.
     pub fn new(what: impl Display) -> Self {
         Self::Failed(what.to_string())
     }
@@ -38,7 +38,7 @@ impl Failure {
         Self::Failed(format!("{op} {}: {error}", path.display()))
     }
 
-    /// Tells the user and gives the exit code.
+    /// Prints the message and returns the exit code.
     pub fn report(self) -> ExitCode {
         let (code, what) = match self {
             Self::PipeClosed => return ExitCode::SUCCESS,
@@ -50,7 +50,7 @@ impl Failure {
     }
 }
 
-/// An error of the output: the data goes to stdout, so that is what it is about.
+/// An I/O error without a file concerns stdout, where the data goes.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

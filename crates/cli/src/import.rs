@@ -2,12 +2,12 @@
 //!
 //! 1. Read a line; parse it into key and value ([`Layout`]); add it to the batch.
 //! 2. A batch of [`BATCH_RECORDS`] records or [`BATCH_BYTES`] is written `Buffered`: it survives
-//!    the death of this process, so after Ctrl-C or a kill the store holds a prefix of the file.
-//! 3. At the end one sync makes all of it survive power loss.
+//!    a crash of this process, so after Ctrl-C or a kill the store holds a prefix of the file.
+//! 3. At the end one sync makes all batches survive power loss.
 //!
 //! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and
-//! without their content. With `--strict` the first one ends the import, after what came before it
-//! is written. `vlsm sst` reads its input in the same way, into a file (`ingest.rs`).
+//! without their content. With `--strict` the first one ends the import, after the records before
+//! it are written. `vlsm sst` reads its input in the same way, into a file (`ingest.rs`).
 
 use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};
@@ -28,12 +28,12 @@ const SHOWN: u64 = 5;
 
 const EXAMPLES: &str = "\
 Formats:
-  TSV         key<TAB>value, one record a line; \\t \\n \\r \\\\ and \\xNN stand for other bytes.
+  TSV         key<TAB>value, one record per line; \\t \\n \\r \\\\ and \\xNN stand for other bytes.
               The first tab ends the key: further tabs belong to the value.
-              With --raw nothing is an escape: a backslash is a backslash, as in most data that
-              vlsm has not written. Then no key can hold a tab, and neither key nor value a line
+              With --raw there are no escapes: a backslash is a backslash, as in most data that
+              vlsm did not write. Then a key cannot contain a tab, and neither key nor value a line
               feed; a carriage return at the end of a line belongs to the value.
-  JSON lines  {\"key\": \"…\", \"value\": \"…\"}; for bytes that are no text: key_hex, value_hex,
+  JSON lines  {\"key\": \"…\", \"value\": \"…\"}; for bytes that are not text: key_hex, value_hex,
               key_base64, value_base64.
 
 Examples:
@@ -43,8 +43,8 @@ Examples:
   find / -printf '%p\\t%s\\n' | vlsm import my-store --raw
   vlsm import my-store data.tsv --strict        stop at the first bad line
 
-Bad lines are skipped and reported with their numbers; the exit code is then 1. What was imported
-stays, also after Ctrl-C. To import again is harmless: a later record replaces an earlier one.";
+Bad lines are skipped and reported with their numbers; the exit code is then 1. Imported records
+stay, also after Ctrl-C. To import a file again is harmless: later records replace earlier ones.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,7 @@ pub struct Args {
     strict: bool,
 }
 
-/// What is read, and how.
+/// The input file and its format.
 #[derive(Debug, clap::Args)]
 pub struct InputArgs {
     /// File to read; - for stdin
@@ -71,7 +71,7 @@ pub struct InputArgs {
     /// Keys and values of TSV are hexadecimal
     #[arg(long)]
     hex: bool,
-    /// Take the lines of TSV as they are, without escapes: a backslash is a backslash
+    /// Read lines of TSV without escapes: a backslash is a backslash
     #[arg(long, conflicts_with = "hex")]
     raw: bool,
 }
@@ -84,7 +84,7 @@ struct Compressed {
     program: &'static str,
 }
 
-/// The compressed formats that input may have.
+/// The compressed formats that are recognized.
 const COMPRESSED: [Compressed; 6] = [
     Compressed { magic: b"\x1f\x8b", name: "gzip", program: "gunzip -c" },
     Compressed { magic: b"\x28\xb5\x2f\xfd", name: "zstd", program: "zstd -dc" },
@@ -115,9 +115,9 @@ impl Compressed {
     }
 }
 
-/// Where records go.
+/// The destination of records.
 pub trait Sink {
-    /// Adds a record to the batch. What is wrong with it, if it was not taken.
+    /// Adds a record to the batch. Returns the problem if it was refused.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>>;
     /// Writes the batch.
     fn commit(&mut self) -> Result;
@@ -157,7 +157,7 @@ pub fn run(args: &Args) -> Result {
     import.verdict()
 }
 
-/// Opens the file and tells its length, where it has one.
+/// Opens the file and returns its length, if it has one.
 fn open(path: &Path) -> Result<(Box<dyn io::Read>, Option<u64>)> {
     if path == Path::new("-") {
         return Ok((Box::new(io::stdin().lock()), None));
@@ -173,12 +173,12 @@ fn open(path: &Path) -> Result<(Box<dyn io::Read>, Option<u64>)> {
     Ok((Box::new(file), len))
 }
 
-/// Records on their way from a file to a sink.
+/// An import from a file into a sink.
 pub struct Import<'a, R> {
     lines: Lines<R>,
     layout: Layout,
     file: &'a Path,
-    /// What to say when the first bad line ends it; none where bad lines are skipped.
+    /// The message when the first bad line ends the import; none if bad lines are skipped.
     strict: Option<&'static str>,
     /// Records in written batches.
     written: u64,
@@ -188,7 +188,7 @@ pub struct Import<'a, R> {
 }
 
 impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
-    /// Opens a file, and finds out its format.
+    /// Opens a file, and detects its format.
     pub fn open(args: &'a InputArgs, strict: Option<&'static str>) -> Result<Self> {
         let file = &args.file;
         let (input, total) = open(file)?;
@@ -213,7 +213,7 @@ impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
 }
 
 impl<R: BufRead> Import<'_, R> {
-    /// Takes the progress bar away and says what was done.
+    /// Removes the progress bar and prints the summary.
     pub fn finish(&self, verb: &str) {
         self.progress.finish(verb, self.lines.bytes());
     }
@@ -261,7 +261,7 @@ impl<R: BufRead> Import<'_, R> {
         Ok(())
     }
 
-    /// Whether a line of white space holds a tab: then it is a record with an empty key and value.
+    /// Whether a line of white space contains a tab: then it is a record of empty key and value.
     fn has_tab(&self) -> bool {
         self.layout.format != Format::Json && self.lines.line().contains(&b'\t')
     }

@@ -1,8 +1,8 @@
-//! `sst` and `ingest`: sorted records become a file, and files become part of a store at one
-//! moment.
+//! `sst` and `ingest`: sorted records become a file, and files become part of a store
+//! atomically.
 //!
-//! The file is written as the records come, and gets its name when it is complete. A record that is
-//! bad or out of order ends it: a file is all or nothing. The engine checks and brings in.
+//! The file is written while records arrive, and renamed when it is complete. A record that is bad
+//! or out of order ends the command without a file. The engine checks and ingests files.
 
 use crate::failure::{Failure, Result, say};
 use crate::import::{Import, InputArgs, Sink};
@@ -18,14 +18,14 @@ Examples:
   LC_ALL=C sort packages.tsv | vlsm sst packages.sst
   vlsm ingest my-store all.sst
 
-Formats are those of import. Keys must ascend, byte by byte, and none may come twice; what export
-writes does. Keys with escapes may sort otherwise than their lines.";
+Formats are those of import. Keys must be in ascending order of bytes, without duplicates, as export
+writes them. Lines with escapes may sort differently than their keys.";
 
 /// Options of `sst`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SST_EXAMPLES)]
 pub struct SstArgs {
-    /// File to make; it must not exist
+    /// File to create; it must not exist
     sst: PathBuf,
     #[command(flatten)]
     input: InputArgs,
@@ -35,10 +35,10 @@ const INGEST_EXAMPLES: &str = "\
 Examples:
   vlsm ingest my-store all.sst
   vlsm ingest my-store part-1.sst part-2.sst    both or none
-  vlsm ingest my-store all.sst --move           linked where that can be done, and removed
+  vlsm ingest my-store all.sst --move           linked if possible, and removed
 
-The files are checked completely first. Their records replace older ones of their keys. Files that
-are given together must hold keys apart.";
+The files are checked completely first. Their records replace older ones of the same keys. The key
+ranges of the files must not overlap.";
 
 /// Options of `ingest`.
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ impl Sink for File {
     }
 }
 
-/// Makes a file.
+/// Writes a file.
 pub fn sst(args: &SstArgs) -> Result {
     let mut import = Import::open(&args.input, Some("no file was made"))?;
     let mut file = File { writer: SstFileWriter::create(&args.sst)?, records: 0 };
@@ -92,7 +92,7 @@ pub fn sst(args: &SstArgs) -> Result {
     Ok(())
 }
 
-/// Brings files in.
+/// Ingests files.
 pub fn ingest(args: &IngestArgs) -> Result {
     let store = Store::open(&args.store, Access::Create)?;
     let mut options = IngestOptions::default();

@@ -1,8 +1,8 @@
-//! `stats` and `levels`: what a store holds, from its manifest and its folder.
+//! `stats` and `levels`: the contents of a store, from its manifest and its folder.
 //!
 //! Both read and change nothing ([`Catalog`]), so they work while the store is in use. `stats` also
-//! reads the WAL and counts the entries that are in no SST yet. The tree of `levels` does not have
-//! them, nor writes of an open store that are only in its memory.
+//! reads the WAL and counts the entries that are not in an SST yet. `levels` does not show these
+//! entries, nor writes of an open store that are only in its memory.
 
 use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
@@ -24,7 +24,7 @@ Examples:
   vlsm stats my-store
   vlsm stats my-store --json | jq .files
 
-Works while the store is in use. For latencies, stalls and amplification: vlsm bench.";
+This works while the store is in use. For latencies, stalls and amplification use vlsm bench.";
 
 /// Options of `stats`.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ Examples:
   vlsm levels my-store --tables                 every SST with its range of keys
   vlsm levels my-store --keyspace fruit --json
 
-Works while the store is in use.";
+This works while the store is in use.";
 
 /// Options of `levels`.
 #[derive(Debug, clap::Args)]
@@ -181,7 +181,7 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
     Ok(kinds.into_iter().filter(|(_, count, _)| *count > 0).collect())
 }
 
-/// Records that are in the WAL and in no SST yet.
+/// Records that are in the WAL and not in an SST yet.
 #[derive(Default)]
 struct Unflushed {
     /// Batches with such entries.
@@ -221,7 +221,7 @@ impl Unflushed {
     }
 }
 
-/// The manifest, and the WAL as of about the same moment, or why that cannot be read.
+/// The manifest, and the WAL as of about the same moment or the error of reading it.
 fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)> {
     // The files of a store that is written to may go while they are read.
     let mut attempts = 0..3;
@@ -234,7 +234,7 @@ fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)
     }
 }
 
-/// Prints what a store holds.
+/// Prints the contents of a store.
 pub fn stats(args: &StatsArgs) -> Result {
     let (catalog, wal) = catalog_and_wal(&args.store)?;
     let state = &catalog.state;

@@ -1,14 +1,14 @@
-//! Lines of a file of any size, each with its number, in memory that is bounded.
+//! Lines of a file of any size, with their numbers, in bounded memory.
 //!
 //! One buffer holds one line. A line beyond the limit is skipped to its end and reported, so a file
 //! that is not text at all cannot fill the memory.
 
 use std::io::{self, BufRead};
 
-/// The longest line. The largest value that always fits, whatever its bytes, is a quarter of it.
+/// The longest line. A value of a quarter of it always fits, whatever its bytes.
 pub const LINE_MAX: usize = 256 << 20;
 
-/// What reading a line gave.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
     /// The line is in [`Lines::line`].
@@ -52,7 +52,7 @@ impl<R: BufRead> Lines<R> {
     /// Reads the next line.
     ///
     /// # Errors
-    /// What reading the input failed with.
+    /// Any error of reading the input.
     pub fn next(&mut self) -> io::Result<Next> {
         self.line.clear();
         let mut too_long = false;

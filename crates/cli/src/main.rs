@@ -1,7 +1,7 @@
-//! The `vlsm` program: look into a store, change it, load it, measure it.
+//! The `vlsm` program: reads, changes, loads and measures a store.
 //!
-//! One file a group of commands: `data` (put, get, delete, scan, export), `import`, `ingest` (sst,
-//! ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`,
+//! One file per group of commands: `data` (put, get, delete, scan, export), `import`, `ingest`
+//! (sst, ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`,
 //! `dump`, `bench`.
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
 //! `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  vlsm bench                                    a minute's load on a temporary store, with a report
+  vlsm bench                                    load a temporary store for a minute, then report
   vlsm put my-store apple green
   vlsm get my-store apple
   vlsm import my-store packages.tsv             TSV or JSON lines; - or nothing for stdin
@@ -46,11 +46,11 @@ Examples:
   vlsm verify my-store
   vlsm checkpoint my-store backup
 
-A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for those that
+A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for bytes that
 cannot be typed, or use --hex. Exit codes: 0 done, 1 failed or not found, 2 wrong usage.
-`vlsm help COMMAND` has examples for each command.";
+`vlsm help COMMAND` shows examples for each command.";
 
-/// An embedded key-value store whose writes do not stall
+/// An embedded key-value store that fights write stalls
 #[derive(Debug, Parser)]
 #[command(name = "vlsm", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -62,7 +62,7 @@ struct Cli {
 enum Command {
     /// Load and read a store and report throughput, latencies, stalls and compaction chains
     Bench(bench::Args),
-    /// Measure stores beside each other; do the papers' figures again
+    /// Compare stores; repeat the figures of the papers
     #[command(subcommand)]
     Lab(lab::Command),
     /// Set a key to a value
@@ -79,21 +79,21 @@ enum Command {
     Import(import::Args),
     /// Write sorted records from a file or stdin into an SST, for ingest
     Sst(ingest::SstArgs),
-    /// Bring SSTs of sorted records into a store, all of them or none
+    /// Add SSTs of sorted records to a store, all of them or none
     Ingest(ingest::IngestArgs),
     /// Write all records as TSV or JSON lines
     Export(data::ExportArgs),
-    /// Print what a store holds, by keyspace and kind of file
+    /// Print the contents of a store, by keyspace and kind of file
     Stats(inspect::StatsArgs),
     /// Print the tree: runs of L0, levels, SSTs
     Levels(inspect::LevelsArgs),
     /// Check every byte and every invariant of a store
     Verify(verify::Args),
-    /// Copy a store, as of now, into a new folder
+    /// Copy a store, as of this moment, into a new folder
     Checkpoint(copy::CheckpointArgs),
     /// Check a checkpoint and copy it into a new folder
     Restore(copy::RestoreArgs),
-    /// Print how much a range of keys takes, about
+    /// Print the approximate size of a range of keys
     Size(size::Args),
     /// Merge a range of keys down to the last level
     Compact(compact::Args),

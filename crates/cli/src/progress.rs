@@ -1,7 +1,7 @@
-//! Progress of a long command on stderr: a bar where a person watches, nothing where none does.
+//! Progress of a long command on stderr: a bar on a terminal, nothing elsewhere.
 //!
-//! The bar is redrawn at most ten times a second and only asked to every [`EVERY`] records, so it
-//! costs nothing next to the work. The summary line is always printed.
+//! The bar is redrawn at most ten times a second, and updated only every [`EVERY`] records, so its
+//! cost is negligible. The summary line is always printed.
 
 use crate::failure::say;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +10,7 @@ use vlsm_core::Bytes;
 
 const EVERY: u64 = 1000;
 
-/// What has been done so far.
+/// The progress so far.
 pub struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts counting towards `total` bytes, or without an end in sight.
+    /// Starts to count towards `total` bytes, or without a total.
     pub fn new(total: Option<u64>) -> Self {
         let known = "{bar:24} {percent:>3}%  {bytes}/{total_bytes}  {msg}  ETA {eta}";
         let unknown = "{spinner} {bytes}  {msg}";
@@ -43,13 +43,13 @@ impl Progress {
         }
     }
 
-    /// Bytes read so far, of how many in all.
+    /// Shows the bytes read so far, and in total.
     pub fn bytes(&self, done: u64, total: u64) {
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
 
-    /// A line above the bar.
+    /// Prints a line above the bar.
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| say(line));
     }
@@ -59,7 +59,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Removes the bar and says what was done: `verb` is for example "imported".
+    /// Removes the bar and prints a summary; `verb` is for example "imported".
     pub fn finish(&self, verb: &str, bytes: u64) {
         self.clear();
         say(format_args!(

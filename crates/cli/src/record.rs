@@ -1,8 +1,8 @@
-//! One record a line, as TSV or as a JSON object: reading and writing, exact for any bytes.
+//! Reads and writes one record per line, as TSV or as a JSON object, exactly for any bytes.
 //!
 //! **TSV**: `key<TAB>value`, both in escaped form (`escape.rs`) or, with `--hex`, in hexadecimal.
-//! The first tab ends the key, so a table of many columns is stored by its first one. A line end
-//! may be `\r\n`.
+//! The first tab ends the key, so a table of many columns is keyed by its first one. A line end may
+//! be `\r\n`.
 //!
 //! **JSON lines**: `{"key": "…", "value": "…"}` for text; `key_hex`, `value_hex`, `key_base64` and
 //! `value_base64` for bytes, in any combination. Other fields are refused: they would be lost.
@@ -10,14 +10,14 @@
 use crate::escape::{base64, escape, hex, unbase64, unescape, unhex};
 use serde::Deserialize;
 
-/// How records stand in a file.
+/// The format of records in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// A line `key<TAB>value`.
     Tsv,
-    /// A JSON object a line: `{"key": "…", "value": "…"}`.
+    /// A JSON object per line: `{"key": "…", "value": "…"}`.
     Json,
-    /// A line `key<TAB>value` in which nothing stands for anything else. Asked for by `--raw`.
+    /// A line `key<TAB>value` without escapes, chosen by `--raw`.
     #[value(skip)]
     Raw,
 }
@@ -46,7 +46,7 @@ impl Layout {
     /// Reads a line, without its line feed, into `key` and `value`.
     ///
     /// # Errors
-    /// What is wrong with the line and how it should look. Says nothing of what stands in it.
+    /// The problem with the line and the expected form, without its contents.
     pub fn parse(self, line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
         key.clear();
         value.clear();
@@ -169,7 +169,7 @@ fn one_of(name: &str, fields: [Option<String>; 3], out: &mut Vec<u8>) -> Result<
     }
 }
 
-/// What was wrong with a JSON line, without the data that the parser would quote.
+/// The error of a JSON line, without the data that the parser would quote.
 fn json_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or(&text);

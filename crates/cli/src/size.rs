@@ -1,6 +1,6 @@
-//! `size`: how much a range of keys takes, about.
+//! `size`: the approximate size of a range of keys.
 //!
-//! The store is opened to read only, so what is in the WAL counts.
+//! The store is opened read-only, so entries in the WAL count.
 
 use crate::data::RangeArgs;
 use crate::failure::Result;
@@ -15,7 +15,8 @@ Examples:
   vlsm size my-store --from a --to q            a included, q not
   vlsm size my-store --json | jq .bytes
 
-Old versions and tombstones count until they are compacted away. Exact numbers: vlsm scan --count.";
+Old versions and tombstones count until a compaction removes them. vlsm scan --count gives the exact
+number of records.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

@@ -12,7 +12,7 @@ use vlsm::{
     KeyspaceOptions, WriteOptions,
 };
 
-/// Which store and keyspace a command works on.
+/// The store and keyspace of a command.
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
     /// Folder of the store
@@ -20,11 +20,11 @@ pub struct StoreArgs {
     /// Keyspace to work on
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub keyspace: String,
-    /// Profile to open the store with, for example rocksdb, or rocksdb/admission=open for its
-    /// sizes and another mechanism [default: steady]
+    /// Profile to open the store with, for example rocksdb, or rocksdb/admission=open to replace a
+    /// mechanism [default: steady]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
-    /// Where the WAL is damaged, keep what comes before the damage and give up the rest
+    /// If the WAL is damaged, keep the batches before the damage and give up the rest
     #[arg(long)]
     pub salvage_wal: bool,
     /// Drop SSTs that are damaged or missing; older values of their keys may show again
@@ -32,14 +32,14 @@ pub struct StoreArgs {
     pub salvage_ssts: bool,
 }
 
-/// What a command does with the store.
+/// The access of a command to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Reads it, and changes nothing in its folder.
     Read,
-    /// Changes a store that is there.
+    /// Changes an existing store.
     Write,
-    /// Changes it, and makes store and keyspace where they are missing.
+    /// Changes it, and creates store and keyspace if they do not exist.
     Create,
 }
 
@@ -57,7 +57,7 @@ impl Store {
     /// Opens a store.
     ///
     /// # Errors
-    /// What opening it failed with.
+    /// Any error of opening it.
     pub fn open(args: &StoreArgs, access: Access) -> Result<Self> {
         let db = open_db(args, access)?;
         let keyspace = match db.keyspace(&args.keyspace) {
@@ -69,11 +69,11 @@ impl Store {
         Ok(Self { keyspace: keyspace?, db, batch: Batch::new() })
     }
 
-    /// Opens a store for merges. With an operator, the keyspace is made with it where it is
-    /// missing, and must have it where it is not.
+    /// Opens a store for merges. With an operator, the keyspace is created with it, or must
+    /// already have it.
     ///
     /// # Errors
-    /// What opening it failed with.
+    /// Any error of opening it.
     pub fn open_for_merges(args: &StoreArgs, operator: Option<&str>) -> Result<Self> {
         let Some(operator) = operator else { return Self::open(args, Access::Write) };
         let options = KeyspaceOptions::new().merge_operator(operator);
@@ -86,17 +86,17 @@ impl Store {
         Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
-    /// Opens a store to read what can be read of it, although SSTs may be missing.
+    /// Opens a store to read its readable records, although SSTs may be missing.
     ///
     /// # Errors
-    /// What opening it failed with.
+    /// Any error of opening it.
     pub fn open_damaged(args: &StoreArgs) -> Result<Self> {
         let db = builder(args, Access::Read)?.allow_missing_ssts(true).open()?;
         let keyspace = db.keyspace(&args.keyspace)?;
         Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
-    /// The pairs that can be read, and the ranges of keys that cannot.
+    /// The readable pairs, and the ranges of keys that cannot be read.
     pub fn salvage(&self) -> vlsm::Salvage {
         self.keyspace.salvage()
     }
@@ -116,7 +116,7 @@ impl Store {
         self.keyspace.prefix(prefix)
     }
 
-    /// What a range takes, about.
+    /// The approximate size of a range.
     pub fn size(&self, range: Range) -> Result<vlsm::ApproximateSize> {
         Ok(self.keyspace.approximate_size(range)?)
     }
@@ -126,7 +126,7 @@ impl Store {
         Ok(self.keyspace.compact_range(range)?)
     }
 
-    /// Brings files of sorted records in.
+    /// Ingests files of sorted records.
     pub fn ingest(&self, files: &[PathBuf], options: IngestOptions) -> Result<IngestReport> {
         Ok(self.keyspace.ingest_with(files, options)?)
     }
@@ -156,14 +156,14 @@ impl Store {
         (self.batch.len(), self.batch.encoded_len())
     }
 
-    /// Writes the batch so that it survives the death of the process, and empties it.
+    /// Writes the batch so that it survives a crash of the process, and empties it.
     pub fn batch_write(&mut self) -> Result {
         self.db.write(&self.batch, WriteOptions::durability(Durability::Buffered))?;
         self.batch.clear();
         Ok(())
     }
 
-    /// Writes the batch, and makes it and all before it survive power loss.
+    /// Writes the batch, and makes it and all earlier batches survive power loss.
     pub fn sync(&mut self) -> Result {
         self.batch_write()?;
         Ok(self.db.sync()?)

@@ -1,7 +1,7 @@
 //! `verify`: checks every byte and every invariant of a store, and changes nothing.
 //!
 //! Findings go to stdout, one paragraph each or as JSON; progress and the summary to stderr. The
-//! exit code is 1 when anything is damaged; leftovers are no damage.
+//! exit code is 1 if anything is damaged; leftovers are not damage.
 
 use crate::failure::{Failure, Result, say};
 use crate::progress::{Progress, grouped};
@@ -18,9 +18,9 @@ Examples:
   vlsm verify my-store --json | jq '.findings[].path'
   vlsm verify my-store && vlsm checkpoint my-store backup-monday
 
-Reads every SST, WAL and manifest completely. The store must be closed, or open for reading only.
-The exit code is 1 when something is damaged. Bytes and order are checked, not what values mean to
-a merge operator: vlsm scan --failed lists the keys that one cannot read.";
+This reads every SST, WAL and manifest completely. The store must be closed, or open read-only. The
+exit code is 1 if anything is damaged. Bytes and order are checked, not the meaning of values:
+vlsm scan --failed lists the keys whose operands the merge operator cannot combine.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

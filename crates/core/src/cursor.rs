@@ -1,5 +1,5 @@
-//! The one way to walk over sorted entries, whatever holds them: a memtable, a block, an SST, a
-//! level, a merge.
+//! The one interface to walk over sorted entries of a memtable, a block, an SST, a level or a
+//! merge.
 
 use crate::error::Result;
 use crate::key::Trailer;
@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 /// A position among entries in tree order (user key ascending, newest first), or beyond either end.
 ///
-/// A new cursor is not valid until it is moved by a seek. After an error it is not valid and says
-/// the error again from [`Cursor::next`] and friends: it never skips what it could not read.
+/// A new cursor is not valid until a seek. After an error it is not valid, and [`Cursor::next`] and
+/// the other moves return the error again: it never skips data that it could not read.
 pub trait Cursor {
     /// Whether the cursor stands on an entry.
     fn valid(&self) -> bool;
 
-    /// The user key of the entry it stands on.
+    /// The user key of the current entry.
     ///
     /// # Panics
     /// May panic when not [`Cursor::valid`]. So may the other accessors.
@@ -25,7 +25,7 @@ pub trait Cursor {
     /// The value of the entry.
     fn value(&self) -> &[u8];
 
-    /// The value as a ref-counted slice, without a copy where the holder allows it.
+    /// The value as a ref-counted slice, without a copy if the source allows it.
     fn value_shared(&self) -> Bytes {
         Bytes::copy_from_slice(self.value())
     }
@@ -33,7 +33,7 @@ pub trait Cursor {
     /// Moves to the first entry.
     ///
     /// # Errors
-    /// Whatever reading below fails with. So do the other moves.
+    /// Any error of reading below. The other moves fail likewise.
     fn seek_first(&mut self) -> Result<()>;
 
     /// Moves to the last entry.

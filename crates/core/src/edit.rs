@@ -1,8 +1,8 @@
 //! Changes to a tree.
 //!
-//! A job describes all it changed in one [`VersionEdit`]; the manifest writes it in one record, and
-//! [`VersionEdit::apply`] makes the next version of it. Applying the same edits to the same start
-//! gives the same tree, which is all that recovery does.
+//! A job describes all its changes in one [`VersionEdit`]. The manifest writes it in one record,
+//! and [`VersionEdit::apply`] makes the next version. The same edits applied to the same start give
+//! the same tree; recovery does just that.
 
 use crate::ids::{FileNumber, RunId};
 use crate::key::Seq;
@@ -13,43 +13,43 @@ use crate::version::{LEVELS_MAX, Place, Run, RunOrigin, Version, Violation};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// One table that comes or goes.
+/// The addition or removal of one table.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The table is part of the tree from here on. For a run of L0 that does not exist yet, the run
-    /// is made, with this origin.
+    /// Adds the table to the tree. A run of L0 that does not exist yet is created, with this
+    /// origin.
     Add {
-        /// Where.
+        /// Its place.
         place: Place,
         /// How the run came to be; ignored below L0.
         origin: RunOrigin,
-        /// What.
+        /// The table.
         table: Arc<Table>,
     },
-    /// The table that shows this range of this file is no longer part of the tree.
+    /// Removes the table that shows this range of this file.
     Remove {
-        /// Where it was.
+        /// Its place.
         place: Place,
         /// Its file.
         file: FileNumber,
-        /// The range it showed, exactly.
+        /// Exactly the range that it showed.
         range: KeyRange,
     },
 }
 
-/// All that one job changes in one tree.
+/// All changes of one job in one tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VersionEdit {
-    /// Tables that come and go.
+    /// Added and removed tables.
     pub changes: Vec<Change>,
-    /// All writes of the tree up to here are in its tables now.
+    /// All writes of the tree up to this number are in its tables now.
     pub flushed_seq: Option<Seq>,
     /// New compaction pointers: (level, next key; none for the level's start).
     pub cursors: Vec<(u8, Option<Bytes>)>,
 }
 
 impl VersionEdit {
-    /// Notes that a table leaves its place.
+    /// Records the removal of a table from its place.
     pub fn remove(&mut self, place: Place, table: &Table) {
         self.changes.push(Change::Remove {
             place,
@@ -58,7 +58,7 @@ impl VersionEdit {
         });
     }
 
-    /// Notes that a table comes to a level below L0.
+    /// Records the addition of a table to a level below L0.
     pub fn add(&mut self, level: u8, table: Arc<Table>) {
         self.changes.push(Change::Add {
             place: Place::Level(level),
@@ -67,7 +67,7 @@ impl VersionEdit {
         });
     }
 
-    /// Notes that a table comes to a run of L0.
+    /// Records the addition of a table to a run of L0.
     pub fn add_l0(&mut self, run: RunId, origin: RunOrigin, table: Arc<Table>) {
         self.changes.push(Change::Add { place: Place::L0(run), origin, table });
     }
@@ -75,8 +75,8 @@ impl VersionEdit {
     /// The tree after this edit. Cost: O(changed tables + chunks), not O(tables).
     ///
     /// # Errors
-    /// A [`Violation`] when a table to remove is not there, or the result breaks an invariant where
-    /// it was changed.
+    /// A [`Violation`] if a table to remove does not exist, or the result breaks an invariant in a
+    /// changed place.
     pub fn apply(&self, version: &Version) -> Result<Version, Violation> {
         let mut next = version.clone();
         let mut places: Vec<Place> = self.changes.iter().map(place_of).collect();
@@ -154,7 +154,7 @@ fn level_index(level: u8) -> Result<usize, Violation> {
     }
 }
 
-/// The tables of a place, which is made where it does not exist yet.
+/// The tables of a place, which is created if it does not exist yet.
 fn tables_at<'a>(
     place: Place,
     origin: RunOrigin,

@@ -1,8 +1,7 @@
 //! The one error type of the store.
 //!
-//! Each message says what was wrong, with which file or option, and what to do. Keys and values
-//! appear in no message. Errors are cheap to clone, because one failed sync answers many waiting
-//! writers.
+//! Each message names the problem, the file or option, and the remedy. Keys and values appear in no
+//! message. Errors are cheap to clone, because one failed sync answers many waiting writers.
 
 use crate::units::Micros;
 use std::fmt;
@@ -13,21 +12,21 @@ use std::sync::Arc;
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong.
+/// An error of the store.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
     #[error("{op} {}: {source}", path.display())]
     Io {
-        /// What was tried, as in "cannot open".
+        /// The operation, as in "cannot open".
         op: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// A file's content is not what was written. Nothing is guessed; other files stay readable.
+    /// A file is damaged. The store does not guess its contents; other files stay readable.
     #[error(
         "{} is damaged at byte {offset}: {what}. Restore the file from a backup",
         path.display()
@@ -37,11 +36,11 @@ pub enum Error {
         path: PathBuf,
         /// The offset of the damaged part in the file.
         offset: u64,
-        /// What was wrong there.
+        /// The damage.
         what: String,
     },
-    /// The device is full. The write that was refused left nothing behind; reads go on, and writes
-    /// are taken again by themselves when space returns.
+    /// The device is full. The refused write left nothing behind. Reads continue, and writes are
+    /// accepted again when there is space.
     #[error(
         "no space left for {}: free space on that device. Nothing of this operation was kept; a \
          store that is open goes on reading, and takes writes again by itself when there is space",
@@ -57,10 +56,10 @@ pub enum Error {
         /// The failure.
         cause: Arc<Error>,
     },
-    /// The store was opened to be read only.
+    /// The store was opened read-only.
     #[error("the store was opened read-only: open it without `read_only` to change it")]
     OpenedReadOnly,
-    /// Another process has the store open, or this one has, with another handle.
+    /// The store is already open, in another process or by another handle of this process.
     ///
     /// A store stays open until `Db::close` is called on one of its handles, or the last of them is
     /// dropped. Keyspaces, iterators and snapshots are handles, too.
@@ -68,7 +67,7 @@ pub enum Error {
     Locked {
         /// The folder of the store.
         path: PathBuf,
-        /// Who has it open.
+        /// The process that has it open.
         holder: LockHolder,
     },
     /// The folder does not exist.
@@ -77,15 +76,15 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// The folder holds something that is not a store.
+    /// The folder contains something that is not a store.
     #[error("{} is not a store: {why}. Choose an empty folder or a store's folder", path.display())]
     NotAStore {
         /// The folder.
         path: PathBuf,
-        /// What was found instead.
+        /// The reason.
         why: String,
     },
-    /// The store has counted as far as it can. What it holds can be read.
+    /// A number of the store has reached its maximum. The contents can still be read.
     #[error(
         "the store at {} has used up its {what}: it can only be read. Open it read-only and \
          export it into a new store",
@@ -94,10 +93,10 @@ pub enum Error {
     UsedUp {
         /// The folder of the store.
         path: PathBuf,
-        /// What it counts.
+        /// The kind of number.
         what: &'static str,
     },
-    /// The folder holds a store already.
+    /// The folder already contains a store.
     #[error("there is a store at {} already", path.display())]
     AlreadyExists {
         /// The folder.
@@ -121,7 +120,7 @@ pub enum Error {
     InvalidOption {
         /// The option.
         option: &'static str,
-        /// What is wrong and which values work.
+        /// The problem and the values that work.
         why: String,
     },
     /// An argument of a call is impossible.
@@ -130,7 +129,7 @@ pub enum Error {
     /// There is no keyspace of this name.
     #[error("there is no keyspace {0:?}: create it first")]
     NoSuchKeyspace(String),
-    /// There is a keyspace of this name, made with other options.
+    /// The keyspace exists, with other options.
     #[error(
         "there is a keyspace {keyspace:?} already, made with other options: {}. Ask for the \
          options it was made with, or choose another name",
@@ -142,7 +141,7 @@ pub enum Error {
         /// The options that differ.
         differences: Vec<OptionDifference>,
     },
-    /// The keyspace was made with a merge operator that this program does not know.
+    /// The keyspace was created with a merge operator that is not registered.
     #[error(
         "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
          the store with a program that registers it; nothing was changed"
@@ -163,11 +162,11 @@ pub enum Error {
         keyspace: String,
         /// The operator's name.
         operator: String,
-        /// What the operator says, as in "an operand is 8 bytes long".
+        /// The operator's reason, as in "an operand is 8 bytes long".
         why: &'static str,
     },
-    /// The merge operator could not combine a key's operands. They are kept as they are, and other
-    /// keys are read as ever: an iterator goes on behind the key.
+    /// The merge operator could not combine a key's operands. They are kept unchanged, and other
+    /// keys are not affected: an iterator continues after the key.
     #[error(
         "the merge operator {operator:?} of keyspace {keyspace:?} {} what was written to this key: \
          put or delete the key, or correct the operator; nothing is lost",
@@ -178,35 +177,35 @@ pub enum Error {
         keyspace: String,
         /// The operator's name.
         operator: String,
-        /// Whether it panicked, instead of saying that it cannot.
+        /// Whether the operator panicked instead of refusing.
         panicked: bool,
     },
-    /// The write's deadline passed before it was let in. Nothing was written.
+    /// The write's deadline passed before it was admitted. Nothing was written.
     #[error("not admitted within {waited}: {cause}; nothing was written")]
     Busy {
         /// How long it waited.
         waited: Micros,
-        /// For what.
+        /// The cause of the wait.
         cause: &'static str,
     },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The store met a state that its own code excludes. A bug: what is on disk is not touched
-    /// further.
+    /// The store reached an impossible state, which is a bug. It does not change the files on disk
+    /// any further.
     #[error("internal error (please report it): {0}")]
     Internal(String),
 }
 
-/// Who has a store open.
+/// The process that has a store open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockHolder {
     /// This process.
     ThisProcess,
-    /// The process of this id, as the operating system says.
+    /// The process with this id, according to the operating system.
     Process(u32),
-    /// Nobody knows.
+    /// An unknown process.
     Unknown,
 }
 
@@ -223,14 +222,14 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// An option of which a keyspace has another value than was asked for.
+/// An option of a keyspace that differs from the requested value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionDifference {
     /// The option.
     pub option: &'static str,
-    /// What the keyspace was made with. Names no key.
+    /// The keyspace's value. It names no key.
     pub existing: String,
-    /// What was asked for.
+    /// The requested value.
     pub asked: String,
 }
 
@@ -246,7 +245,7 @@ fn join(differences: &[OptionDifference]) -> String {
 }
 
 impl Error {
-    /// Wraps what the system said about a file. A full device becomes [`Error::NoSpace`].
+    /// Wraps a system error of a file. A full device becomes [`Error::NoSpace`].
     #[must_use]
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         match source.kind() {
@@ -257,9 +256,9 @@ impl Error {
         }
     }
 
-    /// As [`Error::io`], but for calls after whose failure nobody knows what the device holds:
-    /// syncs, and writes that count on room they were given before. A full device is no
-    /// [`Error::NoSpace`] here, because going on by itself would be wrong.
+    /// As [`Error::io`], for calls whose failure leaves the contents of the device unknown: syncs,
+    /// and writes into space that was allocated before. A full device is not [`Error::NoSpace`]
+    /// here, because the store must not continue by itself.
     #[must_use]
     pub fn io_unknown(op: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { op, path: path.to_owned(), source: Arc::new(source) }

@@ -1,4 +1,4 @@
-//! What happened, as typed values. The engine emits them; the LOG, the counters, listeners and the
+//! Events as typed values. The engine emits them; the LOG, the counters, listeners and the
 //! laboratory read them. No event holds a key or a value.
 
 use crate::error::Error;
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// Why a write had to wait.
+/// The cause of a write's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitCause {
     /// Another writer's group was being written to the WAL.
     WalQueue,
-    /// Writing the WAL for its group took a millisecond or more: the file system let it wait.
+    /// The WAL write of its group took a millisecond or more, because the file system was slow.
     WalWrite,
-    /// The WAL was being made durable.
+    /// The WAL was being synced.
     WalSync,
     /// All memtables were full and none was flushed yet.
     MemtableFull,
-    /// L0 was at its bound, by the admission's judgement.
+    /// L0 was at the admission's bound.
     L0Bound,
-    /// Levels exceeded their targets by more than the allowed debt.
+    /// The compaction debt of the levels exceeded the admission's limit.
     LevelDebt,
-    /// The memory budget was used up.
+    /// The memory limit was reached.
     MemoryBudget,
-    /// The admission's rate.
+    /// The admission's rate limit.
     Admission,
-    /// Files were being brought in, and the write is newer than they are.
+    /// An ingest was being installed, and the write is newer than its files.
     Ingest,
 }
 
@@ -64,13 +64,13 @@ impl WaitCause {
     }
 }
 
-/// What kind of work a job does.
+/// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// Memtables become a run of L0.
     Flush,
-    /// Tables of one place are merged into a deeper one.
+    /// Tables of one level, or memtables, are merged into a deeper level.
     Compact,
     /// Runs of L0 become one run of L0.
     MergeWithin,
@@ -91,23 +91,23 @@ impl JobKind {
     }
 }
 
-/// A kind of code that a user hands to the store.
+/// A kind of user code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Callback {
     /// Combines operands with values.
     MergeOperator,
-    /// Looks at values while jobs rewrite them.
+    /// Filters values while jobs rewrite them.
     CompactionFilter,
-    /// Is told of every event.
+    /// Receives every event.
     Listener,
 }
 
 /// One stage of a compaction chain: jobs out of one level that a memtable had to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChainStage {
-    /// The level whose room was made; 0 for L0.
+    /// The level in which room was made; 0 for L0.
     pub level: u8,
     /// Jobs of the stage.
     pub jobs: u64,
@@ -139,7 +139,7 @@ impl ChainReport {
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
@@ -149,10 +149,10 @@ pub enum Event {
         batches: u64,
         /// WAL bytes read.
         wal_bytes: Bytes,
-        /// Time since the call.
+        /// Time since the call of open.
         took: Micros,
     },
-    /// Recovery goes on; at most once a second.
+    /// Recovery is in progress. Emitted at most once a second.
     Recovering {
         /// WAL bytes read so far.
         done: Bytes,
@@ -161,7 +161,7 @@ pub enum Event {
     },
     /// A memtable was sealed and a fresh one took its place.
     Rotated {
-        /// Of which tree.
+        /// Its tree.
         tree: TreeId,
         /// The sealed one.
         memtable: MemtableId,
@@ -172,7 +172,7 @@ pub enum Event {
     WalSwitched {
         /// Its number.
         file: FileNumber,
-        /// Whether an older file's space was reused.
+        /// Whether it reuses the space of an older file.
         recycled: bool,
     },
     /// A job began.
@@ -183,9 +183,9 @@ pub enum Event {
         tree: TreeId,
         /// Its kind.
         kind: JobKind,
-        /// From which level; 0 for memtables and L0.
+        /// The source level; 0 for memtables and L0.
         from: u8,
-        /// Into which level.
+        /// The output level.
         to: u8,
         /// Input bytes expected.
         bytes: Bytes,
@@ -198,9 +198,9 @@ pub enum Event {
         tree: TreeId,
         /// Its kind.
         kind: JobKind,
-        /// From which level.
+        /// The source level.
         from: u8,
-        /// Into which level.
+        /// The output level.
         to: u8,
         /// Bytes read.
         read: Bytes,
@@ -215,94 +215,96 @@ pub enum Event {
     Installed {
         /// Jobs of the group.
         jobs: u64,
-        /// Tables that came and went.
+        /// Tables added and removed.
         tables: u64,
-        /// Making the new trees and showing them to readers.
+        /// Time to build the new trees and publish them to readers.
         applied: Micros,
-        /// Writing and syncing the manifest.
+        /// Time to write and sync the manifest.
         written: Micros,
     },
     /// Files were ingested.
     Ingested {
-        /// How many.
+        /// Ingested files.
         files: u64,
-        /// Those of them that came into L0.
+        /// Files that went to L0.
         into_l0: u64,
         /// Their length.
         bytes: Bytes,
-        /// How long writes had to wait for it.
+        /// How long the ingest held up writes.
         held: Micros,
     },
-    /// A job was cancelled; what it had written is discarded.
+    /// A job was cancelled; its output is discarded.
     JobCancelled {
         /// The job.
         job: JobId,
         /// Bytes written in vain.
         wasted: Bytes,
     },
-    /// A memtable that had to wait for its flush was granted it.
+    /// The flush of a memtable that had to wait was granted.
     ChainEnded {
         /// Its tree.
         tree: TreeId,
-        /// What it waited for.
+        /// The chain that it waited for.
         chain: ChainReport,
     },
-    /// A flush begins, and this chain stands behind L0: what would have to be merged before the
-    /// next memtable could be flushed were L0 full.
+    /// A flush begins, and this chain stands behind L0: the bytes that would have to be merged
+    /// before the next memtable could be flushed if L0 were full.
     ChainStood {
         /// Its tree.
         tree: TreeId,
-        /// Its stages; none when nothing stands in the way.
+        /// Its stages; none if nothing would have to be merged.
         chain: ChainReport,
     },
-    /// A write waited at least a millisecond.
+    /// A write waited for a millisecond or more.
     Waited {
         /// Why.
         cause: WaitCause,
         /// How long.
         took: Micros,
     },
-    /// Files are read or written through the page cache although the options say otherwise: the
-    /// platform, or the file system of the store, cannot bypass it. Told once, of the first file.
+    /// Files are read or written through the page cache although the options ask for direct I/O:
+    /// the platform or the store's file system does not support it. Emitted once, for the first
+    /// file.
     Buffered {
         /// The file.
         path: PathBuf,
     },
-    /// With `salvage_wal`: the WAL is damaged, and the store was opened with what comes before.
+    /// With `salvage_wal`: the WAL is damaged, and the store was opened with the batches before the
+    /// damage.
     WalDamaged {
         /// The first damage.
         error: Error,
     },
-    /// With `salvage_wal`: this WAL lies beyond damage, wholly or in part, and is not part of the
-    /// store any more. It is kept.
+    /// With `salvage_wal`: this WAL lies wholly or partly after the damage, and is no longer part
+    /// of the store. The file is kept.
     WalLost {
-        /// Where it lies now.
+        /// Its path now.
         path: PathBuf,
-        /// Batches in it that can be read and are lost, but for those that are in tables already.
+        /// Readable batches in it. Those that are not in SSTs already are lost.
         batches: u64,
-        /// The sequence numbers with which the first and the last of them begin.
+        /// The first sequence numbers of the first and of the last batch.
         seqs: Option<(Seq, Seq)>,
     },
-    /// With `salvage_ssts`: this SST is damaged or missing, and a tree does not show it any more.
-    /// It is kept. Told once for each place in the trees that showed it.
+    /// With `salvage_ssts`: this SST is damaged or missing, and was removed from a tree. The file
+    /// is kept. Emitted once for each place in the trees that showed it.
     SstLost {
-        /// Where it lies now, or where it should have been.
+        /// Its path now, or the path where it was missing.
         path: PathBuf,
         /// The first damage.
         error: Error,
-        /// The tree that showed it.
+        /// Its tree.
         tree: TreeId,
-        /// In which level.
+        /// Its level.
         level: u8,
-        /// Entries of the file, as the manifest knows them.
+        /// Entries of the file, according to the manifest.
         entries: u64,
-        /// The smallest and the largest sequence number of these.
+        /// The smallest and the largest sequence number of the entries.
         seqs: (Seq, Seq),
     },
-    /// A file that nobody needs could not be removed. It takes space, and nothing else is wrong:
-    /// the store tries again when it removes others, and when it is opened.
+    /// An unneeded file could not be removed. It only takes space: the store tries again when it
+    /// removes others, and when it is opened.
     NotRemoved {
-        /// Which file, and what the system said.
+        /// The file and the system's error.
         error: Error,
     },
     /// A device is full. Writes are refused until there is space.
@@ -310,23 +312,23 @@ pub enum Event {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// There is space again. Writes are taken again.
+    /// There is space again, and writes are accepted.
     SpaceReturned {
         /// How long they were refused.
         after: Micros,
     },
-    /// A user's code panicked for the first time since the store was opened. Later panics of the
-    /// same code are only counted. Nothing is lost: what a merge operator or a compaction filter
-    /// panicked over stays as it is, and a listener is told of no further event.
+    /// User code panicked for the first time since the store was opened. Later panics of the same
+    /// code are only counted. Nothing is lost: the value that a merge operator or a compaction
+    /// filter panicked on stays unchanged, and a listener gets no further events.
     CallbackPanicked {
-        /// What the code is for.
+        /// The kind of the code.
         callback: Callback,
         /// Its name; empty for a listener, which has none.
         name: String,
-        /// The keyspace it works for; empty for a listener.
+        /// Its keyspace; empty for a listener.
         keyspace: String,
     },
-    /// A background failure. Writes are refused from here on.
+    /// A background failure. Writes are refused from now on.
     BackgroundError {
         /// What failed.
         error: Error,
@@ -336,7 +338,7 @@ pub enum Event {
 }
 
 impl Callback {
-    /// What the panic of such code means, and what to do.
+    /// Describes the effect of a panic of such code, and the remedy.
     fn panicked(self, f: &mut fmt::Formatter<'_>, name: &str, keyspace: &str) -> fmt::Result {
         match self {
             Self::MergeOperator => write!(

@@ -1,5 +1,5 @@
-//! Identifiers. Each is a number of its own type, so that one cannot stand in for another.
-//! They are given by the engine, written to the manifest, and never reused in the life of a store.
+//! Identifiers. Each is a number of its own type, so that they cannot be confused. The engine
+//! assigns them and writes them to the manifest; they are never reused in the life of a store.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,8 +28,8 @@ id!(
     ""
 );
 id!(
-    /// A random number written in an SST's footer and in the manifest. Block checksums bind it, so
-    /// a block read from the wrong file does not verify, while the file may be renamed or linked.
+    /// A random number in an SST's footer and in the manifest. Block checksums cover it, so a block
+    /// from the wrong file does not verify, while the file may be renamed or linked.
     FileUid,
     "u"
 );
@@ -49,7 +49,7 @@ id!(
     "m"
 );
 id!(
-    /// One sorted run of L0. Given by the flush or merge that wrote it.
+    /// One sorted run of L0, named by the flush or merge that wrote it.
     RunId,
     "r"
 );

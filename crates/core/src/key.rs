@@ -15,16 +15,16 @@ use std::fmt;
 pub const MAX_KEY_LEN: usize = 64 * 1024;
 /// The longest end of a range of keys: an inclusive end of the longest key, and a zero byte.
 pub const MAX_END_LEN: usize = MAX_KEY_LEN + 1;
-/// Bytes of the moment at the begin of a value that expires.
+/// Bytes of the expiry time at the beginning of a value that expires.
 pub const EXPIRY_LEN: usize = 8;
 
-/// When a value of the kind that expires does so; none where it is too short to say.
+/// The expiry time of a value of the kind that expires; none if the value is too short.
 #[must_use]
 pub fn expiry(value: &[u8]) -> Option<Micros> {
     value.first_chunk().map(|moment: &[u8; EXPIRY_LEN]| Micros(u64::from_le_bytes(*moment)))
 }
 
-/// The smallest key that is larger than every key with this prefix; none where there is none.
+/// The smallest key that is larger than every key with this prefix, if there is one.
 #[must_use]
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let keep = prefix.iter().rposition(|byte| *byte != 0xff)?;
@@ -46,9 +46,9 @@ pub const MAX_VALUE_LEN: usize = 1 << 30;
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before every write.
+    /// The number before every write.
     pub const ZERO: Self = Self(0);
-    /// The largest sequence number: sees every write.
+    /// The largest sequence number; a reader at it sees every write.
     pub const MAX: Self = Self((1 << 56) - 1);
 }
 
@@ -58,22 +58,22 @@ impl fmt::Display for Seq {
     }
 }
 
-/// What an entry says about its key. The numbers are part of the file formats.
+/// The kind of an entry. The numbers are part of the file formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// A tombstone: the key is absent from here on.
+    /// A tombstone: the key is absent from this entry on.
     Delete = 0,
     /// The key has the entry's value.
     Put = 1,
     /// The value is an operand for the keyspace's merge operator.
     Merge = 2,
     /// A range tombstone: all keys from the entry's key up to its value, exclusive, are absent from
-    /// here on. In batches only: memtables and SSTs keep range tombstones apart from the entries.
+    /// this entry on. It occurs only in batches: memtables and SSTs keep range tombstones apart
+    /// from the entries.
     RangeDelete = 3,
-    /// As `Put` until a moment: the value begins with eight bytes, the microseconds of wall-clock
-    /// time since the Unix epoch at which it expires, little-endian. From then on it is a
-    /// tombstone.
+    /// A `Put` that expires: the value begins with the expiry time, eight bytes little-endian, in
+    /// microseconds of wall-clock time since the Unix epoch. From that time on it is a tombstone.
     PutExpiring = 4,
 }
 
@@ -109,7 +109,7 @@ impl Trailer {
     /// Sorts after every entry of its user key, or is the entry of sequence number zero.
     pub const LAST: Self = Self(0);
 
-    /// Packs the two.
+    /// Packs sequence number and kind.
     #[must_use]
     #[inline]
     pub fn new(seq: Seq, kind: Kind) -> Self {

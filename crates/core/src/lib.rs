@@ -1,8 +1,8 @@
 //! The vocabulary of the store and the tree as plain data.
 //!
-//! Every other crate speaks in these words: keys, sequence numbers, units, errors, events, tables,
-//! runs, levels, versions and the edits between them. Nothing here does I/O, starts a thread, takes
-//! a lock or asks for the time; everything can be built, compared and printed in a test.
+//! All other crates use these types: keys, sequence numbers, units, errors, events, tables, runs,
+//! levels, versions and the edits between them. Nothing here does I/O, starts a thread, takes a
+//! lock or reads a clock; everything can be built, compared and printed in a test.
 
 pub mod cursor;
 pub mod edit;

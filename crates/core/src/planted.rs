@@ -1,9 +1,9 @@
-//! Bugs that can be switched on, to see whether the tests find them.
+//! Bugs that can be switched on, to check that the tests find them.
 //!
-//! Each is a mistake that some store has made. The place where it would be made asks
-//! [`is`](fn@is)`(Bug::…)` in one line; a build without the feature `planted` answers false at
-//! compile time, so nothing of it is left. With the feature, `plant` switches one on for the
-//! whole process, and a test of the simulator asserts that its checks catch every one.
+//! Each is a mistake that some store has made. The code in question checks [`is`](fn@is)`(Bug::…)`
+//! in one line; without the feature `planted` this is false at compile time, so it costs nothing.
+//! With the feature, `plant` switches one bug on for the whole process, and a test of the simulator
+//! asserts that its checks catch every one.
 //!
 //! Threads and locks: one atomic.
 
@@ -21,19 +21,19 @@ pub enum Bug {
     ManifestSyncSkipped,
     /// `CURRENT` names a new manifest before that is durable.
     PointerBeforeManifest,
-    /// The rename of `CURRENT` is not made durable before the old manifest goes.
+    /// The rename of `CURRENT` is not made durable before the old manifest is removed.
     CurrentSyncSkipped,
-    /// A failed sync of the WAL is tried again, and believed.
+    /// A failed sync of the WAL is retried, and its success is trusted.
     FailedSyncRetried,
-    /// After a failed append the store writes on.
+    /// After a failed append the store continues to write.
     FailedAppendForgotten,
     /// A batch is visible before it is in its memtables.
     PublishedBeforeInsert,
     /// A memtable is flushed while a batch is still being inserted into it.
     FlushedBeforeDrained,
-    /// The list of snapshots that a job keeps lacks the newest one.
+    /// A job's list of snapshots lacks the newest one.
     SnapshotOverlooked,
-    /// A view and its sequence number are taken apart, so that an atomic batch is torn.
+    /// A view and its sequence number are not taken together, so that an atomic batch is torn.
     ViewTorn,
     /// A tombstone is dropped while an older version lies below.
     TombstoneDroppedEarly,
@@ -45,64 +45,64 @@ pub enum Bug {
     L0OutOfOrder,
     /// Of two sealed memtables the older one is read first.
     OlderMemtableFirst,
-    /// Inputs are deleted before the manifest says so durably.
+    /// Inputs are deleted before their removal is durable in the manifest.
     InputsDeletedEarly,
-    /// WAL files are let go of while memtables need them.
+    /// WAL files are released while memtables need them.
     WalReleasedEarly,
-    /// A recycled WAL's records are not bound to their file.
+    /// The checksums of a recycled WAL do not cover its file number.
     RecycledWalUnbound,
-    /// A block's checksum is not looked at.
+    /// A block's checksum is not checked.
     ChecksumIgnored,
-    /// A compaction takes an unreadable part of its input for the end of it.
+    /// A compaction takes an unreadable part of its input for the input's end.
     UnreadableSkipped,
-    /// A get takes an SST that cannot be read for one without the key.
+    /// A get takes an unreadable SST for one without the key.
     ReadErrorHidden,
-    /// An iterator goes on after an error.
+    /// An iterator continues after an error.
     IteratorPastError,
-    /// Those who wait for a free memtable, or for the lead of the installs, are not woken.
+    /// Waiters for a free memtable, or for the leadership of installs, are not woken.
     WakeUpLost,
     /// The memtable is not sealed before files are ingested above it.
     IngestUnsealed,
-    /// An opening takes the end of the manifest for durable because it can be read.
+    /// An open takes the end of the manifest for durable because it can be read.
     ManifestTailTrusted,
-    /// An opening takes the end of the WAL for durable because it can be read.
+    /// An open takes the end of the WAL for durable because it can be read.
     WalTailTrusted,
-    /// The time by which values expire follows a clock that is set back.
+    /// The expiry clock follows a system clock that is set back.
     ClockFalls,
-    /// A job reads the clock after it has looked which snapshots there are.
+    /// A job reads the clock after it has read the list of snapshots.
     ClockReadLate,
-    /// A reader beside a compaction filter does not keep the trees as it found them.
+    /// A reader in a store with a compaction filter does not keep its views of the trees.
     FilteredNotKept,
-    /// What a compaction filter is asked for may be a snapshot's.
+    /// A compaction filter is called for a value that a snapshot needs.
     SnapshotFiltered,
-    /// A salvage of the log goes on with the files behind the damaged one.
+    /// A salvage of the log continues with the files after the damaged one.
     SalvageKeepsWhatFollows,
-    /// A salvage removes what it gives up instead of keeping it aside.
+    /// A salvage removes the files that it gives up instead of moving them aside.
     SalvageDeletes,
-    /// A change is written to the manifest without a look at whether it can be read back.
+    /// A group is written to the manifest without a check that it can be read back.
     GroupUnread,
-    /// New files get numbers that follow those of strangers' files.
+    /// New files get numbers after those of foreign files.
     NumberTakenFromStranger,
-    /// An opening removes leftovers before it knows that it will not be refused.
+    /// An open removes leftovers before it knows that it will succeed.
     RefusedOpeningWrites,
-    /// A lack of descriptors that passes is taken for a failure of the device.
+    /// A temporary lack of file descriptors is taken for a failure of the device.
     PassingErrorLatches,
-    /// An opening removes what nobody needs only after it has begun its WAL.
+    /// An open removes unneeded files only after it has begun its WAL.
     LeftoversRemovedLate,
-    /// A copy does not lock the folder that it is made in.
+    /// A copy does not lock its target folder.
     CopyUnlocked,
     /// A copy is reported as done before its files are durable.
     CopyUnsynced,
-    /// A keyspace may be made between the moment of a copy and the end of its log.
+    /// A keyspace may be created between the moment of a copy and the end of its log.
     CopyTreesTorn,
-    /// What a full device refused of the manifest is given up, but not cut off.
+    /// A manifest append that a full device refused is given up, but not cut off.
     RefusedEditKept,
     /// After a change of the manifest that failed, closing relies on what it said before.
     FailedEditForgotten,
 }
 
 impl Bug {
-    /// All of them.
+    /// All bugs.
     pub const ALL: [Self; 44] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,

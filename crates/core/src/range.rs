@@ -1,7 +1,7 @@
 //! Ranges of user keys, as tables and slices of tables cover them.
 //!
 //! The lower end is always inclusive. The upper end of a whole SST is its largest key, inclusive;
-//! the upper end of a slice cut at a key is that key, exclusive. Both occur, so the range says
+//! the upper end of a slice cut at a key is that key, exclusive. Both occur, so the range records
 //! which.
 
 use bytes::Bytes;
@@ -99,7 +99,7 @@ impl KeyRange {
         Self { lo, hi: upper.hi.clone(), hi_inclusive: upper.hi_inclusive }
     }
 
-    /// The keys that both have, if any.
+    /// The intersection of the two, if not empty.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         if !self.overlaps(other) {
@@ -111,7 +111,7 @@ impl KeyRange {
         (!range.is_empty()).then_some(range)
     }
 
-    /// The smallest range that covers all of them; none for none.
+    /// The smallest range that covers all of them; none for an empty list.
     #[must_use]
     pub fn cover<'a>(ranges: impl IntoIterator<Item = &'a KeyRange>) -> Option<Self> {
         let mut ranges = ranges.into_iter();

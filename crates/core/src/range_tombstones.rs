@@ -2,13 +2,13 @@
 //!
 //! Tombstones may overlap each other in any way. Cut at every end of every tombstone they become
 //! *fragments*: disjoint ranges in key order, each with the sequence numbers of all tombstones over
-//! it, newest first. So the question of every reader ("what is the newest tombstone over this key
-//! that I may see?") is one search in the map and one in a short list.
+//! it, newest first. A reader looks for the newest tombstone over a key that it may see: one search
+//! in the map and one in a short list.
 //!
 //! Memtables, SSTs, iterators and compactions all hold their tombstones in this form. A table that
 //! shows only a slice of its file shows only that part of the tombstones ([`RangeTombstones::add`]
-//! with the slice's range). Upper ends are exclusive; an inclusive one is the key followed by a
-//! zero byte, which is the next key that there can be.
+//! with the slice's range). Upper ends are exclusive; an inclusive end becomes the key followed by
+//! a zero byte, which is the next possible key.
 //!
 //! Cost: adding a tombstone is O(log n + fragments it covers). Invariants: T1 fragments are not
 //! empty and disjoint; T2 their sequence numbers descend strictly and there is at least one.
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// What lies over a range of keys; the lower end is the key in the map.
+/// The tombstones over a range of keys; the lower end is the key in the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fragment {
     /// The upper end, exclusive.
@@ -38,7 +38,7 @@ impl Fragment {
     }
 }
 
-/// The same tombstones lie over all keys of a window.
+/// A range of keys under the same tombstones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Window {
     /// The first key; none when it reaches down to the smallest one.
@@ -56,7 +56,7 @@ pub struct RangeTombstones {
 }
 
 impl RangeTombstones {
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -74,7 +74,7 @@ impl RangeTombstones {
         self.fragments.iter()
     }
 
-    /// The bytes that it takes in memory, about.
+    /// The approximate size in memory.
     #[must_use]
     pub fn memory(&self) -> usize {
         let one = |(lo, at): (&Bytes, &Fragment)| lo.len() + at.hi.len() + at.seqs.len() * 8 + 128;
@@ -86,7 +86,7 @@ impl RangeTombstones {
         self.insert_all(lo, hi, &[seq]);
     }
 
-    /// Adds all tombstones of `other` as far as they lie within `range`.
+    /// Adds the parts of the tombstones of `other` that lie within `range`.
     pub fn add(&mut self, other: &Self, range: &KeyRange) {
         let end = end_of(range);
         for (lo, fragment) in other.overlapping(&range.lo, &end) {
@@ -127,7 +127,7 @@ impl RangeTombstones {
         }
     }
 
-    /// Cuts the fragment over `key`, if there is one, so that one begins at `key`.
+    /// Cuts the fragment over `key`, if there is one, so that a fragment begins at `key`.
     pub fn split_at(&mut self, key: &Bytes) {
         let before = (Bound::Unbounded, Bound::Excluded(key.clone()));
         let Some((_, fragment)) = self.fragments.range_mut::<Bytes, _>(before).next_back() else {
@@ -203,7 +203,7 @@ impl RangeTombstones {
         ends.reduce(|(low, high), (oldest, newest)| (low.min(oldest), high.max(newest)))
     }
 
-    /// Leaves over each fragment only the sequence numbers that `keep` makes of its list.
+    /// Replaces the sequence numbers of each fragment by the result of `keep`.
     pub fn retain(&mut self, mut keep: impl FnMut(&[Seq]) -> Vec<Seq>) {
         self.fragments.retain(|_, fragment| {
             fragment.seqs = keep(&fragment.seqs);

@@ -1,7 +1,7 @@
-//! What is known of an SST without opening it.
+//! The metadata of an SST that is known without opening it.
 //!
-//! Everywhere in the tree a [`Table`] is a *(file, visible slice of its key range)*. A file is
-//! shared by all tables that still show a part of it and dies with the last of them.
+//! Everywhere in the tree a [`Table`] is a *(file, visible slice of its key range)*. All tables
+//! that show a part of a file share it; the file is removed after the last of them.
 
 use crate::ids::{FileNumber, FileUid};
 use crate::key::Seq;
@@ -18,11 +18,12 @@ use std::sync::{Arc, OnceLock};
 pub struct FileMeta {
     /// The number in the file's name.
     pub number: FileNumber,
-    /// The random number its block checksums bind.
+    /// The random number that its block checksums cover.
     pub uid: FileUid,
     /// Length of the file in bytes.
     pub bytes: units::Bytes,
-    /// Checksum over the file's index, filter, properties and footer; they in turn bind the blocks.
+    /// Checksum over the file's index, filter, properties and footer; these in turn cover the
+    /// blocks.
     pub checksum: u64,
     /// Number of entries, tombstones included.
     pub entries: u64,
@@ -40,11 +41,11 @@ pub struct FileMeta {
     pub seq_min: Seq,
     /// Largest sequence number.
     pub seq_max: Seq,
-    /// The sequence number that all its entries have in this store, whatever the file says: that of
-    /// the ingest which brought the file.
+    /// For an ingested file: the sequence number of the ingest, which all its entries have in this
+    /// store.
     pub global_seq: Option<Seq>,
-    /// When the first of its values expires; none where none does, or where the file was written
-    /// before this was recorded.
+    /// When the first of its values expires; none if no value expires, or if the file is older than
+    /// this field.
     pub expires: Option<Micros>,
 }
 
@@ -56,8 +57,8 @@ impl FileMeta {
         KeyRange { lo: self.smallest.clone(), hi: self.largest.clone(), hi_inclusive }
     }
 
-    /// The same file where all its entries and range tombstones have this sequence number. No two
-    /// of its entries may be of one user key.
+    /// The same file with this sequence number for all entries and range tombstones. It must not
+    /// hold two entries of one user key.
     #[must_use]
     pub fn with_global_seq(self, seq: Seq) -> Self {
         Self { seq_min: seq, seq_max: seq, global_seq: Some(seq), ..self }
@@ -92,7 +93,7 @@ pub struct Table {
     pub file: Arc<FileMeta>,
     /// The keys of the file that this table shows.
     pub range: KeyRange,
-    /// The bytes of the file that lie in the slice: exact for a whole file, else estimated.
+    /// The bytes of the slice: exact for a whole file, else estimated.
     pub bytes: units::Bytes,
     /// The file's open reader.
     pub reader: ReaderSlot,
@@ -111,7 +112,7 @@ impl Table {
         Self { file, range, bytes, reader: ReaderSlot::default() }
     }
 
-    /// The same table, its reader let go.
+    /// The same table without its reader.
     #[must_use]
     pub fn without_reader(&self) -> Self {
         Self::slice(self.file.clone(), self.range.clone(), self.bytes)
@@ -124,11 +125,11 @@ impl Table {
     }
 }
 
-/// Where the layer that opens files keeps the reader of a table, of a type that only it knows.
+/// A slot for the open reader of a table. Only the layer that opens files knows the reader's type.
 ///
-/// A slot is filled once and never emptied, so that who reads through it needs no lock and no
-/// reference count. A reader is let go by putting [`Table::without_reader`] into the next version:
-/// it lives on as long as somebody sees the version before.
+/// A slot is filled once and never emptied, so a read through it needs no lock and no reference
+/// count. To evict a reader, [`Table::without_reader`] replaces the table in the next version; the
+/// reader is dropped with the last holder of the previous version.
 #[derive(Default)]
 pub struct ReaderSlot {
     reader: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -136,12 +137,12 @@ pub struct ReaderSlot {
 }
 
 impl ReaderSlot {
-    /// The reader, to be used.
+    /// The reader; this counts as a use.
     #[must_use]
     #[inline]
     pub fn get(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
         let reader = self.peek()?;
-        // Looked at first, because it nearly always is: a line that is only read stays shared.
+        // The flag is nearly always set. It is read first, so that the cache line stays shared.
         if !self.used.load(Relaxed) {
             self.used.store(true, Relaxed);
         }
@@ -161,12 +162,12 @@ impl ReaderSlot {
         self.peek().is_some()
     }
 
-    /// Keeps a reader. When two threads bring one at once, one of them wins.
+    /// Stores a reader. If two threads store one at the same time, one of them wins.
     pub fn fill(&self, reader: Arc<dyn Any + Send + Sync>) {
         let _ = self.reader.set(reader);
     }
 
-    /// Whether the reader was used since this was last asked.
+    /// Whether the reader was used since the last call.
     pub fn take_used(&self) -> bool {
         self.used.swap(false, Relaxed)
     }
@@ -178,7 +179,7 @@ impl Clone for ReaderSlot {
     }
 }
 
-/// What is open does not make tables differ.
+/// Open readers do not affect equality.
 impl PartialEq for ReaderSlot {
     fn eq(&self, _: &Self) -> bool {
         true

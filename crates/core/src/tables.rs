@@ -1,7 +1,7 @@
 //! A sorted run of tables with disjoint ranges, as a persistent structure.
 //!
-//! A level of 500,000 SSTs changes by a few tables at a time. So the tables are kept in chunks of
-//! at most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
+//! A level of 500,000 SSTs changes by a few tables at a time. So the tables are in chunks of at
+//! most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
 //!
 //! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is
 //! not empty and lies before the next one's; I3 no user key is in two tables; I4 `len`, `bytes` and
@@ -65,7 +65,7 @@ impl Tables {
         self.bytes
     }
 
-    /// Number of tables whose files have range tombstones. At zero there is none in the run.
+    /// Number of tables whose files have range tombstones.
     #[must_use]
     pub fn ranged(&self) -> usize {
         self.ranged
@@ -140,8 +140,8 @@ impl Tables {
             .partition_point(|chunk| chunk.last().is_none_or(|table| table.range.ends_before(key)))
     }
 
-    /// A run without the tables for which `gone` says so and with `added`. `gone` is asked only of
-    /// tables within `range`, which must cover all that is removed or added.
+    /// A run without the tables for which `gone` is true, and with `added`. `gone` is called only
+    /// for tables within `range`, which must cover all removed and added tables.
     #[must_use]
     pub fn replace(
         &self,
@@ -155,7 +155,7 @@ impl Tables {
             .take_while(|chunk| !range.is_before(&chunk[0].range))
             .count()
             + first;
-        // With nothing to rebuild, the additions may still belong into a neighbour with room.
+        // If no chunk is rebuilt, the added tables may fit into a neighbour.
         let first = if first == end { first.saturating_sub(1) } else { first };
         let old = self.chunks[first..end].iter().flat_map(|chunk| chunk.iter());
         let before = sums(old.clone());
@@ -177,9 +177,8 @@ impl Tables {
         Self { chunks: Arc::new(chunks), len, bytes, ranged }
     }
 
-    /// The run with other tables in the place of some: `change` is asked about each and returns the
-    /// one to show instead, which must have the same range and bytes. Chunks without any are
-    /// shared.
+    /// The run with some tables replaced: `change` is called for each table and may return a
+    /// replacement with the same range and bytes. Unchanged chunks are shared.
     #[must_use]
     pub fn map(&self, mut change: impl FnMut(&Arc<Table>) -> Option<Arc<Table>>) -> Self {
         let mut map_chunk = |chunk: &Chunk| {
@@ -197,7 +196,7 @@ impl Tables {
     /// Checks the invariants within `range`, or all of them.
     ///
     /// # Errors
-    /// A sentence that names the violated invariant and the files.
+    /// A sentence with the violated invariant and the files.
     pub fn check(&self, within: Option<&KeyRange>) -> Result<(), String> {
         let mut previous: Option<&Table> = None;
         let everything = within.is_none();

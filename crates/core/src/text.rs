@@ -1,6 +1,6 @@
 //! A tree as text and back, for tests, test data and the `levels` command.
 //!
-//! One line a run or level, one word a table:
+//! One line per run or level, one word per table:
 //!
 //! ```text
 //! L0 r7 flush seq 50-60: 12:8M[a,k]
@@ -9,15 +9,15 @@
 //! flushed 60
 //! ```
 //!
-//! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that is not described
-//! by that alone adds `/bytes[smallest,largest]` of its file; `~n` at the end says that the file
-//! has n fragments of range tombstones, without which its own upper end cannot be exclusive. Sizes
+//! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that this does not
+//! describe fully adds `/bytes[smallest,largest]` of its file. `~n` at the end means that the file
+//! has n fragments of range tombstones; only then can the file's own upper end be exclusive. Sizes
 //! take the suffixes K, M, G. Bytes of keys that are not plain letters are written as `\xNN`. Empty
-//! lines and lines from `#` on are skipped. Runs stand oldest first.
+//! lines and lines from `#` on are skipped. Runs are listed oldest first.
 //!
-//! [`print()`] shows keys, so it never goes to the LOG; [`summary`] shows none. The text holds what
-//! shapes look at: uids, checksums and entry counts are not in it. So text → tree → text is the
-//! identity, tree → text → tree is not.
+//! [`print()`] shows keys, so its output never goes to the LOG; [`summary`] shows none. The text
+//! holds only what shapes use, without uids, checksums and entry counts. So text → tree → text is
+//! the identity, tree → text → tree is not.
 
 use crate::error::{Error, Result};
 use crate::ids::{FileNumber, RunId};
@@ -33,10 +33,10 @@ use std::sync::Arc;
 
 type Parsed<T> = std::result::Result<T, String>;
 
-/// Reads a tree. The tree is not checked: tests want broken ones too.
+/// Reads a tree. The tree is not checked, because tests need broken ones, too.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] with the line's number and what was expected there.
+/// [`Error::InvalidArgument`] with the line's number and the expected text.
 pub fn parse(text: &str) -> Result<Version> {
     let mut version = Version::default();
     let mut files = BTreeMap::new();
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<Version> {
     Ok(version)
 }
 
-/// No file is longer, so the bytes of all tables that a text can name can be added up.
+/// The largest file, so that the sum of all tables of a text cannot overflow.
 const FILE_MAX: Bytes = Bytes(1024 * GIB);
 
 type Files = BTreeMap<u64, Arc<FileMeta>>;
@@ -101,7 +101,7 @@ fn parse_run(
     };
     let id = RunId(parse_number(number)?);
     let (seq_min, seq_max) = match rest {
-        // Without numbers, the run's id stands for its age.
+        // Without sequence numbers, the run's id determines its age.
         [] => (Seq(id.0 * 10), Seq(id.0 * 10 + 9)),
         ["seq", range] => {
             let (min, max) = range
@@ -187,7 +187,7 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
     Ok(Arc::new(Table::slice(file, range, bytes)))
 }
 
-/// `8M[a,k]` or `8M[a,k)`. None when it has not even this form.
+/// `8M[a,k]` or `8M[a,k)`. None if the word does not have this form.
 fn parse_slice(word: &str) -> Option<Parsed<(Bytes, KeyRange)>> {
     let (bytes, range) = word.split_once('[')?;
     let (keys, hi_inclusive) = match range.strip_suffix(']') {
@@ -205,7 +205,7 @@ fn parse_slice(word: &str) -> Option<Parsed<(Bytes, KeyRange)>> {
 /// Reads a size such as `8M`, `1.5G`, `300`.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// The problem, in words.
 pub fn parse_bytes(word: &str) -> std::result::Result<Bytes, String> {
     let bad = || format!("{word:?} is not a size: write it as 300, 64K, 8M or 1.5G");
     let word = word.trim();
@@ -223,7 +223,7 @@ pub fn parse_bytes(word: &str) -> std::result::Result<Bytes, String> {
     Ok(Bytes((value * unit as f64).round() as u64))
 }
 
-/// A size with the largest suffix that writes it exactly.
+/// A size with the largest suffix that represents it exactly.
 #[must_use]
 pub fn print_bytes(bytes: Bytes) -> String {
     match bytes.0 {
@@ -235,7 +235,7 @@ pub fn print_bytes(bytes: Bytes) -> String {
     }
 }
 
-/// A key as it stands in the text.
+/// A key in the form of the text.
 #[must_use]
 pub fn print_key(key: &[u8]) -> String {
     let mut out = String::with_capacity(key.len());
@@ -271,14 +271,14 @@ fn unescape(word: &str) -> Parsed<Vec<u8>> {
     Ok(out)
 }
 
-/// A range as it stands in the text.
+/// A range in the form of the text.
 #[must_use]
 pub fn print_range(range: &KeyRange) -> String {
     let close = if range.hi_inclusive { ']' } else { ')' };
     format!("[{},{}{close}", print_key(&range.lo), print_key(&range.hi))
 }
 
-/// A table as it stands in the text.
+/// A table in the form of the text.
 #[must_use]
 pub fn print_table(table: &Table) -> String {
     let mut word =
@@ -328,7 +328,7 @@ fn print_tables(tables: &Tables, out: &mut String) {
     out.push('\n');
 }
 
-/// Runs, tables and bytes of each level. No keys: fit for the LOG.
+/// Runs, tables and bytes of each level. It shows no keys, so it may go to the LOG.
 #[must_use]
 pub fn summary(version: &Version) -> String {
     let mut out = String::new();

@@ -1,5 +1,5 @@
-//! Units of measure as types: bytes, rates and times are never mixed up.
-//! Arithmetic is checked in debug builds as for plain numbers; `Display` is for people.
+//! Units of measure as types: bytes, rates and times are never mixed up. Arithmetic is checked in
+//! debug builds as for plain numbers; `Display` is meant for people.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,7 +24,7 @@ macro_rules! unit {
         pub struct $name(pub u64);
 
         impl $name {
-            /// Nothing.
+            /// Zero.
             pub const ZERO: Self = Self(0);
 
             /// The difference, or zero where `other` is larger.

@@ -1,12 +1,12 @@
-//! The immutable tree: what one moment of a tree looks like.
+//! The immutable tree at one moment.
 //!
 //! L0 is a queue of sorted runs, oldest first; every level below is one run of disjoint tables. A
-//! version is never changed: an edit makes a new one that shares what it did not touch (`edit.rs`).
+//! version never changes: an edit makes a new one that shares the unchanged parts (`edit.rs`).
 //!
 //! Invariants (checked by [`Version::check`]): V1 runs of L0 are ordered by age and their sequence
-//! numbers do not overlap; V2 each run's and each level's tables are disjoint by user key; V3 of
-//! any key, what L0 shows is newer than what the levels show (held by the rule that a job takes the
-//! oldest of L0 first within its range; checked where entries are read).
+//! numbers do not overlap; V2 each run's and each level's tables are disjoint by user key; V3
+//! entries of a key in L0 are newer than its entries in the levels (guaranteed by the rule that a
+//! job takes the oldest runs of L0 within its range; checked where entries are read).
 
 use crate::ids::RunId;
 use crate::key::Seq;
@@ -17,10 +17,10 @@ use crate::units::Bytes;
 use std::fmt;
 use std::sync::Arc;
 
-/// Levels below L0. The tree grows into them one by one.
+/// The most levels below L0. The tree grows into them one by one.
 pub const LEVELS_MAX: usize = 15;
 
-/// Where a table lies.
+/// The place of a table in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// In this run of L0.
@@ -52,7 +52,7 @@ impl fmt::Display for Place {
 /// How a run came into L0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunOrigin {
-    /// Straight from a flush.
+    /// By a flush.
     Flush,
     /// By a merge of older runs of L0.
     Merge,
@@ -73,7 +73,7 @@ pub struct Run {
     pub seq_max: Seq,
 }
 
-/// One moment of a tree.
+/// A tree at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Version {
     /// The runs of L0, oldest first.
@@ -83,11 +83,11 @@ pub struct Version {
     /// Round-robin compaction pointer of each level (index 0 is L1): the next pick starts here.
     /// Advisory.
     pub cursors: Vec<Option<bytes::Bytes>>,
-    /// All writes of this tree up to here are in its tables.
+    /// All writes of this tree up to this number are in its tables.
     pub flushed_seq: Seq,
 }
 
-/// A broken invariant. A bug or a damaged manifest, never a state to go on from.
+/// A broken invariant: a bug or a damaged manifest. The store must not continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -110,7 +110,7 @@ impl Version {
         self.levels.get(usize::from(level) - 1).unwrap_or(&NO_TABLES)
     }
 
-    /// The deepest level that holds a table; 0 when none below L0 does.
+    /// The deepest level that holds a table; 0 if only L0 does.
     #[must_use]
     pub fn depth(&self) -> u8 {
         self.levels.iter().rposition(|level| !level.is_empty()).map_or(0, |index| index as u8 + 1)

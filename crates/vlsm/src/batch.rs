@@ -1,5 +1,5 @@
-//! What users put into a batch, by their handles to keyspaces.
-//! The batch itself, which knows trees instead of handles, is in `write/batch`.
+//! The public methods of a batch, which take handles to keyspaces. The batch itself, which knows
+//! trees instead of handles, is in `write/batch`.
 
 use crate::keyspace::Keyspace;
 pub use crate::write::batch::{Batch, MAX_BATCH_LEN};
@@ -12,15 +12,16 @@ use vlsm_core::Kind;
 impl Batch {
     /// Sets a key of a keyspace to a value.
     ///
-    /// A key or value over the limits makes [`Db::write`](crate::Db::write) refuse the whole batch.
+    /// If the key or value exceeds the limits, [`Db::write`](crate::Db::write) refuses the whole
+    /// batch.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.add_put(&keyspace.info, key.as_ref(), value.as_ref());
     }
 
-    /// Sets a key of a keyspace to a value that is absent again after `ttl` from now.
+    /// Sets a key of a keyspace to a value that expires after `ttl` from now.
     ///
-    /// A keyspace with a merge operator makes [`Db::write`](crate::Db::write) refuse the batch: an
-    /// operand over a value that expires would have no meaning that lasts.
+    /// If the keyspace has a merge operator, [`Db::write`](crate::Db::write) refuses the batch: the
+    /// result of an operand would change when the value below it expires.
     pub fn put_with_ttl(
         &mut self,
         keyspace: &Keyspace,
@@ -33,16 +34,16 @@ impl Batch {
 
     /// Changes the value of a key by an operand of the keyspace's merge operator.
     ///
-    /// A keyspace without one makes [`Db::write`](crate::Db::write) refuse the whole batch; so does
-    /// an operand that the operator refuses ([`MergeOperator::check_operand`]), with
-    /// [`Error::OperandRefused`].
+    /// If the keyspace has no operator, [`Db::write`](crate::Db::write) refuses the whole batch;
+    /// likewise, with [`Error::OperandRefused`], if the operator refuses the operand
+    /// ([`MergeOperator::check_operand`]).
     ///
     /// [`MergeOperator::check_operand`]: crate::MergeOperator::check_operand
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
         self.add_merge(&keyspace.info, key.as_ref(), operand.as_ref());
     }
 
-    /// Removes a key of a keyspace, if it is there.
+    /// Removes a key of a keyspace, if it exists.
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) {
         self.add(&keyspace.info, Kind::Delete, key.as_ref(), &[]);
     }
@@ -50,8 +51,8 @@ impl Batch {
     /// Removes all keys of a range, at the cost of one write for each region that it touches. An
     /// empty range changes nothing.
     ///
-    /// A range without an upper end makes [`Db::write`](crate::Db::write) refuse the whole batch:
-    /// give a key that is larger than all of the keyspace.
+    /// If the range has no upper end, [`Db::write`](crate::Db::write) refuses the whole batch: pass
+    /// a key that is larger than all keys of the keyspace.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,

@@ -1,7 +1,7 @@
-//! The keyspaces of a store: how each was made, and which trees it has.
+//! The keyspaces of a store: the options of each, and its trees.
 //!
-//! A keyspace is one or more *regions*: trees over a static partition of its key range, given when
-//! it is made (vLSM (2024), §2.1). The handles that users have are in `keyspace`.
+//! A keyspace is one or more *regions*: trees over a static partition of its key range, fixed when
+//! it is created (vLSM (2024), §2.1). The handles that users have are in `keyspace`.
 
 use crate::rules::{Extensions, Rules};
 use crate::shared::clock::Clock;
@@ -16,7 +16,7 @@ use vlsm_disk::manifest;
 /// The keyspace that every store has.
 pub const DEFAULT_KEYSPACE: &str = "default";
 
-/// What a keyspace is made with. Fixed for its life.
+/// Options of a new keyspace. They are fixed for its life.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -44,11 +44,11 @@ pub struct KeyspaceOptions {
     /// The name of the operator for [`Keyspace::merge`](crate::Keyspace::merge): `append`, `add`,
     /// `max`, or one given to [`Builder::merge_operator`](crate::Builder::merge_operator).
     pub merge_operator: Option<String>,
-    /// How long each put lives. Not together with a merge operator.
+    /// Time until a put expires. Excludes a merge operator.
     pub ttl: Option<Duration>,
 }
 
-/// The options as they stand in the manifest; the regions have a place of their own there.
+/// The options as the manifest stores them; the regions have a field of their own there.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Recorded {
@@ -59,25 +59,25 @@ struct Recorded {
 }
 
 impl KeyspaceOptions {
-    /// One region.
+    /// The default options: one region.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Regions that begin at these keys (and one before the first of them).
+    /// Divides the keyspace into regions at these keys; one more region lies before the first key.
     #[must_use]
     pub fn splits(splits: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
         Self { splits: splits.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
-    /// With this merge operator.
+    /// Sets the merge operator.
     #[must_use]
     pub fn merge_operator(self, name: impl Into<String>) -> Self {
         Self { merge_operator: Some(name.into()), ..self }
     }
 
-    /// With values that are absent again after so long.
+    /// Values expire after this time.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
@@ -107,14 +107,14 @@ impl KeyspaceOptions {
         Ok(())
     }
 
-    /// The options that differ from what these are.
+    /// The options that differ from these.
     fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
         let mut differences = Vec::new();
         let mut compare = |option, existing: String, asked: String| {
             differences.push(OptionDifference { option, existing, asked });
         };
         if self.splits != asked.splits {
-            // Keys appear in no error: how many, and whether it is only they that differ.
+            // Keys appear in no error, so only their number is shown, and whether only they differ.
             let (ours, theirs) = (self.splits.len(), asked.splits.len());
             let other = if ours == theirs { "other " } else { "" };
             let count = |count, other| {
@@ -140,7 +140,7 @@ impl KeyspaceOptions {
         differences
     }
 
-    /// The regions, with trees from this number on.
+    /// The regions; their trees are numbered from `first` on.
     pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
         let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
         los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()

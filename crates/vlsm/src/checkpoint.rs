@@ -1,27 +1,29 @@
-//! Checkpoints: a store's copy in another folder, as of one moment, while the store works on.
+//! Checkpoints: a consistent copy of a store in another folder, while the store stays in use.
 //!
-//! 1. *The moment* ([`freeze`]): while no install and no release of WALs is under way, and
-//!    in the sequencing step. What is kept is the manifest's state, whose references keep its SSTs,
+//! 1. *The moment* ([`freeze`]) is fixed in the sequencing step, while no install and no release of
+//!    WALs is under way. The checkpoint keeps the manifest's state, whose references keep its SSTs,
 //!    and a pin on the oldest WAL that the memtables need.
-//! 2. The WAL is written up to what was sequenced then; the log of the copy ends at what is written
-//!    after that. It may hold more than the moment: then the moment is that much later.
-//! 3. WALs are always copied: a link would be overwritten when the WAL is used again. They come
-//!    first, because the store keeps all of its WAL until they are copied.
-//! 4. SSTs are linked, or copied where that cannot be.
-//! 5. All is durable; then a new manifest, a snapshot of the state, makes the folder a store.
+//! 2. The WAL is written up to the batches sequenced at that moment; the log of the copy ends where
+//!    the written WAL ends after that. The log may contain later batches: then the copy is of a
+//!    slightly later moment.
+//! 3. WALs are always copied: a linked file would be overwritten when the WAL is recycled. They are
+//!    copied first, because the store keeps all of its WAL until then.
+//! 4. SSTs are linked, or copied where the file system cannot link.
+//! 5. All files are synced; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
-//! The target's LOCK is held all the while, so nobody else makes a copy there or opens it.
+//! The target's LOCK is held throughout, so that no other process copies into the folder or opens
+//! it.
 //!
-//! No files are ingested and no keyspaces made between 1 and the end of the log in 2: a batch that
-//! came after them might be in the log, while they are not in the state.
+//! No files are ingested and no keyspaces created between step 1 and the end of the log in step 2:
+//! a later batch might be in the log, while they are not in the state.
 //!
-//! Why it is one moment: the state's tables hold only what was sequenced before it, and the WALs
-//! from the oldest one on hold, in order, all that is not in the tables. Which is what a recovery
-//! needs to find exactly a prefix of the batches.
+//! Why the copy is consistent: the state's tables contain only batches sequenced before the moment,
+//! and the WALs from the oldest one on contain, in order, all batches that are not in the tables.
+//! From these a recovery gets exactly a prefix of the batches.
 //!
-//! A crash on the way leaves a folder without `CURRENT`, which is no store; after a failure what
-//! was made is removed. Threads: any, and it blocks; no lock is held over a file call but the
-//! leadership of installs, for a moment.
+//! A crash on the way leaves a folder without `CURRENT`, which is not a store; after a failure the
+//! new files are removed. Threads: any, and it blocks. No lock is held over a file call except, for
+//! a short time, the leadership of installs.
 
 use crate::copies::{copy, link};
 use crate::engine::Engine;
@@ -46,12 +48,12 @@ use vlsm_disk::wal::wal_path;
 /// The name of the file that is locked in every store.
 const LOCK: &str = "LOCK";
 
-/// What a checkpoint or a restore made.
+/// The files that a checkpoint or a restore created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CopyReport {
     /// SSTs of the new store.
     pub ssts: u64,
-    /// Those of them that were copied, because the file system cannot link them.
+    /// SSTs that were copied because the file system could not link them.
     pub copied: u64,
     /// WAL files, all copied.
     pub wals: u64,
@@ -65,7 +67,7 @@ pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
     shared.health.check()?;
     let target = absolute(&**shared.env.fs(), target)?;
     if writer.wrote_unlogged() {
-        // What is in no WAL is copied as tables.
+        // Writes that are not in the WAL are copied as tables.
         writer.flush_all()?;
     }
     let mut copy = Copy::begin(&shared.env, &shared.dir, &target)?;
@@ -83,11 +85,11 @@ pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
     result.and_then(|()| copy.finish(state)).inspect_err(|_| copy.undo())
 }
 
-/// The moment of a checkpoint: what the manifest says, the oldest WAL that is needed beside it,
-/// which is pinned from here on, and the WAL position up to which batches are sequenced.
+/// The moment of a checkpoint: the manifest's state, the oldest WAL that it needs (pinned from here
+/// on), and the WAL position up to which batches are sequenced.
 ///
-/// While the leadership is held no install is under way: the memtables of the view are all that is
-/// not in the state's tables, and no WAL is about to be let go that they need.
+/// While the leadership is held no install is under way: the memtables of the view are all data
+/// that is not in the state's tables, and no WAL that they need is about to be released.
 fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
     let Engine { shared, reader, log, installer, .. } = engine;
     installer.alone(|leader| {
@@ -105,7 +107,7 @@ fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
 }
 
 /// Copies a checkpoint, or any closed store, into a new or empty folder, after checking it
-/// completely. SSTs are linked where the file system can do that.
+/// completely. SSTs are hard-linked where the file system supports it.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -128,9 +130,9 @@ fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
-/// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the target is
-/// not empty, or lies in the checkpoint itself; [`Error::Locked`] of a target that another copy is
-/// being made in; what the file system says. Nothing of the target is left then but its folder.
+/// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] if the target is not
+/// empty, or lies in the checkpoint itself; [`Error::Locked`] if another copy into the target is
+/// running; [`Error::Io`]. After an error, only the target's folder is left.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())
@@ -152,8 +154,8 @@ pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<Co
     result.inspect_err(|_| copy.undo())
 }
 
-/// What a store that is sound and not in use holds: its state, and of each WAL its number and how
-/// much of it counts.
+/// The contents of a store that is sound and not in use: its state, and the number and valid length
+/// of each WAL.
 fn checked(env: &Arc<dyn Env>, dir: &Path) -> Result<(State, Vec<(u64, u64)>)> {
     sound(verify_locked(env, dir, &mut |_| {})?)?;
     let fs = &**env.fs();
@@ -177,30 +179,31 @@ fn sound(report: VerifyReport) -> Result<()> {
     }
 }
 
-/// A store on its way to another folder.
+/// A copy of a store, in progress.
 struct Copy<'a> {
     env: &'a Arc<dyn Env>,
     from: &'a Path,
     to: &'a Path,
-    /// What was made so far.
+    /// The files created so far.
     made: Vec<PathBuf>,
     /// The numbers of the WALs.
     wals: Vec<u64>,
     report: CopyReport,
-    /// Nobody else makes a store of the target.
+    /// Keeps other processes out of the target.
     _lock: Option<Box<dyn Lock>>,
 }
 
 impl<'a> Copy<'a> {
-    /// Makes the folder, or finds it empty, and locks it.
+    /// Creates the folder, or checks that it is empty, and locks it.
     fn begin(env: &'a Arc<dyn Env>, from: &'a Path, to: &'a Path) -> Result<Self> {
         let fs = &**env.fs();
         check_apart(fs, from, to)?;
         let failed = |error| Error::io("cannot make folder", to, error);
         fs.create_dir_all(to).map_err(failed)?;
         let path = to.join(LOCK);
-        // Nothing is made in a folder that is in use for something else; but where somebody makes
-        // a copy, that is what is told. A copy begins with its LOCK, so it is looked for last.
+        // Nothing is created in a folder that is in use for something else. If another copy is
+        // running there, that error is returned instead. A copy begins with its LOCK, so the lock
+        // is checked last.
         if let Err(error) = check_empty(fs, to)
             && !fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))?
         {
@@ -210,13 +213,13 @@ impl<'a> Copy<'a> {
         if lock.is_none() && !planted::is(Bug::CopyUnlocked) {
             return Err(Error::Locked { path: to.to_owned(), holder: fs.lock_holder(&path) });
         }
-        // Whoever held the lock a moment ago may have made a store here.
+        // The previous holder of the lock may have created a store here.
         check_empty(fs, to)?;
         let (made, wals, report) = (vec![path], Vec::new(), CopyReport::default());
         Ok(Self { env, from, to, made, wals, report, _lock: lock })
     }
 
-    /// Makes a file; it will be removed if the copy fails, unless somebody else had made it.
+    /// Creates a file. If the copy fails, the file is removed, unless it existed before.
     fn make<R>(&mut self, path: &Path, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let made = make();
         let is_there = |error: &Error| match error {
@@ -229,7 +232,7 @@ impl<'a> Copy<'a> {
         made
     }
 
-    /// Step 3. Of each WAL: its number, and how much of it counts.
+    /// Step 3. `wals` has the number and the valid length of each WAL.
     fn wals(&mut self, wals: &[(u64, u64)]) -> Result<()> {
         let fs = self.env.fs().clone();
         for (number, len) in wals {
@@ -267,7 +270,7 @@ impl<'a> Copy<'a> {
         Ok(self.report)
     }
 
-    /// Removes what was made, as far as that can be done.
+    /// Removes the created files as far as possible.
     fn undo(&mut self) {
         let names = self.env.fs().read_dir(self.to).unwrap_or_default();
         let manifests = names.into_iter().filter(|name| {
@@ -275,17 +278,17 @@ impl<'a> Copy<'a> {
         });
         self.made.extend(manifests.map(|name| self.to.join(name)));
         if self.env.fs().exists(&self.to.join(manifest::CURRENT)).unwrap_or(true) {
-            // Perhaps it is a store already: the last sync failed.
+            // It may be a store already: only the last sync failed.
             return;
         }
-        // The LOCK last.
+        // The LOCK is removed last.
         for path in self.made.drain(..).rev() {
             let _ = self.env.fs().remove(&path);
         }
     }
 }
 
-/// Refuses a folder that is a store, or holds anything else.
+/// Refuses a folder that is not empty.
 fn check_empty(fs: &dyn Fs, folder: &Path) -> Result<()> {
     let names = fs.read_dir(folder).map_err(|error| Error::io("cannot list", folder, error))?;
     if names.iter().any(|name| name == Path::new(manifest::CURRENT)) {

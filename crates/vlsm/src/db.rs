@@ -1,5 +1,5 @@
-//! The handle to an open store.
-//! Thin: each method hands over to the part of the engine that does it.
+//! The handle to an open store, and the builder that opens one. Each method only calls the part of
+//! the engine that does the work.
 
 use crate::batch::Batch;
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
@@ -26,10 +26,12 @@ use vlsm_core::{Error, Kind, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 
-/// An open store. Cheap to clone and to share between threads; the last handle's drop closes it.
+/// A handle to an open store. It is cheap to clone and to share between threads. The drop of the
+/// last handle closes the store.
 ///
-/// A [`Keyspace`], a [`Snapshot`] and an [`Iter`] are handles, too: each keeps the store open, and
-/// [`Error::Locked`] for everybody else, until it is dropped. [`Db::close`] does not wait for them.
+/// A [`Keyspace`], a [`Snapshot`] and an [`Iter`] are handles, too: each keeps the store open until
+/// it is dropped, so another open fails with [`Error::Locked`]. [`Db::close`] does not wait for
+/// them.
 ///
 /// The methods that read and write without naming a keyspace use the keyspace `default`.
 ///
@@ -53,7 +55,7 @@ pub struct Db {
     default: Arc<KeyspaceInfo>,
 }
 
-/// How to open a store; made by [`Db::builder`].
+/// Opens a store with options; made by [`Db::builder`].
 pub struct Builder {
     path: PathBuf,
     options: Options,
@@ -66,16 +68,17 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// With these options.
+    /// Sets the options.
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// With the shape, schedule, admission and sizes of a named profile; or, as
-    /// `rocksdb/schedule=fifo/admission=open`, with its sizes and other mechanisms. Where that
-    /// needs more memory than `memory_limit` has, it is raised ([`Options::set_profile`]).
+    /// Sets the shape, schedule, admission and sizes of a named profile. A name such as
+    /// `rocksdb/schedule=fifo/admission=open` takes the profile's sizes and replaces mechanisms. If
+    /// the profile needs more memory than `memory_limit`, the limit is raised
+    /// ([`Options::set_profile`]).
     ///
     /// # Errors
     /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
@@ -84,26 +87,27 @@ impl Builder {
         Ok(self)
     }
 
-    /// Changes some of the options.
+    /// Changes options in place.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Options)) -> Self {
         change(&mut self.options);
         self
     }
 
-    /// Whether to make the store when there is none. Default: true.
+    /// Whether to create the store if it does not exist. Default: true.
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.options.create_if_missing = create;
         self
     }
 
-    /// To be read only. Default: false.
+    /// Opens the store read-only. Default: false.
     ///
-    /// Nothing in the folder changes, so it works without the right to write there: what is only in
-    /// the WAL is read into memory, and no LOG is written. Several may read a store at once. While
-    /// somebody has it open for writing the answer is [`Error::Locked`], because its files would
-    /// change under the reader; and nobody can open it for writing while it is read.
+    /// Nothing in the folder changes, so no write permission is needed: the contents of the WAL are
+    /// read into memory, and no LOG is written. Several processes may read a store at the same
+    /// time. While a process has the store open for writing, a read-only open fails with
+    /// [`Error::Locked`], because files would change under the reader; and while a process reads
+    /// it, an open for writing fails.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -126,31 +130,30 @@ impl Builder {
         self
     }
 
-    /// Opens a store although SSTs are missing that it names: reads that need one of them fail, and
-    /// [`Keyspace::salvage`] reads the rest. Only together with [`Builder::read_only`]. Default:
-    /// false.
+    /// Opens the store although some of its SSTs are missing: reads that need one of them fail, and
+    /// [`Keyspace::salvage`] reads the rest. Requires [`Builder::read_only`]. Default: false.
     #[must_use]
     pub fn allow_missing_ssts(mut self, allow: bool) -> Self {
         self.allow_missing_ssts = allow;
         self
     }
 
-    /// In another environment than the operating system's: a simulator's.
+    /// Uses this environment instead of the operating system, for example a simulator.
     #[must_use]
     pub fn env(mut self, env: Arc<dyn Env>) -> Self {
         self.env = Some(env);
         self
     }
 
-    /// Tells a listener about every event. One that panics is told of no further event, and
-    /// nothing else changes: see [`Listener`].
+    /// Calls a listener for every event. A listener that panics gets no further events; see
+    /// [`Listener`].
     #[must_use]
     pub fn listener(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Knows this merge operator, besides `append`, `add` and `max`. A store cannot be opened
+    /// Registers a merge operator, besides `append`, `add` and `max`. A store cannot be opened
     /// without the operators that its keyspaces name.
     #[must_use]
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
@@ -159,8 +162,8 @@ impl Builder {
         self
     }
 
-    /// Shows the values of this keyspace to a compaction filter, whether or not the keyspace exists
-    /// yet. Unlike a merge operator it is not recorded: the next open may do without.
+    /// Registers a compaction filter for a keyspace, which need not exist yet. Unlike a merge
+    /// operator it is not recorded: the next open may omit it.
     #[must_use]
     pub fn compaction_filter(
         mut self,
@@ -172,8 +175,9 @@ impl Builder {
         self
     }
 
-    /// The options of the keyspace `default`. A new store gets them; one that is there must have
-    /// been made with the same. Without this call it is opened with what it was made with.
+    /// Sets the options of the keyspace `default`. A new store is created with them; an existing
+    /// store must have been created with the same ones. Without this call the existing options
+    /// apply.
     #[must_use]
     pub fn default_keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.default_keyspace = Some(options);
@@ -185,10 +189,9 @@ impl Builder {
     /// # Errors
     /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
     /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`],
-    /// [`Error::UsedUp`],
-    /// [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] when the keyspace `default` was
-    /// made with other options than [`Builder::default_keyspace`] says, or what the system says.
-    /// Nothing on disk is lost by a failed open.
+    /// [`Error::UsedUp`], [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] when the
+    /// keyspace `default` was made with other options than [`Builder::default_keyspace`] says, or
+    /// [`Error::Io`]. A failed open loses nothing on disk.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
         let how = Opening {
@@ -208,7 +211,7 @@ impl Builder {
 }
 
 impl Db {
-    /// Opens the store in a folder with default options, making it where there is none.
+    /// Opens the store in a folder with default options. Creates it if it does not exist.
     ///
     /// # Errors
     /// As [`Builder::open`].
@@ -216,7 +219,7 @@ impl Db {
         Self::builder(path).open()
     }
 
-    /// Opens a store with other options.
+    /// Starts to open a store with other options.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         let path = path.as_ref().to_owned();
         Builder {
@@ -231,14 +234,14 @@ impl Db {
         }
     }
 
-    /// The folder of the store, as an absolute path: a relative one is resolved when the store is
-    /// opened, so it does not matter where the process's working directory goes afterwards.
+    /// The folder of the store, as an absolute path. A relative path is resolved when the store is
+    /// opened, so a later change of the working directory does not matter.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.engine.shared.dir
     }
 
-    /// The options it was opened with.
+    /// The options that the store was opened with.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.engine.shared.options
@@ -254,12 +257,12 @@ impl Db {
         Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
-    /// Makes a keyspace, durably. One of the same name and options is simply returned.
+    /// Creates a keyspace, durably. If it already exists with the same options, it is returned.
     ///
     /// # Errors
-    /// [`Error::KeyspaceExists`] when there is one with other options, and which differ;
-    /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or holds
-    /// `/`, control characters or others that nobody sees; what writing the manifest failed with.
+    /// [`Error::KeyspaceExists`] if it exists with other options; the error lists them.
+    /// [`Error::InvalidArgument`] for impossible options, and for a name that is empty or contains
+    /// `/`, control characters or invisible characters. Any error of writing the manifest.
     pub fn create_keyspace(&self, name: &str, options: KeyspaceOptions) -> Result<Keyspace> {
         let info = self.engine.installer.create_keyspace(name, &options)?;
         Ok(Keyspace { engine: self.engine.clone(), info })
@@ -280,9 +283,9 @@ impl Db {
     /// Applies a batch, all or nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put_with`], and what the batch was refused for when a write was added to it
-    /// ([`Error::OperandRefused`], [`Error::InvalidArgument`]): nothing of it was written then.
-    /// After an error of the WAL the batch is indeterminate: a reopened store has all of it or
+    /// As [`Keyspace::put_with`]. [`Error::OperandRefused`] or [`Error::InvalidArgument`] if a
+    /// write that was added to the batch is invalid: nothing of the batch was written then. After
+    /// an error of the WAL the outcome is unknown: a reopened store has all of the batch or
     /// nothing.
     pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
         self.engine.writer.write(batch, options)
@@ -350,7 +353,7 @@ impl Db {
         self.default_keyspace().range(range)
     }
 
-    /// The store as it is now, for as long as the snapshot lives.
+    /// Takes a snapshot: the state of the store at this moment.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(&self.engine)
@@ -359,16 +362,16 @@ impl Db {
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// What syncing the WAL failed with.
+    /// Any error of syncing the WAL.
     pub fn sync(&self) -> Result<()> {
         self.engine.log.sync_all()
     }
 
-    /// Flushes all memtables and waits for it.
+    /// Flushes all memtables and waits until they are flushed.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when the device is full: the flush is done later, when there is space.
-    /// [`Error::ReadOnly`] when the store was latched meanwhile.
+    /// [`Error::NoSpace`] if the device is full: the flush happens later, when there is space.
+    /// [`Error::ReadOnly`] if the store became read-only meanwhile.
     pub fn flush(&self) -> Result<()> {
         self.engine.writer.flush_all()
     }
@@ -376,19 +379,19 @@ impl Db {
     /// Waits until there is nothing to flush or compact.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when that has to wait for space; [`Error::ReadOnly`] when the store was
-    /// latched meanwhile.
+    /// [`Error::NoSpace`] if the work must wait for space; [`Error::ReadOnly`] if the store became
+    /// read-only meanwhile.
     pub fn wait_idle(&self) -> Result<()> {
         self.engine.control.wait_idle()
     }
 
-    /// Makes a copy of the store, as of one moment, in a new or empty folder, while the store works
-    /// on: all writes that returned before this call are in it, and of those that run meanwhile a
-    /// prefix. It is a store of its own; [`restore`](crate::restore) copies it back.
+    /// Makes a consistent copy of the store in a new or empty folder, while the store stays in use.
+    /// The copy contains all writes that returned before this call, and a prefix of the concurrent
+    /// ones. It is a store of its own; [`restore`](crate::restore) copies it back.
     ///
-    /// SSTs are linked where the file system can do that, so it takes little time and space. The
-    /// folder is a store only once all of it is durable. What a failure leaves behind is removed;
-    /// after a crash the folder may hold files, which no store needs.
+    /// SSTs are hard-linked where the file system supports it, so a copy takes little time and
+    /// space. The folder becomes a store only when all of it is durable. After a failure the new
+    /// files are removed; after a crash files may be left in the folder, which no store needs.
     ///
     /// # Errors
     /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the folder is not empty;
@@ -398,17 +401,17 @@ impl Db {
         checkpoint(&self.engine, target.as_ref())
     }
 
-    /// Records from now on which operations are asked for, and when, in a new file: keys, lengths
-    /// of values, lengths of scans. [`TraceReader`](crate::trace::TraceReader) reads it. Closing
-    /// the store ends it, too.
+    /// Starts a trace: records the operations and their times in a new file, with keys, lengths of
+    /// values and lengths of scans. [`TraceReader`](crate::trace::TraceReader) reads the file.
+    /// Closing the store ends the trace, too.
     ///
-    /// It costs each operation its encoding under a lock that all share, and a wait for the device
-    /// when the file cannot keep up; a store without a trace pays one look at a flag. Operations
-    /// under way at this moment may be missing.
+    /// With a trace, each operation is encoded under one shared lock, and waits for the device when
+    /// the file cannot keep up. Without a trace, the cost is one check of a flag. Operations that
+    /// run during this call may be missing.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be made, also when there is one;
-    /// [`Error::InvalidArgument`] when a trace is under way; [`Error::Closed`].
+    /// [`Error::Io`] if the file exists or cannot be created; [`Error::InvalidArgument`] if a trace
+    /// is already running; [`Error::Closed`].
     pub fn start_trace(&self, path: impl AsRef<Path>) -> Result<()> {
         {
             let shared = &self.engine.shared;
@@ -417,28 +420,28 @@ impl Db {
         }
     }
 
-    /// Ends the trace, durably: how many operations it has. Iterators that are still there are not
-    /// in it.
+    /// Ends the trace, durably, and returns the number of its operations. Iterators that still
+    /// exist are not in it.
     ///
     /// # Errors
-    /// What writing the file failed with, also before: the trace has no end then, and a reader says
-    /// so. [`Error::InvalidArgument`] when there is no trace.
+    /// Any error of writing the file, also an earlier one: the trace then has no end, which a
+    /// reader reports. [`Error::InvalidArgument`] if there is no trace.
     pub fn end_trace(&self) -> Result<u64> {
         let ended = self.engine.shared.tracer.end()?;
         ended.ok_or_else(|| Error::InvalidArgument("there is no trace to end".into()))
     }
 
-    /// What the store counted and measured so far.
+    /// The counters and measurements of the store so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         stats(&self.engine)
     }
 
-    /// Closes the store: everything written is durable when it returns. Other handles then answer
-    /// [`Error::Closed`].
+    /// Closes the store. Everything written is durable when the call returns. Other handles then
+    /// return [`Error::Closed`].
     ///
     /// # Errors
-    /// What making the last writes durable failed with; the store is closed all the same.
+    /// Any error of making the last writes durable; the store is closed all the same.
     pub fn close(self) -> Result<()> {
         close(&self.engine)
     }

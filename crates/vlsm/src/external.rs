@@ -1,12 +1,11 @@
-//! SSTs that are written outside a store, to be brought into one by
-//! [`Keyspace::ingest`](crate::Keyspace::ingest).
+//! SSTs that are written outside a store, for [`Keyspace::ingest`](crate::Keyspace::ingest).
 //!
-//! 1. Keys come in strictly ascending order and are cut into blocks as they come; what is full is
-//!    written to a temporary file beside the one that it shall be.
+//! 1. Keys arrive in strictly ascending order and are cut into blocks; full blocks are written to a
+//!    temporary file beside the final one.
 //! 2. At the end the file is made durable and renamed, and its directory entry is made durable. So
 //!    there is a whole file of this name or none.
 //!
-//! All entries have sequence number zero: the one that counts is given by the ingest.
+//! All entries have sequence number zero; the ingest assigns the real one.
 
 use crate::options::Options;
 use crate::paths::absolute;
@@ -20,11 +19,11 @@ use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{File, OpenOptions};
 use vlsm_disk::sst::SstWriter;
 
-/// The level whose options are taken: deep enough for the last of them.
+/// The level whose compression is used: deep enough for the last entry of the option.
 const LEVEL: u8 = u8::MAX;
 
 /// Writes one file of sorted pairs, which [`Keyspace::ingest`](crate::Keyspace::ingest) brings into
-/// a store. A file that is not finished leaves nothing behind.
+/// a store. An unfinished file leaves nothing behind.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -46,7 +45,7 @@ const LEVEL: u8 = u8::MAX;
 pub struct SstFileWriter {
     env: Arc<dyn Env>,
     path: PathBuf,
-    /// The file being written; none once it is renamed.
+    /// The temporary file; none after the rename.
     temporary: Option<PathBuf>,
     file: Arc<dyn File>,
     writer: SstWriter,
@@ -57,7 +56,7 @@ pub struct SstFileWriter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SstFile {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Its length.
     pub bytes: ByteCount,
@@ -70,10 +69,10 @@ pub struct SstFile {
 }
 
 impl SstFileWriter {
-    /// Makes a new file, with the default options of a store.
+    /// Creates a new file, with the default options of a store.
     ///
     /// # Errors
-    /// [`Error::Io`]: for one, that there is a file of this name.
+    /// [`Error::Io`], for example if the file already exists.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let env: Arc<dyn Env> = RealEnv::new();
         Self::create_in(&env, path.as_ref(), &Options::default())
@@ -104,16 +103,16 @@ impl SstFileWriter {
         Ok(Self { env: env.clone(), path, temporary, file, writer, last: None })
     }
 
-    /// Appends a pair, whose key must come after the last one's.
+    /// Appends a pair. Its key must be greater than the last one.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key that does not, or a key or value over the limits: then
-    /// nothing is appended. What writing the file failed with.
+    /// [`Error::InvalidArgument`] for a key out of order, or a key or value over the limits: then
+    /// nothing is appended. Any error of writing the file.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
     }
 
-    /// Appends the removal of a key, which must come after the last one.
+    /// Appends a delete of a key. The key must be greater than the last one.
     ///
     /// # Errors
     /// As [`SstFileWriter::put`].
@@ -141,16 +140,16 @@ impl SstFileWriter {
         Ok(())
     }
 
-    /// Bytes of the file if it were finished now, about.
+    /// The approximate length of the file if it were finished now.
     #[must_use]
     pub fn bytes(&self) -> ByteCount {
         ByteCount(self.writer.bytes())
     }
 
-    /// Ends the file, makes it durable and gives it its name.
+    /// Completes the file, makes it durable and renames it to its final name.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when nothing was appended; what the system says.
+    /// [`Error::InvalidArgument`] if nothing was appended; [`Error::Io`].
     pub fn finish(mut self) -> Result<SstFile> {
         if self.writer.is_empty() {
             let path = self.path.display();

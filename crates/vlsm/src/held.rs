@@ -1,5 +1,5 @@
-//! A moment of the store that a reader holds, for as long as a snapshot or an iterator lives.
-//! What jobs drop meanwhile, and what compaction filters change, does not change what it shows.
+//! A registered sequence number that a snapshot or an iterator holds. While it is held, neither
+//! jobs nor compaction filters change the state that it shows.
 
 use crate::handle::Handle;
 use crate::read::view::{FilteredTrees, Moment, TreeView};
@@ -10,12 +10,12 @@ use vlsm_core::TreeId;
 pub(crate) struct Held {
     pub engine: Handle,
     pub at: Moment,
-    /// Trees of which a compaction filter might change a later state.
+    /// Views of the trees that have a compaction filter, which might change a later view.
     kept: Option<Arc<FilteredTrees>>,
 }
 
 impl Held {
-    /// Registers what is visible now.
+    /// Registers the sequence number that is visible now.
     pub fn now(engine: &Handle) -> Self {
         let (at, kept) = engine.reader.register();
         Self { engine: engine.clone(), at, kept }

@@ -1,28 +1,29 @@
-//! Brings SSTs that were written elsewhere into a keyspace: all of them or none, at one moment.
+//! Adds SSTs that were written outside the store to a keyspace, atomically.
 //!
-//! 1. Each file is checked completely; together they must hold keys apart. Each is copied (or
+//! 1. Each file is checked completely; their key ranges must not overlap. Each is copied (or
 //!    linked) into the store's folder under a new number, durably, and opened. A crash from here to
-//!    step 5 leaves files that nobody names, which the next open removes.
-//! 2. Each file gets a place: the deepest level above which, and in which, nothing shares a key
-//!    with it and into whose keys no job writes; else a run of L0, its newest. It is reserved as by
-//!    a running job, so that no job writes there, nor takes the file before step 6.
+//!    step 5 leaves unreferenced files, which the next open removes.
+//! 2. Each file gets a place: the deepest level such that neither it nor any level above overlaps
+//!    the file, and no job writes into the file's keys there; else a new run of L0, the newest. The
+//!    place is reserved as by a running job, so that no job writes there, or takes the file before
+//!    step 6.
 //! 3. The ingest takes a turn in the commit queue (`write/turn`), which gives all entries of the
 //!    files their sequence number. Trees with a new run of L0 have their memtable sealed there: no
 //!    memtable holds entries both older and newer than the run.
-//! 4. What was sequenced before is awaited. If by then somebody has written into the keys of a file
-//!    for a deeper level, the turn is given up, and 2 comes again, for L0.
-//! 5. The WAL is synced, because the ingest must not outlive an earlier batch, and one group of the
-//!    manifest makes the files part of their trees (`install`).
-//! 6. The turn ends, which makes them visible. Readers of earlier sequence numbers pass over them.
+//! 4. The ingest waits for earlier batches. If one of them wrote into the keys of a file for a
+//!    deeper level, the ingest gives up the turn and repeats step 2, for L0.
+//! 5. The WAL is synced, because the ingest must not survive a crash that loses an earlier batch.
+//!    One group of the manifest adds the files to their trees (`install`).
+//! 6. The turn ends, which makes the files visible. Readers at earlier sequence numbers skip them.
 //!
-//! Memtables that are older than the new run are not flushed first: readers take turns between
-//! memtables and L0 (`read/view`), jobs leave the newer part alone until the older memtables are
-//! flushed (`control/tick`), and recovery cuts its memtables at the run (`recovery`).
+//! Memtables that are older than the new run are not flushed first: readers interleave memtables
+//! and runs of L0 by age (`read/view`), jobs do not touch the newer part until the older memtables
+//! are flushed (`control/tick`), and recovery cuts its memtables at the run (`recovery`).
 //!
-//! Writers that come after step 3 are visible only after 6, so they wait for it: for two syncs and
-//! what installs are under way, whatever the length of the files. A device too full for 5 refuses
-//! the ingest: its edits are taken back, and the turn ends. Threads: any. One ingest at a time, and
-//! none while a checkpoint fixes its moment.
+//! Writes after step 3 become visible only after step 6, so they wait for two syncs and the
+//! installs under way, whatever the length of the files. If the device is too full for step 5, the
+//! ingest fails: its edits are withdrawn, and the turn ends. Threads: any. One ingest at a time,
+//! and none while a checkpoint fixes its moment.
 
 use crate::catalog::KeyspaceInfo;
 use crate::control::Slot;
@@ -47,37 +48,37 @@ use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{SstReader, SstSummary, sst_path};
 use vlsm_policy::{Busy, Candidate, Class, Inputs};
 
-/// How soon locks that were taken are looked at again.
+/// The interval at which busy locks are retried.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// How files are brought in.
+/// Options of an ingest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IngestOptions {
-    /// Link the files into the store, where the file system can do that, and remove them where they
-    /// were. Else they are copied and stay. Default: false.
+    /// Link the files into the store where the file system supports it, and remove the originals.
+    /// Otherwise they are copied. Default: false.
     pub move_files: bool,
 }
 
 impl IngestOptions {
-    /// Files are moved into the store.
+    /// Options that move the files into the store.
     #[must_use]
     pub fn moving() -> Self {
         Self { move_files: true }
     }
 }
 
-/// What was brought in.
+/// The result of an ingest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct IngestReport {
-    /// Files.
+    /// Ingested files.
     pub files: u64,
-    /// Those of them that came into L0, because there was something in their keys.
+    /// Files that went to L0, because other data overlapped their key range.
     pub into_l0: u64,
-    /// Their entries.
+    /// Entries of the files.
     pub entries: u64,
-    /// Their length.
+    /// Bytes of the files.
     pub bytes: Bytes,
 }
 
@@ -88,7 +89,7 @@ struct Checked {
     summary: SstSummary,
 }
 
-/// A file in the store's folder, and where it belongs.
+/// A file in the store's folder, and its place in the tree.
 struct Incoming {
     tree: TreeId,
     number: FileNumber,
@@ -109,7 +110,7 @@ impl Incoming {
         Arc::new(Table::whole(Arc::new(meta.with_global_seq(seq))))
     }
 
-    /// What the file's job would hold, if it came by one.
+    /// The candidate whose reservation holds the file's place.
     fn candidate(&self) -> Candidate {
         Candidate {
             tree: self.tree,
@@ -130,7 +131,7 @@ impl Incoming {
     }
 }
 
-/// The files of one ingest. Their copies are removed again, unless they were handed over.
+/// The files of one ingest. Their copies are removed on drop, unless they were handed over.
 struct Copies<'a> {
     shared: &'a Shared,
     files: Vec<Incoming>,
@@ -141,13 +142,13 @@ impl Drop for Copies<'_> {
     fn drop(&mut self) {
         let unused = self.files.iter().filter(|_| !self.handed_over);
         for file in unused {
-            // Not removed is not lost: the next open finds and removes it.
+            // If this fails, the next open finds and removes the file.
             let _ = self.shared.env.fs().remove(&sst_path(&self.shared.dir, file.number));
         }
     }
 }
 
-/// The places of one ingest, held as by running jobs.
+/// The places of one ingest, reserved as by running jobs.
 struct Places<'a> {
     shared: &'a Shared,
     jobs: Vec<(JobId, TreeId)>,
@@ -159,7 +160,7 @@ impl Drop for Places<'_> {
     }
 }
 
-/// Brings files into a keyspace.
+/// Adds files to a keyspace.
 pub(crate) fn ingest(
     engine: &Engine,
     keyspace: &KeyspaceInfo,
@@ -211,13 +212,13 @@ impl<'a> Ingest<'a> {
         synced.map_err(|error| {
             Error::io_unknown("cannot sync folder", &self.engine.shared.dir, error)
         })?;
-        // Where writes are stopped this waits as they do, rather than add to what stops them.
+        // If writes are stopped, the ingest waits as they do instead of adding to the load.
         if !self.engine.writer.gate().is_open() {
             self.engine.writer.wait_at_gate(0, None)?;
         }
         let held = self.bring_in(&mut copies)?;
         if options.move_files {
-            // They are in the store already: one that stays does no harm.
+            // The files are in the store already; an original that stays does no harm.
             files.iter().for_each(|path| drop(self.engine.shared.env.fs().remove(path)));
         }
         let report = report_of(&copies.files);
@@ -288,21 +289,21 @@ impl<'a> Ingest<'a> {
             copy(fs, &source, &to, u64::MAX)?;
         }
         if let Some(file) = files.last_mut() {
-            // Also sees to it that this is the file that was checked.
+            // This also checks that the file is the one that was checked before.
             let meta = file.summary.clone().into_meta(number);
             file.reader = Some(self.engine.reader.tables().open_new(&meta)?);
         }
         Ok(())
     }
 
-    /// Steps 2 to 6. How long the turn was held.
+    /// Steps 2 to 6. Returns how long the turn was held.
     fn bring_in(&self, copies: &mut Copies<'_>) -> Result<Duration> {
         let _alone = self.engine.installer.without_ingests()?;
-        // Most of it before others wait.
+        // Sync most of the WAL before writers have to wait.
         self.engine.log.sync_all()?;
         let mut deep = true;
         loop {
-            // Let go of after the turn: what is not visible yet is no job's input.
+            // Released after the turn: files that are not visible yet must not be a job's input.
             let _places = self.reserve_places(&mut copies.files, deep)?;
             let in_l0 = copies.files.iter().filter(|file| file.level == 0);
             let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
@@ -354,8 +355,8 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Step 4: nothing older came into the keys of files for deeper levels. All that is older is in
-    /// this view: in memtables or in tables.
+    /// Step 4: no older write overlaps a file for a deeper level. All older writes are in this
+    /// view, in memtables or in tables.
     fn places_are_free(&self, files: &[Incoming]) -> Result<bool> {
         let view = self.engine.reader.views().load_full();
         for file in files.iter().filter(|file| file.level > 0) {
@@ -384,7 +385,7 @@ impl<'a> Ingest<'a> {
         }
         let request = |(tree, (_, edit))| {
             let (flushed, inputs) = (Vec::new(), Vec::new());
-            // The files' places are let go of later.
+            // The files' places are released later.
             Request { job: JobId(0), tree, edit, flushed, inputs, _filtering: None }
         };
         copies.handed_over = true;
@@ -418,7 +419,7 @@ fn report_of(files: &[Incoming]) -> IngestReport {
     report
 }
 
-/// The deepest level down to which nothing shares a key with the range; 0 for none.
+/// The deepest level such that it and all levels above are free in the range; 0 for none.
 fn free_down_to(tree: &TreeView, range: &KeyRange) -> u8 {
     let version = &tree.version;
     if version.l0.iter().any(|run| run.tables.overlapping(range).next().is_some()) {
@@ -438,7 +439,7 @@ fn level_for(tree: &TreeView, busy: &Busy, range: &KeyRange) -> Result<u8> {
     Ok(levels.find(|level| busy.writes(*level, range).next().is_none()).unwrap_or(0))
 }
 
-/// Whether a memtable holds something of the range.
+/// Whether a memtable overlaps the range.
 fn memtables_hold(tree: &TreeView, range: &KeyRange) -> Result<bool> {
     let holds = |memtable: &Arc<Memtable>| -> Result<bool> {
         if memtable.has_ranges() && memtable.range().is_some_and(|all| all.overlaps(range)) {
@@ -461,7 +462,7 @@ fn memtables_hold(tree: &TreeView, range: &KeyRange) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a tree shows the file where it belongs.
+/// Whether a tree shows the file in its place.
 fn shows(tree: &TreeView, file: &Incoming, seq: Seq) -> bool {
     let version = &tree.version;
     let tables = match file.level {

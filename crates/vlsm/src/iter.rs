@@ -1,13 +1,13 @@
 //! Iterators over the pairs of a keyspace.
 //!
-//! A key whose operands the merge operator cannot combine is an error of that key alone. The error
-//! takes the key's place among the pairs: it is not shown outside the range, nor from both ends.
-//! Then the walk goes on behind it. After any other error the iterator is at its end.
+//! If the merge operator cannot combine the operands of a key, the error is returned in the key's
+//! place: only within the range, and only from one end. Then the walk continues after the key.
+//! After any other error the iterator is at its end.
 //!
-//! An [`Iter`] holds a registered sequence number, which is what it shows. It may be walked from
-//! both ends, in any order; each end is a walk of its own, and they stop where they meet. A walk is
-//! over one region, on the view that is current when it begins; when it is taken back
-//! (`read/pins`), another one goes on behind the last pair.
+//! An [`Iter`] holds a registered sequence number and shows the state at that number. It may be
+//! walked from both ends, in any order. Each end is a walk of its own, and they stop where they
+//! meet. A walk covers one region, on the view that is current when it begins. When the engine
+//! takes the walk back (`read/pins`), a new one continues after the last pair.
 
 use crate::catalog::KeyspaceInfo;
 use crate::held::Held;
@@ -28,9 +28,9 @@ use vlsm_core::planted::{self, Bug};
 
 /// Pairs of a keyspace in key order, as of one moment.
 ///
-/// After an error the iterator is at its end: it never carries on past what it could not read. With
-/// one exception: [`Error::MergeFailed`] is about one key, whose operands the keyspace's merge
-/// operator could not combine. That key is [`Iter::failed_key`], and the iterator goes on behind
+/// After an error the iterator is at its end: it never skips data that it could not read. There is
+/// one exception: [`Error::MergeFailed`] concerns one key, whose operands the keyspace's merge
+/// operator could not combine. [`Iter::failed_key`] is that key, and the iterator continues after
 /// it, in both directions.
 ///
 /// ```
@@ -69,12 +69,12 @@ pub struct Iter {
     finished: bool,
     /// The key of the error that was returned last.
     failed: Option<Bytes>,
-    /// When it began, where there is a trace, and how many pairs it returned.
+    /// When it began, if a trace runs, and how many pairs it returned.
     begun: Option<Duration>,
     returned: u64,
 }
 
-/// One end of an iterator: how far it is.
+/// The position of one end of an iterator.
 struct End {
     /// Where it starts.
     from: Bound<Bytes>,
@@ -92,7 +92,7 @@ impl End {
         Self { from, region, key: None }
     }
 
-    /// Where a walk goes on.
+    /// Where a walk continues.
     fn resume(&self) -> Bound<&[u8]> {
         match &self.key {
             Some(key) => Bound::Excluded(key),
@@ -140,16 +140,15 @@ impl Iter {
         Self { info, held, pin, lo, hi, front, back, finished, failed, begun, returned }
     }
 
-    /// The key whose operands the merge operator could not combine, right after the iterator
-    /// answered [`Error::MergeFailed`]; none after anything else. To put or delete it makes it
-    /// readable again.
+    /// The key whose operands the merge operator could not combine, if the last result was
+    /// [`Error::MergeFailed`]; else none. A put or delete of the key makes it readable again.
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()
     }
 
-    /// Moves the front to the first pair at or after `key`, forwards or back, within the iterator's
-    /// range. The back stays as it is.
+    /// Moves the front to the first pair at or after `key`, forwards or backwards, within the
+    /// iterator's range. The back stays where it is.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = Bytes::copy_from_slice(key.as_ref());
         let below = match &self.lo {
@@ -181,7 +180,7 @@ impl Iter {
         Ok(Walk { cursor, tree, since })
     }
 
-    /// The next pair of an end's region; none behind its last one.
+    /// The next pair of an end's region; none after the last one.
     fn step(&self, direction: Direction) -> Result<Option<Pair>> {
         let mut holds = self.pin.lock();
         let (walk, end) = match direction {
@@ -236,7 +235,7 @@ impl Iter {
         }
     }
 
-    /// Passes a step's outcome on and remembers when the end or an error was reached.
+    /// Returns a step's outcome and records the end or an error.
     fn outcome(&mut self, step: Result<Option<Pair>>) -> Option<Result<(Bytes, Bytes)>> {
         let goes_on = step.is_err() && planted::is(Bug::IteratorPastError);
         self.finished = !matches!(step, Ok(Some(_))) && !goes_on;
@@ -259,7 +258,7 @@ impl Iter {
 }
 
 impl Drop for Iter {
-    /// Notes the scan, where there is a trace.
+    /// Records the scan, if a trace runs.
     fn drop(&mut self) {
         if let Some(begun) = self.begun {
             let key = match &self.lo {

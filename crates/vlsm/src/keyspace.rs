@@ -29,22 +29,22 @@ pub struct Keyspace {
     pub(crate) info: Arc<KeyspaceInfo>,
 }
 
-/// A larger batch is not kept.
+/// A larger batch is not kept for reuse.
 const SCRATCH_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// The batch of the last single write of this thread, for its memory.
+    /// The batch of this thread's last single write; the next one reuses its memory.
     static SCRATCH: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
 impl Keyspace {
-    /// Its name.
+    /// The name of the keyspace.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.info.name
     }
 
-    /// Number of its regions.
+    /// The number of its regions.
     #[must_use]
     pub fn region_count(&self) -> usize {
         self.info.trees.len()
@@ -59,7 +59,7 @@ impl Keyspace {
     /// # Errors
     /// [`Error::InvalidArgument`] for a key or value over the limits, [`Error::ReadOnly`] after a
     /// failure, [`Error::NoSpace`] on a full device (nothing was written), [`Error::Closed`], or
-    /// what writing the WAL failed with.
+    /// any error of writing the WAL.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, WriteOptions::default())
     }
@@ -67,7 +67,7 @@ impl Keyspace {
     /// Sets a key to a value, with options.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::Busy`] when a deadline was given and passed.
+    /// As [`Keyspace::put`]; [`Error::Busy`] if a deadline was given and passed.
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -77,7 +77,7 @@ impl Keyspace {
         write_one(&self.engine.writer, options, |batch| batch.put(self, key, value))
     }
 
-    /// Removes a key. Not an error where it is absent.
+    /// Removes a key. It is no error if the key is absent.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -85,12 +85,12 @@ impl Keyspace {
         write_one(&self.engine.writer, WriteOptions::default(), |batch| batch.delete(self, key))
     }
 
-    /// Removes all keys of a range, which costs no more than removing one for each region that it
+    /// Removes all keys of a range, at the cost of one delete for each region that the range
     /// touches. An empty range changes nothing.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] for a range without an upper end: give a
-    /// key that is larger than all of the keyspace.
+    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] for a range without an upper end: pass a
+    /// key that is larger than all keys of the keyspace.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -111,21 +111,22 @@ impl Keyspace {
         })
     }
 
-    /// Changes the value of a key by an operand of the keyspace's merge operator, without reading.
+    /// Changes the value of a key by an operand of the keyspace's merge operator, without reading
+    /// it.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::OperandRefused`] when the operator refuses the operand, and
-    /// [`Error::InvalidArgument`] when the keyspace has none: nothing was written.
+    /// As [`Keyspace::put`]. [`Error::OperandRefused`] if the operator refuses the operand, and
+    /// [`Error::InvalidArgument`] if the keyspace has no operator: nothing was written.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         write_one(&self.engine.writer, WriteOptions::default(), |batch| {
             batch.merge(self, key, operand);
         })
     }
 
-    /// Sets a key to a value that is absent again after `ttl` from now.
+    /// Sets a key to a value that expires after `ttl` from now.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] when the keyspace has a merge operator.
+    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] if the keyspace has a merge operator.
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -137,20 +138,19 @@ impl Keyspace {
         })
     }
 
-    /// The value of a key; none where it is absent or has expired.
+    /// The value of a key; none if it is absent or has expired.
     ///
     /// # Errors
-    /// What reading an SST failed with. An error is never taken for absence.
-    /// [`Error::MergeFailed`] when the merge operator could not combine what was written, or
-    /// panicked over it.
+    /// Any error of reading an SST. An error is never taken for absence. [`Error::MergeFailed`] if
+    /// the merge operator could not combine the operands, or panicked.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         self.engine.reader.get(self.tree_of(key), key, None)
     }
 
-    /// The values of several keys, as of one moment, in the order asked for. Each has an answer of
-    /// its own, as of [`Keyspace::get`], so one that cannot be read hides no other;
-    /// `collect::<Result<Vec<_>>>()` makes one answer of them.
+    /// The values of several keys, all as of one moment, in the order of `keys`. Each key has a
+    /// result of its own, as from [`Keyspace::get`], so one that cannot be read does not hide the
+    /// others; `collect::<Result<Vec<_>>>()` combines them.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -176,35 +176,35 @@ impl Keyspace {
         Iter::new(&self.info, Arc::new(Held::now(&self.engine)), &range)
     }
 
-    /// What can be read of a damaged keyspace, in key order, and the ranges of keys that cannot:
-    /// for rescuing data where no backup is. Every other reader stops at damage.
+    /// The readable pairs of a damaged keyspace, in key order, and the ranges of keys that cannot
+    /// be read. This rescues data when there is no backup. Every other reader stops at damage.
     ///
-    /// In a damaged range nothing is handed out, not even what other SSTs have there: it may be
-    /// older than what was lost, or deleted by it. A damaged block costs its own keys; an SST that
-    /// is missing or cut off, or whose index, filter or range tombstones are damaged, its whole
-    /// range. [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store
-    /// that lacks SSTs.
+    /// No pair of a damaged range is returned, even if other SSTs hold one: it may be older than
+    /// the lost data, or deleted by it. A damaged block costs its own keys. An SST costs its whole
+    /// range if it is missing or cut off, or if its index, filter or range tombstones are damaged.
+    /// [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store that lacks
+    /// SSTs.
     #[must_use]
     pub fn salvage(&self) -> Salvage {
         Salvage::new(&self.engine, &self.info)
     }
 
-    /// Brings files of sorted pairs into the keyspace, at one moment: readers see all of them or
-    /// none, and snapshots taken before see none. Their values replace older ones of their keys.
-    /// It is durable when it returns, and so is everything written before.
+    /// Adds files of sorted pairs to the keyspace, atomically: readers see all of them or none, and
+    /// older snapshots see none. Their values replace older values of the same keys. When the call
+    /// returns, the files and everything written before are durable.
     ///
-    /// The files are made by [`SstFileWriter`](crate::SstFileWriter). Together they must hold keys
-    /// apart, and none may span regions. They are checked completely, and copied. Writes go on
-    /// meanwhile, in the files' keys, too; only while the files become part of the store, writes
-    /// wait, for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). Values do not
-    /// expire, whatever the keyspace's `ttl`. Of writes outside the WAL that were not flushed, a
-    /// crash may take those before the ingest although it keeps the files.
+    /// [`SstFileWriter`](crate::SstFileWriter) makes the files. Their key ranges must not overlap,
+    /// and no file may span regions. They are checked completely, and copied. Writes continue
+    /// meanwhile, also to the files' keys; they wait only while the files become part of the store,
+    /// for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). The values do not
+    /// expire, whatever the keyspace's `ttl`. A crash may lose earlier writes that are not in the
+    /// WAL and not flushed, and keep the files.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::InvalidArgument`], [`Error::FormatVersion`] or [`Error::Io`]
-    /// with the file that cannot be brought in, [`Error::NoSpace`]: nothing has changed then.
-    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or what writing the WAL or the manifest failed
-    /// with.
+    /// with the file that cannot be ingested, [`Error::NoSpace`]: nothing has changed then.
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the WAL or the
+    /// manifest.
     pub fn ingest(
         &self,
         files: impl IntoIterator<Item = impl AsRef<Path>>,
@@ -212,7 +212,7 @@ impl Keyspace {
         self.ingest_with(files, IngestOptions::default())
     }
 
-    /// As [`Keyspace::ingest`], with options: whether the files are copied or moved.
+    /// As [`Keyspace::ingest`], with options: to copy or to move the files.
     ///
     /// # Errors
     /// As [`Keyspace::ingest`].
@@ -225,11 +225,11 @@ impl Keyspace {
         ingest(&self.engine, &self.info, &files, options)
     }
 
-    /// What a range of keys takes on disk and in memory, about: old versions and tombstones that
-    /// are still there count, too.
+    /// The approximate size of a range of keys on disk and in memory. Old versions and tombstones
+    /// that still exist count, too.
     ///
     /// # Errors
-    /// What reading an SST's index failed with; [`Error::Closed`].
+    /// Any error of reading an SST's index; [`Error::Closed`].
     pub fn approximate_size<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
@@ -238,12 +238,12 @@ impl Keyspace {
         self.engine.reader.approximate_size(&self.info, &lo, hi.as_ref())
     }
 
-    /// Compacts a range of keys down to the last level and waits for it: versions that nobody sees,
-    /// tombstones and values that have expired go, as far as no snapshot needs them.
+    /// Compacts a range of keys down to the last level and waits for the result. Shadowed versions,
+    /// tombstones and expired values are removed, unless a snapshot needs them.
     ///
-    /// What was written before the call is flushed first; what is written meanwhile may stay above.
-    /// The work is done in jobs as narrow as any other, under the schedule in use, and waits for
-    /// those that hold what it needs; so other reads and writes go on.
+    /// Writes before the call are flushed first; concurrent writes may stay in higher levels. The
+    /// jobs are as narrow as any other, run under the schedule in use, and wait for jobs that hold
+    /// their inputs; so other reads and writes continue.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -259,8 +259,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Closed`] when the store is closed meanwhile, [`Error::ReadOnly`] when it fails,
-    /// [`Error::NoSpace`] when the device is full, [`Error::OpenedReadOnly`].
+    /// [`Error::Closed`] if the store is closed meanwhile, [`Error::ReadOnly`] if it fails,
+    /// [`Error::NoSpace`] if the device is full, [`Error::OpenedReadOnly`].
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         let (lo, hi) = half_open(&range);
         self.engine.control.compact_range(&self.info, &lo, hi.as_ref())
@@ -290,7 +290,7 @@ fn half_open<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Bytes, Option<Byte
     (lo, hi)
 }
 
-/// Commits a batch of one write, in memory that is used again.
+/// Commits a batch of one write, in reused memory.
 pub(crate) fn write_one(
     writer: &Arc<Writer>,
     options: WriteOptions,

@@ -1,8 +1,8 @@
-//! What a store can be told when it is opened.
+//! The options of a store and of a write.
 //!
-//! All options are one struct that can be written to a TOML text and read back. Those that belong
-//! to the policies (shape, schedule, admission, sizes) are in [`PolicyOptions`], made by a
-//! profile's name.
+//! All options are one struct that can be written to a TOML text and read back. The options of the
+//! policies (shape, schedule, admission, sizes) are in [`PolicyOptions`]; a profile is a named set
+//! of them.
 
 use crate::budget::least_limit;
 use crate::memtable::Memtable;
@@ -13,22 +13,23 @@ use vlsm_core::{Bytes, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::{DeviceMap, PolicyOptions};
 
-/// The cache that a profile brings where it needs more memory than there is by default.
+/// The cache size that is added when a profile needs more than the default memory.
 const PROFILE_CACHE: Bytes = Bytes::mib(64);
 
-/// When a write is acknowledged.
+/// The moment when a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// When the WAL is on the device: the write survives power loss.
+    /// When the WAL is on the device. The write survives power loss.
     Sync,
-    /// When `write()` of the WAL has returned: the write survives the death of the process.
+    /// When `write()` of the WAL has returned. The write survives a crash of the process.
     #[default]
     Buffered,
-    /// When the write is in the process's WAL buffer: it is written with the next ones.
+    /// When the write is in the process's WAL buffer. It is written to the file with later ones.
     Lazy,
     /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch
-    /// may touch one keyspace only and is outside the prefix promise.
+    /// may touch only one keyspace, and the guarantee that a crash leaves a prefix of the writes
+    /// does not cover it.
     NoWal,
 }
 
@@ -36,7 +37,7 @@ pub enum Durability {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None,
     /// LZ4: fast.
@@ -49,20 +50,21 @@ pub enum Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// When it is acknowledged; the store's default where none is given.
+    /// When the write is acknowledged; none for the store's default.
     pub durability: Option<Durability>,
-    /// How long it may wait to be let in. Past that: [`Error::Busy`], and nothing was written.
+    /// How long the write may wait for admission. After that it fails with [`Error::Busy`], and
+    /// nothing was written.
     pub deadline: Option<Duration>,
 }
 
 impl WriteOptions {
-    /// With this durability.
+    /// Options with this durability.
     #[must_use]
     pub fn durability(durability: Durability) -> Self {
         Self { durability: Some(durability), deadline: None }
     }
 
-    /// With this deadline.
+    /// Adds a deadline.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
@@ -74,25 +76,25 @@ impl WriteOptions {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Options {
-    /// Make the store when there is none. Default: true.
+    /// Create the store if it does not exist. Default: true.
     pub create_if_missing: bool,
     /// Refuse a folder that already holds a store. Default: false.
     pub error_if_exists: bool,
     /// Shape, schedule, admission and their sizes. Default: the profile `steady`.
     pub policy: PolicyOptions,
-    /// What the device can do, for mechanisms that plan with it. Default: not said; then it is
+    /// The throughput of the device, for mechanisms that plan with it. Default: empty; then it is
     /// measured once, in about a second, and kept in the store's folder.
     pub device: DeviceMap,
-    /// Worker threads for flushes and compactions; 0 for as many as there are cores. Default: 0.
+    /// Worker threads for flushes and compactions; 0 for one per core. Default: 0.
     pub workers: usize,
     /// Threads that do the workers' file operations. Default: 4.
     pub io_threads: usize,
-    /// Merge work of one step of a job. Default: 256 KB.
+    /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: Bytes,
-    /// Memory for everything large together: memtables, indexes and filters of open SSTs, cached
-    /// blocks, what readers hold of them, and buffers of jobs. Default: 256 MB.
+    /// One limit for all large memory: memtables, indexes and filters of open SSTs, cached blocks,
+    /// memtables and blocks that readers pin, and buffers of jobs. Default: 256 MB.
     pub memory_limit: Bytes,
-    /// The most of it that cached blocks take; 0 for no cache. Default: what the others leave.
+    /// The most memory of the block cache; 0 for no cache. Default: the rest of `memory_limit`.
     pub cache_limit: Option<Bytes>,
     /// Length of a block of an SST. Default: 4 KB.
     pub block_bytes: Bytes,
@@ -100,37 +102,36 @@ pub struct Options {
     pub bits_per_key: u32,
     /// Compression by level, L0 first; the last one serves all deeper levels. Default: none.
     pub compression: Vec<Compression>,
-    /// Flushes and compactions bypass the page cache. Default: false, so that what they wrote is
-    /// cached when it is read.
+    /// Flushes and compactions bypass the page cache. Default: false, so that reads find their
+    /// output in the page cache.
     pub direct_io: bool,
-    /// What is read of SSTs bypasses the page cache. Default: false, so that memory which nobody
-    /// else uses caches what is read beyond `memory_limit`.
+    /// Reads of SSTs bypass the page cache. Default: false, so that free memory beyond
+    /// `memory_limit` caches SSTs.
     pub direct_reads: bool,
-    /// A WAL file is switched at this length. Default: 16 MB.
+    /// The length at which a new WAL file begins. Default: 16 MB.
     pub wal_file_bytes: Bytes,
-    /// The WAL is made durable in the background whenever so much was written. Default: 1 MB.
+    /// The WAL is synced in the background after this many bytes. Default: 1 MB.
     pub wal_sync_bytes: Bytes,
-    /// Beyond so much WAL the tree that keeps the oldest file is flushed, full or not. It also
-    /// bounds what recovery reads. Default: 512 MB.
+    /// When the WAL is longer than this, the tree that needs the oldest file is flushed, even if
+    /// its memtable is not full. It also bounds the bytes that recovery reads. Default: 512 MB.
     pub wal_limit: Bytes,
-    /// A manifest at least this long, and twice as long as the snapshot it begins with, is replaced
-    /// by a new one. Default: 4 MB.
+    /// A manifest is replaced by a new one when it has at least this length and is twice as long as
+    /// the snapshot at its beginning. Default: 4 MB.
     pub manifest_bytes: Bytes,
-    /// Space that a store keeps in its folder, once it has written more than a little, so that it
-    /// can be opened on a full device, to delete something; 0 for none. Default: 1 MB.
+    /// Space that a store reserves in its folder after its first writes, so that it can be opened
+    /// on a full device to delete data; 0 for none. Default: 1 MB.
     pub reserve_bytes: Bytes,
-    /// The durability of writes that name none. Default: `Buffered`.
+    /// The durability of writes that do not set one. Default: `Buffered`.
     pub durability: Durability,
-    /// Open a store whose WAL is damaged with what comes before the damage. What is in SSTs stays,
-    /// so a tree that was flushed later may hold more than another. The files that hold the rest
-    /// are moved into the folder `lost` of the store, and the event `WalLost` tells what is in
-    /// them. Default: false.
+    /// Open a store whose WAL is damaged with the batches before the damage. SSTs stay, so a tree
+    /// that was flushed later may hold more than another. The files with the remaining batches are
+    /// moved into the store's folder `lost`, and the event `WalLost` describes them. Default:
+    /// false.
     pub salvage_wal: bool,
-    /// Open a store without those of its SSTs that are damaged or missing. Each SST is read
-    /// completely. Damaged ones are moved into the folder `lost` of the store, and the event
-    /// `SstLost` tells what was in them. Of the keys that they held, older values and values that
-    /// were deleted may show again: to read what is certainly current, and nothing else, use
-    /// [`Keyspace::salvage`](crate::Keyspace::salvage) before. Default: false.
+    /// Open a store without its damaged and missing SSTs. Each SST is read completely. Damaged ones
+    /// are moved into the store's folder `lost`, and the event `SstLost` describes them. Older or
+    /// deleted values of their keys may show again; to read only pairs that are certainly current,
+    /// use [`Keyspace::salvage`](crate::Keyspace::salvage) before. Default: false.
     pub salvage_ssts: bool,
     /// Write a readable LOG into the store's folder. Default: true.
     pub log: bool,
@@ -170,15 +171,15 @@ impl Options {
     /// The options as TOML text.
     ///
     /// # Errors
-    /// [`Error::Internal`] when they cannot be written, which no combination is known to cause.
+    /// [`Error::Internal`] if they cannot be serialized; no combination is known to cause this.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string_pretty(self).map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// Reads what [`Options::to_toml`] wrote; options left out have their defaults.
+    /// Reads the text of [`Options::to_toml`]; omitted options have their defaults.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] with the line and what is wrong there.
+    /// [`Error::InvalidArgument`] with the line and the problem.
     pub fn from_toml(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| Error::InvalidArgument(format!("options: {error}")))
     }
@@ -186,7 +187,7 @@ impl Options {
     /// Refuses impossible values.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] with the option, what is wrong with it and which values work.
+    /// [`Error::InvalidOption`] with the option, the problem and the values that work.
     pub fn check(&self) -> Result<()> {
         let within = |option, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
@@ -229,12 +230,11 @@ impl Options {
         self.policy.build().map(drop)
     }
 
-    /// Takes over the mechanisms and sizes of a named profile. Where they need more memory or WAL
-    /// than the limits allow for, these are raised to what its memtables need, with 64 MB for a
-    /// cache.
+    /// Sets the mechanisms and sizes of a named profile. If its memtables need more memory or WAL
+    /// than the limits allow, the limits are raised to what they need, with 64 MB for a cache.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
+    /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists them.
     pub fn set_profile(&mut self, name: &str) -> Result<()> {
         self.policy = vlsm_policy::profile::profile(name)?;
         let memory = self.least_memory();
@@ -245,8 +245,8 @@ impl Options {
         Ok(())
     }
 
-    /// The `wal_limit` under which no memtable is sealed because of it: all memtables of a tree and
-    /// two WAL files.
+    /// The `wal_limit` that never seals a memtable early: all memtables of a tree and two WAL
+    /// files.
     #[must_use]
     pub fn wal_of_memtables(&self) -> Bytes {
         let count = self.policy.memtable_count as u64;
@@ -259,7 +259,7 @@ impl Options {
         Bytes(self.policy.memtable_bytes.0.saturating_add(self.wal_file_bytes.0).saturating_mul(2))
     }
 
-    /// The least `memory_limit` under which one tree can have all its memtables.
+    /// The least `memory_limit` that holds all memtables of one tree.
     #[must_use]
     pub fn least_memory(&self) -> Bytes {
         let memtable = Memtable::arena_bytes(0) as u64 + self.policy.memtable_bytes.0;

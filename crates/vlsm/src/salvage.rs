@@ -1,17 +1,17 @@
-//! Reads what can be read of a damaged keyspace, and says which ranges of keys it leaves out.
+//! Reads the readable pairs of a damaged keyspace, and reports the ranges of keys that it omits.
 //!
-//! 1. Every SST of the tree is opened. One that cannot be (it is missing or cut off; its index, its
-//!    filter or its range tombstones are damaged) is taken out of the tree, and all of its range is
-//!    *damaged*: its range tombstones and values might decide about any key in there.
-//! 2. The rest is merged as for any reader, forwards. A block that cannot be read makes the range
-//!    that it may hold damaged, by the index; the walk goes on behind it. A value that cannot be
-//!    made (a merge operator refuses) makes its key damaged.
-//! 3. A pair in a damaged range is left out, wherever it was found: what is below the damage may be
-//!    older than what was lost, or deleted by it. So nothing stale is ever handed out as current;
-//!    the price is that what lies above the damage is left out, too.
+//! 1. Every SST of the tree is opened. An SST that cannot be opened (it is missing or cut off; its
+//!    index, filter or range tombstones are damaged) is left out of the tree, and its whole range
+//!    is *damaged*: its range tombstones and values might affect any key there.
+//! 2. The rest is merged forwards, as for any reader. If a block cannot be read, its range
+//!    according to the index is damaged, and the walk continues after it. If a merge operator
+//!    fails, its key is damaged.
+//! 3. A pair in a damaged range is omitted, wherever it was found: a pair below the damage may be
+//!    older than the lost data, or deleted by it. So no stale pair is ever returned as current. The
+//!    price is that pairs above the damage are omitted, too.
 //!
-//! Why a range is known before any pair of it is handed out: a merge hands out a key only when each
-//! source stands behind it, and a source gets there only over the block in question.
+//! A damaged range is known before any pair of it is returned: a merge returns a key only when each
+//! source has passed it, and a source passes it only over the block in question.
 //!
 //! Threads and locks: owned by one thread; pins one view for its life. The lock of [`Damages`] is
 //! held for a push or a take.
@@ -31,32 +31,32 @@ use std::sync::Arc;
 use vlsm_core::{Cursor, Error, KeyRange, Result, Table, Tables, Trailer, Version};
 use vlsm_disk::sst::SstCursor;
 
-/// What a [`Salvage`] comes upon.
+/// An item of a [`Salvage`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Salvaged {
-    /// A key and its value, as they were written last.
+    /// A key and its last value.
     Pair(Bytes, Bytes),
-    /// A range of keys of which nothing is handed out.
+    /// A range of keys whose pairs are omitted.
     Damaged(DamagedRange),
 }
 
-/// A range of keys that cannot be read for certain.
+/// A range of keys that cannot be read reliably.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DamagedRange {
     /// Its first key.
     pub from: Bytes,
-    /// Its last key, or the first one behind it.
+    /// Its last key (inclusive), or the first key after it (exclusive).
     pub to: Bound<Bytes>,
-    /// What is damaged. Names no key.
+    /// The damage. The error names no key.
     pub error: Error,
 }
 
-/// The readable pairs of a keyspace in key order, and between them the ranges that were left out.
-/// Made by [`Keyspace::salvage`](crate::Keyspace::salvage).
+/// An iterator over the readable pairs of a keyspace in key order, and the omitted ranges between
+/// them. Made by [`Keyspace::salvage`](crate::Keyspace::salvage).
 ///
-/// A range comes before the first pair behind it. Ranges may overlap each other.
+/// A range comes before the first pair after it. Ranges may overlap.
 pub struct Salvage {
     info: Arc<KeyspaceInfo>,
     held: Held,
@@ -64,18 +64,18 @@ pub struct Salvage {
     region: usize,
     walk: Option<UserCursor>,
     damages: Arc<Damages>,
-    /// Those that the walk has not left behind.
+    /// Damaged ranges that the walk has not passed.
     near: Vec<KeyRange>,
-    /// Those that are still to be told.
+    /// Damaged ranges that are not yet returned.
     told: VecDeque<DamagedRange>,
-    /// A pair that comes after them.
+    /// A pair that comes after `told`.
     found: Option<(Bytes, Bytes)>,
-    /// The last key of which no value could be made.
+    /// The last key whose operands could not be combined.
     failed_at: Option<Vec<u8>>,
     finished: bool,
 }
 
-/// What the cursors of a walk could not read.
+/// The ranges that the cursors of a walk could not read.
 #[derive(Default)]
 struct Damages(Mutex<Vec<(KeyRange, Error)>>);
 
@@ -128,7 +128,7 @@ impl Salvage {
         version
     }
 
-    /// Takes over what the cursors could not read.
+    /// Takes over the ranges that the cursors could not read.
     fn note_damages(&mut self) {
         for (range, error) in self.damages.0.lock().drain(..) {
             let to = match range.hi_inclusive {
@@ -140,7 +140,7 @@ impl Salvage {
         }
     }
 
-    /// The next pair of the walk that is in no damaged range; none where a region ended.
+    /// The next pair of the walk that is in no damaged range; none at the end of a region.
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>> {
         loop {
             let walk = match &mut self.walk {
@@ -162,7 +162,7 @@ impl Salvage {
                     let damaged = self.near.iter().any(|range| range.contains(&key));
                     match value {
                         Ok(value) if !damaged => return Ok(Some((key, value))),
-                        // Of this key alone: the walk is behind it.
+                        // An error of this key alone: the walk has passed it.
                         Err(error) if !damaged => {
                             self.damages.add(KeyRange::closed(key.clone(), key), error);
                             self.note_damages();
@@ -172,7 +172,7 @@ impl Salvage {
                 }
                 Err(error) => {
                     let of_key = matches!(error, Error::Corruption { .. } | Error::Io { .. });
-                    // Without progress there is none to come.
+                    // Without progress the walk would never end.
                     if !of_key || self.failed_at.as_ref() == Some(&key) {
                         return Err(error);
                     }
@@ -190,7 +190,7 @@ impl Iterator for Salvage {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // What was left out comes before the pair behind it.
+            // An omitted range comes before the pair after it.
             if let Some(range) = self.told.pop_front() {
                 return Some(Ok(Salvaged::Damaged(range)));
             }
@@ -224,7 +224,7 @@ impl std::fmt::Debug for Salvage {
     }
 }
 
-/// A cursor over disjoint tables that goes on behind what cannot be read. Forwards only.
+/// A forward cursor over disjoint tables that skips what it cannot read.
 struct RunCursor {
     files: Arc<TableCache>,
     tables: Tables,
@@ -237,7 +237,7 @@ impl RunCursor {
         Self { files, tables, damages, current: None }
     }
 
-    /// To the first entry at or behind a position in this table or one behind it.
+    /// Moves to the first entry at or after a position in this table or a later one.
     fn enter(&mut self, table: Option<Arc<Table>>, key: &[u8], trailer: Trailer) {
         self.current = None;
         let mut next = table;
@@ -264,13 +264,13 @@ impl RunCursor {
         after.find(|next| table.range.is_before(&next.range)).cloned()
     }
 
-    /// After a move: behind the blocks that cannot be read.
+    /// Skips the blocks that cannot be read, after a move.
     fn over_damage(&self, table: &Table, cursor: &mut SstCursor, moved: Result<()>) {
         let mut moved = moved;
         while let Err(error) = moved {
             let (lo, hi) = cursor.unread();
             let range = KeyRange::closed(lo, hi);
-            // What the table does not show is none of this tree's.
+            // Only the visible slice of the table belongs to this tree.
             if let Some(shown) = range.intersection(&table.range) {
                 self.damages.add(shown, error);
             }

@@ -1,5 +1,5 @@
-//! Snapshots: the store as it was at one moment, for as long as the handle lives.
-//! A snapshot is a registered sequence number (`read/snapshots`); it copies nothing.
+//! Snapshots: the state of the store at one moment, while the handle exists. A snapshot is a
+//! registered sequence number (`read/snapshots`); it copies nothing.
 
 use crate::handle::Handle;
 use crate::held::Held;
@@ -11,8 +11,8 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use vlsm_core::{Result, Seq};
 
-/// The store as it was when [`Db::snapshot`](crate::Db::snapshot) was called. Cheap to clone; keeps
-/// what it needs alive.
+/// The state of the store at the call of [`Db::snapshot`](crate::Db::snapshot). It is cheap to
+/// clone, and keeps the data that it shows.
 #[derive(Clone)]
 pub struct Snapshot {
     held: Arc<Held>,
@@ -23,16 +23,16 @@ impl Snapshot {
         Self { held: Arc::new(Held::now(engine)) }
     }
 
-    /// Its sequence number: it shows all writes up to here.
+    /// Its sequence number. It shows all writes up to this number.
     #[must_use]
     pub fn seq(&self) -> Seq {
         self.held.at.seq
     }
 
-    /// The value a key had.
+    /// The value of a key in the snapshot.
     ///
     /// # Errors
-    /// What reading an SST failed with.
+    /// Any error of reading an SST.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         if keyspace.info.store != self.held.engine.shared.store_uid {

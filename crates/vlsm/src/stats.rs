@@ -1,4 +1,4 @@
-//! What a store counted and measured since it was opened, as one value to print or to write as
+//! Counters and measurements of a store since it was opened, as one value to print or to write as
 //! JSON.
 
 use crate::control::chain::ChainSummary;
@@ -22,53 +22,52 @@ pub struct WaitStats {
     pub cause: WaitCause,
     /// How many writes waited.
     pub count: u64,
-    /// How long in all.
+    /// The sum of the waits.
     pub total: Micros,
     /// The longest wait.
     pub longest: Micros,
 }
 
-/// Work of jobs that made room in one place.
+/// Work of the jobs out of one level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkStats {
-    /// Jobs that ended, moves among them.
+    /// Finished jobs, moves included.
     pub jobs: u64,
-    /// Those that only moved tables.
+    /// Jobs that only moved tables.
     pub moves: u64,
-    /// Bytes read from SSTs, by jobs under way too.
+    /// Bytes read from SSTs, by running jobs too.
     pub read: Bytes,
-    /// Bytes written to SSTs, by jobs under way and cancelled ones too.
+    /// Bytes written to SSTs, by running and cancelled jobs too.
     pub written: Bytes,
     /// Entries merged.
     pub entries_in: u64,
-    /// Entries dropped: shadowed ones and tombstones with nothing below.
+    /// Entries dropped: shadowed entries, and tombstones with nothing below them.
     pub entries_dropped: u64,
-    /// Bytes in of the widest single job: the widest stage that a chain through this place can have
-    /// had.
+    /// Input bytes of the widest single job.
     pub widest: Bytes,
-    /// SSTs of this level merged although they overlap too much of the next, by the reading in use:
-    /// the poor vSSTs with which `vlsm` fills a job up where good ones do not suffice.
+    /// Poor vSSTs merged: SSTs that overlap too much of the next level. `vlsm` adds them to a job
+    /// when there are too few good ones.
     pub poor_in: u64,
-    /// How often a schedule paused one.
+    /// How often a schedule paused a job.
     pub paused: u64,
-    /// Jobs that ended without a result: cancelled by the schedule, or failed.
+    /// Jobs without a result: cancelled by the schedule, or failed.
     pub cancelled: u64,
-    /// Bytes that they had written.
+    /// Bytes that these jobs had written.
     pub wasted: Bytes,
 }
 
-/// One level at this moment, over all trees.
+/// One level at this moment, summed over all trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelStats {
     /// The level; 0 is L0.
     pub level: u8,
-    /// Runs (L0), else 1 where there are tables.
+    /// Runs in L0. For a deeper level, the number of trees that have tables there.
     pub runs: u64,
     /// Tables.
     pub tables: u64,
     /// Visible bytes.
     pub bytes: Bytes,
-    /// Target, over all trees; none for L0 and the last level.
+    /// Target size, summed over all trees; none for L0 and the last level.
     pub target: Option<Bytes>,
     /// Tables that are good vSSTs, counting overlapped SSTs ("vLSM: Low tail latency and I/O
     /// amplification in LSM-based KV stores", 2024, §4.2).
@@ -77,63 +76,62 @@ pub struct LevelStats {
     pub good_by_ratio: u64,
 }
 
-/// What a store counted and measured since it was opened.
+/// Counters and measurements of a store since it was opened.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Time since the environment was made.
     pub at: Micros,
-    /// Writes (keys), and batches of them.
+    /// Keys written.
     pub writes: u64,
-    /// Batches.
+    /// Batches written.
     pub batches: u64,
     /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes each.
     pub write_bytes: Bytes,
     /// Point reads.
     pub gets: u64,
-    /// Those answered by a memtable.
+    /// Point reads answered by a memtable.
     pub memtable_hits: u64,
-    /// Iterators made.
+    /// Iterators created.
     pub scans: u64,
-    /// Filters asked.
+    /// Filters checked.
     pub filter_checks: u64,
-    /// Filters that spared a read.
+    /// Filter checks that saved a read.
     pub filter_negatives: u64,
-    /// Filters that did not, although the key was absent.
+    /// Filter checks that did not, although the key was absent.
     pub filter_false_positives: u64,
     /// Blocks found in the cache.
     pub cache_hits: u64,
     /// Blocks read into the cache.
     pub cache_misses: u64,
-    /// Their bytes.
+    /// Bytes of the blocks read into the cache.
     pub cache_miss_bytes: Bytes,
-    /// The limit of memory.
+    /// The option `memory_limit`.
     pub memory_limit: Bytes,
     /// Memory by kind.
     pub memory: MemoryStats,
-    /// The most that each kind took, each at its own moment.
+    /// The peak of each kind of memory, each at its own moment.
     pub memory_peaks: MemoryStats,
-    /// The most that all took together.
+    /// The peak of all kinds together.
     pub memory_peak: Bytes,
-    /// Share of their memory that the memtables of the fullest tree have in use, as an admission is
-    /// told it.
+    /// The used share of memtable memory in the fullest tree, as the admission sees it.
     pub memtable_fill: f64,
-    /// Bytes per second that the admission lets in; none where it holds nothing back.
+    /// Bytes per second that the admission lets in; none without a limit.
     pub write_limit: Option<BytesPerSec>,
-    /// Bytes per second that jobs read at most so that clients get their share of a slow device;
-    /// none where nothing is held back.
+    /// The limit on bytes per second that jobs read, which leaves clients their share of a slow
+    /// device; none without a limit.
     pub job_read_limit: Option<BytesPerSec>,
-    /// The same of what compactions write.
+    /// The same limit for the writes of compactions.
     pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
-    /// Headers of WAL files, and zeros written to make them long enough; what a recycled one has
-    /// already is not written again.
+    /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
+    /// where it is too short.
     pub wal_filled_bytes: Bytes,
-    /// Those zeros among them that lengthened the file in use. They may be written over before they
+    /// The part of those zeros that extended the file in use. They may be overwritten before they
     /// reach the device, which then sees one write instead of two.
     pub wal_lengthened_bytes: Bytes,
-    /// Bytes written to the reserve, the space that is kept for an opening on a full device.
+    /// Bytes written to the reserve, the space for an open on a full device.
     pub reserve_bytes: Bytes,
     /// Write calls of the WAL.
     pub wal_writes: u64,
@@ -143,45 +141,45 @@ pub struct Stats {
     pub manifest_bytes: Bytes,
     /// Bytes written to the readable LOG.
     pub log_bytes: Bytes,
-    /// Bytes of indexes, filters and properties read when SSTs were opened.
+    /// Bytes of indexes, filters and properties that were read to open SSTs.
     pub open_bytes: Bytes,
     /// Edits installed.
     pub installs: u64,
     /// Memtables sealed.
     pub rotations: u64,
-    /// How often a shape was asked about a tree. Idle trees are not asked about.
+    /// How often a shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
-    /// Waits by cause; causes that never occurred are left out.
+    /// Waits by cause, without causes that never occurred.
     pub waits: Vec<WaitStats>,
     /// Flushes.
     pub flush: WorkStats,
-    /// Compactions by source level; index 0 is out of L0, or out of memory where memtables are
-    /// merged into L1. Levels that did nothing are left out at the end.
+    /// Compactions by source level; index 0 is L0, or memory where memtables are merged into L1.
+    /// Trailing levels without work are omitted.
     pub compactions: Vec<WorkStats>,
-    /// The levels.
+    /// The levels at this moment.
     pub levels: Vec<LevelStats>,
     /// The chains that memtables or writers waited for.
     pub chains: ChainSummary,
     /// The chains that stood behind L0, one for each flush.
     pub standing_chains: ChainSummary,
-    /// Files that left the tree and are still read or not yet removed.
+    /// Files that left the tree and are still in use or not yet removed.
     pub zombie_files: u64,
-    /// Those among them that the system did not remove when it was asked.
+    /// The part of those that the file system failed to remove.
     #[serde(default)]
     pub stuck_files: u64,
     /// Panics of merge operators, compaction filters and the listener that were caught.
     #[serde(default)]
     pub callback_panics: u64,
-    /// Whether writes are refused for want of space at this moment.
+    /// Whether writes are refused at this moment because the device is full.
     pub out_of_space: bool,
-    /// How often they were.
+    /// How often the device became full.
     pub shortages: u64,
-    /// Why the store is read-only, when it is.
+    /// Why the store is read-only; none if it is not.
     pub read_only: Option<String>,
 }
 
 impl Stats {
-    /// Bytes written to SSTs, WAL (the zeros of new files among them), manifest, LOG and reserve.
+    /// Bytes written to SSTs, WAL (including the zeros of new files), manifest, LOG and reserve.
     #[must_use]
     pub fn bytes_written(&self) -> Bytes {
         let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
@@ -196,7 +194,7 @@ impl Stats {
         self.flush.read + compactions + self.cache_miss_bytes + self.open_bytes
     }
 
-    /// Bytes written to SSTs (flush included, WAL not) per byte admitted.
+    /// Bytes written to SSTs, by flushes too, per byte admitted. The WAL is not counted.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
@@ -210,7 +208,7 @@ impl Stats {
     }
 }
 
-/// Everything counted so far, and the tree as it is.
+/// Collects all counters, and the present state of the trees.
 pub(crate) fn stats(engine: &Engine) -> Stats {
     let Engine { shared, reader, installer, writer, control, .. } = engine;
     let counters = &shared.counters;

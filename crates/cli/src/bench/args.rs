@@ -1,6 +1,6 @@
 //! The options of `vlsm bench`, checked and turned into a plan; the folder it works in.
 //!
-//! No data is written before all options are known to be good and the device to have room.
+//! No data is written before all options and the free space of the device are checked.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -18,14 +18,14 @@ Examples:
   vlsm bench                                   load 4 M pairs, then YCSB A for 25 s: about a minute
   vlsm bench --profile rocksdb                 the same with another profile
   vlsm bench --profile rocksdb --admission open
-                                               its sizes, any shape, schedule and admission
+                                               the profile's sizes with another admission
   vlsm bench --rate 100000                     open loop: latency from each request's due time
   vlsm bench --pairs 20M --workload load       the load only
   vlsm bench --workload a,b,e --seconds 60     several runs on one store
   vlsm bench --path /mnt/disk/bench --json report.json --html report.html
 
-The store is made in the default folder for temporary files ($TMPDIR) and removed afterwards, unless
---path or --keep says otherwise. Ctrl-C prints the report of what was done so far.";
+The store is created in the default folder for temporary files ($TMPDIR) and removed afterwards,
+unless --path or --keep is given. Ctrl-C ends the run and prints its report.";
 
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
@@ -34,13 +34,13 @@ pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
     #[arg(long, value_name = "NAME", default_value = "steady")]
     pub profile: String,
-    /// What is merged: a shape instead of the profile's, at its sizes
+    /// Shape (what to merge) instead of the profile's, with the profile's sizes
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
-    /// When: a schedule instead of the profile's
+    /// Schedule (when to merge) instead of the profile's
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<String>,
-    /// How fast writes are let in: an admission instead of the profile's
+    /// Admission (how fast writes are let in) instead of the profile's
     #[arg(long, value_name = "NAME")]
     pub admission: Option<String>,
     /// Runs after the load, separated by commas: YCSB's letters a to f, names of db_bench, silk,
@@ -50,10 +50,10 @@ pub struct Args {
     /// Pairs to load
     #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
     pub pairs: u64,
-    /// Operations of each run at most
+    /// Limit on the operations of each run
     #[arg(long, value_name = "N", value_parser = count)]
     pub ops: Option<u64>,
-    /// Seconds of each run at most [default: 25, unless --ops is given]
+    /// Limit on the seconds of each run [default: 25, unless --ops is given]
     #[arg(long, value_name = "S", value_parser = positive)]
     pub seconds: Option<f64>,
     /// Requests per second of each run (open loop) [default: closed loop]
@@ -62,7 +62,7 @@ pub struct Args {
     /// Inserts per second of the load (open loop) [default: closed loop]
     #[arg(long, value_name = "N", value_parser = count)]
     pub load_rate: Option<u64>,
-    /// Client threads [default: the number of cores, 4 at most]
+    /// Client threads [default: the number of cores, at most 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
     /// Share of point reads in each run, in percent [default: the workload's]
@@ -83,32 +83,32 @@ pub struct Args {
     /// Size of a memtable [default: the profile's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memtable: Option<Bytes>,
-    /// Memtables at most, the active one among them [default: the profile's]
+    /// Limit on memtables, including the active one [default: the profile's]
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
     /// Memory for memtables, indexes, filters, the block cache and jobs' buffers together [default:
-    /// 256M, and more where the profile's memtables need it]
+    /// 256M, or more if the profile's memtables need it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_limit: Option<Bytes>,
     /// Worker threads for flushes and compactions [default: the number of cores]
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Read and write SSTs past the page cache [default: through it]
+    /// Read and write SSTs with direct I/O [default: through the page cache]
     #[arg(long)]
     pub direct_io: bool,
-    /// Folder to make the store in; it is kept
+    /// Folder for the store, new or empty; it is kept
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
     /// Keep the temporary store
     #[arg(long)]
     pub keep: bool,
-    /// Write the report as JSON as well; `-` writes it to stdout instead of the table
+    /// Also write the report as JSON; `-` writes it to stdout instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write the report as a page with charts as well
+    /// Also write the report as a page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Seed of keys, values and choices
+    /// Seed of keys, values and random choices
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 }
@@ -173,11 +173,11 @@ pub fn compression(text: &str) -> Result<Compression, String> {
     })
 }
 
-/// How long background work may take to end, after the load and at the end, in seconds.
+/// How long to wait for background work, after the load and at the end, in seconds.
 const SETTLE_MAX: f64 = 60.0;
 
 impl Args {
-    /// Checks the options that clap cannot, and says what is to be done.
+    /// Checks the options that clap cannot check, and makes the plan.
     pub fn spec(&self) -> Result<RunSpec, String> {
         if self.key_size < MIN_KEY_SIZE {
             return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
@@ -233,7 +233,7 @@ impl Args {
         })
     }
 
-    /// The profile, with the mechanisms that are named beside it.
+    /// The profile, with the mechanisms that replace its own.
     fn profile(&self) -> String {
         let axes =
             [("shape", &self.shape), ("schedule", &self.schedule), ("admission", &self.admission)];
@@ -274,7 +274,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Finds or makes the folder and checks that it is empty and has room.
+    /// Finds or creates the folder and checks that it is empty and has enough space.
     pub fn prepare(args: &Args, spec: &RunSpec) -> Result<Self, String> {
         let Some(path) = &args.path else {
             let made = tempfile::Builder::new().prefix("vlsm-bench-").tempdir();
@@ -309,12 +309,12 @@ impl Place {
         }
     }
 
-    /// The folder, where it is to be removed afterwards.
+    /// The folder, if it will be removed afterwards.
     pub fn temporary(&self) -> Option<&Path> {
         matches!(self, Self::Temporary(_)).then(|| self.path())
     }
 
-    /// Where the data will be found.
+    /// Describes where the data is, for people.
     pub fn describe(&self) -> String {
         match self {
             Self::Temporary(folder) => {

@@ -1,5 +1,5 @@
-//! Live progress of a phase on stderr: a bar with throughput, P99 so far and stalls. Nothing where
-//! no person watches.
+//! Live progress of a phase on stderr: a bar with throughput, P99 so far and stalls; nothing if
+//! stderr is not a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Live {
         Self { bar }
     }
 
-    /// Shows how the phase is going.
+    /// Shows the progress of the phase.
     pub fn show(&self, progress: &Progress<'_>) {
         self.bar.set_position((progress.done * STEPS as f64) as u64);
         let now = progress.series.0.last().map_or(0.0, Point::throughput);

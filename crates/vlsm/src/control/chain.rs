@@ -3,14 +3,14 @@
 //!
 //! Two measures, for every shape:
 //! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush
-//!   that could start, and none is under way) or its shape has writes slowed down or stopped. Where
-//!   memtables are merged into L1, that merge counts as their flush. The stages of the chain
-//!   are the levels from which the shape says room must be made; the width of a stage is the bytes
-//!   that jobs out of that level merged meanwhile. The chain of one memtable ends with the next
-//!   flush.
-//! - *Standing*: at each flush, the chain that stood behind L0: what would have to be merged before
-//!   the next memtable could be flushed were L0 full at that moment. It shows how wide a wait could
-//!   be, also in runs where none occurred, and is what the paper's Fig. 2 and 9 compare.
+//!   that could start, and none is under way) or while its shape slows down or stops writes. Where
+//!   memtables are merged into L1, that merge counts as their flush. The stages of the chain are
+//!   the levels in which, according to the shape, room must be made; the width of a stage is the
+//!   bytes that jobs out of that level merged meanwhile. The chain of one memtable ends with the
+//!   next flush.
+//! - *Standing*: at each flush, the chain behind L0: the bytes that would have to be merged before
+//!   the next memtable could be flushed if L0 were full at that moment. It shows the possible width
+//!   of a wait, also in runs without waits. The paper's Fig. 2 and 9 compare it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Waiting {
     stages: Vec<ChainStage>,
 }
 
-/// Chains under way and those that ended.
+/// Open and ended chains.
 #[derive(Default)]
 pub(crate) struct Chains {
     waiting: BTreeMap<TreeId, Waiting>,
@@ -54,8 +54,8 @@ pub struct ChainSummary {
 }
 
 impl Chains {
-    /// Takes note of a tree after its shape was asked: whether it waits, and for which levels. The
-    /// chain that ended, if one did.
+    /// Records, after a tree's shape was evaluated, whether the tree waits and for which levels.
+    /// Returns the chain that ended, if any.
     pub fn observe(
         &mut self,
         tree: TreeId,
@@ -75,7 +75,8 @@ impl Chains {
         None
     }
 
-    /// A flush begins: notes the chain that stands behind L0, and ends the one that was waited for.
+    /// Records the start of a flush: the chain behind L0, and the end of the chain that was waited
+    /// for.
     pub fn flush_begins(
         &mut self,
         tree: TreeId,

@@ -1,12 +1,12 @@
-//! How much a range of keys takes, about.
+//! The approximate size of a range of keys.
 //!
-//! 1. Tables within the range count whole, from what the manifest knows of them.
-//! 2. Of a table that lies across an end, the blocks in the range count, by its index; its entries
-//!    in proportion.
+//! 1. Tables within the range count whole, by their metadata.
+//! 2. Of a table that crosses an end of the range, the blocks within the range count, by its index,
+//!    and its entries in proportion.
 //! 3. The entries of memtables are counted one by one.
 //!
-//! Old versions and tombstones count, too: it is what lies on disk and in memory, not what a scan
-//! would show. Cost: at most two indexes a run, and the memtables' entries in the range.
+//! Old versions and tombstones count, too: the result is the space on disk and in memory, not the
+//! size of a scan. Cost: at most two indexes per run, and the memtables' entries in the range.
 
 use crate::catalog::KeyspaceInfo;
 use crate::read::Reader;
@@ -14,7 +14,7 @@ use crate::read::view::TreeView;
 use bytes::Bytes;
 use vlsm_core::{Bytes as ByteCount, Cursor, KeyRange, Result, Table, Trailer};
 
-/// What a range of keys takes, about.
+/// The approximate size of a range of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ApproximateSize {
     /// Bytes in SSTs and memtables.
@@ -24,7 +24,7 @@ pub struct ApproximateSize {
 }
 
 impl Reader {
-    /// What the keys of a keyspace from `lo` up to `hi`, exclusive, take.
+    /// The size of the keys of a keyspace from `lo` up to `hi`, exclusive.
     pub fn approximate_size(
         &self,
         keyspace: &KeyspaceInfo,

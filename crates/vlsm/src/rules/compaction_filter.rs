@@ -1,29 +1,30 @@
-//! Compaction filters: a user's code looks at values while jobs rewrite them, and removes or
-//! changes them there.
+//! Compaction filters: user code that removes or changes values while flushes and compactions
+//! rewrite them. A store is opened with one filter per keyspace; filters are not recorded on disk.
 
-/// What becomes of a value.
+/// A filter's decision about a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It stays.
+    /// Keep the value.
     Keep,
-    /// The key becomes absent.
+    /// Remove the key.
     Remove,
-    /// The key gets this value.
+    /// Replace the value by this one.
     Change(Vec<u8>),
 }
 
-/// Looks at values while flushes and compactions rewrite them.
+/// Decides about values while flushes and compactions rewrite them.
 ///
-/// It is asked only for the newest value of a key, and only if no snapshot holds it, so what a
-/// snapshot sees never changes. A value that no job rewrites is not asked for: when, and how often,
-/// is up to the tree. It must not wait and must not use the store.
+/// It is called only for the newest value of a key, and only if no snapshot holds it, so the view
+/// of a snapshot never changes. It is not called for a value that no job rewrites; the state of the
+/// tree determines when and how often a value is rewritten. It must not block and must not use the
+/// store.
 ///
-/// A value over which it panics stays as it is, and the job goes on with the next value. The first
-/// panic is told by [`Event::CallbackPanicked`](crate::Event::CallbackPanicked).
+/// If it panics, the value stays unchanged and the job continues with the next one.
+/// [`Event::CallbackPanicked`](crate::Event::CallbackPanicked) reports the first panic.
 pub trait CompactionFilter: Send + Sync {
-    /// Its name, for events. Asked once, when the filter is registered.
+    /// Its name, for events. Called once, when the filter is registered.
     fn name(&self) -> &str;
 
-    /// What becomes of this value, which is about to be written into `level`.
+    /// Decides about a value that is about to be written into `level`.
     fn filter(&self, level: u8, key: &[u8], value: &[u8]) -> Decision;
 }

@@ -1,16 +1,16 @@
-//! Merge operators: writes that say how a value changes instead of what it is.
+//! Merge operators: writes that change a value without reading it.
 //!
 //! [`Keyspace::merge`](crate::Keyspace::merge) writes an operand without reading. Reads combine the
-//! operands with the value below them; compactions do the same once, so that reads find less to do.
-//! What an operator can never combine it should refuse when it is written
-//! ([`MergeOperator::check_operand`]): later there is only a key that cannot be read.
+//! operands with the value below them. Compactions do the same and store the result, so that later
+//! reads have less to do. An operator should refuse an operand that it can never combine when it is
+//! written ([`MergeOperator::check_operand`]): later the key can only fail to read.
 //!
-//! Three operators are known to every build: `append`, `add` and `max`.
+//! Three operators are built in: `append`, `add` and `max`.
 
 use std::sync::Arc;
 
-/// Combines operands with a value. Must be pure: what it makes of the same arguments never changes,
-/// because reads and compactions ask it again and again.
+/// Combines operands with a value. It must be pure: the same arguments always give the same result,
+/// because reads and compactions call it repeatedly.
 ///
 /// ```
 /// use vlsm::MergeOperator;
@@ -29,39 +29,39 @@ use std::sync::Arc;
 /// }
 /// ```
 pub trait MergeOperator: Send + Sync {
-    /// Its name, as it stands in the manifest. An operator that combines otherwise than before
-    /// needs another name. Asked once, when the operator is registered.
+    /// Its name, as recorded in the manifest. An operator that combines differently needs another
+    /// name. Called once, when the operator is registered.
     fn name(&self) -> &str;
 
-    /// Whether `operand` is one that [`merge`](Self::merge) can combine. Asked when it is written,
-    /// before anything of the batch is: an error refuses the whole batch with
-    /// [`Error::OperandRefused`](crate::Error::OperandRefused) and says why, as in "an operand is 8
-    /// bytes long". Without this method every operand is taken. A panic refuses, too.
+    /// Checks that [`merge`](Self::merge) can combine `operand`. It is called before anything of
+    /// the batch is written: an error refuses the whole batch with
+    /// [`Error::OperandRefused`](crate::Error::OperandRefused) and gives the reason, as in "an
+    /// operand is 8 bytes long". By default every operand is accepted. A panic refuses the batch,
+    /// too.
     ///
     /// # Errors
-    /// What is wrong with the operand. A text that is known beforehand, so that no key and no value
-    /// comes into errors.
+    /// The problem with the operand, as a static text, so that no key or value gets into errors.
     fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<(), &'static str> {
         let _ = (key, operand);
         Ok(())
     }
 
-    /// The value of `key` after `operands`, oldest first, were applied to `base`, its value before
-    /// (none where it was absent). None when they do not fit: reads of the key then fail with
-    /// [`Error::MergeFailed`](crate::Error::MergeFailed), iterators go on behind it, and
-    /// compactions keep everything as it is. A panic counts as none; the first one is told by
-    /// [`Event::CallbackPanicked`](crate::Event::CallbackPanicked).
+    /// Applies `operands`, oldest first, to `base`, the value of `key` before them (none if it was
+    /// absent), and returns the new value. None if they cannot be combined: reads of the key then
+    /// fail with [`Error::MergeFailed`](crate::Error::MergeFailed), iterators continue after it,
+    /// and compactions keep its entries unchanged. A panic counts as none;
+    /// [`Event::CallbackPanicked`](crate::Event::CallbackPanicked) reports the first one.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
-    /// One operand that does what `operands`, oldest first, do one after the other. None when there
-    /// is none. Only saves space and time. A panic counts as none.
+    /// Combines `operands`, oldest first, into one operand with the same effect. None if that is
+    /// impossible. This only saves space and time. A panic counts as none.
     fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = (key, operands);
         None
     }
 }
 
-/// The operator of this name that every build knows.
+/// The built-in operator of this name.
 pub(super) fn built_in(name: &str) -> Option<Arc<dyn MergeOperator>> {
     match name {
         "append" => Some(Arc::new(Append)),
@@ -71,7 +71,7 @@ pub(super) fn built_in(name: &str) -> Option<Arc<dyn MergeOperator>> {
     }
 }
 
-/// `append`: the value, and behind it the operands.
+/// `append`: appends the operands to the value.
 struct Append;
 
 impl MergeOperator for Append {
@@ -88,7 +88,8 @@ impl MergeOperator for Append {
     }
 }
 
-/// `add`: 64-bit numbers, little-endian, signed or not, are added and wrap around. Absent is zero.
+/// `add`: adds 64-bit little-endian numbers, signed or unsigned, and wraps around. An absent value
+/// is zero.
 struct Add;
 
 impl MergeOperator for Add {
@@ -113,7 +114,7 @@ impl MergeOperator for Add {
     }
 }
 
-/// `max`: the largest one, compared as keys are: byte by byte.
+/// `max`: keeps the largest value, compared byte by byte like keys.
 struct Max;
 
 impl MergeOperator for Max {

@@ -1,11 +1,10 @@
-//! What the entries of one keyspace mean beyond put and delete: its merge operator, its time to
-//! live, its compaction filter.
+//! The rules of one keyspace beyond put and delete: its merge operator, its time to live, its
+//! compaction filter.
 //!
-//! A keyspace's record in the manifest names the operator; code cannot be stored, so a store is
-//! opened with everything that it needs ([`Extensions`]), and an operator that is missing is an
-//! error before anything is written. Every tree of a keyspace carries the same [`Rules`], where
-//! reads and jobs find them. The user's code is called here and nowhere else, guarded against its
-//! panics (`callback`).
+//! A keyspace's record in the manifest names the operator; code cannot be stored, so the caller
+//! passes it at open ([`Extensions`]), and a missing operator is an error before anything is
+//! written. Every tree of a keyspace carries the same [`Rules`] for reads and jobs. User code is
+//! called only here, with its panics caught (`callback`).
 //!
 //! Threads and locks: immutable once the store is open.
 
@@ -28,14 +27,14 @@ use vlsm_core::{Error, Result};
 /// The code that a store is opened with.
 #[derive(Default, Clone)]
 pub(crate) struct Extensions {
-    /// Each with its name.
+    /// The operators by name.
     pub operators: Vec<(String, Arc<dyn MergeOperator>)>,
     pub filters: Vec<NamedFilter>,
-    /// Who is told of its panics; nobody before the store is open.
+    /// Receives the panics of this code; none before the store is open.
     pub events: Option<Arc<Events>>,
 }
 
-/// A compaction filter and the keyspace it is for.
+/// A compaction filter and its keyspace.
 #[derive(Clone)]
 pub(crate) struct NamedFilter {
     pub keyspace: String,
@@ -44,7 +43,7 @@ pub(crate) struct NamedFilter {
 }
 
 impl Extensions {
-    /// Refuses two of one name.
+    /// Refuses two operators or filters of one name.
     pub fn check(&self) -> Result<()> {
         for (index, (name, _)) in self.operators.iter().enumerate() {
             let earlier = self.operators[..index].iter().any(|(other, _)| other == name);
@@ -97,13 +96,13 @@ impl Extensions {
     }
 }
 
-/// What the entries of one keyspace mean.
+/// The rules of one keyspace.
 #[derive(Default)]
 pub(crate) struct Rules {
     /// Its name, for errors.
     pub keyspace: String,
     pub operator: Option<Guarded<dyn MergeOperator>>,
-    /// How long a put lives that says nothing else.
+    /// The time to live of a put that does not set one.
     pub ttl: Option<Duration>,
     pub filter: Option<Guarded<dyn CompactionFilter>>,
 }
@@ -134,7 +133,8 @@ impl Rules {
     /// The value of a key with this base and these operands, oldest first.
     ///
     /// # Errors
-    /// [`Error::MergeFailed`] and nothing else: there is no operator, or it cannot, or it panicked.
+    /// Only [`Error::MergeFailed`]: there is no operator, or it cannot combine them, or it
+    /// panicked.
     pub fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
         let operator = self.operator.as_ref();
         match operator.map(|operator| operator.call(|code| code.merge(key, base, operands))) {
@@ -148,7 +148,7 @@ impl Rules {
         }
     }
 
-    /// One operand in place of several, oldest first. None where the operator has none, or
+    /// One operand in place of several, oldest first. None if the operator cannot combine them, or
     /// panicked.
     pub fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let operator = self.operator.as_ref()?;
@@ -156,7 +156,8 @@ impl Rules {
         merged.filter(|value| value.len() <= MAX_VALUE_LEN)
     }
 
-    /// What becomes of a value. It stays where there is no filter, or where the filter panicked.
+    /// The filter's decision about a value. The value stays if there is no filter, or if it
+    /// panicked.
     pub fn filter(&self, level: u8, key: &[u8], value: &[u8]) -> Decision {
         let Some(filter) = &self.filter else { return Decision::Keep };
         let decided = filter.call(|filter| filter.filter(level, key, value));

@@ -1,11 +1,10 @@
-//! What the versions of one user key add up to: the one place that knows it, for gets, iterators
-//! and compactions.
+//! Resolves the versions of one user key to its value, for gets, iterators and compactions.
 //!
-//! A version says one of three things to a reader ([`says`]): the key has this value, the key is
-//! absent, or the value changes by this operand. It is absent for a tombstone, for a value that has
-//! expired, and for whatever a visible range tombstone of a larger sequence number lies over. From
-//! the newest visible version on, operands are collected until a version says value or absent;
-//! older versions do not matter. Where the versions end, the key was absent before.
+//! A version means one of three things to a reader ([`says`]): the key has this value, the key is
+//! absent, or this operand changes the value. The key is absent for a tombstone, for an expired
+//! value, and for a version below a visible range tombstone of a larger sequence number. From the
+//! newest visible version on, operands are collected until a version is a value or absent; older
+//! versions do not matter. If the versions end first, the key was absent before.
 //!
 //! The operands, oldest first, are then applied to that base by the keyspace's merge operator.
 
@@ -16,18 +15,18 @@ use std::path::Path;
 use vlsm_core::key::{self, EXPIRY_LEN};
 use vlsm_core::{Error, Kind, Micros, Result, Seq, Trailer};
 
-/// What a version says to a reader.
+/// The meaning of a version to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Says {
     /// The key is absent.
     Absent,
-    /// The key has the value that begins after so many bytes.
+    /// The key has the value that begins at this offset.
     Value(usize),
-    /// The value changes by this operand.
+    /// This operand changes the value.
     Operand,
 }
 
-/// What a version says where `cover` is the newest visible range tombstone over its key.
+/// The meaning of a version if `cover` is the newest visible range tombstone over its key.
 #[inline]
 pub(crate) fn says(
     trailer: Trailer,
@@ -61,7 +60,7 @@ fn unknown_kind(trailer: Trailer) -> Error {
     Error::corruption(Path::new("memory"), 0, what)
 }
 
-/// Adds up the visible versions of one user key, from the newest on or from the oldest on.
+/// Combines the visible versions of one user key, from the newest or from the oldest on.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     base: Option<Bytes>,
@@ -70,7 +69,7 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// The next older version. True when still older ones do not matter.
+    /// Adds the next older version. True if still older ones do not matter.
     pub fn add_older(&mut self, says: Says, value: Bytes) -> bool {
         match says {
             Says::Absent => true,
@@ -85,7 +84,7 @@ impl Resolver {
         }
     }
 
-    /// The next newer version.
+    /// Adds the next newer version.
     pub fn add_newer(&mut self, says: Says, value: Bytes) {
         match says {
             Says::Operand => self.operands.push_back(value),
@@ -97,10 +96,10 @@ impl Resolver {
         }
     }
 
-    /// The key's value; none where it is absent.
+    /// The key's value; none if it is absent.
     ///
     /// # Errors
-    /// [`Error::MergeFailed`] and nothing else: of this key, whatever becomes of others.
+    /// Only [`Error::MergeFailed`], for this key alone.
     pub fn finish(self, rules: &Rules, key: &[u8]) -> Result<Option<Bytes>> {
         if self.operands.is_empty() {
             return Ok(self.base);

@@ -1,10 +1,10 @@
-//! Events to whoever listens: the LOG file, the listener given at open, the laboratory.
+//! Sends events to the LOG file and to the listener given at open.
 //!
-//! A listener that panics is told of nothing more: it may have left its own state half changed, and
-//! would panic again and again. The LOG says so, and whoever emitted the event does not notice.
+//! A listener that panics gets no further events: its state may be inconsistent, and it might panic
+//! every time. The LOG says so; the emitter of the event is not affected.
 //!
 //! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
-//! LOG.old and a new one begins. It is never synced and no operation fails because of it.
+//! LOG.old and a new one begins. It is never synced, and no operation fails because of it.
 
 use crate::shared::callback::call;
 use crate::shared::counters::Counter;
@@ -22,18 +22,18 @@ pub const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Lines kept in memory until they are written.
 const LINES_MAX: usize = 10_000;
 
-/// Receives every event, on the thread it happens on: it must return quickly and not call the
-/// store. One that panics is told of no further event; the LOG says so, and
+/// Receives every event, on the thread that emits it. It must return quickly and must not call the
+/// store. A listener that panics gets no further events; the LOG says so, and
 /// [`Stats::callback_panics`](crate::Stats::callback_panics) counts it.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Where events go.
+/// The receivers of events.
 pub(crate) struct Events {
     env: Arc<dyn Env>,
     listener: Option<Listener>,
     /// Whether the listener has panicked.
     listener_off: AtomicBool,
-    /// Panics of all of the user's code.
+    /// Panics of all user code.
     panics: AtomicU64,
     log: Option<Log>,
     /// Bytes that were written to LOG files.
@@ -43,7 +43,7 @@ pub(crate) struct Events {
 struct Log {
     path: PathBuf,
     lines: Mutex<Vec<String>>,
-    /// Only ever taken with `try_lock`: held while the file is written.
+    /// Only taken with `try_lock`, because it is held while the file is written.
     file: Mutex<Option<(Arc<dyn File>, u64)>>,
 }
 
@@ -63,7 +63,8 @@ impl Events {
         self.written.get()
     }
 
-    /// Tells everybody. Cheap: the LOG's line is written later, by [`Events::write_log`].
+    /// Sends an event to all receivers. Cheap: [`Events::write_log`] writes the line into the LOG
+    /// later.
     pub fn emit(&self, event: Event) {
         if let Some(listener) = &self.listener
             && !self.listener_off.load(Ordering::Acquire)
@@ -74,19 +75,19 @@ impl Events {
         self.note(&event);
     }
 
-    /// A user's code panicked.
+    /// Counts a panic of user code.
     pub fn count_panic(&self) {
         self.panics.fetch_add(1, Ordering::Release);
     }
 
-    /// How often a user's code panicked.
+    /// How often user code panicked.
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Acquire)
     }
 
     #[cold]
     fn switch_listener_off(&self) {
-        // Another thread may have been in it at the same time.
+        // Another thread may have panicked in it at the same time.
         let first = !self.listener_off.swap(true, Ordering::AcqRel);
         self.count_panic();
         if first {
@@ -95,7 +96,7 @@ impl Events {
         }
     }
 
-    /// A line for the LOG.
+    /// Queues a line for the LOG.
     fn note(&self, event: &Event) {
         let Some(log) = &self.log else { return };
         let line = format!("{} {event}\n", stamp(self.env.wall_clock().as_millis()));
@@ -110,7 +111,8 @@ impl Events {
         self.log.as_ref().is_some_and(|log| !log.lines.lock().is_empty())
     }
 
-    /// Appends waiting lines to the LOG. Does file calls: never on a client's or a worker's thread.
+    /// Appends queued lines to the LOG. It makes file calls, so it never runs on a client's or a
+    /// worker's thread.
     pub fn write_log(&self) {
         let Some(log) = &self.log else { return };
         let Some(mut file) = log.file.try_lock() else { return };

@@ -1,27 +1,28 @@
-//! The ledger of memory: who holds how much, and who must give way under `memory_limit`.
+//! The ledger of memory under `memory_limit`: how much each kind holds, and which kind gives way.
 //!
-//! Everything large is charged to a gauge for as long as it lives (`disk/gauge`). What may be held
-//! is decided in this order, because of the prices of doing without:
+//! Everything large is charged to a gauge for as long as it lives (`disk/gauge`). The kinds get
+//! memory in this order, by the cost of doing without it:
 //! 1. *Memtables* have five eighths of the limit. When active ones fill half of that, the largest
-//!    is rotated although it is not full (`write/rotate`); at all of it writers wait for a flush.
-//!    What they do not use is free for the others; blocks made ready for the next ones go first.
-//! 2. What *readers pin* (flushed memtables, blocks that left the cache) cannot be refused. Pins
-//!    are taken back: iterators go over to a fresh view (`iter`). Nor can buffers of *jobs*, which
-//!    are made so that those of as many jobs as run at once take about an eighth of the
-//!    limit (`job`).
-//! 3. *Indexes and filters* of open SSTs have what is left but for what the cache has at least and
-//!    an eighth of the limit, which the cache can give up at once. Beyond that the coldest are let
-//!    go, and files are opened for one use only.
-//! 4. The *block cache* has the rest, an eighth of the limit at least, but no more than
+//!    is rotated although it is not full (`write/rotate`). When all of it is used, writers wait for
+//!    a flush. The unused part is free for the other kinds; blocks allocated ahead are freed first.
+//! 2. Memory that *readers pin* (flushed memtables, blocks evicted from the cache) cannot be
+//!    refused. Pins are taken back: iterators switch to a fresh view (`iter`). Buffers of *jobs*
+//!    cannot be refused either; their sizes are chosen so that the buffers of all concurrent jobs
+//!    take about an eighth of the limit (`job`).
+//! 3. *Indexes and filters* of open SSTs get the rest, less the cache's minimum and an eighth of
+//!    the limit, which the cache can give up at once. Beyond that the coldest are evicted, and
+//!    files are opened for one use only.
+//! 4. The *block cache* gets what is left, at least an eighth of the limit and at most
 //!    `cache_limit`.
 //!
-//! [`Memory::balance`] sets 3 and 4 anew; workers call it between steps, and who opened a file. It
-//! keeps a small part of the limit free for what memtables grow meanwhile.
+//! [`Memory::balance`] recomputes 3 and 4. Workers call it between steps, and readers after they
+//! opened a file. It keeps a small part of the limit free for the growth of memtables until the
+//! next call.
 //!
-//! Not counted: WAL buffers, the tree's metadata, and values that the caller copied.
+//! Not counted: WAL buffers, the trees' metadata, and values that the caller copied.
 //!
-//! Threads and locks: gauges are atomics; `balance` takes a lock, which is only tried but where a
-//! job needs room or a file was opened.
+//! Threads and locks: gauges are atomics. `balance` uses `try_lock`, except when a job needs room
+//! or a file was opened.
 
 use crate::budget::{jobs_share, memtable_share};
 use crate::memtable::ArenaGauges;
@@ -34,7 +35,7 @@ use vlsm_core::Bytes;
 use vlsm_disk::sst::BlockCache;
 use vlsm_disk::{Charge, Condition, Gauge};
 
-/// Memory by kind, as it counts towards `memory_limit`.
+/// Memory by kind, as counted under `memory_limit`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MemoryStats {
@@ -57,7 +58,7 @@ pub struct MemoryStats {
 }
 
 impl MemoryStats {
-    /// Each kind with its name in reports.
+    /// Each kind with its name for reports.
     #[must_use]
     pub fn kinds(&self) -> [(&'static str, Bytes); 8] {
         [
@@ -72,18 +73,18 @@ impl MemoryStats {
         ]
     }
 
-    /// All of it.
+    /// The sum of all kinds.
     #[must_use]
     pub fn total(&self) -> Bytes {
         self.kinds().into_iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// What cannot be refused: all but readers and cache.
+    /// Memory that cannot be refused: all kinds except readers and cache.
     fn fixed(&self) -> u64 {
         (self.total() - self.readers - self.cache).0
     }
 
-    /// The larger one of each kind.
+    /// The maximum of each kind.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         Self {
@@ -99,41 +100,41 @@ impl MemoryStats {
     }
 }
 
-/// The most that was held.
+/// The peak of memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Peak {
     pub total: Bytes,
-    /// Of each kind by itself.
+    /// The peak of each kind by itself.
     pub kinds: MemoryStats,
 }
 
 /// The ledger of one store.
 pub(crate) struct Memory {
     limit: u64,
-    /// The most that the cache takes.
+    /// The most memory of the cache.
     cache_limit: u64,
-    /// What all blocks made ready for memtables take.
+    /// Bytes of the blocks allocated ahead for memtables.
     spare: u64,
     pub arenas: ArenaGauges,
     pub readers: Gauge,
-    /// Readers that were let go and that somebody still sees. Not to be let go again, so no reason
-    /// to let go of others.
+    /// Evicted readers that are still pinned. They cannot be evicted again, and are no reason to
+    /// evict others.
     pub evicted: Gauge,
-    /// What readers held after a look for cold ones that found none to let go of.
+    /// What readers held after a search that found none to evict.
     pub unevictable: AtomicU64,
     pub jobs: Gauge,
     pub cache: Arc<BlockCache>,
-    /// What readers may take, as of the last balance.
+    /// The share of readers, as of the last balance.
     reader_share: AtomicU64,
-    /// What memtables took at the last balance.
+    /// What memtables held at the last balance.
     balanced_at: AtomicU64,
     balancing: Mutex<u64>,
     peak: Mutex<Peak>,
-    /// Whether readers are being let go of.
+    /// Whether an eviction of readers is running.
     pub evicting: AtomicBool,
-    /// Whether a balance was asked for.
+    /// Whether a balance was requested.
     asked: AtomicBool,
-    /// Wakes those who balance.
+    /// Wakes the workers that balance.
     wake: Arc<dyn Condition>,
 }
 
@@ -163,12 +164,12 @@ impl Memory {
         this
     }
 
-    /// What memtables may take in all.
+    /// The share of memtables.
     pub fn memtable_share(&self) -> u64 {
         memtable_share(self.limit)
     }
 
-    /// Below this, active memtables are left alone.
+    /// Below this, no active memtable is rotated early.
     pub fn active_share(&self) -> u64 {
         self.memtable_share() / 2
     }
@@ -178,8 +179,8 @@ impl Memory {
         self.readers.get() + self.evicted.get() < self.reader_share.load(Relaxed)
     }
 
-    /// To how much readers shall shrink when they do not fit: a little less than their share, so
-    /// that it is not asked again at once.
+    /// The target of an eviction of readers: a little less than their share, so that the next one
+    /// is not needed at once.
     pub fn readers_target(&self) -> u64 {
         self.reader_share.load(Relaxed) / 8 * 7
     }
@@ -189,8 +190,8 @@ impl Memory {
         self.jobs.get() < jobs_share(self.limit)
     }
 
-    /// Memory by kind: the smaller one of two looks. Whoever stands still while it reads the gauges
-    /// may count twice what goes from one to another meanwhile.
+    /// Memory by kind: the smaller of two reads. A thread that is preempted while it reads the
+    /// gauges may count memory twice that moves from one gauge to another.
     pub fn stats(&self) -> MemoryStats {
         let (first, second) = (self.read_gauges(), self.read_gauges());
         if first.total() < second.total() { first } else { second }
@@ -198,7 +199,7 @@ impl Memory {
 
     fn read_gauges(&self) -> MemoryStats {
         let arenas = &self.arenas;
-        // Before the cache, which gives way before buffers are counted.
+        // Read before the cache, because the cache shrinks before buffers are counted.
         let jobs = Bytes(self.jobs.get());
         MemoryStats {
             active: Bytes(arenas.active.get()),
@@ -212,7 +213,7 @@ impl Memory {
         }
     }
 
-    /// What is held now, and the most that was held as far as somebody looked, now included.
+    /// The memory held now, and the peak over all calls, this one included.
     pub fn stats_and_peak(&self) -> (MemoryStats, Peak) {
         let now = self.stats();
         self.note_peak(&now);
@@ -225,7 +226,7 @@ impl Memory {
         peak.kinds = peak.kinds.max(now);
     }
 
-    /// Asks for a balance when so much was taken since the last one that it matters.
+    /// Requests a balance when memtables have grown enough since the last one.
     #[inline]
     pub fn note_growth(&self) {
         let arenas = &self.arenas;
@@ -236,10 +237,11 @@ impl Memory {
         }
     }
 
-    /// Has the cache give way to a reader that was opened, and others to be let go where it does
-    /// not fit.
+    /// Shrinks the cache for a reader that was opened, and requests an eviction if readers do not
+    /// fit.
     pub fn note_reader(&self) {
-        // Not only tried: whoever balances just now may have looked before this reader was counted.
+        // This takes the lock: a balance that runs now may have read the gauges before this reader
+        // was counted.
         let is_short = self.balance_with(0, &mut self.balancing.lock());
         if is_short {
             self.ask();
@@ -252,19 +254,20 @@ impl Memory {
         }
     }
 
-    /// Gives readers and cache what the others leave. True when readers hold more than that, and
-    /// something changed since none could be let go of: the look for them wakes those who ask here.
+    /// Gives readers and cache the memory that the other kinds leave. True if readers exceed their
+    /// share and the state has changed since an eviction found nothing.
     pub fn balance(&self) -> bool {
         self.asked.store(false, Relaxed);
         let capacity = self.balancing.try_lock();
         capacity.is_some_and(|mut capacity| self.balance_with(0, &mut capacity))
     }
 
-    /// Counts the buffers of a job, before they are made; the cache gives way first.
+    /// Charges the buffers of a job before they are allocated; the cache shrinks first.
     pub fn take_buffers(&self, held: &mut Charge, bytes: u64) {
         let more = bytes.saturating_sub(held.bytes());
         if more > 0 {
-            // Nobody sees the room and not yet what it is for.
+            // The lock is held until the buffers are charged, so that no other balance gives their
+            // room away.
             let mut capacity = self.balancing.lock();
             let is_short = self.balance_with(more, &mut capacity);
             held.set(bytes);
@@ -283,8 +286,8 @@ impl Memory {
         self.balanced_at.store(memtables.0, Relaxed);
         let left = self.limit.saturating_sub(fixed + self.limit / 32);
         let floor = (self.limit / 8).min(self.cache_limit);
-        // The cache gives way at once, a reader only when nobody sees it any more: what is pinned
-        // or grows meanwhile comes out of the cache.
+        // The cache gives way at once, a reader only when no view holds it any more: pinned memory
+        // and growth come out of the cache.
         let margin = self.limit / 8;
         let readers = left.saturating_sub(floor + margin).max(self.limit / 16);
         self.reader_share.store(readers, Relaxed);
@@ -295,7 +298,7 @@ impl Memory {
             scarce.store(false, Relaxed);
         }
         let wanted = left.saturating_sub(now.readers.0).clamp(floor, self.cache_limit);
-        // Not for every little, because it looks at every shard of the cache.
+        // Small changes are skipped, because a resize visits every shard of the cache.
         if wanted.abs_diff(*capacity) >= self.limit / 64 {
             self.cache.set_capacity(wanted);
             *capacity = wanted;

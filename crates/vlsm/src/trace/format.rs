@@ -1,5 +1,5 @@
-//! The bytes of a trace, as docs/format.md has them: encoding and checked decoding. Nothing is
-//! taken or allocated before it is known to be there.
+//! The bytes of a trace, as in docs/format.md: encoding and checked decoding. Lengths are checked
+//! before any read or allocation.
 
 use super::{TraceKind, TraceOp};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ pub(super) const HEADER_LEN: usize = 24;
 pub(super) const CHUNK_HEADER_LEN: usize = 12;
 /// A chunk is written when it has this many bytes.
 pub(super) const CHUNK_LEN: usize = 64 << 10;
-/// A payload has at most this: one operation more, with two keys.
+/// The largest payload: a full chunk and one operation with two keys.
 pub(super) const CHUNK_MAX: usize = 256 << 10;
 
 const GET: u8 = 0;
@@ -22,7 +22,7 @@ const MERGE: u8 = 3;
 const SCAN: u8 = 4;
 const DELETE_RANGE: u8 = 5;
 
-/// The header of a file that begins at this wall-clock time.
+/// The header of a trace that begins at this wall-clock time.
 pub(super) fn header(wall: Micros) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_LEN);
     out.extend_from_slice(MAGIC);
@@ -33,13 +33,13 @@ pub(super) fn header(wall: Micros) -> Vec<u8> {
     out
 }
 
-/// The checksum of a chunk that lies at this offset, from its length, count and payload.
+/// The checksum of a chunk at this offset, over its length, count and payload.
 pub(super) fn checksum(offset: u64, head: &[u8], payload: &[u8]) -> u32 {
     let sum = crc32c::crc32c(&offset.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(sum, head), payload)
 }
 
-/// The chunk of a payload, to lie at this offset.
+/// The chunk of a payload at this offset.
 pub(super) fn chunk(offset: u64, count: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(CHUNK_HEADER_LEN + payload.len());
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -50,8 +50,8 @@ pub(super) fn chunk(offset: u64, count: u32, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends an operation that was asked for at `at` microseconds; `last` is the time of the one
-/// before it in the chunk, or zero.
+/// Appends an operation at the time `at` in microseconds; `last` is the time of the previous
+/// operation of the chunk, or zero.
 pub(super) fn encode(
     out: &mut Vec<u8>,
     (at, last): (u64, u64),
@@ -80,7 +80,7 @@ pub(super) fn encode(
     }
 }
 
-/// An operation while it is asked for.
+/// An operation to record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asked<'a> {
     Get,

@@ -1,10 +1,10 @@
-//! Traces: which operations a store was asked for, and when, in a file. Keys are in it, values are
-//! not, only their lengths.
+//! Traces: the operations on a store and their times, in a file. A trace contains keys and the
+//! lengths of values, but no values.
 //!
 //! [`Db::start_trace`](crate::Db::start_trace) records (`recorder`), [`TraceReader`] reads. The
-//! format is in docs/format.md: a header, chunks of operations that stand for themselves, and an
-//! end that says how many operations there are. Every chunk has a checksum that binds its place, so
-//! what is damaged, moved or cut off is an error and never another operation.
+//! format is in docs/format.md: a header, self-contained chunks of operations, and an end with the
+//! number of operations. The checksum of a chunk covers its offset, so a damaged, moved or
+//! truncated chunk is an error and never read as other operations.
 
 mod format;
 mod reader;
@@ -20,14 +20,14 @@ use vlsm_core::Micros;
 /// One operation of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceOp {
-    /// When it was asked for, since the trace began. Operations of several threads, and scans,
-    /// which are recorded at their end, are not quite in this order.
+    /// The time of the call, since the trace began. Operations of several threads, and scans
+    /// (recorded at their end), are not exactly in this order.
     pub at: Micros,
-    /// The number of the tree, which is a region of a keyspace.
+    /// The number of the tree, that is, of a region of a keyspace.
     pub tree: u64,
     /// What was asked for.
     pub kind: TraceKind,
-    /// Of which key; of a scan the lower bound, empty where it had none.
+    /// The key; for a scan the lower bound, empty if there is none.
     pub key: Bytes,
 }
 
@@ -39,12 +39,12 @@ pub enum TraceKind {
     Get,
     /// A new value of this length.
     Put(u64),
-    /// No value any more.
+    /// A delete.
     Delete,
     /// A change by an operand of this length.
     Merge(u64),
-    /// So many pairs, which an iterator had walked over when it was dropped.
+    /// The number of pairs that an iterator had returned when it was dropped.
     Scan(u64),
-    /// No values any more up to this key, exclusive.
+    /// A delete of all keys up to this one, exclusive.
     DeleteRange(Bytes),
 }

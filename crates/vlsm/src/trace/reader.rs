@@ -1,9 +1,9 @@
-//! Reading a trace, chunk by chunk, in memory that is bounded by a chunk.
+//! Reads a trace chunk by chunk; a chunk bounds the memory.
 //!
-//! 1. The header says that it is a trace, and of which version.
-//! 2. A chunk is read whole, its checksum compared, its operations decoded; as many as it says.
-//! 3. The end says how many operations there were; nothing may follow. Without one the trace was
-//!    cut off: what came before is returned, then an error.
+//! 1. The header identifies a trace and its version.
+//! 2. A chunk is read whole, its checksum compared, and its stated number of operations decoded.
+//! 3. The end has the number of operations; nothing may follow. A trace without an end was
+//!    truncated: its operations are returned, then an error.
 
 use super::TraceOp;
 use super::format::{CHUNK_HEADER_LEN, CHUNK_MAX, HEADER_LEN, MAGIC, VERSION, checksum, decode};
@@ -17,7 +17,7 @@ use vlsm_disk::{Env, RealEnv};
 
 /// The operations of a trace, one after another.
 ///
-/// After an error there is nothing more.
+/// It ends after an error.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -49,10 +49,10 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens a trace.
+    /// Opens a trace file.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Corruption`] when the file is no trace, or its header is damaged;
+    /// [`Error::Io`]; [`Error::Corruption`] if the file is not a trace, or its header is damaged;
     /// [`Error::FormatVersion`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -61,7 +61,7 @@ impl TraceReader {
         Self::new(file.map_err(|error| Error::io("cannot open", path, error))?, path)
     }
 
-    /// Reads a file that is open.
+    /// Reads an open file.
     ///
     /// # Errors
     /// As [`TraceReader::open`].
@@ -90,7 +90,7 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// Wall-clock time of its beginning, since 1970.
+    /// The wall-clock time of its beginning, since 1970.
     #[must_use]
     pub fn started(&self) -> Micros {
         self.started

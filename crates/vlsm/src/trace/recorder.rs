@@ -1,22 +1,22 @@
-//! Recording the operations of an open store.
+//! Records the operations of an open store.
 //!
-//! 1. An operation looks at one flag, relaxed; without a trace that is all.
-//! 2. With one it is encoded into the chunk under way, under a lock. A full chunk is given its
-//!    place in the file and handed to the threads for file calls, in any order: places are given
-//!    under the lock, so chunks never lie over each other.
-//! 3. At most [`OUTSTANDING_MAX`] chunks are on their way: the operation that fills another one
-//!    waits for the device, with the lock free.
-//! 4. The end takes the trace away, waits for what is on its way, writes the last chunk and the
-//!    count, and syncs. A write that failed ends the recording; the end tells.
+//! 1. An operation checks one flag, relaxed. Without a trace that is all.
+//! 2. With a trace it is encoded into the open chunk, under a lock. A full chunk gets its offset in
+//!    the file and goes to the I/O threads, which may write chunks in any order. Offsets are
+//!    assigned under the lock, so chunks never overlap.
+//! 3. At most [`OUTSTANDING_MAX`] chunks are in flight: the operation that fills another one waits
+//!    for the device, without the lock.
+//! 4. The end of the trace waits for the chunks in flight, writes the last chunk and the count, and
+//!    syncs. A failed write ends the recording; the call that ends the trace returns the error.
 //!
-//! A trace is no part of the store: its failures fail no operation.
+//! A trace is not part of the store: its failures fail no operation.
 
 use super::format::{Asked, CHUNK_LEN, HEADER_LEN, chunk, encode, header};
 use crate::paths::absolute;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-// They order nothing, so that tests of the order of things need not know them.
+// These atomics order nothing, so the tests of orderings need not replace them.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use vlsm_core::{Error, Micros, Result, TreeId};
@@ -24,7 +24,7 @@ use vlsm_disk::env::{Condition, Env};
 use vlsm_disk::fs::{File, OpenOptions};
 use vlsm_disk::io::IoPool;
 
-/// Chunks that may be on their way to the file: 2 MB.
+/// Chunks that may be in flight: 2 MB.
 const OUTSTANDING_MAX: usize = 32;
 
 /// The trace of a store, if there is one.
@@ -33,21 +33,21 @@ pub(crate) struct Tracer {
     state: Mutex<Option<Recording>>,
 }
 
-/// A trace under way.
+/// A running trace.
 struct Recording {
     file: Arc<dyn File>,
     sink: Arc<Sink>,
     start: Duration,
-    /// Where the next chunk will lie.
+    /// The offset of the next chunk.
     offset: u64,
     payload: Vec<u8>,
-    /// Operations in the payload, and the time of the last of them.
+    /// Operations in the payload, and the time of the last one.
     count: u32,
     last: u64,
     total: u64,
 }
 
-/// What is on its way to the file.
+/// The chunks in flight to the file.
 struct Sink {
     path: PathBuf,
     outstanding: AtomicUsize,
@@ -55,7 +55,7 @@ struct Sink {
     error: Mutex<Option<Error>>,
 }
 
-/// A chunk on its way: counted until it was written or given up.
+/// A chunk in flight, counted until it is written or given up.
 struct Ticket(Arc<Sink>);
 
 impl Drop for Ticket {
@@ -66,7 +66,7 @@ impl Drop for Ticket {
 }
 
 impl Sink {
-    /// Waits until at most `left` chunks are on their way.
+    /// Waits until at most `left` chunks are in flight.
     fn wait(&self, left: usize) {
         loop {
             let epoch = self.written.epoch();
@@ -111,7 +111,7 @@ impl Recording {
         self.total += 1;
     }
 
-    /// The chunk under way, with its place.
+    /// Takes the open chunk, with its offset.
     fn take(&mut self) -> (u64, Vec<u8>) {
         let offset = self.offset;
         let bytes = chunk(offset, self.count, &self.payload);
@@ -121,7 +121,7 @@ impl Recording {
         (offset, bytes)
     }
 
-    /// Writes what is left, and the end.
+    /// Writes the last chunk and the end.
     fn finish(mut self) -> Result<u64> {
         self.sink.wait(0);
         if let Some(error) = self.sink.error.lock().take() {
@@ -145,13 +145,13 @@ impl Tracer {
         Self { on: AtomicBool::new(false), state: Mutex::new(None) }
     }
 
-    /// Whether there is a trace.
+    /// Whether a trace runs.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Notes operations that were asked for at a time.
+    /// Records operations that were called at a time.
     #[cold]
     pub fn record<'a>(
         &self,
@@ -196,7 +196,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Ends the trace: how many operations it has. None without a trace.
+    /// Ends the trace and returns the number of its operations; none without a trace.
     pub fn end(&self) -> Result<Option<u64>> {
         let recording = {
             let mut state = self.state.lock();
@@ -207,7 +207,7 @@ impl Tracer {
     }
 }
 
-/// Has a chunk written.
+/// Gives a chunk to the I/O threads.
 fn hand_over(io: &IoPool, recording: &mut Recording) {
     let (offset, bytes) = recording.take();
     recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);

@@ -1,21 +1,22 @@
 //! Checks a store completely: every byte of every file, and every invariant of its trees.
 //!
-//! 1. A shared lock, as for reading: nobody may write meanwhile. Nothing is changed.
-//! 2. The manifest: every record; the trees that it adds up to hold V1 and V2 (`core/version`),
-//!    every tree lies within its region, every number was given.
-//! 3. The SSTs that the trees name, one after the other: there, as the manifest describes them, and
-//!    every block as it should be (`disk/sst/check`).
-//! 4. The trees, where their SSTs are sound (`order`): what is newer lies higher (V3).
+//! 1. It takes a shared lock, as a read-only open does, so that nobody writes meanwhile. Nothing is
+//!    changed.
+//! 2. The manifest: every record. The resulting trees satisfy V1 and V2 (`core/version`), every
+//!    tree lies within its region, and every number in use is below the next number.
+//! 3. The SSTs of the trees, one after the other: each exists, matches the manifest, and every
+//!    block is sound (`disk/sst/check`).
+//! 4. The trees whose SSTs are sound (`order`): newer entries lie higher (V3).
 //! 5. The WAL: the chain and every record up to where the log may end.
-//! 6. Files that nobody names.
+//! 6. Files that nothing references.
 //!
-//! What values mean is not checked: a key whose operands its merge operator cannot combine is sound
-//! (a user's operators are not known here, and newer writes may lie in the WAL). An iterator shows
-//! such keys ([`Iter::failed_key`](crate::Iter::failed_key)).
+//! The meaning of values is not checked: a key whose operands cannot be combined is sound (a user's
+//! operators are not known here, and newer writes may lie in the WAL). An iterator finds such keys
+//! ([`Iter::failed_key`](crate::Iter::failed_key)).
 //!
-//! Nothing ends at the first problem. Where the manifest cannot be read, SSTs and WALs are still
-//! checked for themselves. Memory: the manifest's tables, one SST's index and filter with a
-//! megabyte of its blocks, in step 4 one of them for each run, in step 5 one WAL.
+//! The check continues after a problem. If the manifest cannot be read, each SST and WAL is still
+//! checked by itself. Memory: the manifest's tables, one SST's index and filter with a megabyte of
+//! its blocks; in step 4 one SST for each run; in step 5 one WAL.
 
 mod order;
 
@@ -41,71 +42,71 @@ use vlsm_disk::wal::format::{Records, Tail};
 use vlsm_disk::wal::reader::{Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 
-/// Findings that are described one by one, at most.
+/// The most findings in a report.
 const FINDINGS_MAX: usize = 1000;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Something that was written cannot be read, or the store contradicts itself.
+    /// Written data cannot be read, or the store is inconsistent.
     Damage,
-    /// A file that nobody needs. Harmless.
+    /// An unneeded file. It is harmless.
     Leftover,
 }
 
-/// One thing that is not as it should be.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// In which file or folder.
+    /// The file or folder.
     pub path: PathBuf,
-    /// Where in the file, if it is about a place.
+    /// The offset in the file, if the problem has one.
     pub offset: Option<u64>,
-    /// What is wrong there. Names no key and no value.
+    /// The problem. It names no key and no value.
     pub what: String,
-    /// What to do.
+    /// The recommended action.
     pub advice: &'static str,
 }
 
-/// What was checked, and what was found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct VerifyReport {
-    /// What was found, in the order of the checks; at most 1,000 are kept.
+    /// The findings in the order of the checks; at most 1,000 are kept.
     pub findings: Vec<Finding>,
     /// Findings beyond those.
     pub more: u64,
-    /// Whether any of all findings is damage.
+    /// Whether any finding is damage.
     pub damaged: bool,
-    /// SSTs that were read.
+    /// SSTs read.
     pub ssts: u64,
     /// Entries of the SSTs that the manifest names.
     pub entries: u64,
     /// WAL files that hold the log.
     pub wals: u64,
-    /// Batches in them.
+    /// Batches in these files.
     pub batches: u64,
-    /// Bytes that were read of SSTs and WALs.
+    /// Bytes read of SSTs and WALs.
     pub bytes: units::Bytes,
 }
 
-/// How far a check is.
+/// The progress of a check.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifyProgress<'a> {
-    /// The file in hand.
+    /// The current file.
     pub path: &'a Path,
-    /// Bytes behind us.
+    /// Bytes checked so far.
     pub done: units::Bytes,
-    /// Bytes in all, as far as the manifest knows them.
+    /// Bytes in total, as far as the manifest knows them.
     pub total: units::Bytes,
 }
 
 /// Checks a store completely, without changing it.
 ///
-/// Everything that is wrong is in the report; the answer is an error only where there is nothing to
-/// check. Bytes and order are checked, not what values mean: keys that a merge operator cannot read
-/// are found by [`Iter::failed_key`](crate::Iter::failed_key).
+/// The report has all problems; the call fails only if there is nothing to check. Bytes and order
+/// are checked, not the meaning of values: [`Iter::failed_key`](crate::Iter::failed_key) finds keys
+/// that a merge operator cannot combine.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -122,14 +123,14 @@ pub struct VerifyProgress<'a> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::NotAStore`], [`Error::Locked`], or that the folder cannot be read.
+/// [`Error::Missing`], [`Error::NotAStore`], [`Error::Locked`], or an error of reading the folder.
 pub fn verify(path: impl AsRef<Path>) -> Result<VerifyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     verify_with(&env, path.as_ref(), &mut |_| {})
 }
 
-/// As [`verify`], in another environment, and telling how far it is. A panic of `progress` comes
-/// out of the call; nothing is changed, and the store's lock is let go.
+/// As [`verify`], in another environment, with a callback for progress. A panic of `progress`
+/// leaves the call; nothing is changed, and the store's lock is released.
 ///
 /// # Errors
 /// As [`verify`].
@@ -145,7 +146,7 @@ pub fn verify_with(
     report
 }
 
-/// As [`verify_with`], for a caller who holds the lock.
+/// As [`verify_with`], for a caller that holds the lock.
 pub(crate) fn verify_locked(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -194,7 +195,7 @@ impl Check<'_> {
         self.find(Finding { severity: Severity::Damage, path, offset, what, advice });
     }
 
-    /// What an error says, as a finding.
+    /// Records an error as a finding.
     fn failed(&mut self, path: &Path, error: Error) {
         match error {
             Error::Corruption { path, offset, what } => self.damage(&path, Some(offset), what),
@@ -214,7 +215,7 @@ impl Check<'_> {
         (self.progress)(VerifyProgress { path, done, total });
     }
 
-    /// Step 2: the manifest that counts, and what it adds up to.
+    /// Step 2: the current manifest, and the state that it describes.
     fn manifest(&mut self) -> (Option<PathBuf>, Option<State>) {
         let found = match manifest::log::read(&**self.env.fs(), self.dir) {
             Ok(found) => found,
@@ -233,7 +234,8 @@ impl Check<'_> {
         (Some(path), Some(state))
     }
 
-    /// The tables of a tree lie within its region, and their numbers were given.
+    /// Checks that the tables of a tree lie within its region, and that their numbers are below the
+    /// next number.
     fn region(
         &mut self,
         path: &Path,
@@ -300,7 +302,7 @@ impl Check<'_> {
         });
     }
 
-    /// One SST: as the manifest describes it, if it does, and every byte of it.
+    /// Checks every byte of one SST, and that it matches the manifest if the manifest names it.
     fn sst(&mut self, path: &Path, expected: Option<&Arc<FileMeta>>) {
         let reader = match self.open(path, expected) {
             Ok(reader) => reader,
@@ -335,7 +337,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the manifest says of a file is what its properties say.
+    /// Checks that the manifest and the file's properties agree.
     fn described(&mut self, path: &Path, file: &FileMeta, found: &Properties) {
         let seqs = match file.global_seq {
             None => (found.seq_min, found.seq_max),
@@ -355,7 +357,8 @@ impl Check<'_> {
         }
     }
 
-    /// Step 5. Without a manifest nobody knows where the chain begins: each file for itself.
+    /// Step 5. Without a manifest the beginning of the chain is unknown, so each file is checked by
+    /// itself.
     fn wals(&mut self, state: Option<&State>) {
         let told = state.and_then(|state| self.log(state));
         let min_wal = state.map_or(0, |state| state.numbers.min_wal);
@@ -372,7 +375,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the log as a recovery would; the file in which it found damage.
+    /// Reads the log as a recovery would, and returns the file in which it found damage.
     fn log(&mut self, state: &State) -> Option<PathBuf> {
         let options = recover_options(state, false, true);
         let (fs, dir) = (self.env.fs().clone(), self.dir);
@@ -409,7 +412,7 @@ impl Check<'_> {
         }
     }
 
-    /// What can be said of one WAL without the others.
+    /// Checks one WAL without the others.
     fn lone_wal(&mut self, path: &Path, number: u64) -> Result<()> {
         let (header, len) = read_header(&**self.env.fs(), path, number)?;
         self.report.bytes += units::Bytes(len);
@@ -428,7 +431,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Step 6: what else lies in the folder.
+    /// Step 6: the other files in the folder.
     fn strangers(&mut self, manifest: Option<&Path>) {
         for path in self.names.clone() {
             let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned())
@@ -472,7 +475,7 @@ impl Check<'_> {
     }
 }
 
-/// What to do about a damaged file.
+/// The recommended action for a damaged file.
 fn advice(path: &Path) -> &'static str {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("sst") => {

@@ -1,8 +1,7 @@
-//! A set of writes that happens as a whole or not at all.
+//! An atomic set of writes.
 //!
-//! A batch is kept in the encoding of its WAL record from the first `put` on, so committing it
-//! copies its bytes once. Which tree (region) a key belongs to is decided here, when the write is
-//! added.
+//! A batch holds its writes in the encoding of its WAL record, so a commit copies its bytes once.
+//! The tree (region) of a key is determined here, when the write is added.
 
 use crate::catalog::KeyspaceInfo;
 use crate::trace::Asked;
@@ -13,7 +12,7 @@ use vlsm_core::range_tombstones::after;
 use vlsm_core::{Error, Kind, Result, TreeId};
 use vlsm_disk::wal;
 
-/// The most bytes one batch may hold, in its encoding.
+/// The largest encoded length of a batch.
 pub const MAX_BATCH_LEN: usize = 1 << 30;
 
 /// Where one write lies in a batch's bytes.
@@ -27,12 +26,12 @@ pub(crate) struct Entry {
 
 /// Writes to any keyspaces of one store, applied atomically by [`Db::write`](crate::Db::write).
 ///
-/// Of several writes to one key, the last one wins; operands of a merge operator add up.
+/// The last of several writes to one key wins; operands of a merge operator accumulate.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     encoded: wal::Batch,
     entries: Vec<Entry>,
-    /// The store whose keyspaces it names.
+    /// The store of its keyspaces.
     store: Option<u64>,
     error: Option<Error>,
 }
@@ -167,7 +166,7 @@ impl Batch {
         self.entries.len()
     }
 
-    /// Whether there is no write.
+    /// Whether the batch is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -179,7 +178,7 @@ impl Batch {
         self.encoded.payload().len()
     }
 
-    /// Removes all writes and keeps the memory.
+    /// Removes all writes and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.encoded.clear();
         self.entries.clear();
@@ -187,7 +186,7 @@ impl Batch {
         self.error = None;
     }
 
-    /// Whether a store may take it.
+    /// Checks that this store may write the batch.
     pub(crate) fn check(&self, store: u64) -> Result<()> {
         if let Some(error) = &self.error {
             return Err(error.clone());
