@@ -1,8 +1,8 @@
 //! The `vlsm` program: reads, changes, loads and measures a store.
 //!
 //! One file per group of commands: `data` (put, get, delete, scan, export), `import`, `ingest`
-//! (sst, ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`, `size`,
-//! `dump`, `bench`.
+//! (sst, ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`,
+//! `size`, `dump`, `bench`.
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
 //! `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
 #![allow(
