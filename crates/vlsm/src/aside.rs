@@ -1,15 +1,15 @@
-//! What a salvage gives up: it is kept aside, in the folder `lost` of the store, where no opening
-//! reads it; and with `salvage_ssts`, which SSTs those are.
+//! Files that a salvage gives up. They are moved into the store's folder `lost`, which no open
+//! reads. With `salvage_ssts` this file also determines the SSTs to give up.
 //!
-//! 1. [`Lost::find`] reads every SST that a tree names, completely. What is missing or damaged
-//!    leaves the trees of the state, but nothing in the folder is changed yet.
-//! 2. [`Lost::settle`], once the opening is certain: the damaged files get a second name in the
-//!    folder `lost`, durably; then the edits are appended to the manifest, as one group. A
+//! 1. [`Lost::find`] reads every SST that a tree names, completely. Missing and damaged SSTs leave
+//!    the trees of the state, but nothing in the folder is changed yet.
+//! 2. [`Lost::settle`], once the open is certain to succeed: the damaged files get a second name in
+//!    the folder `lost`, durably; then the edits are appended to the manifest, as one group. A
 //!    crash in between leaves files in both places, and the next salvage does it again. The first
 //!    names are leftovers from here on.
 //!
-//! What was below a lost SST shows again where it held something newer: an older value, or one that
-//! it had deleted. That cannot be helped, which is why nobody does this unasked.
+//! Older entries below a lost SST show again: an older value, or one that the SST had deleted. This
+//! cannot be avoided, so it is done only on request.
 //!
 //! Threads: the one that opens the store.
 

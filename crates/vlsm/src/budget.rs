@@ -1,6 +1,6 @@
-//! How `memory_limit` is divided: arithmetic that options are checked by and the ledger works by.
-//! Five eighths are for memtables, an eighth is for the buffers of jobs; readers and the block
-//! cache share what is left (`shared/memory`).
+//! The division of `memory_limit`: arithmetic for the check of options and for the ledger. Five
+//! eighths are for memtables, an eighth is for the buffers of jobs; readers and the block cache
+//! share what is left (`shared/memory`).
 
 /// The smallest limit, whatever the memtables.
 pub(crate) const LIMIT_MIN: u64 = 64 << 10;

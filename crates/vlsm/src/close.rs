@@ -1,12 +1,12 @@
 //! Closing a store.
 //!
-//! 1. Writers are turned away. What is outside the WAL is flushed; the WAL is made durable, and
-//!    gets a mark at its end that says so.
-//! 2. Everybody who waits is woken and told that the store is closed; the workers end, and jobs
-//!    under way are given up.
-//! 3. Dead SSTs and WALs that nothing needs are removed, and the LOCK is let go.
+//! 1. Writers are refused. Writes outside the WAL are flushed; the WAL is synced, and gets a mark
+//!    at its end that records this.
+//! 2. All waiters are woken and return [`Error::Closed`](vlsm_core::Error::Closed); the workers
+//!    end, and running jobs are cancelled.
+//! 3. Dead SSTs and unneeded WALs are removed, and the LOCK is released.
 //!
-//! A store that is latched is closed, too; its last failure stays the answer.
+//! A latched store is closed, too; the call returns its last failure.
 
 use crate::engine::Engine;
 use vlsm_core::event::Event;

@@ -1,5 +1,5 @@
-//! Copies of files, and second names for them.
-//! A copy is durable when its call returns, but for its directory entry.
+//! Copies of files, and hard links to them. A copy is durable when its call returns, except for its
+//! directory entry.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the device under a store can do, measured once and kept beside it.
+//! The throughput of a store's device, measured once and kept in its folder.
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V.B: throughput by mix of reads and writes, "beforehand through some
@@ -10,9 +10,9 @@
 //!    proportion, for [`TOOK`]. The result is written to `DEVICE`. Remove that file to have it
 //!    measured again, for example when the store has moved.
 //!
-//! What is measured is what jobs do: large direct requests, several at once, without syncs. Caches
-//! of the device that a second of work does not fill make it look faster than it is in the long
-//! run; state it in the options where that matters.
+//! The measurement does the same I/O as jobs: large direct requests, several in parallel, without
+//! syncs. If a second of work does not fill the device's cache, the device looks faster than it is
+//! in the long run; if that matters, set the throughput in the options.
 
 use crate::options::Options;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-//! The parts of an open store, side by side. Logic lives with the parts; this file only holds them
-//! together. What is done with several of them (opening, closing, a checkpoint, an ingest, the
-//! statistics) has a file of its own.
+//! The parts of an open store. The logic is in the parts; this file only holds them together.
+//! Operations on several parts (open, close, checkpoint, ingest, statistics) have files of their
+//! own.
 
 use crate::catalog::Catalog;
 use crate::control::{self, Control};

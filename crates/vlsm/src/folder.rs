@@ -1,5 +1,4 @@
-//! What lies in a store's folder when it is opened: what must be there, what is left over, and what
-//! is a stranger's.
+//! The files in a store's folder at an open: needed files, leftovers, and files of others.
 //!
 //! Threads: the one that opens the store.
 

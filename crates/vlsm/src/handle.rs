@@ -1,4 +1,4 @@
-//! What every handle to an open store holds: the store closes with the last of them.
+//! The counted reference in every handle to an open store: the store closes with the last of them.
 //! [`Db`](crate::Db), [`Keyspace`](crate::Keyspace), [`Snapshot`](crate::Snapshot) and
 //! [`Iter`](crate::Iter) are such handles.
 

@@ -1,27 +1,27 @@
 //! Opening a store.
 //!
-//! In order. Steps 1 to 4 change nothing but that the folder and LOCK are made where they
-//! are missing: a store that is refused because of what is in it stays as it is.
-//! 1. Look at the folder: is it missing, empty, a store, or something else? Make it if that is
-//!    wanted.
+//! The steps in order. Steps 1 to 4 only create the folder and LOCK if they are missing: a store
+//! that is refused because of its contents stays unchanged.
+//! 1. Check whether the folder is missing, empty, a store, or something else. Create it if the
+//!    options allow it.
 //! 2. Take the exclusive LOCK, held until the store is closed.
-//! 3. Read the manifest (or make one); check every tree and that every file it names is there, and
-//!    that every merge operator that it names is known. With `salvage_ssts` look for SSTs to drop.
-//! 4. Replay the WAL into memtables, and copy what is not in tables yet into a new WAL, which has a
-//!    temporary name.
-//! 5. Make durable what the manifest says, with the SSTs dropped. Remove files that nothing names:
-//!    leftovers of jobs and snapshots that a crash interrupted. Where a full device has no room for
-//!    4, this comes first, once the WAL was read for certain.
+//! 3. Read the manifest (or create one); check every tree, and that every file exists and every
+//!    merge operator is registered. With `salvage_ssts` look for SSTs to drop.
+//! 4. Replay the WAL into memtables, and copy batches that are not in tables yet into a new WAL
+//!    with a temporary name.
+//! 5. Make the manifest durable, without the dropped SSTs. Remove unreferenced files: leftovers of
+//!    jobs and snapshots that a crash interrupted. If the device has no room for 4, this comes
+//!    first, once the WAL was read completely.
 //! 6. Start the new WAL, which takes over from the older ones. From here on the new state counts.
-//! 7. Remove the older WALs. Record the new one in the manifest. Where a mechanism plans with the
-//!    device, find out what that can do.
+//! 7. Remove the older WALs. Record the new one in the manifest. If a mechanism plans with the
+//!    device, measure its throughput.
 //! 8. Start the workers.
 //!
-//! A file that cannot be removed is told and left; the next opening tries again.
+//! A file that cannot be removed is reported and left; the next open tries again.
 //!
-//! A store that is opened to be read only goes through 1 to 4 and writes nothing: the lock is
-//! a shared one (none where no LOCK is: nobody opened that folder as a store yet), the manifest's
-//! torn end is passed over instead of cut off, and no worker is started.
+//! A read-only open executes 1 to 4 and writes nothing: the lock is shared (none if there is no
+//! LOCK file: the folder was never opened as a store), the manifest's torn end is ignored instead
+//! of cut off, and no worker is started.
 
 use crate::aside::Lost;
 use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};

@@ -1,9 +1,9 @@
-//! What a path that a caller gives means.
+//! Resolves the paths that callers pass.
 //!
 //! A relative path is made absolute once, when it is given: the working directory may change later,
-//! and the store goes on making files for as long as it is open. Errors then name files by their
-//! absolute paths. Symbolic links stay as they are. Only where two folders are compared
-//! ([`check_apart`]) are links and `..` resolved.
+//! and the store creates files as long as it is open. Errors then name files by their absolute
+//! paths. Symbolic links stay as they are. Only where two folders are compared ([`check_apart`])
+//! are links and `..` resolved.
 //!
 //! The file system does both, because only it knows its working directory and its links.
 

@@ -1,24 +1,23 @@
 //! From WAL batches back to memtables.
 //!
-//! Every entry newer than what its tree has in tables goes into a memtable, in WAL order. Memtables
-//! that are full are sealed; the ordinary flush takes them once the store is open.
+//! Every entry above its tree's flushed sequence number goes into a memtable, in WAL order.
+//! Memtables that are full are sealed; the ordinary flush takes them once the store is open.
 //!
 //! The batches with such entries are copied into the new WAL, which takes over from the older ones
-//! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. On a
-//! device too full for the copies the store gives its reserve away; where that is too little, the
-//! new WAL seals the last one instead, and the older ones stay.
+//! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. If
+//! the device is too full for the copies, the store gives up its reserve; if that is too little,
+//! the new WAL seals the last one instead, and the older ones stay.
 //!
-//! A damaged log is an error, or with `salvage_wal` ends before the damage: what is handed out is
-//! an exact prefix of what was written. (What trees have in tables stays: a tree that was flushed
-//! later than others may hold more than they do.) The files that hold the rest are kept aside, and
-//! what is in them is told.
+//! A damaged log is an error, or with `salvage_wal` ends before the damage: the recovered batches
+//! are an exact prefix of the log. (Tables stay: a tree that was flushed later than others may hold
+//! more.) The files with the rest are moved aside, and an event describes their contents.
 //!
-//! Nothing in the folder but the new WAL under its temporary name is changed before all of the log
-//! was read: what is refused stays as it is. On a device without space for the copies the log is
-//! read once more, to be sure, before leftovers are removed.
+//! Only the new WAL with its temporary name is created before all of the log was read: a refused
+//! store stays unchanged. On a device without space for the copies the log is read once more, to be
+//! sure, before leftovers are removed.
 //!
 //! A run of L0 that was ingested may be newer than some of the entries and older than others. No
-//! memtable has entries of both kinds, so that readers find everything in the order of its age.
+//! memtable has entries of both kinds, so that readers find all places in order of age.
 
 use crate::aside::keep_aside;
 use crate::folder::Settling;

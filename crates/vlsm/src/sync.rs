@@ -3,12 +3,12 @@
 //! In production they are those of `parking_lot` and the standard library. In the library's own
 //! tests with the feature `shuttle` they are shuttle's, which switches between threads at each of
 //! them as its scheduler says: the scenarios in `tests` then run the real engine under thousands of
-//! schedules. What never blocks and orders nothing (counters, the skip list, the arrays of views)
-//! keeps the real ones.
+//! schedules. Code that never blocks and orders nothing (counters, the skip list, the arrays of
+//! views) keeps the real ones.
 //!
 //! A scenario proves little unless it can fail: [`Slip`] lists mistakes that a scenario plants, to
-//! see that it finds them (those of `vlsm_core::planted` are for the simulator: one at a time in a
-//! process, while scenarios run side by side). Outside these tests [`slips`] is false and costs
+//! check that it finds them (those of `vlsm_core::planted` are for the simulator: one at a time in
+//! a process, while scenarios run side by side). Outside these tests [`slips`] is false and costs
 //! nothing.
 
 #[cfg(not(all(test, feature = "shuttle")))]

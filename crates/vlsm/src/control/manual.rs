@@ -1,10 +1,10 @@
-//! Ranges that somebody asked to be compacted, and the wait for it.
+//! Requested compactions of key ranges, and the wait for them.
 //!
-//! A request is a value of its own ([`Manual`]) that a tick asks for the next job whenever its tree
-//! changed. The job stands among the shape's candidates, behind those that free memory or L0, so
-//! the schedule decides when it runs. Requests of one tree are done one after the other.
+//! A request is a value ([`Manual`]) that proposes its next job in each tick after its tree
+//! changed. The job is added to the shape's candidates, after those that free memory or L0, so the
+//! schedule decides when it runs. Requests of one tree run one after the other.
 //!
-//! Threads and locks: `requests` is taken by ticks and by those who wait, for short looks.
+//! Threads and locks: ticks and waiting callers take `requests` for a short time.
 
 use crate::catalog::KeyspaceInfo;
 use crate::control::Control;

@@ -1,8 +1,8 @@
-//! Where decisions meet the engine.
+//! Control: takes the policies' decisions and runs jobs accordingly.
 //!
-//! [`tick`] has a round of decisions made over what [`observe`] tells; [`workers`] runs what is
-//! granted, at the pace that is granted; [`manual`] adds what a person asked for; [`chain`] records
-//! what memtables had to wait for; [`space`] looks for space while there is none.
+//! [`tick`] makes a round of decisions over the facts of [`observe`]; [`workers`] runs granted jobs
+//! at the granted pace; [`manual`] adds requested compactions; [`chain`] records the chains that
+//! memtables waited for; [`space`] looks for free space while the device is full.
 
 pub(crate) mod chain;
 pub(crate) mod manual;

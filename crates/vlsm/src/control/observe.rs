@@ -1,5 +1,5 @@
-//! What the policies are told: facts of one tree, signals of the store.
-//! Reads counters and views; takes the control state's lock from its caller, and none of its own.
+//! The input of the policies: facts of one tree, signals of the store. It reads counters and views;
+//! its caller holds the lock of the control state, and it takes no other lock.
 
 use crate::control::Control;
 use crate::control::State;

@@ -1,9 +1,9 @@
 //! Looks for space while the store is out of it (`shared/space`).
 //!
-//! 1. The store lets go of what it can do without: old WALs kept for reuse, dead SSTs.
+//! 1. The store removes files that it can do without: old WALs kept for reuse, dead SSTs.
 //! 2. Edits that wait are appended again, and the WAL's next file is prepared.
-//! 3. When none of these waits any more, and there is space for any of the jobs that are proposed,
-//!    writes are taken again.
+//! 3. When none of these waits any more, and there is space for one of the proposed jobs, writes
+//!    are accepted again.
 
 use crate::control::Control;
 use crate::shared::space::{Look, ROOM, needs};

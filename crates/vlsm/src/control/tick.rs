@@ -1,15 +1,15 @@
-//! The engine as the world that is decided about (`policy/round`).
+//! The engine as the world of a round of decisions (`policy/round`).
 //!
-//! 1. [`Control::tick`] has the round made in which the three axes meet: the shape is asked about
-//!    the trees that are marked, the schedule grants, the admission lets in.
-//! 2. Granted jobs are made here, and stepped by workers.
+//! 1. [`Control::tick`] runs the round of the three axes: the shape proposes jobs for the marked
+//!    trees, the schedule grants, the admission sets the rate of writes.
+//! 2. Granted jobs are created here; workers step them.
 //!
-//! Where a run of L0 was ingested above sealed memtables, the shape is asked about the tree without
-//! it and what is newer: the memtables are flushed first, and the tree is as any other again.
+//! If a run of L0 was ingested above sealed memtables, the shape sees the tree without that run and
+//! all newer parts: the memtables are flushed first, and then the tree is like any other.
 //!
-//! Threads and locks: whoever ends a step or finds something changed ticks, with `try_lock` on the
-//! deciders; who finds them taken leaves a mark, and the holder goes round once more. `state` is
-//! taken for short looks and never while a mechanism is asked.
+//! Threads and locks: a worker ticks after a step or a change, with `try_lock` on the deciders. If
+//! they are taken, it leaves a mark, and the holder repeats its round. `state` is locked for a
+//! short time and never while a mechanism decides.
 
 use crate::control::{Control, Slot, State};
 use crate::job::Job;

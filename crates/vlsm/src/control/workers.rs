@@ -1,15 +1,15 @@
 //! The worker threads: each takes a granted job that is not waiting for the device, steps it by one
 //! quantum, and comes back.
 //!
-//! Workers are niced: they take what clients leave. But a flush that gets no processor stops the
-//! very clients it gives way to. So there is one worker more, as urgent as clients, which takes
-//! flushes only (or what frees memtables in their place); and, while a writer waits for a memtable,
-//! any job.
+//! Workers are niced, so they use the processor time that clients leave. But a flush without
+//! processor time stops the clients. So there is one additional worker with the priority of
+//! clients. It takes only flushes (or jobs that free memtables in their place) and, while a writer
+//! waits for a memtable, any job.
 //!
-//! Between steps a job lies in its slot, so any worker may go on with it, and pausing is not taking
-//! it. Order: jobs that free memory, then L0, then the levels from the top; within a class first
-//! come, first served. A panic in a step latches the store and ends the job, not the worker; one
-//! between steps ends the worker, too.
+//! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
+//! Order: jobs that free memory, then L0, then the levels from the top; within a class first come,
+//! first served. A panic in a step latches the store and ends the job, not the worker; one between
+//! steps ends the worker, too.
 
 use crate::control::Control;
 use crate::control::{Slot, State};

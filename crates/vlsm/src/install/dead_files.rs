@@ -1,8 +1,8 @@
 //! SSTs that no tree shows any more.
 //!
-//! A file dies in three steps: an edit takes its last table out of the current version (it becomes
-//! a *zombie*), the last reader that still sees it drops its view (only the list of zombies holds
-//! its metadata), and a background thread removes it. No drop on a latency path does a file
+//! A file is removed in three steps: an edit removes its last table from the current version (the
+//! file becomes a *zombie*); the last reader that uses it drops its view (only the list of zombies
+//! holds its metadata); a background thread removes the file. No drop on a latency path does a file
 //! operation.
 
 use crate::shared::Shared;

@@ -1,5 +1,5 @@
-//! Making a keyspace: a record in the manifest, then empty trees in the view.
-//! What a full device refuses is cut off the manifest again, so no crash brings it back.
+//! Creates a keyspace: a record in the manifest, then empty trees in the view. A record that a full
+//! device refused is cut off the manifest, so no crash brings it back.
 
 use super::{Installer, Leader, violated};
 use crate::catalog::{KeyspaceInfo, KeyspaceOptions, check_name};

@@ -1,6 +1,7 @@
 //! From a finished job to the tree that readers see: edit → manifest → new version → dead files.
 //!
-//! Requests queue up; one background thread takes all that wait and installs them as a group:
+//! Requests queue up; one background thread takes all waiting requests and installs them as a
+//! group:
 //! 1. New files: their directory entries are synced. Their readers are opened.
 //! 2. Flushes: the WAL is synced through everything appended, so that one keyspace's durable SST
 //!    never outlives another keyspace's lost half of a batch.
@@ -12,18 +13,18 @@
 //! 6. Files that no tree shows any more become zombies; WAL files that hold nothing unflushed are
 //!    recycled.
 //!
-//! Failure before 4: nothing changed but the store is latched. Failure in 4: nobody knows whether
-//! the edit is durable, so nothing is deleted and the store is latched; reopening tells.
+//! Failure before 4: nothing has changed, and the store is latched. Failure in 4: it is unknown
+//! whether the edit is durable, so nothing is deleted and the store is latched; a reopen finds out.
 //!
-//! A device that is too full for 4: nobody knows either, so nothing is deleted and the requests
-//! stay at the head of the queue, with the files and memtables of their jobs. When there is space
-//! the same edits are appended again, in the place of the failed append (`disk/manifest`). So a
-//! crash at any time finds a manifest with them or without them, and the files of either. Only an
-//! ingest does not wait: its edits are cut off the manifest and given up
+//! If the device is too full for 4, this is unknown, too: nothing is deleted, and the requests stay
+//! at the head of the queue, with the files and memtables of their jobs. When there is space the
+//! same edits are appended again, in the place of the failed append (`disk/manifest`). So after a
+//! crash at any time the manifest is with them or without them, and the files for both states
+//! exist. Only an ingest does not wait: its edits are cut off the manifest and withdrawn
 //! ([`Installer::withdraw_ingest`]).
 //!
-//! Threads and locks: `leader` is only ever taken with `try_lock` and held over file calls; whoever
-//! finds it taken leaves its request to the holder.
+//! Threads and locks: `leader` is only taken with `try_lock`, because it is held over file calls;
+//! if it is taken, the holder also handles the new request.
 
 pub(crate) mod dead_files;
 mod evict;

@@ -1,13 +1,13 @@
-//! Which WAL files there are, by the manifest's word.
+//! The list of WAL files in the manifest.
 //!
-//! 1. A WAL is listed in the manifest before anything is written into it, so one that is lost later
-//!    is missed. A file that an opening begins is listed right after it was started.
-//! 2. Each install tells the smallest WAL that is still needed, and lists those from it on. What is
-//!    older is recycled or removed after that.
+//! 1. A WAL is listed in the manifest before anything is written into it, so a later loss is
+//!    noticed. A file that an open begins is listed right after its start.
+//! 2. Each install records the smallest WAL that is still needed, and lists those from it on. Older
+//!    ones are recycled or removed after that.
 //! 3. An orderly close lists the files with unflushed batches, and removes the others.
 //!
-//! A device too full for a list is no failure: the files are there, and the next install lists
-//! them. Threads and locks: as `install`.
+//! It is no failure if the device is too full for a list: the files exist, and the next install
+//! lists them. Threads and locks: as `install`.
 
 use super::{Installer, Leader, violated};
 use std::sync::Arc;

@@ -1,24 +1,27 @@
-//! Which versions of a user key a job writes: those that some reader may still see, with merge
-//! operands combined where that is possible.
+//! Selects the versions of a user key that a job writes: those that some reader may still see, with
+//! merge operands combined where possible.
 //!
 //! The sorted snapshots cut the sequence numbers into *stripes*: the number of snapshots that do
-//! not see a version is its stripe. Of each stripe readers see only the end, so within one:
+//! not see a version is its stripe. Readers see only the newest state of a stripe, so within one
+//! stripe:
 //! 1. the newest version that is not an operand decides; the ones below it are shadowed;
 //! 2. a version below a range tombstone of the same stripe is hidden, and dropped like a shadowed
 //!    one;
-//! 3. operands are held back until the version that they apply to is met: then one put takes the
-//!    place of all. Where none is met, because it lies in an older stripe or in another place of
-//!    the tree, one operand does if the operator can say so, else they go out as they are. The same
-//!    where the operator says no, or panics;
-//! 4. where nothing older lies below, the end of the key's versions is absence, and so a base.
+//! 3. operands are held back until the version that they apply to: then one put replaces all of
+//!    them. If that version is in an older stripe or elsewhere in the tree, the operator may
+//!    combine the operands into one; else they are written unchanged, as they are if the operator
+//!    fails or panics;
+//! 4. if nothing older lies below, the key is absent before its first version, and absence is a
+//!    base.
 //!
 //! A tombstone in the oldest stripe is dropped too when nothing older lies below. A value that has
-//! expired and that no snapshot sees becomes a tombstone. The compaction filter is asked for what
-//! is left of the newest stripe's values; what it panics over stays as it is.
+//! expired and that no snapshot sees becomes a tombstone. The compaction filter is called for the
+//! remaining value of the newest stripe; if it panics, the value stays unchanged.
 //!
-//! Invariants: what goes out ascends in tree order, because what is held back is of one key; an
-//! operand is never lost. Bound: [`HELD_MAX`] and [`HELD_BYTES`] for what is held back; beyond it
-//! the stripe's operands go out as they are. Threads and locks: owned by one job, no lock.
+//! Invariants: the output ascends in tree order, because only operands of one key are held back; an
+//! operand is never lost. Bound: at most [`HELD_MAX`] operands or [`HELD_BYTES`] are held back;
+//! beyond that the stripe's operands are written unchanged. Threads and locks: owned by one job, no
+//! lock.
 
 use crate::job::merge::MergeCounters;
 use crate::job::output::{Fragment, Outputs};

@@ -1,12 +1,12 @@
-//! The files that a job writes: made, written, synced and, when the job is given up, removed, all
+//! The files that a job writes: created, written, synced and, if the job is cancelled, removed, all
 //! in the background.
 //!
-//! 1. The first chunk of an SST has its file made. Chunks queue until it is there.
-//! 2. Each chunk is written by a call of its own; its memory comes back for the next one.
+//! 1. The first chunk of an SST creates its file. Chunks queue until the file exists.
+//! 2. Each chunk is written by a call of its own; its memory is reused.
 //! 3. When all are written, one call syncs all files of the job.
 //!
-//! A job that is given up may have calls under way. Writes do no harm to a file that was removed; a
-//! file that is made after that removes itself.
+//! A cancelled job may have calls in flight. Writes to a removed file are harmless; a file that is
+//! created after the cancel removes itself.
 
 use crate::job::Context;
 use crate::job::output::{Outputs, WriteRequest};

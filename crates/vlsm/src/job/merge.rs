@@ -1,11 +1,11 @@
-//! The hot loop of flushes and compactions: many sorted sources into one, without the versions that
-//! no reader can see.
+//! The hot loop of flushes and compactions: merges many sorted sources into one, without the
+//! versions that no reader can see.
 //!
 //! 1. Each source has a head, its next entry. The heads are kept in a short sorted list, by eight
 //!    bytes of the key first (those after what all keys have in common) and by whole entries where
 //!    these tie.
-//! 2. The first head is the next entry. What becomes of it is decided by `combine`. Range
-//!    tombstones up to its key are written before it.
+//! 2. The first head is the next entry. `combine` decides about it. Range tombstones up to its key
+//!    are written before it.
 //! 3. The source moves on. As long as its new head stays first, that costs one comparison.
 //!
 //! A step never waits: it asks the I/O pool for chunks ahead, and says `Blocked` when a head's

@@ -1,7 +1,7 @@
-//! Flushes and compactions: values that are stepped, and never wait.
+//! Flushes and compactions: values that run in steps, and never wait.
 //!
-//! A job goes through these stages; each step does what can be done without waiting and says
-//! whether it `Ran`, is `Blocked` on the device, or is `Done` with a request to install:
+//! A job goes through these stages. Each step does the work that needs no wait and returns `Ran`,
+//! `Blocked` (on the device), or `Done` with a request to install:
 //! 1. *Opening* (compactions): the readers of the input files are opened in the background.
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), `files` has them written.
 //! 3. *Syncing*: all chunks are written; the files are made durable in one call of the background.

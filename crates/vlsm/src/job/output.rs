@@ -1,11 +1,12 @@
-//! What a merge writes: one SST after the other, cut where the shape's rule says.
+//! The output of a merge: one SST after the other, cut by the shape's rule.
 //!
 //! 1. [`Outputs::add`] gives an entry to the open SST. At a new user key the [`Cutter`] may close
 //!    it first.
-//! 2. Range tombstones are given beforehand, in key order ([`Outputs::set_ranges`]). Before each
-//!    new user key [`Outputs::advance`] goes on with them: the lower end of a fragment is a place
-//!    to cut at like a new key, and so is, under a fragment, the lower end of each table that the
-//!    cut rule looks ahead at. Where an SST is closed, the fragment over that key is cut in two.
+//! 2. Range tombstones are set beforehand, in key order ([`Outputs::set_ranges`]).
+//!    [`Outputs::advance`] handles them before each new user key: the lower end of a fragment is a
+//!    possible cut like a new key, and so is, under a fragment, the lower end of each table that
+//!    the cut rule looks ahead at. Where an SST is closed, the fragment over that key is cut in
+//!    two.
 //! 3. Full chunks queue up as [`WriteRequest`]s. The job takes them, has them written and hands the
 //!    memory back with [`Outputs::written`].
 //! 4. A closed SST's summary is in [`Outputs::finished`] once all its chunks are in the queue.

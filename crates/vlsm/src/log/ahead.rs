@@ -2,10 +2,10 @@
 //!
 //! 1. When a small part of the current file is used, the next one is prepared in the background, of
 //!    an old file where there is one.
-//! 2. A writer who is there before it is ready lengthens the current file by a step, which takes no
-//!    sync, and the preparation goes on. The others wait for that one.
-//! 3. When the device is too full for either, the store is out of space (`space.rs`), which sees to
-//!    it that the preparation is tried again.
+//! 2. A writer that needs room before it is ready lengthens the current file by a step, which takes
+//!    no sync, while the preparation continues. Other writers wait for that one.
+//! 3. If the device is too full for either, the store is out of space (`space.rs`), and retries the
+//!    preparation.
 //!
 //! Threads and locks: `preparing` is set while one thread prepares, `lengthening` while one
 //! lengthens; the latter alone raises the capacity of the tail's file. No lock is held over a file

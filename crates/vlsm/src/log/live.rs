@@ -1,7 +1,8 @@
-//! Which WAL files there are, and which of them are needed still.
+//! The existing WAL files, and those of them that are still needed.
 //!
-//! A file is needed while a memtable holds entries of it that are in no SST, or a batch that is not
-//! sequenced yet has fragments in it. The newest one whose start is durable is kept in any case.
+//! A file is needed while a memtable holds its entries, which are not in an SST yet, or while a
+//! batch that is not sequenced yet has fragments in it. The newest file whose start is durable is
+//! always kept.
 
 use super::Log;
 use crate::read::view::Views;

@@ -1,25 +1,25 @@
 //! From framed records to the device: writing and syncing the WAL, and switching its files.
 //!
-//! The sequencing step appends records to a buffer ([`Tail`]). Whoever needs them written takes
-//! the buffer and writes it, for everybody whose records are in it; the others wait for that one.
-//! Syncing works the same way and apart from writing, so that a `Sync` writer never delays a
+//! The sequencing step appends records to a buffer ([`Tail`]). The first writer that needs the
+//! write takes the buffer and writes it for all writers with records in it; these wait for it.
+//! Syncs work in the same way, separately from writes, so that a `Sync` writer never delays a
 //! `Buffered` one.
 //!
 //! Positions count the framed bytes of all files since the store was opened. `written` and `synced`
 //! are positions; a writer waits until its own is reached.
 //!
-//! Switching files: when the current file is full and the next one is prepared, the framer goes
-//! over to the new file in the sequencing step; the one who writes the rest of the old one then
-//! writes the new header, which seals the old one. Nobody waits for the device: the old file is
-//! synced before the new one by whoever syncs next.
+//! Switching files: when the current file is full and the next one is prepared, the framer switches
+//! to the new file in the sequencing step. The thread that writes the rest of the old file then
+//! writes the new header, which seals the old file. No writer waits for the device: the next sync
+//! covers the old file before the new one.
 //!
 //! Room: a prepared file has all its blocks, so writing into it takes no space of the device. A
-//! record is framed only within that capacity ([`Log::make_room`]); where it does not fit,
-//! nothing is sequenced until the next file is prepared. So a full device is met by the
-//! preparation, where no batch depends on it, and writers are refused at the door: a refused batch
-//! has no sequence number and is in no memtable, so it can never become visible, be flushed or
-//! recovered. The next file is prepared early enough that ordinarily nobody waits for it;
-//! where writers are faster than that, the current one is lengthened in small steps.
+//! record is framed only within that capacity ([`Log::make_room`]); if it does not fit, nothing is
+//! sequenced until the next file is prepared. So the preparation detects a full device, when no
+//! batch depends on it, and writers are refused before the sequencing step: a refused batch has no
+//! sequence number and is in no memtable, so it can never become visible, be flushed or recovered.
+//! The next file is prepared early enough that normally no writer waits for it; if writers are
+//! faster, the current file is lengthened in small steps.
 //!
 //! Failure: the store is latched, also when a write within the capacity finds the device full (on a
 //! file system that never writes in place). Reopening seals the file at its last good length.

@@ -1,6 +1,6 @@
-//! What the sequencing step changes: the one order of all batches, and the end of the WAL.
-//! Whoever may call something only in this step is asked for a reference to [`Sequence`], which
-//! nobody has without the lock.
+//! The state of the sequencing step: the one order of all batches, and the end of the WAL. A
+//! function that may be called only in this step takes a reference to [`Sequence`], which only the
+//! holder of the lock has.
 
 use crate::log::tail::Tail;
 use std::collections::BTreeMap;

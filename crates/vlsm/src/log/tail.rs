@@ -1,5 +1,5 @@
 //! The end of the WAL as the sequencing step sees it: records that are framed and not written yet.
-//! Whoever writes takes all of them at once ([`Tail::take`]).
+//! A writing thread takes all of them at once ([`Tail::take`]).
 
 use vlsm_core::{FileNumber, Seq};
 use vlsm_disk::wal::format::record_len;

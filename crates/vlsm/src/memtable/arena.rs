@@ -1,12 +1,12 @@
-//! The memory of memtables: one block each, charged for as it is used, pooled and used again.
+//! The memory of memtables: one block each, charged as it is used, pooled and reused.
 //!
 //! A fresh block costs a page fault for every 4 KiB, which a writer would pay in the middle of its
 //! write. So a tree that fills its memtables gets blocks that were faulted in beforehand:
 //!
-//! 1. [`ArenaPool::take_spare`] hands out a block from the shelf; all of it is charged for.
-//! 2. A tree that begins, or an empty shelf, has to do with [`ArenaPool::take`]: a block of which
-//!    only what is written to takes memory, and only that is charged for. So hundreds of trees with
-//!    a little data each cost a little each.
+//! 1. [`ArenaPool::take_spare`] returns a block from the shelf; all of it is charged.
+//! 2. A new tree, or an empty shelf, uses [`ArenaPool::take`]: a block that takes memory, and is
+//!    charged, only as far as it is written. So hundreds of trees with a little data each cost a
+//!    little each.
 //! 3. The arena lives in the memtable. Readers, jobs and iterators may hold that for long. Its
 //!    charge moves from gauge to gauge: active, sealed, pinned ([`Arena::move_to`]).
 //! 4. The last drop pushes a pooled block back, unless the shelf is full; others are freed.

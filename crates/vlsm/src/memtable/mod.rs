@@ -1,9 +1,9 @@
-//! Memtables: where writes live, sorted, until they are flushed.
+//! Memtables: hold writes, sorted, until they are flushed.
 //!
 //! A memtable is a skip list (`skiplist`) in one pooled block of memory (`arena`), a set of range
 //! tombstones (`ranges`), and counters.
 //!
-//! The way of a batch:
+//! A batch is inserted as follows:
 //! 1. Before the queue, its writer sums up [`body_size`] of its entries.
 //! 2. In the sequencing step, one thread at a time, it gets its sequence numbers; [`towers_size`]
 //!    of them is added; [`Memtable::reserve`] claims the space and counts the writer in. None means
@@ -19,8 +19,8 @@
 //! order as their base.
 //!
 //! Invariants: entries never move and never go away while the memtable lives; after `drained`
-//! nothing changes. Threads and locks: none but atomics. Readers see an entry as soon as it is
-//! linked; which of them they may see is for their sequence number to say.
+//! nothing changes. Threads and locks: none but atomics. Readers find an entry as soon as it is
+//! linked; their sequence number decides whether they may see it.
 
 mod arena;
 mod cursor;

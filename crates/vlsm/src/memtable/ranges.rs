@@ -1,8 +1,8 @@
 //! The range tombstones of a memtable.
 //!
-//! They are few beside the entries, so they have no place in the arena: a set behind a lock, and a
-//! flag that tells readers of memtables without any not to take it. Their sequence numbers count as
-//! the entries' do: those of a part without its base.
+//! They are few compared with entries, so they are not in the arena but in a set behind a lock; a
+//! flag spares readers the lock if the set is empty. Like those of entries, their sequence numbers
+//! in an attached part are without its base.
 //!
 //! Invariants: a range tombstone is in the set before its sequence number is published, and never
 //! leaves it; so what a reader took from the set stays true for its sequence number. Threads and

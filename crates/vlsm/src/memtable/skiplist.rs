@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Insert:
-//! 1. `reserve` claims the exact space of a batch by moving the block's end. How high an entry's
-//!    tower is follows from its sequence number, so the size is known before.
+//! 1. `reserve` claims the exact space of a batch by moving the block's end. The sequence number
+//!    determines the height of an entry's tower, so the size is known before.
 //! 2. `insert` copies lengths, trailer, key and value into the reserved space, which no one else
 //!    sees yet.
 //! 3. It searches from the top level down and notes, per level, the nodes before and after. Most

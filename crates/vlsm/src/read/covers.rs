@@ -1,4 +1,4 @@
-//! Which range tombstone a walk over a tree sees over a key.
+//! Finds the range tombstone over a key that a walk over a tree sees.
 //!
 //! Around each key there is a window in which the answer stays the same. It is put together from
 //! the places of the tree that have range tombstones, once for each window that the walk enters; a

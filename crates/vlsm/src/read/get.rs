@@ -1,12 +1,11 @@
-//! Point reads: what a key's visible versions add up to, searched from the newest place to the
-//! oldest.
+//! Point reads: resolve a key's visible versions, from the newest place to the oldest.
 //!
 //! 1. The active memtable.
 //! 2. Sealed memtables, newest first.
 //! 3. The runs of L0, newest first.
 //! 4. The levels from L1 down.
 //!
-//! Where ingested files lie in L0 above sealed memtables, 2 and 3 take turns (`view.rs`).
+//! If ingested files lie in L0 above sealed memtables, 2 and 3 are interleaved (`view.rs`).
 //!
 //! The first place that has a visible entry decides, because of any key every place holds newer
 //! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides

@@ -1,7 +1,7 @@
 //! Merges sorted sources into one order, forwards or backwards.
 //!
-//! A merge goes one way only: who wants both ends has two of them. So there is no change of
-//! direction, the classic place for bugs.
+//! A merge goes in one direction only; a walk from both ends uses two of them. So there is no
+//! change of direction, a classic source of bugs.
 //!
 //! Algorithm: the winner is the source with the smallest (backwards: largest) entry, the runner-up
 //! the next one. After a step the winner usually still wins, which one comparison against the

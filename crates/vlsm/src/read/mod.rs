@@ -1,7 +1,7 @@
 //! The read path: a pinned [`view`], then memtables, then L0 newest first, then the levels.
 //!
-//! [`Reader`] answers gets, and gives iterators what they walk over. It sees what is shared, and
-//! nothing that writes.
+//! [`Reader`] answers gets, and gives iterators the views that they walk over. It sees the shared
+//! state, and no part that writes.
 
 pub(crate) mod covers;
 pub(crate) mod get;

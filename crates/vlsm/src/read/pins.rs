@@ -1,21 +1,21 @@
-//! What open iterators hold, and how it is taken back.
+//! The memory and files that open iterators pin, and how the engine takes them back.
 //!
 //! An iterator's walk over a tree holds that tree's memtables and tables, and so their memory and
-//! their files. Nobody knows when its owner will ask it for the next pair, so its holds lie where
-//! the engine reaches them:
+//! their files. Its owner may never ask for the next pair, so its holds are accessible to the
+//! engine:
 //! 1. The iterator registers its sequence number, as a snapshot does: any later view of the tree
 //!    shows the same at that number.
-//! 2. Each step locks the iterator's [`Holds`]. No walk there: one is made on the current view,
-//!    from behind the last pair.
+//! 2. Each step locks the iterator's [`Holds`]. If there is no walk, one begins on the current
+//!    view, after the last pair.
 //! 3. In the background, [`Reader::take_back`] takes walks away that have been on an outdated view
 //!    for [`HELD_MAX`].
 //!
-//! So a scan of any length, or one that stands still, holds outdated memtables and dead files for
+//! So a scan of any length, also an idle one, holds outdated memtables and dead files only for
 //! about that time.
 //!
-//! Threads and locks: `Holds` are locked by their iterator, over file reads too; the engine only
-//! tries, and lets go before it drops what it took. The list of open ones is locked for short
-//! looks.
+//! Threads and locks: `Holds` are locked by their iterator, over file reads too; the engine uses
+//! `try_lock`, and unlocks before it drops the walks. The list of open iterators is locked for a
+//! short time.
 
 use crate::read::Reader;
 use crate::read::user_cursor::UserCursor;

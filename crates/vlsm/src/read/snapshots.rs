@@ -1,4 +1,4 @@
-//! Which moments readers hold: registered sequence numbers, and states that filters may not change.
+//! The snapshots of readers: registered sequence numbers, and views that filters may not change.
 //! Jobs ask before they drop or change an entry ([`Snapshots::frozen`], [`Snapshots::may_filter`]).
 
 use crate::read::view::{FilteredTrees, StoreView, Views};

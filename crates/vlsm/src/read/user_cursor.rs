@@ -1,13 +1,13 @@
-//! From entries to pairs: what a reader at one moment sees of a tree.
+//! From entries to pairs: the state of a tree that a reader at one moment sees.
 //!
-//! Of each user key, the visible versions are added up (`resolve`): mostly the newest one decides.
-//! Forwards the newest version comes first; backwards it comes last, so the walk adds up from the
-//! oldest one until the user key changes. Range tombstones are looked up by the key (`covers`).
-//! Where the merge operator cannot add up, that is the key's own error, and the walk goes on.
+//! The visible versions of each user key are resolved (`resolve`); mostly the newest one decides.
+//! Forwards the newest version comes first; backwards it comes last, so the walk resolves from the
+//! oldest one until the user key changes. Range tombstones are looked up by the key (`covers`). If
+//! the merge operator fails, that is an error of the key alone, and the walk continues.
 //!
 //! Long deleted stretches are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row,
-//! the sources older than the place that holds it go on at its end. Everything in older places is
-//! older than it, so nothing visible is passed over.
+//! the sources older than its place skip to its end. All entries in older places are older than it,
+//! so nothing visible is skipped.
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 

@@ -1,16 +1,16 @@
-//! What a reader pins: all trees of the store at one moment.
+//! A view, which a reader pins: all trees of the store at one moment.
 //!
 //! A view is immutable. A rotation or an install makes a new one that shares every tree it did not
 //! change; a reader loads the current one without a lock and keeps it alive by its reference count.
 //!
-//! Why one view for the whole store: pinned tree by tree, a batch over two trees could be seen in
-//! one and not in the other. For the same reason a reader that needs several trees loads the view,
-//! then the visible sequence number, then checks that the view is still current ([`Views::pin`]): a
-//! batch may be in memtables that a stale view does not have, and its sequence number is visible
-//! only after they are.
+//! There is one view for the whole store, because with views per tree a batch over two trees could
+//! be visible in one and not in the other. For the same reason a reader that needs several trees
+//! loads the view, then the visible sequence number, then checks that the view is still current
+//! ([`Views::pin`]): a batch may be in memtables that a stale view does not have, and its sequence
+//! number is visible only after they are.
 //!
-//! Age order: mostly all memtables are newer than all of L0. While files that were ingested lie in
-//! L0 above memtables that wait for their flush, they take turns ([`TreeView::places`]).
+//! Age order: mostly all memtables are newer than all of L0. While ingested files lie in L0 above
+//! memtables that wait for their flush, they are interleaved ([`TreeView::places`]).
 //!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.

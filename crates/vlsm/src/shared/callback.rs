@@ -1,12 +1,12 @@
-//! Calls of a user's code: merge operators, compaction filters, the listener.
+//! Calls of user code: merge operators, compaction filters, the listener.
 //!
-//! Such code may panic anywhere: on a client's thread, in a job, in the midst of a close. What it
-//! was called for then has no answer, and nothing else changes: the panic ends here, in [`call`],
-//! and the caller goes on as it does when the code says no. That is sound for the engine, because
-//! the closures that it hands over only read; what the panic left half done is the user's own.
+//! Such code may panic anywhere: on a client's thread, in a job, in the midst of a close. The call
+//! then has no result, and nothing else changes: [`call`] catches the panic, and the caller
+//! continues as if the code had refused. This is sound for the engine, because the closures that it
+//! passes only read; only the user's own state may be inconsistent.
 //!
-//! [`Guarded`] knows whose code it is. The first panic of each is told by an event with its name,
-//! so that nobody takes it for a fault of the store; all are counted.
+//! [`Guarded`] knows the owner of the code. An event with its name reports the first panic, so that
+//! it is not taken for a fault of the store; all panics are counted.
 //!
 //! Cost: catching is a landing pad, so a call that does not panic costs nothing more than a call
 //! that is not inlined, and calls over trait objects never are. In a program that is built with

@@ -1,18 +1,17 @@
-//! How the parts of a store tell each other what happened, without knowing each other.
+//! Signals between the parts of a store, which do not know each other.
 //!
-//! | what is told | by | to |
+//! | signal | from | to |
 //! |---|---|---|
-//! | there may be work | everybody | workers |
-//! | there is room: a memtable became free, or something else ended | installs | who waits |
+//! | there may be work | all parts | workers |
+//! | there is room: a memtable became free, or something else ended | installs | waiters |
 //! | a tree changed | rotations, jobs, ingests | the tick |
 //! | a memtable was rotated | the sequencing step | listeners, later |
-//! | memtables up to a number shall go out | writers that wait, flushes | the tick |
+//! | memtables up to a number must be flushed | waiting writers, flushes | the tick |
 //! | a job's result was installed | installs | the tick |
 //! | the size at which memtables are sealed | the tick | the sequencing step |
-//! | when to ask the policies again | the tick, the gate | workers |
+//! | the time of the next decision | the tick, the gate | workers |
 //!
-//! [`Channel::wake_all`] is for what concerns everybody who waits anywhere: the store's health has
-//! changed.
+//! [`Channel::wake_all`] wakes all waiters, because the store's health has changed.
 //!
 //! Threads and locks: atomics, and locks that are held for one push or one swap.
 

@@ -1,12 +1,12 @@
 //! The time by which values expire: the system's clock, which may be set back, but here never
 //! falls.
 //!
-//! What has expired once stays absent. Within a life of the store the largest time seen counts;
-//! every install and an orderly close tell it to the manifest, and the next life begins there.
-//! After a clock that was ahead, time stands until the system's clock has come there: values expire
-//! that much later, and none comes back.
+//! An expired value stays absent. While the store is open the largest time seen counts; every
+//! install and an orderly close record it in the manifest, and the next open begins there. If the
+//! clock was ahead, time stands still until the system's clock reaches it: values expire that much
+//! later, and none comes back.
 //!
-//! Only a store in which values expire tells the manifest anything.
+//! Only a store with expiring values records it.
 //!
 //! Threads and locks: atomics.
 

@@ -1,4 +1,4 @@
-//! Whether the store takes writes.
+//! The health of the store: whether it accepts writes.
 //!
 //! ```text
 //!            a write refused for want of space
@@ -8,14 +8,14 @@
 //!    └── anything else that fails ───────────────────────────► read-only
 //! ```
 //!
-//! *Out of space*: writes are refused at the door with [`Error::NoSpace`], and nothing of them is
-//! kept. What was let in before goes on: the WAL has room for it (`log`).
+//! *Out of space*: writes are refused at admission with [`Error::NoSpace`] and leave nothing
+//! behind. Writes that were admitted before continue: the WAL has room for them (`log`).
 //!
 //! *Read-only*: a failed sync, a failed append of the WAL, damage, a panic in the background.
-//! Writes are refused with the first failure as their cause until the store is reopened. It is
-//! never tried again (the kernel may have marked the lost pages clean).
+//! Writes are refused with the first failure as their cause until the store is reopened. The failed
+//! operation is never retried (the kernel may have marked the lost pages clean).
 //!
-//! Reads go on in both. A store that was opened read-only refuses writes from the start.
+//! Reads continue in both states. A store that was opened read-only refuses writes from the start.
 
 use crate::shared::events::Events;
 use crate::sync::Mutex;

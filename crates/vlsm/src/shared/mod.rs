@@ -1,5 +1,5 @@
-//! What all parts of a store share: its surroundings, its state of health, its ledgers, and the
-//! [`channel`] by which the parts tell each other what happened.
+//! The value that all parts of a store share: its environment, its health, its ledgers, and the
+//! [`channel`] for signals between the parts.
 //!
 //! It is the bottom of the engine: it knows none of the parts.
 

@@ -1,5 +1,5 @@
-//! Numbers that are given once: of files, memtables, runs of L0 and jobs.
-//! Those of files and runs go on where the manifest says; the others begin with the store's life.
+//! Unique numbers of files, memtables, runs of L0 and jobs. Those of files and runs continue from
+//! the manifest; the others start anew at each open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,13 +1,13 @@
-//! Space that is kept for the opening of a store whose device is full.
+//! Space that is reserved for an open on a full device.
 //!
-//! To open a store takes a little space: a new WAL, records of the manifest. Where others took the
-//! last byte, the store could not even be opened to delete something. So a store that writes more
-//! than a little keeps a file of [`RESERVE_BYTES`] that has no other use:
+//! To open a store takes a little space: a new WAL, records of the manifest. If others filled the
+//! device, the store could not even be opened to delete data. So after its first writes a store
+//! keeps a file of [`RESERVE_BYTES`] that has no other use:
 //! 1. It is made in the background when a WAL file was prepared, once, if plenty of space is free.
-//! 2. An opening that finds too little space removes it and tries again, with a short WAL.
+//! 2. An open that finds too little space removes it and tries again, with a short WAL.
 //! 3. It is made anew when there is plenty of space again.
 //!
-//! What is in it cannot be compressed, so that it takes its space on any file system. It is not
+//! Its contents cannot be compressed, so that it takes its space on any file system. It is not
 //! synced: after power loss it may be short, and is made anew.
 //!
 //! Threads and locks: one thread at a time prepares WAL files; one atomic.

@@ -1,16 +1,16 @@
-//! Out of space, and what is free.
+//! The state *out of space*, and the budget of free space.
 //!
-//! 1. Something that makes a file longer is refused by a full device: a flush, a compaction, the
-//!    manifest, the preparation of a WAL. What it had written is discarded (an edit waits), and the
-//!    store refuses writes ([`Shared::failed`]).
-//! 2. Every now and then a worker looks how much is free (`control/space`), first soon, then less
-//!    and less often.
-//! 3. What is free is a budget. Jobs whose result it covers may run and take their share of it: a
-//!    small compaction may win back what a large flush lacks.
-//! 4. When nothing waits for space any more, writes are taken again.
+//! 1. A full device refuses an operation that lengthens a file: a flush, a compaction, the
+//!    manifest, the preparation of a WAL. Its output is discarded (an edit waits), and the store
+//!    refuses writes ([`Shared::failed`]).
+//! 2. A worker checks the free space from time to time (`control/space`), first soon, then less and
+//!    less often.
+//! 3. The free space is a budget. Jobs whose output it covers may run and take their share: a small
+//!    compaction may free the space that a large flush needs.
+//! 4. When nothing waits for space any more, writes are accepted again.
 //!
-//! A device may say that it has space and refuse it all the same (quotas). Then the store goes back
-//! and forth, the less often the longer that lasts.
+//! A device may say that it has space and refuse it all the same (quotas). Then the store
+//! alternates between both states, less and less often.
 //!
 //! Threads and locks: `shortage` is held for short looks only; one look at a time.
 

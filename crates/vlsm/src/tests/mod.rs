@@ -1,10 +1,10 @@
 //! The real engine under shuttle: thousands of schedules of a few threads.
 //!
 //! 1. [`ShuttleEnv`] is an environment whose threads, conditions and locks are shuttle's, over a
-//!    disk in memory. Time passes when it is looked at, and at once where somebody waits for it: a
-//!    deadline may always have come.
+//!    disk in memory. Time advances when it is read, and immediately to the deadline of a waiter: a
+//!    deadline may always have passed.
 //! 2. [`holds`] runs a scenario under as many schedules as `SCHEDULES` says. A panic, a thread that
-//!    waits for ever and one that never ends fail it, and the schedule is printed.
+//!    waits forever or one that never ends fails it, and the schedule is printed.
 //! 3. [`finds`] plants a mistake first and demands that some schedule fails.
 //!
 //! Shuttle explores interleavings, not the reorderings of weak memory.

@@ -1,7 +1,7 @@
-//! What is explored: commit, rotation, install, back-pressure and closing.
+//! The explored scenarios: commit, rotation, install, back-pressure and close.
 //!
-//! Each scenario is a few writes of two or three threads on a store with one worker; what must hold
-//! is asserted in the scenario. Below it are the mistakes that it is known to find.
+//! Each scenario is a few writes of two or three threads on a store with one worker; the scenario
+//! asserts its invariants. Below it are the mistakes that it is known to find.
 
 use super::{ShuttleEnv, finds, holds, store_path};
 use crate::memtable::{Arena, Memtable};

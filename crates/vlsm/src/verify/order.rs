@@ -1,12 +1,12 @@
-//! Of any key, what lies higher in a tree is newer (V3).
+//! Checks that newer entries of a key lie higher in a tree (V3).
 //!
 //! All runs of L0 and all levels are walked at once, in tree order: keys ascending, the versions of
 //! a key from the newest to the oldest. The place of an entry, counted from the newest run of L0
 //! down, must never rise from one version of a key to the next. And of the range tombstones over
 //! the key, those in a higher place must be newer than it, those in a lower one older.
 //!
-//! Memory: one open SST a run, and the range tombstones of one. Read through the page cache,
-//! because the runs take turns.
+//! Memory: one open SST per run, and the range tombstones of one. Files are read through the page
+//! cache, because the reads alternate between runs.
 
 use super::{Check, FINDINGS_MAX};
 use std::cmp::Ordering;

@@ -4,21 +4,22 @@
 //! 2. *Sequence*, one writer at a time and short: space in the memtables is claimed (a full one is
 //!    rotated), sequence numbers are given, the batch is framed into the WAL buffer.
 //! 3. *Memtable*: each writer inserts its own entries, in parallel with the others.
-//! 4. *WAL*: `Buffered` and `Sync` writers see to it that the buffer is written; the first one
-//!    there writes for all (`log`). `Lazy` ones go on.
+//! 4. *WAL*: `Buffered` and `Sync` writers wait until the buffer is written; the first one writes
+//!    for all (`log`). `Lazy` writers continue.
 //! 5. *Publish*: batches become visible in the order of their sequence numbers (`publish.rs`).
-//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that nobody waits behind
-//!    them.
+//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that no other writer waits
+//!    for them.
 //!
 //! Deviation from the order WAL → memtable: stages 3 and 4 do not depend on each other, only stage
 //! 5 on both. A batch whose WAL write failed is in a memtable but never visible, because the store
 //! is latched and its sequence number is never published.
 //!
-//! A full device is met before stage 2: the WAL's room is there before a batch is sequenced, so
-//! what is refused with [`Error::NoSpace`] has left no trace (`log`).
+//! A full device is detected before stage 2: the WAL has room before a batch is sequenced, so a
+//! batch that is refused with [`Error::NoSpace`] leaves no trace (`log`).
 //!
-//! Invariants: sequence numbers are given in WAL order; a batch is visible only after all before it
-//! and after it is in all its memtables; a memtable is drained only after its writers published.
+//! Invariants: sequence numbers are assigned in WAL order; a batch becomes visible only after all
+//! earlier batches, and after it is in all its memtables; a memtable is drained only after its
+//! writers published.
 
 use crate::catalog::Catalog;
 use crate::log::sequence::Sequence;

@@ -1,5 +1,5 @@
-//! Flushing on request: memtables are sealed, and awaited.
-//! Also where the shape gathers several memtables before it lets them go out.
+//! Flushes on request: seals memtables and waits for their flush. This also works with shapes that
+//! gather several memtables before a merge.
 
 use crate::write::Writer;
 use std::sync::Arc;

@@ -1,15 +1,15 @@
 //! The admission gate: how fast writers are let in.
 //!
-//! A token bucket, first come, first served. A writer's turn is its place in the row of all bytes
-//! that were asked for; it is let in once so many bytes may have passed, its own not among them. A
-//! new rate changes when a turn comes, not whose it is, and what was let in ahead stays owed. There
-//! are no refill ticks, so the bucket adds no delay of its own. A rate of zero is a stop: writers
-//! wait until the rate changes. Who gives up, or was let in and wrote nothing, leaves a gap: those
-//! behind come sooner by its bytes.
+//! A token bucket, first come, first served. A writer's ticket is its position in the sequence of
+//! all requested bytes; the writer is admitted once the rate has let the bytes before it pass. A
+//! new rate changes when tickets come due, not their order, and bytes that were admitted early stay
+//! owed. There are no refill ticks, so the bucket adds no delay of its own. A rate of zero is a
+//! stop: writers wait until the rate changes. A writer that gives up, or is admitted and writes
+//! nothing, leaves a gap: later ones are admitted earlier by its bytes.
 //!
-//! Threads and locks: whether the gate is open is one atomic; the turns of those who wait are
-//! behind a lock that is held for a few instructions. The admission's answer is set by the control
-//! tick.
+//! Threads and locks: one atomic says whether the gate is open; the tickets of waiting writers are
+//! behind a lock that is held for a few instructions. The control tick sets the admission's
+//! decision.
 
 use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -1,14 +1,14 @@
-//! Large batches: committed without making small ones wait behind them.
+//! Large batches: small batches do not wait for their commit.
 //!
-//! 1. The batch is inserted into memtables of its own, one a tree, with sequence numbers that count
-//!    from 1.
-//! 2. Its payload goes into the WAL as fragments, between which other batches' records may lie. The
-//!    file that holds the first one is pinned, because no memtable names it yet. Fragments of a
-//!    batch that is given up are never committed, and no recovery shows them.
+//! 1. The batch is inserted into memtables of its own, one per tree, with sequence numbers that
+//!    count from 1.
+//! 2. Its payload goes into the WAL as fragments; records of other batches may lie between them.
+//!    The file with the first fragment is pinned, because no memtable refers to it yet. Fragments
+//!    of a cancelled batch are never committed, and recovery ignores them.
 //! 3. In the sequencing step a short commit record gives the batch its sequence numbers, and its
 //!    memtables are attached to the active ones as parts.
 //!
-//! From there on it is published and synced as every other batch.
+//! After that it is published and synced like any other batch.
 
 use crate::memtable::{Memtable, body_size, towers_size};
 use crate::write::Writer;

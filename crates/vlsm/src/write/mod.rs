@@ -1,10 +1,10 @@
 //! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable,
 //! WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a memtable is full. [`turn`]
-//! is for what is ordered among batches and is none, [`flush`] for who waits until memtables are
-//! out.
+//! orders operations other than batches (ingests) among the batches, [`flush`] waits until
+//! memtables are flushed.
 //!
-//! [`Writer`] sees what is shared, the view, the log and the names of keyspaces. Who decides how
-//! fast writers are let in sets the [`gate`]; who frees memtables says so in the channel.
+//! [`Writer`] sees the shared state, the view, the log and the names of keyspaces. The control sets
+//! the rate of the [`gate`]; the installer signals free memtables through the channel.
 
 pub(crate) mod batch;
 pub(crate) mod commit;

@@ -1,16 +1,16 @@
 //! The memtable switch: a full memtable is sealed and an empty one takes its place.
 //!
-//! Happens in the sequencing step, so no batch is ever split over two memtables of one tree. The
-//! arena of the new memtable is pooled and faulted in beforehand; what is left to do is a copy of
-//! the view's vector.
+//! It happens in the sequencing step, so no batch is ever split over two memtables of one tree. The
+//! arena of the new memtable is pooled and faulted in beforehand, so a rotation only copies the
+//! view's vector.
 //!
 //! Bounds: at most `memtable_count` memtables of a tree hold data; with all of them full, writers
-//! wait for a flush. And of all trees together: when active memtables fill half of the memory that
+//! wait for a flush. For all trees together: when active memtables fill half of the memory that
 //! memtables may take, the largest (then the oldest) is rotated although it is not full; when
-//! active and sealed ones fill all of it, writers wait for a flush. One is then under way or can
-//! start, so many small trees cannot wedge each other; without any, the bound gives way. A shape
-//! that gathers memtables before they go out is told that these are wanted: by a writer that waits,
-//! by either bound, by that of the WAL, by a flush or an ingest.
+//! active and sealed ones fill all of it, writers wait for a flush. A flush is then running or can
+//! start, so many small trees cannot block each other; without a possible flush the bound gives
+//! way. A shape that gathers memtables before a merge gets the signal that they are wanted: from a
+//! waiting writer, from either bound, from the WAL limit, from a flush or an ingest.
 
 use crate::log::sequence::Sequence;
 use crate::memtable::Memtable;

@@ -1,5 +1,5 @@
-//! The writer alone: no control, no installer, no workers. What it needs of them is a view, a log
-//! and somebody who says in the channel that there is room.
+//! The writer alone: no control, no installer, no workers. It only needs a view, a log and a thread
+//! that signals room through the channel.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 use super::Writer;

@@ -1,10 +1,11 @@
-//! A turn in the commit queue for what is no batch: a sequence number of its own between batches.
+//! A turn in the commit queue for an operation that is not a batch: a sequence number of its own
+//! between batches.
 //!
-//! 1. In the sequencing step memtables are sealed where that is asked for, so that none holds
-//!    entries from before the turn and from after it; the next sequence number is taken.
-//! 2. What was sequenced before is awaited ([`Writer::await_published`]) by who needs that.
-//! 3. The turn ends when it is dropped, whatever came of it. Until then nothing that was sequenced
-//!    after it is visible, so those writers wait: the holder must not dawdle.
+//! 1. In the sequencing step the requested memtables are sealed, so that none holds entries from
+//!    both before and after the turn; the next sequence number is taken.
+//! 2. A holder that needs it waits for earlier batches ([`Writer::await_published`]).
+//! 3. The turn ends when it is dropped, also after a failure. Until then later batches do not
+//!    become visible, and their writers wait: the holder must be quick.
 //!
 //! Threads and locks: the sequencing lock, for the step.
 
