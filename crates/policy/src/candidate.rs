@@ -1,12 +1,11 @@
-//! What a shape proposes, and what running jobs hold.
-//! Plain values: a shape makes candidates, a schedule picks among them, the engine turns them into
-//! jobs.
+//! Candidates of a shape, and reservations of running jobs. These are plain values: a shape makes
+//! candidates, a schedule picks among them, the engine turns them into jobs.
 
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Place, Table, TreeId};
 
-/// What a job makes room in: its urgency class, most urgent first.
+/// The place in which a job makes room: its urgency class, most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Memory: a memtable becomes free.
@@ -28,7 +27,7 @@ impl Class {
     }
 }
 
-/// What a job reads.
+/// The inputs of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
     /// Memtables, oldest first.
@@ -50,13 +49,13 @@ impl Inputs {
 pub struct Candidate {
     /// Of which tree.
     pub tree: TreeId,
-    /// What it makes room in.
+    /// The place in which it makes room.
     pub frees: Class,
     /// What kind of work.
     pub kind: JobKind,
-    /// What it reads.
+    /// Its inputs.
     pub inputs: Inputs,
-    /// Into which level it writes; 0 for a run of L0.
+    /// The level that it writes into; 0 for a run of L0.
     pub output_level: u8,
     /// The keys it reads and writes: the output's vacant range is reserved too.
     pub range: KeyRange,
@@ -102,7 +101,7 @@ impl Candidate {
 /// Candidates of one tree, ranked best first within each class, bounded in number by the shape.
 pub type Candidates = Vec<Candidate>;
 
-/// What one running or paused job holds until it is installed or cancelled.
+/// The reservation of a running or paused job, until it is installed or cancelled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {
     /// The job.

@@ -1,11 +1,11 @@
-//! What a schedule and an admission answer. A decision carries its cause.
-//! Plain values that the engine checks before it acts on them.
+//! The answers of a schedule and an admission. A decision carries its cause. These are plain
+//! values, which the engine checks before it acts on them.
 
 use serde::{Deserialize, Serialize};
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros};
 
-/// Which of the bytes that jobs move count towards a limit.
+/// The bytes of jobs that count towards a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counted {
@@ -16,21 +16,18 @@ pub enum Counted {
     ReadAndWritten,
 }
 
-/// What all jobs together may take of the device. Flushes may take all of it, whatever other jobs
-/// have taken.
+/// The bandwidth of all jobs together. Flushes may use all of it, regardless of other jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bandwidth {
     /// All of them together, per second.
     pub limit: BytesPerSec,
-    /// Jobs of the classes `Memtable` and `L0` together may take so much even where the limit is
-    /// used up.
+    /// The rate of all jobs of the classes `Memtable` and `L0` when the limit is used up.
     pub floor: BytesPerSec,
     /// What counts.
     pub counted: Counted,
     /// Whether compactions take theirs in turn; else the more urgent class goes first.
     pub in_turn: bool,
-    /// How often the limit is thought to be filled up, for `Counters::drained_refills`; zero for
-    /// nothing to be counted.
+    /// The nominal interval of refills, for `Counters::drained_refills`; zero for no count.
     pub refill: Micros,
 }
 
@@ -42,15 +39,15 @@ pub struct Grants {
     /// Jobs to cancel; their unfinished output is discarded. One that is already being installed
     /// cannot be cancelled any more; what conflicts with it is then not started.
     pub cancel: Vec<JobId>,
-    /// Jobs that get nothing for now and keep what they hold.
+    /// Jobs that are paused and keep their reservations.
     pub paused: Vec<JobId>,
-    /// Limit on what jobs move; none for no limit.
+    /// Limit on the bytes that jobs move; none for no limit.
     pub bandwidth: Option<Bandwidth>,
     /// Size at which memtables are sealed, where the schedule governs it (ADOC); at most that of
     /// the options.
     pub memtable_bytes: Option<Bytes>,
-    /// When to ask again although nothing has happened. None while nothing runs: an idle store
-    /// wakes nobody.
+    /// The time of the next decision without an event. None while nothing runs: an idle store wakes
+    /// no worker.
     pub again: Option<Micros>,
 }
 
@@ -59,9 +56,9 @@ pub struct Grants {
 pub struct Admit {
     /// Bytes of keys and values let in per second; none for no limit, zero for a stop.
     pub writes: Option<BytesPerSec>,
-    /// Why writes are held back, when they are.
+    /// Why writes are held back, if they are.
     pub cause: Option<WaitCause>,
-    /// When to ask again although nothing has happened. None where nothing is written.
+    /// The time of the next decision without an event. None while nothing is written.
     pub again: Option<Micros>,
 }
 

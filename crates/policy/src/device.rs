@@ -1,4 +1,4 @@
-//! What a device can do, measured beforehand: throughput by mix of reads and writes.
+//! The throughput of a device by mix of reads and writes, measured beforehand.
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V.B ("a reading and write performance mapping for different reading/writing
@@ -27,13 +27,13 @@ pub struct DeviceMap {
 }
 
 impl DeviceMap {
-    /// A device that moves so many bytes per second whatever they are.
+    /// A device with the same throughput for every mix.
     #[must_use]
     pub fn even(throughput: BytesPerSec) -> Self {
         Self { points: vec![DevicePoint { read_share: 0.5, throughput }] }
     }
 
-    /// Refuses a map that says nothing sensible. An empty one is not known yet.
+    /// Refuses an implausible map. An empty map is valid: the device is not measured yet.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] with what is wrong.
@@ -66,7 +66,7 @@ impl DeviceMap {
         Some(BytesPerSec((low + (high - low) * part) as u64))
     }
 
-    /// The least throughput of any mix: what may be planned with whatever comes.
+    /// The least throughput of any mix: a safe value for plans.
     #[must_use]
     pub fn least(&self) -> Option<BytesPerSec> {
         self.points.iter().map(|point| point.throughput).min()

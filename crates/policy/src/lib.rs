@@ -1,4 +1,4 @@
-//! The three axes on which a write stall can be fought, as pure functions.
+//! The three decisions that cause or prevent write stalls, over plain values.
 //!
 //! | axis | question | trait |
 //! |---|---|---|
@@ -6,11 +6,12 @@
 //! | [`schedule`] | *when*, and with how much bandwidth | [`Schedule`] |
 //! | [`admission`] | *how fast* new bytes are let in | [`Admission`] |
 //!
-//! Policies get plain values ([`signals`], [`candidate`]) and answer with plain values
-//! ([`decision`]). They do no I/O, start no thread, take no lock, ask for no time and log nothing;
-//! only the engine acts. One mechanism is one file under its axis, one line in the axis' registry,
-//! one file of test data and one row in `docs/mechanisms.md`. No axis sees another: they meet in
-//! [`round::tick`] alone.
+//! Policies get plain values ([`signals`], [`candidate`]) and return plain values ([`decision`]). A
+//! schedule and an admission may keep state between calls. Policies do no I/O, start no thread,
+//! take no lock, read no clock and log nothing; only the engine acts. One mechanism is one file
+//! under its axis, its options in [`options`], one line in the axis' registry, one file of test
+//! data and one row in `docs/mechanisms.md`. No axis sees another: they meet only in
+//! [`round::tick`].
 
 pub mod admission;
 pub mod candidate;

@@ -1,7 +1,7 @@
 //! The options of the three axes in one value that can be written to a file and read back.
 //!
-//! Every number that a paper leaves open, or that a mechanism's source makes configurable, is here
-//! once; the constructors of shapes, schedules and admissions take what they need of it.
+//! It has every number that a paper leaves open, or that a mechanism's source makes configurable;
+//! the constructors of shapes, schedules and admissions take the ones they need.
 
 use crate::admission::cruise::{CruiseOptions, First};
 use crate::schedule::adoc::AdocOptions;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use vlsm_core::version::LEVELS_MAX;
 use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 
-/// Which mechanisms a tree uses, and their sizes. [`Default`] is the profile `vlsm`.
+/// The mechanisms of a tree, and their sizes. [`Default`] is the profile `vlsm`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub struct PolicyOptions {
     pub admission: String,
     /// Size at which the active memtable is sealed.
     pub memtable_bytes: Bytes,
-    /// Memtables at most, the active one among them.
+    /// The most memtables, including the active one.
     pub memtable_count: usize,
     /// S_M: size of an SST.
     pub sst_max: Bytes,
@@ -39,12 +39,12 @@ pub struct PolicyOptions {
     pub phi: u64,
     /// Target of L1.
     pub l1_bytes: Bytes,
-    /// Levels below L0 at most; the last one has no target.
+    /// The most levels below L0; the last one has no target.
     pub levels: u8,
     /// How the overlap of a vSST is counted.
     pub overlap: Overlap,
-    /// Runs in L0 from which they are compacted; of `sp_lsm`, memtables that are gathered. Eager
-    /// (1) costs nothing where runs go one by one.
+    /// Runs in L0 at which their compaction starts; for `sp_lsm`, memtables that are gathered. The
+    /// value 1 costs nothing in shapes that compact runs one by one.
     pub l0_trigger: usize,
     /// Runs in L0 at which flushes wait (shapes `vlsm` and `lsmi`). It is L0's maximum.
     pub l0_max: usize,
@@ -56,8 +56,8 @@ pub struct PolicyOptions {
     pub intra_l0: bool,
     /// `tiered_l0`: propose merges within L0 also where L0→L1 could start.
     pub intra_l0_beside: bool,
-    /// Runs in L0 straight from a flush from which a merge of them alone is proposed, whatever else
-    /// is (shape `tiered_l0`, for DLC's `resume part`); 0 for never.
+    /// Flushed runs in L0 at which a merge of only them is proposed, independent of other rules
+    /// (shape `tiered_l0`, for DLC's `resume part`); 0 for never.
     pub merge_flushed: usize,
     /// Bytes by which each level may exceed its target before merges into it wait ("overflow" or
     /// debt in vLSM (2024), §5). None: no bound, so no level ever waits for the next.
@@ -74,12 +74,11 @@ pub struct PolicyOptions {
     /// A table is not moved when it overlaps more than this many SST sizes in the level after the
     /// next: its own compaction would become too wide (RocksDB's `max_compaction_bytes`).
     pub trivial_move_overlap: u64,
-    /// Rate that writes are slowed down to at first.
+    /// The initial rate of delayed writes.
     pub delayed_write_rate: BytesPerSec,
-    /// Compactions at most at a time; 0 for as many as there are workers.
+    /// The most concurrent compactions; 0 for one per worker.
     pub compaction_jobs: usize,
-    /// What schedules that plan with the device's bandwidth take it to be; 0 for the least that was
-    /// measured.
+    /// The device's bandwidth for schedules that plan with it; 0 for the least measured throughput.
     pub device_bandwidth: BytesPerSec,
     /// Constants of the schedule `silk`.
     pub silk: SilkOptions,
@@ -147,8 +146,9 @@ impl PolicyOptions {
 
     /// The default: RocksDB's shape with memtables, SSTs and L1 of an eighth to a quarter of its
     /// sizes (docs/performance.md, "The default"). Small memtables stay in the processor's cache,
-    /// and jobs are narrow. L0 may have more runs before writes are held back, as each is small. No
-    /// mechanism of it plans with the device, so nothing is measured when a store is made.
+    /// and jobs are narrow. L0 may have more runs before writes are held back, because each is
+    /// small. None of its mechanisms plans with the device, so nothing is measured when a store is
+    /// created.
     #[must_use]
     pub fn steady() -> Self {
         Self {
@@ -232,7 +232,7 @@ impl PolicyOptions {
             let factor = if step == 1 { l1_to_l2 } else { self.growth };
             target = target.saturating_mul(factor);
         }
-        // Far from wrapping when a few more bytes are added.
+        // Leaves room for the addition of more bytes without overflow.
         Some(Bytes(target.min(u64::MAX / 4)))
     }
 

@@ -1,35 +1,35 @@
-//! How fast jobs may move bytes: a schedule's bandwidth as three token buckets.
+//! The pace of jobs: a schedule's bandwidth as three token buckets.
 //!
-//! 1. One bucket is filled at the limit. Every step of a job takes what it moved from it, below
-//!    zero if need be; a job of any class may step while it is above zero.
-//! 2. A second one is filled at the limit, too, and flushes alone take from it: one may also step
-//!    while this one is above zero, so it never waits for what other jobs have moved. All the
-//!    bandwidth is theirs first, and the others get the rest.
-//! 3. A third one is filled at the floor. Jobs of the classes `Memtable` and `L0` may step while it
-//!    is above zero. They take from it only what the limit does not let through, so that the floor
-//!    is theirs when the limit is used up, however much they moved before.
-//! 4. What the floor alone let through takes the limit's no further below zero than what `BURST`
-//!    fills: deeper jobs do not pay for a peak when it is over. What a flush's own one let through
-//!    takes the floor's no further, so that some of that is left for L0.
-//! 5. Among jobs that may step workers take the most urgent one, so deeper classes get what the
-//!    urgent ones leave; or compactions in turn, where the schedule says so.
-//! 6. Refills that a job waited for are counted, where the schedule asks for it: spans of time of
-//!    a length that it gives.
+//! 1. The first bucket is filled at the limit. Every step of a job takes the bytes that it moved,
+//!    if necessary below zero; a job of any class may step while the bucket is above zero.
+//! 2. The second bucket is also filled at the limit, and only flushes take from it: a flush may
+//!    also step while this bucket is above zero, so it never waits for bytes that other jobs have
+//!    moved. Flushes come first, and the other jobs get the rest of the bandwidth.
+//! 3. The third bucket is filled at the floor. Jobs of the classes `Memtable` and `L0` may step
+//!    while it is above zero. They take from it only when the limit does not let them step, so that
+//!    the floor is available when the limit is used up, however much they moved before.
+//! 4. A step that only the floor allows takes the first bucket at most one `BURST` below zero:
+//!    deeper jobs do not pay for a peak after its end. A step that only the flushes' bucket allows
+//!    takes the floor's bucket at most as far, so that some of the floor is left for L0.
+//! 5. Among the jobs that may step, workers take the most urgent one, so deeper classes get the
+//!    bandwidth that urgent ones leave. If the schedule says so, compactions step in turn instead.
+//! 6. If the schedule asks for it, the refills that a job waited for are counted: a refill is a
+//!    span of time of a given length.
 //!
-//! Buckets hold what `BURST` fills. A pure value: the caller says what time it is.
+//! A bucket holds at most what `BURST` fills. This is a pure value: the caller passes the time.
 
 use crate::{Bandwidth, Class, Counted};
 use std::time::Duration;
 use vlsm_core::{Bytes, BytesPerSec};
 
-/// What may be moved at once after a pause, as time at the rate.
+/// The capacity of a bucket, as time at its rate.
 const BURST: Duration = Duration::from_millis(10);
 
-/// What jobs may move.
+/// The bandwidth of jobs.
 #[derive(Debug, Default)]
 pub struct Pace {
     bandwidth: Option<Bandwidth>,
-    /// Since when the buckets were filled.
+    /// When the buckets were last filled.
     at: Duration,
     limit: f64,
     flushes: f64,
@@ -40,13 +40,13 @@ pub struct Pace {
     undrained: u64,
 }
 
-/// Whether a class has a part in the floor.
+/// Whether a class shares the floor.
 fn is_urgent(class: Class) -> bool {
     matches!(class, Class::Memtable | Class::L0)
 }
 
 impl Pace {
-    /// Puts a bandwidth in force. True where jobs that lacked some may go on sooner.
+    /// Sets the bandwidth. True if jobs that lack bandwidth may continue sooner.
     pub fn set(&mut self, now: Duration, bandwidth: Option<Bandwidth>) -> bool {
         self.fill(now);
         if self.bandwidth.is_none() {
@@ -75,7 +75,7 @@ impl Pace {
         self.at = now;
     }
 
-    /// Whether jobs of a class may step, by what was filled last.
+    /// Whether jobs of a class may step, as of the last fill.
     pub fn allows(&self, class: Class) -> bool {
         self.bandwidth.is_none()
             || self.limit > 0.0
@@ -83,7 +83,7 @@ impl Pace {
             || class == Class::Memtable && self.flushes > 0.0
     }
 
-    /// Takes what a step moved.
+    /// Takes the bytes that a step moved.
     pub fn spend(&mut self, class: Class, read: Bytes, written: Bytes) {
         let Some(bandwidth) = self.bandwidth else { return };
         let moved = match bandwidth.counted {
@@ -111,7 +111,7 @@ impl Pace {
         self.bandwidth.is_some_and(|bandwidth| bandwidth.in_turn)
     }
 
-    /// Counts the refills from the last filling until then: a job waits for them.
+    /// Counts the refills from the last fill until then, because a job waits for them.
     pub fn wait(&mut self, until: Duration) {
         let Some(refill) = self.bandwidth.map(|bandwidth| bandwidth.refill.0) else { return };
         let index = |time: Duration| (time.as_micros() as u64).checked_div(refill);
@@ -125,11 +125,11 @@ impl Pace {
         self.drained
     }
 
-    /// When jobs of a class may step again; none for never, or when they may now.
+    /// When jobs of a class may step again; none if never, or if they may step now.
     pub fn next(&self, class: Class) -> Option<Duration> {
         let bandwidth = self.bandwidth.filter(|_| !self.allows(class))?;
         let until = |bucket: f64, rate: f64| {
-            // One byte more than nothing.
+            // One byte above zero.
             let seconds = (rate > 0.0).then(|| (1.0 - bucket) / rate)?;
             Some(self.at + Duration::from_secs_f64(seconds.clamp(0.0, 60.0)))
         };

@@ -18,7 +18,7 @@ use vlsm_core::{Bytes, Result};
 pub struct Profile {
     /// Its name.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: &'static str,
     /// Its options.
     pub options: fn() -> PolicyOptions,

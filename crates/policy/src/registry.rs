@@ -1,5 +1,5 @@
-//! Names and the mechanisms they stand for. Each axis lists its own in `REGISTRY`.
-//! One list an axis; a name that is not in it is answered with the nearest one that is.
+//! Names of mechanisms. Each axis lists its own in one `REGISTRY`; the error for an unknown name
+//! suggests the nearest known one.
 
 use crate::options::PolicyOptions;
 use vlsm_core::{Error, Result};
@@ -8,7 +8,7 @@ use vlsm_core::{Error, Result};
 pub struct Entry<T: ?Sized> {
     /// Its name in options and reports.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: &'static str,
     /// Makes one.
     pub make: fn(&PolicyOptions) -> Box<T>,
@@ -47,8 +47,8 @@ pub fn unknown<'a>(
     Error::InvalidOption { option, why: format!("{name:?} is not known{hint} There are: {list}") }
 }
 
-/// Whether somebody who typed `name` may have meant `entry`: at least half of the letters are
-/// right, and the first one is, or only one is wrong. Otherwise a guess would mislead.
+/// Whether `name` may be a typo of `entry`: at least half of the letters and the first one are
+/// right, or only one is wrong. Otherwise a guess would mislead.
 fn resembles(name: &str, entry: &str, distance: usize) -> bool {
     let first = |word: &str| word.chars().next().map(|letter| letter.to_ascii_lowercase());
     let close = distance <= 3 && 2 * distance <= name.len().min(entry.len());

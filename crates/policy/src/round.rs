@@ -1,14 +1,14 @@
 //! One tick of decisions: observe → shape → schedule → check → admission.
 //!
-//! 1. The shape is asked about every tree that changed; what it said of the others is kept
-//!    ([`Known`]). So the cost grows with the trees that do something, not with all trees.
-//! 2. The schedule decides over all candidates. Its answer is checked before anybody acts on it.
-//! 3. What was started or cancelled changes what trees propose, so 1 and 2 repeat, at most
-//!    [`ROUNDS_MAX`] times.
-//! 4. Once nothing more begins, the admission decides how fast writers are let in.
+//! 1. The shape is evaluated for every tree that changed; its answers for other trees are kept
+//!    ([`Known`]). So the cost grows with the active trees, not with all trees.
+//! 2. The schedule decides over all candidates. Its answer is checked before the world acts on it.
+//! 3. Started and cancelled jobs change the candidates, so 1 and 2 repeat, at most [`ROUNDS_MAX`]
+//!    times.
+//! 4. When nothing more starts, the admission sets the rate of writers.
 //!
-//! What is decided about is a [`World`]: the engine, and what stands for it in tests. So what is
-//! tested is what runs.
+//! A round works on a [`World`]: the engine, or a model of it in tests. So the tests run the
+//! production code.
 
 use crate::{Admission, Admit, Busy, Candidate, Candidates, Class, Grants, Pressure, Running};
 use crate::{Schedule, Shape, Signals, TreeFacts};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Micros, TreeId, Version};
 
-/// Rounds of asking and starting in one tick.
+/// The most rounds of decisions in one tick.
 pub const ROUNDS_MAX: usize = 16;
 
 /// The mechanisms of a store that keep state. A shape keeps none.
@@ -27,22 +27,22 @@ pub struct Deciders {
     pub admission: Box<dyn Admission>,
 }
 
-/// A tree that changed since its shape was last asked.
+/// A tree that changed since its shape was last evaluated.
 #[derive(Debug, Clone)]
 pub struct Changed {
     /// Which tree.
     pub tree: TreeId,
-    /// What jobs hold, looked at before the version.
+    /// The reservations of jobs, read before the version.
     pub busy: Busy,
-    /// As it is.
+    /// Its current version.
     pub version: Arc<Version>,
-    /// What else a shape is told.
+    /// The other facts for the shape.
     pub facts: TreeFacts,
     /// Whether jobs may be started at all.
     pub may_start: bool,
 }
 
-/// What the shape said of a tree when it was last asked.
+/// The last answers of the shape for a tree.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     /// Jobs worth doing.
@@ -54,7 +54,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Whether there is nothing to be known of the tree.
+    /// Whether the tree is idle.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         let Pressure { slowdown, stop, debt, .. } = &*self.pressure;
@@ -66,42 +66,42 @@ impl Known {
     }
 }
 
-/// What a schedule and an admission are shown.
+/// The input of a schedule and an admission.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
     /// Signals of the store.
     pub signals: Signals,
     /// All jobs that may be started.
     pub candidates: Vec<Arc<Candidate>>,
-    /// All jobs under way.
+    /// All running jobs.
     pub running: Vec<Running>,
 }
 
-/// A store, or what stands for one.
+/// A store, or a model of one.
 pub trait World {
-    /// The trees that changed since this was last asked.
+    /// The trees that changed since the last call.
     fn changed(&mut self) -> Vec<Changed>;
 
-    /// Puts jobs that somebody asked for among those of the shape.
+    /// Adds requested jobs to the candidates of the shape.
     fn add_asked(&mut self, _: &Changed, _: &mut Candidates) {}
 
-    /// Takes what the shape said of a tree.
+    /// Stores the shape's answers for a tree.
     fn know(&mut self, changed: &Changed, known: Known);
 
-    /// What there is to decide about.
+    /// The input of the next decision.
     fn observe(&mut self) -> Observed;
 
-    /// Acts on grants that were checked. True when a job was started or cancelled.
+    /// Acts on checked grants. True if a job was started or cancelled.
     fn act(&mut self, grants: &Grants, observed: &Observed) -> bool;
 
-    /// Takes the admission's answer, and when to ask again although nothing has happened.
+    /// Applies the admission's answer, and sets the time of the next decision.
     fn admit(&mut self, admit: Admit, again: Option<Micros>);
 }
 
-/// Decides, and has the world act, until nothing more begins.
+/// Decides, and lets the world act, until nothing more starts.
 ///
 /// # Errors
-/// What is wrong with a schedule's answer; nobody has acted on it.
+/// An invalid answer of a schedule, on which the world has not acted.
 pub fn tick(
     shape: &dyn Shape,
     deciders: &mut Deciders,
@@ -139,11 +139,11 @@ fn ask(shape: &dyn Shape, changed: &Changed, world: &mut impl World) -> Known {
     }
 }
 
-/// Whether a tree waits for its memtables to go out, or holds its writers back.
+/// Whether a tree waits for a flush, or holds its writers back.
 #[must_use]
 pub fn waits(shape: &dyn Shape, changed: &Changed, known: &Known) -> bool {
     let flushing = |candidate: &Candidate| candidate.frees == Class::Memtable;
-    // Where memtables are merged into L1, that may have to wait for other jobs.
+    // A merge of memtables into L1 may have to wait for other jobs.
     let can_start = |candidate: &Candidate| candidate.conflicts.is_empty();
     let may_flush = known.candidates.iter().any(|job| flushing(job) && can_start(job))
         || changed.busy.reservations.iter().any(|held| flushing(&held.candidate));

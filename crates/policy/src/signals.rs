@@ -1,7 +1,7 @@
-//! What the engine observed, as plain values.
+//! The engine's observations, as plain values.
 //!
-//! Counters are cumulative since the store was opened: over which window to difference them is the
-//! policy's own choice.
+//! Counters are cumulative since the store was opened: each policy chooses its own window for
+//! differences.
 
 use crate::candidate::Candidate;
 use crate::device::DeviceMap;
@@ -23,12 +23,11 @@ pub struct MemtableFacts {
     /// Whether all its writers have finished and its largest sequence number is published. Only
     /// then may a job read it.
     pub ready: bool,
-    /// Whether somebody waits for it to go out: a flush was asked for, or memory or the WAL is at
-    /// its limit.
+    /// Whether its flush is wanted: a flush was requested, or memory or the WAL is at its limit.
     pub wanted: bool,
 }
 
-/// What a shape must know of a tree besides its version.
+/// The facts of a tree that a shape needs besides its version.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeFacts {
     /// Which tree.
@@ -42,7 +41,7 @@ pub struct TreeFacts {
 }
 
 impl TreeFacts {
-    /// Whether memtables are to go out of a shape that gathers so many first.
+    /// Whether memtables must be flushed by a shape that gathers this many first.
     #[must_use]
     pub fn is_due(&self, gathered: usize) -> bool {
         let mut ready = self.memtables.iter().take_while(|memtable| memtable.ready);
@@ -50,7 +49,7 @@ impl TreeFacts {
     }
 }
 
-/// How full one level is.
+/// The fill of one level.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LevelPressure {
     /// The level, 1 or deeper.
@@ -63,12 +62,12 @@ pub struct LevelPressure {
     pub debt: Bytes,
 }
 
-/// How close a tree is to its bounds, by its shape's judgement.
+/// How close a tree is to its bounds, according to its shape.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pressure {
     /// Runs in L0.
     pub l0_runs: usize,
-    /// Those of them that came straight from a flush.
+    /// Runs that a flush wrote.
     pub l0_flushed: usize,
     /// Bytes in L0.
     pub l0_bytes: Bytes,
@@ -105,7 +104,7 @@ pub struct Running {
     pub done: Bytes,
     /// Input bytes left.
     pub left: Bytes,
-    /// Since when it has been granted nothing.
+    /// Since when it is paused.
     pub paused_since: Option<Micros>,
     /// Its result is being installed: it ends soon, and cannot be cancelled any more.
     pub settled: bool,
@@ -133,11 +132,11 @@ pub struct Counters {
     pub drained_refills: u64,
     /// Writers waiting at the moment (not cumulative).
     pub waiting_writers: u64,
-    /// Those of them that wait for a memtable or for memory, at this moment.
+    /// Writers that wait for a memtable or for memory at the moment.
     pub stopped_writers: u64,
 }
 
-/// The memtables of the store (of one tree, where an admission is asked for one tree).
+/// The memtables of the store, or of one tree.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MemtableSignals {
     /// Bytes in active memtables.
@@ -161,7 +160,7 @@ impl MemtableSignals {
     }
 }
 
-/// Everything a schedule or an admission may look at.
+/// Everything that a schedule or an admission may use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Signals {
     /// The time.
@@ -172,7 +171,7 @@ pub struct Signals {
     pub counters: Counters,
     /// Memtables.
     pub memtables: MemtableSignals,
-    /// What the device can do, as far as it was measured.
+    /// The throughput of the device, as far as it was measured.
     pub device: Arc<DeviceMap>,
     /// Pressure of each tree that is not idle.
     pub pressure: Vec<(TreeId, Arc<Pressure>)>,

@@ -58,7 +58,7 @@ use serde::{Deserialize, Serialize};
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
 
-/// The watermark that is aimed at.
+/// The target watermark.
 const TARGET: f64 = 0.5;
 /// y_h: from here on the limit is conservative.
 const HIGH: f64 = 0.8;
@@ -68,20 +68,20 @@ const RATE_MIN: f64 = 64.0 * 1024.0;
 const FLOOR: f64 = 0.01;
 /// The limit rises only where this share of it is used.
 const USED: f64 = 0.9;
-/// A window takes at most so many times as long as at the rate of operations seen last.
+/// The longest window, as a multiple of its duration at the last rate of operations.
 const SLOW: f64 = 2.0;
-/// Without a limit: the longest window, a pause that ends it, and how often it is looked at.
+/// Without a limit: the longest window, a pause that ends it, and the interval of checks.
 const OPEN_LONGEST: Micros = Micros(2_000_000);
 const OPEN_PAUSE: Micros = Micros(100_000);
 const OPEN_LOOK: Micros = Micros(50_000);
 /// No window takes longer, in seconds.
 const SLOWEST: f64 = 600.0;
-/// How often a window is looked at while something is written.
+/// Checks per window while something is written.
 const LOOKS: u64 = 32;
-/// Looks are not closer.
+/// The least time between checks.
 const LOOK_MIN: Micros = Micros(10_000);
 
-/// What the first limit waits for.
+/// The condition for the first limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum First {
@@ -102,7 +102,7 @@ pub struct CruiseOptions {
     pub k2: f64,
     /// Operations of clients in a window.
     pub window: u64,
-    /// What the first limit waits for.
+    /// The condition for the first limit.
     pub first: First,
 }
 
@@ -211,7 +211,7 @@ struct Limit {
 }
 
 impl Limit {
-    /// The first one: what was let in while there was none.
+    /// The first limit: the rate that was admitted without one.
     fn first(window: &Window, throughput: f64, fill: f64, size: u64) -> Self {
         let floor = (throughput * FLOOR).max(RATE_MIN);
         Self {

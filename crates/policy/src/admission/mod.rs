@@ -27,16 +27,16 @@ pub static REGISTRY: &[Entry<dyn Admission>] = &[
     },
 ];
 
-/// *How fast*. May keep state between calls; is told the time and never asks for it.
+/// *How fast*. It may keep state between calls; the time is an argument.
 pub trait Admission: Send + std::fmt::Debug {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Whether it plans with what the device can do, which then has to be known.
+    /// Whether it plans with the device's throughput, which then must be known.
     fn needs_device(&self) -> bool {
         false
     }
 
-    /// What is let in until the next call.
+    /// Sets the rate of writes until the next call.
     fn decide(&mut self, signals: &Signals) -> Admit;
 }

@@ -1,5 +1,5 @@
-//! `open`: nothing is held back until memory is full.
-//! Writers wait for memory alone, so that what the other axes do can be seen undisturbed.
+//! `open`: nothing is held back until memory is full. Writers wait only for memory, so that the
+//! effects of the other axes can be measured alone.
 
 use super::Admission;
 use crate::decision::Admit;

@@ -44,11 +44,11 @@ const REFILLS: u64 = 100;
 pub struct AutoTunedOptions {
     /// How often the limit is tuned, in microseconds.
     pub period: Micros,
-    /// Less than so many percent of the refills waited for lower it.
+    /// The rate falls below this percentage of waited-for refills.
     pub low_percent: u64,
-    /// More than so many percent raise it.
+    /// The rate rises above this percentage.
     pub high_percent: u64,
-    /// By so many percent; 0 for a limit that stays at its maximum.
+    /// The step in percent; 0 for a limit that stays at its maximum.
     pub step_percent: u64,
 }
 

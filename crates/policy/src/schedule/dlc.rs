@@ -67,7 +67,7 @@ const PARTS: u32 = 4;
 pub enum Delay {
     /// All of them.
     Full,
-    /// Those into L1: merges within L0 go on.
+    /// Those into L1: merges within L0 continue.
     Part,
 }
 
@@ -87,11 +87,11 @@ pub enum Burst {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DlcOptions {
-    /// How the load of the clients is told.
+    /// The model of the clients' load.
     pub load: LoadModel,
     /// Bytes of a get where it is told by weight: ω′ of Eq. 5.
     pub weight: Bytes,
-    /// How often the load is told: `time_interval`.
+    /// The interval of the load: `time_interval`.
     pub interval: Micros,
     /// Intervals in succession below the lower limit that make the load low.
     pub softness: u64,
@@ -215,7 +215,7 @@ impl Dlc {
             return;
         };
         let since = self.told_at.replace(now).unwrap_or(now);
-        // Where nobody asked for long, one answer is about several intervals.
+        // After a long time without a call, one sample covers several intervals.
         let intervals = now.saturating_sub(since).0 / self.options.interval.0.max(1);
         self.load = Some(load);
         if load.as_f64() > device.as_f64() * self.options.io_high_limit {
@@ -375,8 +375,8 @@ impl Schedule for Dlc {
         let known = |tree: &TreeId| signals.pressure.iter().any(|(known, _)| known == tree);
         self.parts.retain(|tree, _| known(tree));
         self.bursting.retain(known);
-        // When the interval ends, as long as there is something to decide or clients load the
-        // device: who is not asked for long learns of a peak only as part of a mean.
+        // The end of the interval, while there is something to decide or clients load the device:
+        // with rare calls a peak would be hidden in a mean.
         let ends = self.told_at.map(|told| told + self.options.interval);
         let loaded = self.load.is_some_and(|load| load > BytesPerSec::ZERO);
         let works = !candidates.is_empty() || !running.is_empty() || loaded;

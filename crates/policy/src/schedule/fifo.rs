@@ -47,8 +47,8 @@ impl Fifo {
         slots.max(1)
     }
 
-    /// What starts where so many slots are free: rules 1 to 3, of the candidates that `may` start
-    /// beside those granted already.
+    /// Selects the candidates that start, given the free slots: rules 1 to 3, among the candidates
+    /// that `may` start beside those granted already.
     pub(super) fn start(
         &mut self,
         mut slots: usize,

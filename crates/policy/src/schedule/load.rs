@@ -1,4 +1,4 @@
-//! How much of the device the clients take, by three models: what SILK and DLC plan with.
+//! The clients' load on the device, by three models, for SILK and DLC.
 //!
 //! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021),
 //! §3. Over the window that has just passed:
@@ -6,14 +6,14 @@
 //!    scan. The bytes of a pair are the mean of all pairs written since the store was opened, 1 KB
 //!    before the first one: readers do not tell what they got;
 //! 2. `weighted` (Eq. 3 to 5): gets · ω′ ÷ time. Eq. 3 has a weight for gets and one for scans, in
-//!    pairs; Eq. 4 puts in that scans come in proportion to gets, and ω′ of Eq. 5 is what becomes
-//!    of both weights and the pair: one number (16,000 bytes), fitted to that workload only;
+//!    pairs; Eq. 4 puts in that scans come in proportion to gets, and ω′ of Eq. 5 replaces both
+//!    weights and the pair: one number (16,000 bytes), fitted to that workload only;
 //! 3. `cache_misses`, DLC's (Eq. 6): bytes that the block cache had to read ÷ time. The paper
 //!    multiplies blocks by the length of a block and by the ratio of compression, γ; ours counts
 //!    the bytes as they lie on the device, which has γ in it.
 //!
-//! Windows are as long as the caller comes: when more than one has passed, the mean over all of the
-//! time is the answer, and the next window begins at the call. Cost: O(1).
+//! A window ends at a call: when more than one window has passed, the result is the mean over the
+//! whole time, and the next window begins at the call. Cost: O(1).
 
 use crate::signals::{Counters, Signals};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use vlsm_core::{Bytes, BytesPerSec, Micros};
 /// Bytes of a pair before the first one was written.
 const PAIR: f64 = 1024.0;
 
-/// By what the load of the clients is told.
+/// A model of the clients' load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoadModel {
@@ -34,7 +34,7 @@ pub enum LoadModel {
     CacheMisses,
 }
 
-/// Tells the load of the clients from the counters, window by window.
+/// Computes the load of the clients from the counters, window by window.
 #[derive(Debug)]
 pub struct LoadMeter {
     model: LoadModel,

@@ -48,17 +48,18 @@ pub static REGISTRY: &[Entry<dyn Schedule>] = &[
     },
 ];
 
-/// *When*. May keep state between calls; is told the time and never asks for it.
+/// *When*. It may keep state between calls; the time is an argument.
 pub trait Schedule: Send + std::fmt::Debug {
     /// The name in the registry.
     fn name(&self) -> &'static str;
 
-    /// Whether it plans with what the device can do, which then has to be known.
+    /// Whether it plans with the device's throughput, which then must be known.
     fn needs_device(&self) -> bool {
         false
     }
 
-    /// Which candidates start now, and what each running job may do until the next call.
+    /// Selects the candidates that start now, and the bandwidth and pauses of running jobs until
+    /// the next call.
     fn decide(
         &mut self,
         signals: &Signals,
@@ -67,9 +68,9 @@ pub trait Schedule: Send + std::fmt::Debug {
     ) -> Grants;
 }
 
-/// The device's bandwidth, for schedules that plan with it: what the options say, or the least that
-/// was measured where they say 0. None when nobody knows. Never less than 1 MB/s, so that shares of
-/// it are something.
+/// The device's bandwidth, for schedules that plan with it: the option, or the least measured
+/// throughput if the option is 0. None if unknown. Never less than 1 MB/s, so that shares of it are
+/// not zero.
 fn device_bandwidth(option: BytesPerSec, signals: &Signals) -> Option<BytesPerSec> {
     let known = if option > BytesPerSec::ZERO { Some(option) } else { signals.device.least() };
     known.map(|rate| rate.max(BytesPerSec(1 << 20)))

@@ -1,4 +1,4 @@
-//! `priority`: CruiseDB's order of I/O: what frees memory before what does not.
+//! `priority`: CruiseDB's order of I/O: jobs that free memory come first.
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §VI.B and §VII ("I/O Scheduler"). The paper has three levels. The first one,
@@ -80,7 +80,7 @@ impl PriorityOptions {
     }
 }
 
-/// What work is to this schedule.
+/// The classes of work in this schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     /// Of a level far beyond its target.
@@ -149,7 +149,7 @@ impl Priority {
         }
     }
 
-    /// Rule 4: takes note of who waits, and says whose wait is over.
+    /// Rule 4: records waits, and returns those that are over.
     fn mind_waits(&mut self, now: Micros, plan: &Plan<'_>) -> Turns {
         let (needed, mut turns) = (plan.needed(), Turns::default());
         let deeper = |candidate: &Candidate| plan.rank(candidate) == Rank::Deeper;

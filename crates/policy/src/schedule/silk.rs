@@ -1,4 +1,4 @@
-//! `silk`: SILK's I/O scheduler: what clients leave of the device goes to the jobs, and L0 first.
+//! `silk`: SILK's I/O scheduler: jobs get the bandwidth that clients leave, L0 first.
 //!
 //! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §5.
 //! *Bandwidth* (§5.2.1), every `window`:
@@ -93,13 +93,13 @@ pub struct SilkOptions {
     pub bandwidth: bool,
     /// Priorities and preemption; without them slots are given as `fifo` does (Fig. 8C).
     pub scheduling: bool,
-    /// How the load of the clients is told.
+    /// The model of the clients' load.
     pub load: LoadModel,
     /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of DLC (2021).
     pub weight: Bytes,
-    /// How often the load is told, in microseconds.
+    /// The window of the load, in microseconds.
     pub window: Micros,
-    /// ε: what is left to nobody.
+    /// ε: the bandwidth that stays unused.
     pub margin: BytesPerSec,
     /// The least change of the limit.
     pub step: BytesPerSec,
@@ -200,7 +200,7 @@ fn count_of(overtaken: &BTreeMap<TreeId, u32>, tree: TreeId) -> u32 {
     overtaken.get(&tree).copied().unwrap_or(0)
 }
 
-/// What becomes of a candidate that comes before deeper ones.
+/// The verdict on a candidate that precedes deeper ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Start,
@@ -248,7 +248,7 @@ impl Round<'_> {
             && (!candidate.conflicts.is_empty() || self.rivals(index).next().is_some())
     }
 
-    /// Rules 5, 6 and 8, but for the slots.
+    /// Rules 5, 6 and 8, except for the slots.
     fn verdict(&self, index: usize, overtaken: u32) -> Verdict {
         let candidate = self.candidates[index];
         let into_l1 = |job: &Candidate| is_l0_job(job) && job.output_level > 0;
@@ -432,7 +432,7 @@ impl Silk {
         (room - active.len() - resumed, self.preempted.clone())
     }
 
-    /// Rule 7: candidates, but for those that would prolong what is held.
+    /// Rule 7: candidates, except those that would delay held ones further.
     fn start_deeper(&mut self, round: &mut Round<'_>, held: &[usize], mut free: usize) {
         let candidates = round.candidates;
         loop {

@@ -1,4 +1,4 @@
-//! A FIFO L0 and levels that make room one step at a time: what `vlsm` and `lsmi` share.
+//! A FIFO L0 and levels that make room one step at a time: the common part of `vlsm` and `lsmi`.
 //!
 //! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §2.2, §2.3
 //! and §4.1. Rules:

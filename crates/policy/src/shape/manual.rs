@@ -1,4 +1,4 @@
-//! What a person asked to be compacted: a range of keys, down to the last level.
+//! A requested compaction: a range of keys, down to the last level.
 //!
 //! 1. L0, its oldest run first, until no run that was there at the request shares a key with the
 //!    range. Older runs that do not are merged on the way: of L0 the oldest goes first.

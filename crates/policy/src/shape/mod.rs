@@ -1,8 +1,8 @@
 //! *What* must be merged: the shape of the tree.
 //!
-//! What all shapes keep to, so that jobs can run side by side ([`conflicts`]):
-//! 1. a job out of level n over a range reads *all* tables of the output level in that range, so
-//!    whoever writes there reads there too;
+//! All shapes obey these rules, so that jobs can run in parallel ([`conflicts`]):
+//! 1. a job out of level n over a range reads *all* tables of the output level in that range, so a
+//!    job that writes there also reads there;
 //! 2. two jobs never read the same part of a table, nor write into the same keys of one level.
 //!    Hence a job that moves T out of level n and one that writes into level n at T's keys exclude
 //!    each other: the second one would have to read T;

@@ -1,4 +1,4 @@
-//! Picking inputs: what the shapes have in common.
+//! The selection of inputs, common to all shapes.
 //!
 //! Costs: a pick looks at no more than [`WINDOW`] idle tables of a level, and at no more than
 //! [`OVERLAP_MAX`] tables below each; only the inputs of the job picked are collected.

@@ -1,4 +1,4 @@
-//! How full the levels are, with what running jobs take out and bring in.
+//! The fill of the levels, including the bytes that running jobs take out and bring in.
 //!
 //! Two questions make compaction chains (vLSM (2024), §2.3): does a level *want* to give something
 //! to the next (it lacks room for `need` more bytes), and is there *room* below for it. A level

@@ -14,9 +14,9 @@
 //!    part`; DLC (2021), §4.1);
 //! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
 //! 6. deeper levels give single SSTs, least overlap per byte first, several at once;
-//! 7. with `merge_flushed` set, so many neighbouring idle runs straight from a flush may be merged
-//!    at any time, the newest stretch of them; proposed last of L0's candidates, so that who takes
-//!    them in order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
+//! 7. with `merge_flushed` set, this many neighbouring idle flushed runs may be merged at any time,
+//!    the newest stretch of them. This candidate is the last of L0's, so that a schedule that keeps
+//!    the order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
 //!
 //! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
 //! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.
