@@ -1,8 +1,8 @@
 //! Counted memory: what is held is charged to a gauge for as long as it lives.
 //!
-//! Whoever makes something large takes a [`Charge`] for it and keeps the two together; the drop of
-//! the one is the drop of the other, on whatever thread that happens. So a gauge is right also for
-//! what only a forgotten reader still holds.
+//! The creator of a large object takes a [`Charge`] for it and keeps both together; both are
+//! dropped together, on any thread. So a gauge also counts memory that only a forgotten reader
+//! holds.
 //!
 //! Threads and locks: relaxed atomics, no lock. A gauge is for things of kilobytes: it is changed
 //! when they come and go, never when they are used.

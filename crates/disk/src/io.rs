@@ -31,7 +31,7 @@ use vlsm_core::{Error, Result};
 
 type Work = Box<dyn FnOnce(&Bulk) + Send>;
 
-/// For so long after a client's last call to the device it is taken to make more.
+/// For this time after its last call to the device a client counts as active.
 const CLIENTS_STAY: Duration = Duration::from_millis(50);
 
 /// Threads that do blocking file calls.

@@ -1,5 +1,5 @@
-//! How much of a slow device jobs leave to clients: a rate for jobs' file calls, found by how long
-//! these calls take.
+//! A rate for jobs' file calls on a slow device, which leaves clients their share. It is derived
+//! from the duration of these calls.
 //!
 //! A device that is slow by itself makes a client's read wait for all that jobs have in its queue.
 //! One that is limited by a control group was seen to serve a burst at full speed and then to let

@@ -5,12 +5,12 @@
 /// The smallest limit, whatever the memtables.
 pub(crate) const LIMIT_MIN: u64 = 64 << 10;
 
-/// What memtables may take of a limit.
+/// The share of memtables of a limit.
 pub(crate) const fn memtable_share(limit: u64) -> u64 {
     limit / 8 * 5
 }
 
-/// What buffers of jobs may take of a limit.
+/// The share of jobs' buffers of a limit.
 pub(crate) const fn jobs_share(limit: u64) -> u64 {
     limit / 8
 }

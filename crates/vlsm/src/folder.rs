@@ -18,8 +18,8 @@ use vlsm_disk::sst::{sst_number, sst_path};
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_policy::Shape;
 
-/// A store is opened for writing up to here. The format has room for as many numbers again, and
-/// nobody lives so long as to give them all in one opening.
+/// A store is opened for writing only below this. The format has room for as many numbers again,
+/// more than one session can use.
 const NUMBER_MAX: u64 = 1 << 55;
 
 /// Fewer files than this are made between two records of the next number in the manifest.
@@ -104,7 +104,7 @@ impl FilesThere {
     }
 }
 
-/// What an opening changes in the folder beside the log, once it is certain.
+/// The changes of an open in the folder, other than the log, once the open is certain to succeed.
 pub(crate) struct Settling<'a> {
     pub env: &'a Arc<dyn Env>,
     pub dir: &'a Path,

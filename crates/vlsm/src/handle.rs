@@ -19,7 +19,7 @@ struct CloseOnDrop(Arc<Engine>);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // Who wants to know calls `close`.
+            // A caller that needs the result calls `close`.
             let _ = close(&self.0);
         }
     }

@@ -50,11 +50,11 @@ const FIRST_WAL_BYTES: u64 = 1 << 20;
 /// Or so much where the device is full.
 const SHORT_WAL_BYTES: u64 = 16 << 10;
 
-/// A store is opened for writing up to here: it leaves as many numbers again for the writes to
-/// come, and nobody lives so long as to use them in one opening.
+/// A store is opened for writing only below this. As many numbers again are left, more than one
+/// session can use.
 const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
 
-/// What the WAL held.
+/// The contents of the WAL.
 struct Replay<'a> {
     memtables: Memtables,
     last_seq: Seq,

@@ -1,12 +1,12 @@
-//! Checks an SST completely: for a person who wants to know whether a store is sound.
+//! Checks an SST completely, for `verify`.
 //!
 //! [`SstReader::open`] has verified footer, index, filter and properties. What is left:
 //! 1. Each block, in the order of the file: its checksum, its layout, its restart points.
 //! 2. Each entry: after the one before it, where the index says it is, known to the filter.
 //! 3. The sums over all entries are those of the properties.
 //!
-//! Damage is told and passed over, so that all of it is told. What cannot be known behind a damaged
-//! block (the order against it, the sums) is not said. Memory: a megabyte of the file, or one block
+//! Damage is reported and skipped, so that all of it is reported. Facts that a damaged block hides
+//! (the order against it, the sums) are not checked. Memory: a megabyte of the file, or one block
 //! where that is longer.
 
 use super::block::{Layout, assemble, entry_at};

@@ -81,7 +81,7 @@ pub(crate) struct Control {
     writer: Arc<Writer>,
     /// What jobs need.
     jobs: Context,
-    /// What the device can do; empty where no mechanism asks.
+    /// The throughput of the device; empty if no mechanism needs it.
     device: Arc<DeviceMap>,
     shape: Arc<dyn Shape>,
     /// Held during a tick only, and only ever taken with `try_lock`.

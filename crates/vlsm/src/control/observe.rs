@@ -10,7 +10,7 @@ use vlsm_policy::signals::MemtableSignals;
 use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
 
 impl Control {
-    /// What a shape is told of a tree besides its version.
+    /// The facts of a tree for its shape.
     pub fn facts(&self, tree: &TreeView) -> TreeFacts {
         let visible = self.views.visible();
         let facts = |memtable: &std::sync::Arc<crate::memtable::Memtable>| {
@@ -40,7 +40,7 @@ impl Control {
         self.shared.options.policy.memtable_bytes.min(Bytes(self.shared.channel.memtable_bytes()))
     }
 
-    /// What a schedule and an admission are told.
+    /// The signals for a schedule and an admission.
     pub fn signals(&self, view: &StoreView, state: &State) -> Signals {
         Signals {
             now: self.shared.now_micros(),

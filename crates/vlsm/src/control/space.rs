@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Control {
-    /// Has somebody look for space when it is time; else says when that will be.
+    /// Starts a look for space when it is due; else returns its time.
     pub fn look_in_time(self: &Arc<Self>) -> Option<Duration> {
         match self.shared.look() {
             Look::Never => None,

@@ -69,7 +69,7 @@ impl Control {
         Ok(())
     }
 
-    /// Pauses these jobs and lets all others go on. True when one goes on that was paused.
+    /// Pauses these jobs and resumes all others. True if a paused job was resumed.
     fn pause(&self, state: &mut State, paused: &[JobId]) -> bool {
         let mut resumed = false;
         for slot in &mut state.jobs {
@@ -92,8 +92,8 @@ impl Control {
 }
 
 impl World for Ticking<'_> {
-    /// What jobs hold is looked at before the view is: a job lets go only after its result is
-    /// visible, so the view shows the result of every job that no longer holds anything.
+    /// Reservations are read before the view: a job releases its reservation only after its result
+    /// is visible, so the view shows the result of every job without a reservation.
     fn changed(&mut self) -> Vec<Changed> {
         let Control { shared, views, state, .. } = &**self.control;
         let marks = shared.channel.take_marks();

@@ -122,9 +122,9 @@ impl Control {
         }
     }
 
-    /// The most urgent job that can go on, of those that a worker of this priority takes; where
-    /// there is none, when one that lacks bandwidth now may go on. While memory is scarce, one
-    /// flush after the other: each of many small trees has one.
+    /// The most urgent job that can continue, among those for a worker of this priority; if there
+    /// is none, the time when a job that lacks bandwidth may continue. While memory is scarce,
+    /// flushes run one after the other, because each of many small trees has one.
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
         let any =
             priority == Priority::Background || self.shared.counters.stopped_writers.get() > 0;
@@ -282,7 +282,7 @@ impl Control {
         ended.into_iter().all(|well| well)
     }
 
-    /// Gives up the jobs that no worker goes on with, because the store is being closed.
+    /// Discards the jobs that no worker continues, because the store is being closed.
     pub fn discard_jobs(self: &Arc<Self>) {
         let slots = std::mem::take(&mut self.state.lock().jobs);
         for job in slots.into_iter().filter_map(|slot| slot.job) {

@@ -49,7 +49,7 @@ impl Installer {
         let (name, text) = (name.to_owned(), options.to_text()?);
         let keyspace = manifest::Keyspace { id, name, options: text, regions };
         let info = self.catalog.info(&keyspace)?;
-        // Tried before it is written: what cannot be applied could not be read, either.
+        // Tried before the write: a record that cannot be applied could not be read, either.
         leader.state.check_new(&keyspace).map_err(|why| Error::InvalidArgument(why.0))?;
         let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
         let added = self.append(leader, &records).or_else(|refused| match refused {

@@ -207,8 +207,8 @@ impl Installer {
         self.shared.in_background(move || installer.install_all());
     }
 
-    /// Installs what is queued, unless somebody else does. Whoever leads looks at the queue again
-    /// after it let go, so nothing is left behind by those who found the leadership taken.
+    /// Installs the queued requests, unless another thread does. The leader checks the queue again
+    /// after it released the leadership, so no request of a thread that found it taken is left.
     pub fn install_all(self: &Arc<Self>) {
         loop {
             let Some(mut leader) = self.lead() else { return };
@@ -230,7 +230,7 @@ impl Installer {
 
     /// False when there is no space: the requests wait in the queue then.
     fn install_or_put_back(self: &Arc<Self>, leader: &mut Leader, requests: Vec<Request>) -> bool {
-        // What waits for space may be in the manifest already: nobody knows.
+        // Requests that wait for space may be in the manifest already.
         let begun = self.waits();
         let result = self.install_group(leader, &requests);
         if matches!(result, Err(Error::Closed)) && !begun {

@@ -43,8 +43,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Leaves no WAL behind but those that hold unflushed batches, each as long as its records.
-    /// The last step of an orderly close: nobody else writes, syncs or installs.
+    /// Leaves only the WALs with unflushed batches, each as long as its records. The last step of
+    /// an orderly close: no other thread writes, syncs or installs.
     pub fn close_wals(&self) -> Result<()> {
         self.log.close_file()?;
         let mut leader = loop {

@@ -317,7 +317,8 @@ impl Combine {
         self.keep_held();
     }
 
-    /// What is held back goes out as one put over this base. False when the operator cannot.
+    /// Writes the held-back operands as one put over this base. False if the operator cannot
+    /// combine them.
     fn combine(&mut self, base: Option<&[u8]>) -> bool {
         let operands = self.operands();
         let Ok(value) = self.sight.rules.merge(&self.key, base, &operands) else { return false };
@@ -345,12 +346,12 @@ impl Combine {
         true
     }
 
-    /// What is held back, oldest first.
+    /// The held-back operands, oldest first.
     fn operands(&self) -> Vec<&[u8]> {
         self.held.iter().rev().map(|(_, place)| &self.bytes[place.clone()]).collect()
     }
 
-    /// What is held back goes out as it is.
+    /// Writes the held-back operands unchanged.
     #[cold]
     fn keep_held(&mut self) {
         let (held, bytes) = (std::mem::take(&mut self.held), std::mem::take(&mut self.bytes));

@@ -36,7 +36,7 @@ pub(crate) const READ_DEPTH: usize = 2;
 /// What one step did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It merged so many bytes of input.
+    /// It merged this many bytes of input.
     Ran(u64),
     /// Nothing: it lacks a chunk, or room for output.
     Blocked,

@@ -41,7 +41,7 @@ use vlsm_disk::{Charge, Pending};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
 
-/// What jobs need of their store.
+/// The context that jobs need of their store.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub shared: Arc<Shared>,
@@ -65,7 +65,7 @@ pub(crate) struct Request {
 
 /// What a step did.
 pub(crate) enum Step {
-    /// It merged so many bytes.
+    /// It merged this many bytes.
     Ran(Bytes),
     /// Nothing, until a file call ends.
     Blocked,

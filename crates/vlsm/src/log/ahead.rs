@@ -27,8 +27,7 @@ const RECYCLED_MAX: u64 = 64;
 const LENGTHEN_PART: u64 = 8;
 
 impl Log {
-    /// Sees to it that there will be room for a record of so many bytes. Whoever waits for it in
-    /// the control is woken.
+    /// Prepares room for a record of this length, and wakes its waiters.
     pub fn want(self: &Arc<Self>, len: u64) {
         if self.lengthening.swap(true, Ordering::AcqRel) {
             return;
@@ -85,7 +84,7 @@ impl Log {
         self.shared.channel.made_room();
     }
 
-    /// Gives the current file room for so many bytes more. False when the framer has left it.
+    /// Lengthens the current file by this many bytes. False if the framer has left it.
     fn lengthen(&self, len: u64) -> Result<bool> {
         let file = self.extent.lock().file.clone();
         let from = self.sequence().tail.capacity_of(file.number());

@@ -104,7 +104,7 @@ impl Hint {
     }
 }
 
-/// What the log asks of the parts above it.
+/// The callbacks of the log into the parts above it.
 pub(crate) trait Above: Send + Sync {
     /// Has the manifest list the WALs that there are now, so that one that is lost later is missed.
     fn record_wals(&self) -> Result<()>;
@@ -217,8 +217,8 @@ impl Log {
         (extent.file.number(), extent.offset_of(extent.written))
     }
 
-    /// Sees to it that the next record, of so many bytes, has room, going over to the next file
-    /// when it is time. False when the next file must be prepared first: see [`Log::want`].
+    /// Makes room for the next record of this length, and switches to the next file if necessary.
+    /// False if the next file must be prepared first: see [`Log::want`].
     pub fn make_room(&self, sequence: &mut Sequence, len: u64) -> bool {
         let next_seq = Seq(sequence.next_seq);
         let tail = &mut sequence.tail;
@@ -282,8 +282,8 @@ impl Log {
 
     /// Takes the buffer and writes it, and changes files where the framer did.
     fn write_buffer(&self, writer: &mut Writer) -> Result<()> {
-        // Asked while holding `writer`: whoever failed latched the store before letting go of it,
-        // and after a failure nobody may write on.
+        // Checked while holding `writer`: a failed write latched the store before it released
+        // `writer`, and after a failure no thread may write.
         self.shared.health.check_running()?;
         let _watch = self.shared.watch();
         let spare = std::mem::take(&mut writer.spare);
@@ -406,7 +406,7 @@ impl Log {
         self.sync_through(position)
     }
 
-    /// Cuts the last file where its records end. Nobody writes or syncs any more.
+    /// Cuts the last file where its records end. No thread writes or syncs any more.
     pub fn close_file(&self) -> Result<()> {
         let extent = self.extent.lock();
         let (file, len) = (extent.file.clone(), extent.offset_of(extent.written));

@@ -80,8 +80,8 @@ impl Drop for Pin {
 }
 
 impl Reader {
-    /// Takes walks on outdated views back from iterators. Returns when to look again, while there
-    /// are some that may go on for a little.
+    /// Takes walks on outdated views back from iterators. Returns the time of the next check, if
+    /// some walks may continue until then.
     pub fn take_back(&self) -> Option<Duration> {
         let open: Vec<_> = {
             let open = self.pins.open.lock();

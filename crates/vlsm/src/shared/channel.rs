@@ -32,7 +32,7 @@ const NEVER: u64 = u64::MAX;
 pub(crate) struct Channel {
     /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
     marks: Mutex<BTreeSet<TreeId>>,
-    /// Rotations that nobody was told of yet.
+    /// Rotations whose events are not emitted yet.
     rotations: Mutex<Vec<Event>>,
     /// Jobs whose results were installed, or were not and never will be.
     ended: Mutex<Vec<JobId>>,
@@ -76,14 +76,14 @@ impl Channel {
         condition
     }
 
-    /// Wakes everybody who waits, so that they look at the store's health.
+    /// Wakes all waiters, so that they check the store's health.
     pub fn wake_all(&self) {
         let conditions = self.conditions.lock().clone();
         conditions.iter().for_each(|condition| condition.notify());
         self.made_room();
     }
 
-    /// Has a worker look for work.
+    /// Wakes a worker to look for work.
     pub fn wake(&self) {
         self.work.notify();
     }
@@ -93,8 +93,7 @@ impl Channel {
         &self.work
     }
 
-    /// Sets when the policies are asked again although nothing has happened. Who sleeps until a
-    /// later time, or for ever, is woken.
+    /// Sets the time of the next decision. Workers that sleep longer are woken.
     pub fn ask_again_at(&self, time: Option<Micros>) {
         let time = time.map_or(NEVER, |time| time.0);
         if time < self.again_at.swap(time, Ordering::AcqRel) {
@@ -182,7 +181,7 @@ impl Channel {
         std::mem::take(&mut *self.rotations.lock())
     }
 
-    /// Nothing more comes of this job: what it holds is free.
+    /// This job has ended: its reservations are free.
     pub fn job_ended(&self, job: JobId, tree: TreeId) {
         self.ended.lock().push(job);
         self.mark(tree);

@@ -83,8 +83,8 @@ impl Shared {
         error
     }
 
-    /// Latches the store when it is dropped by a panic. Taken after a lock it does so before that
-    /// lock is free, so nobody goes on from a state that is half changed.
+    /// Latches the store when a panic drops it. Taken after a lock, it latches before that lock is
+    /// released, so no thread continues from a half-changed state.
     pub fn watch(&self) -> Watch<'_> {
         Watch { shared: self, panicking: std::thread::panicking() }
     }

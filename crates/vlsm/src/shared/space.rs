@@ -28,12 +28,12 @@ use vlsm_policy::Candidate;
 const LOOK_FIRST: Duration = Duration::from_millis(50);
 /// The longest time between two looks.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-/// A shortage that begins so soon after another one goes on with its pauses.
+/// A shortage that begins this soon after another one continues its pauses.
 const SOON: Duration = Duration::from_secs(10);
 /// What an append to the manifest may take, and what any job takes besides its result.
 pub(crate) const ROOM: u64 = 64 << 10;
 
-/// What is known of a lack of space.
+/// The state of a shortage.
 #[derive(Default)]
 struct Shortage {
     /// When it began.
@@ -107,7 +107,7 @@ impl Shared {
         Error::NoSpace { path }
     }
 
-    /// Whether to look for space. Who is told so says what was found ([`Self::looked`]).
+    /// Whether to look for space. The caller must then report the result ([`Self::looked`]).
     pub fn look(&self) -> Look {
         if !self.health.is_out_of_space() {
             return Look::Never;

@@ -53,7 +53,7 @@ struct Placed {
     rotated: bool,
 }
 
-/// What the sequencing step said.
+/// The result of the sequencing step.
 enum Attempt {
     Placed(Placed),
     /// There is no room in a memtable for now, and why.
@@ -97,7 +97,7 @@ impl Load {
     }
 }
 
-/// What a batch needs of one tree.
+/// The memory that a batch needs in one tree.
 #[derive(Clone, Copy)]
 struct Need {
     tree: TreeId,

@@ -28,11 +28,11 @@ const OPEN: u64 = u64::MAX;
 const BURST: Duration = Duration::from_millis(1);
 /// How soon policies look at writers that wait.
 const LOOK: Duration = Duration::from_millis(100);
-/// Who passes within this time was let in at once.
+/// A writer that passes within this time was admitted at once.
 const AT_ONCE: Duration = Duration::from_micros(1);
 const SECOND: u128 = 1_000_000_000;
 
-/// Who is let in when; all places and sums in bytes since the store was opened.
+/// The tickets of writers; all positions and sums in bytes since the store was opened.
 struct Turns {
     /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
     rate: u64,
@@ -42,12 +42,12 @@ struct Turns {
     passed: u64,
     /// The end of the row.
     given: u64,
-    /// Turns up to here are settled: what of them was not used is nobody's any more.
+    /// Tickets up to here are settled: their unused bytes are lost.
     settled: u64,
     /// Places of writers that gave up, with their bytes, as long as writers wait ahead of them.
     /// Neighbours are one gap, so there are hardly more gaps than writers that wait.
     gaps: BTreeMap<u64, u64>,
-    /// Bytes of gaps that waiters were not told of.
+    /// Bytes of gaps that waiters do not know of yet.
     untold: u64,
 }
 
