@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 use vlsm_core::{FileNumber, FileUid, Kind, Seq, Trailer};
-use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::{BlockCache, ReadStats, Scan, Scanner, SstOptions, SstReader, SstWriter};
+use vlsm_testfs::MemFile;
 
 const PAIRS: u64 = 320_000;
 const PAIR_BYTES: f64 = 200.0;

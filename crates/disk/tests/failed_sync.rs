@@ -4,10 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 use vlsm_core::Error;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::{CrashMode, FailedSync, SimFs};
 use vlsm_disk::manifest::{Manifest, Numbers, Record, State};
 use vlsm_disk::{Env, Fs, RealEnv};
+use vlsm_testfs::{CrashMode, FailedSync, Fault, FaultFs, Op, Rule, SimFs};
 
 const DIR: &str = "/store";
 

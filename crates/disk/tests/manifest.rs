@@ -9,14 +9,13 @@ use vlsm_core::{
 };
 use vlsm_disk::codec::Reader;
 use vlsm_disk::env::Join;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
 use vlsm_disk::manifest::format::{Files, put_record, read_item};
 use vlsm_disk::manifest::{Keyspace, Manifest, Numbers, Presence, Record, Region, State};
 use vlsm_disk::wal::format::{
     Header, MANIFEST_MAGIC, RecordHead, Records, checksum, encode_record,
 };
 use vlsm_disk::{Condition, Env, Fs, Priority};
+use vlsm_testfs::{CrashMode, CrashPoint, Fault, FaultFs, Op, Rule, SimFs};
 
 type Spawned = std::io::Result<Box<dyn Join>>;
 const DIR: &str = "/store";

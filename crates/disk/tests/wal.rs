@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use vlsm_core::{Error, Result, Seq, TreeId};
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::fs::{Fs, OpenOptions, read_all};
 use vlsm_disk::wal::writer::{Commit, fragments};
 use vlsm_disk::wal::{
     Batch, Entries, RecoverOptions, Recovered, Seal, SealKind, WalFile, prepare_next, recover,
     wal_path,
 };
+use vlsm_testfs::SimFs;
 
 thread_local! {
     static DISK: SimFs = SimFs::new();

@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use vlsm_core::{Result, Seq, TreeId};
 use vlsm_disk::Fs;
-use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
 use vlsm_disk::wal::writer::{Commit, fragments};
 use vlsm_disk::wal::{
     Batch, RecoverOptions, Recovered, Rewrite, SealKind, WalFile, prepare_next, recover,
     wal_number, wal_path,
 };
+use vlsm_testfs::{CrashMode, CrashPoint, SimFs};
 
 const DIR: &str = "/store";
 

@@ -8,12 +8,12 @@ use crate::input::Input;
 use std::path::Path;
 use std::sync::Arc;
 use vlsm_core::{Error, Result, Seq};
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{CURRENT, Manifest, State, manifest_path};
 use vlsm_disk::wal::format::{HEADER_LEN, Header, MANIFEST_MAGIC, WAL_MAGIC};
 use vlsm_disk::wal::{Entries, RecoverOptions, Seal, SealKind, recover, wal_path};
 use vlsm_disk::{Env, RealEnv};
+use vlsm_testfs::SimFs;
 
 const UID: u64 = 0x0123_4567_89ab_cdef;
 const DIR: &str = "/store";

@@ -8,9 +8,9 @@ use crate::records::expect_answer;
 use std::path::Path;
 use std::sync::Arc;
 use vlsm_core::{Cursor, FileUid, KeyRange, Result, Seq, Trailer};
-use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::format::{FOOTER_LEN, MAGIC, VERSION, checksum};
 use vlsm_disk::sst::{BlockCache, ReadStats, Scan, Scanner, SstReader};
+use vlsm_testfs::MemFile;
 
 const UID: FileUid = FileUid(0x0123_4567_89ab_cdef);
 

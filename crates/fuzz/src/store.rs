@@ -11,10 +11,10 @@ use std::sync::{Arc, OnceLock};
 use vlsm::{ByteCount, Db, Env, Error};
 use vlsm_core::Seq;
 use vlsm_disk::RealEnv;
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::manifest::manifest_path;
 use vlsm_disk::wal::format::{Header, MANIFEST_MAGIC, WAL_MAGIC};
 use vlsm_disk::wal::wal_number;
+use vlsm_testfs::SimFs;
 
 const DIR: &str = "/store";
 

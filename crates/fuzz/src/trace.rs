@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use vlsm::Error;
 use vlsm::trace::TraceReader;
-use vlsm_disk::fs::MemFile;
+use vlsm_testfs::MemFile;
 
 /// Appends a chunk.
 fn chunk(file: &mut Vec<u8>, count: u8, payload: &[u8]) {

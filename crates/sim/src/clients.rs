@@ -38,7 +38,7 @@ use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::Error;
 use vlsm_core::event::Event;
-use vlsm_disk::fs::sim::FailedSync;
+use vlsm_testfs::FailedSync;
 
 /// What goes wrong in some lives: how, at which calls, on which files. Bits are flipped in SSTs
 /// only: a flipped bit at the end of the WAL cannot be told from a write that the crash tore.

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::LockHolder;
 use vlsm_disk::fs::patience::{NO_DESCRIPTOR, NO_MEMORY, NO_SYSTEM_DESCRIPTOR, patiently};
-use vlsm_disk::fs::sim::FailedSync;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
+use vlsm_testfs::FailedSync;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// How much longer a slow call takes.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_disk::Fs;
-use vlsm_disk::fs::sim::{CrashMode, FailedSync, SimFs};
+use vlsm_testfs::{CrashMode, FailedSync, SimFs};
 
 /// What the disk keeps of what was not synced when the power failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,8 @@ use vlsm::{
     WriteOptions,
 };
 use vlsm_disk::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::read_all;
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()

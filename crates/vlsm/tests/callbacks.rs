@@ -15,8 +15,7 @@ use vlsm::{
     KeyspaceOptions, MergeOperator, WriteOptions,
 };
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 const FOLDER: &str = "/store";
 

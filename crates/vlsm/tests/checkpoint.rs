@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use vlsm::{Batch, ByteCount, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::posix::PosixFs;
+use vlsm_testfs::{Fault, FaultFs, Op, Rule};
 
 fn small(path: &Path) -> vlsm::Builder {
     Db::builder(path).configure(|options| {

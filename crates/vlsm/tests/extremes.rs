@@ -8,8 +8,8 @@ use vlsm::{ByteCount, Db, Env, Error, KeyspaceOptions};
 use vlsm_core::Seq;
 use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::manifest::{Manifest, State};
+use vlsm_testfs::SimFs;
 
 const FOLDER: &str = "/store";
 

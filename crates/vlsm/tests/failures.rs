@@ -1,7 +1,7 @@
 //! Failures of the device and panics in the background: writes are refused, reads go on, nothing
 //! hangs, and a store reopened on a good device has everything that was acknowledged.
 //!
-//! The disk is in memory; chosen calls of it fail, or panic, by rules (`vlsm_disk::fs::fault`).
+//! The disk is in memory; chosen calls of it fail, or panic, by rules (`vlsm_testfs::FaultFs`).
 #![allow(clippy::unwrap_used)]
 
 mod altered;
@@ -15,8 +15,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use vlsm::{BytesPerSec, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::{CrashMode, SimFs};
+use vlsm_testfs::{CrashMode, Fault, FaultFs, Op, Rule, SimFs};
 
 /// The WAL of a new store. (The next one is prepared at any time.)
 const WAL: &str = "000001.wal";

@@ -1,7 +1,7 @@
 //! Overload: writers as fast as they can on a device that takes far less.
 //!
 //! The disk is in memory; SSTs' writes and syncs take their turn at one slow device
-//! (`vlsm_disk::fs::fault`). Four writers overwrite keys of their own, with single puts, synced
+//! (`vlsm_testfs::FaultFs`). Four writers overwrite keys of their own, with single puts, synced
 //! ones and batches so large that they go into the WAL in fragments; a reader gets and scans. Then
 //! the load stops. What holds meanwhile and afterwards is about causes and bounds, not about times:
 //! no write fails, none hangs, and slow ones recorded why they waited; memory, L0 and space stay
@@ -21,8 +21,7 @@ use vlsm::{
     Batch, ByteCount, BytesPerSec, Db, Durability, Env, Event, Stats, WaitCause, WriteOptions,
 };
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 const FOLDER: &str = "/store";
 const WRITERS: u64 = 4;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use vlsm::{ByteCount, Db, Error, Event};
 use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::wal_number;
+use vlsm_testfs::SimFs;
 
 const FOLDER: &str = "/store";
 /// So many pairs were put.

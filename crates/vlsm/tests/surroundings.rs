@@ -12,12 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use vlsm::{Db, Durability, Env, Error, KeyspaceOptions, SstFileWriter};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::{CrashMode, SimFs};
 use vlsm_disk::manifest;
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_disk::{Fs, Priority};
+use vlsm_testfs::{CrashMode, Fault, FaultFs, Op, Rule, SimFs};
 
 /// The file that could not be synced is removed and made anew once there is space.
 #[test]

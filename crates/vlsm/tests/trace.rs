@@ -10,8 +10,8 @@ use std::sync::Arc;
 use vlsm::trace::{TraceKind, TraceOp, TraceReader};
 use vlsm::{Batch, Db, Error, KeyspaceOptions, Result, WriteOptions};
 use vlsm_disk::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
 use vlsm_disk::fs::posix::PosixFs;
+use vlsm_testfs::{Fault, FaultFs, Op, Rule};
 
 fn store(folder: &Path) -> Db {
     let rules = KeyspaceOptions::splits(["m"]).merge_operator("append");

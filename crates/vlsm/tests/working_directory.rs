@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm::{Db, Env, IngestOptions, Options, SstFileWriter};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Rule};
 use vlsm_disk::fs::posix::PosixFs;
+use vlsm_testfs::{Fault, FaultFs, Rule};
 
 /// What is done, on paths relative to the folder that it is given.
 type Operation = fn(&Arc<dyn Env>, &Path);

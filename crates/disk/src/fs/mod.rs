@@ -1,24 +1,17 @@
 //! Files and directories, as far as a store needs them.
 //!
-//! Three implementations: `posix` (the operating system), `sim` (a disk in memory that forgets what
-//! was not synced when it crashes) and `fault` (wraps another and makes chosen calls fail).
-//! [`MemFile`] is a lone file of bytes to read; `pool` keeps few descriptors for many files;
-//! `patience` waits for descriptors that others hold.
+//! `posix` is the operating system's; `pool` keeps few descriptors for many files; `patience` waits
+//! for descriptors that others hold. The file systems of tests have a crate of their own
+//! (`crates/testfs`).
 //!
 //! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
 //! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
 //! renames and removals in any subset).
 
-pub mod fault;
-mod mem;
 pub mod patience;
 pub mod pool;
 #[cfg(unix)]
 pub mod posix;
-pub mod sim;
-mod sim_file;
-
-pub use mem::MemFile;
 
 use std::io;
 use std::path::{Path, PathBuf};

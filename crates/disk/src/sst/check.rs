@@ -207,11 +207,10 @@ impl Walk<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::MemFile;
     use crate::sst::format::checksum;
+    use crate::sst::tests::NotingFile;
     use crate::sst::{SstOptions, SstWriter};
     use std::path::Path;
-    use std::sync::Arc;
     use vlsm_core::FileUid;
 
     const UID: FileUid = FileUid(77);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     fn problems(bytes: &[u8]) -> Result<Vec<(u64, String)>> {
-        let file = Arc::new(MemFile(bytes.to_vec()));
+        let file = NotingFile::new(bytes);
         let reader = SstReader::open_unknown(file, Path::new("1.sst"))?;
         let mut found = Vec::new();
         let mut at = 0;
@@ -245,7 +244,7 @@ mod tests {
     }
 
     fn reader(bytes: &[u8]) -> SstReader {
-        SstReader::open_unknown(Arc::new(MemFile(bytes.to_vec())), Path::new("1.sst")).unwrap()
+        SstReader::open_unknown(NotingFile::new(bytes), Path::new("1.sst")).unwrap()
     }
 
     /// Changes a block and makes its checksum right again.

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use vlsm_disk::env::{Condition, Env, Join, Priority};
 use vlsm_disk::fs::Fs;
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_testfs::SimFs;
 
 /// The machine under shuttle.
 struct ShuttleEnv {

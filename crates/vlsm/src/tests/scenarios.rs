@@ -16,9 +16,9 @@ use std::time::Duration;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{MemtableId, Seq, Trailer};
 use vlsm_disk::Env;
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::wal::{Entries, RecoverOptions, recover};
 use vlsm_policy::Admit;
+use vlsm_testfs::SimFs;
 
 fn open(disk: &SimFs) -> Db {
     let env: Arc<dyn Env> = ShuttleEnv::new(disk.clone());

@@ -28,11 +28,11 @@ use vlsm_disk::Env;
 use vlsm_disk::env::Priority;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
-use vlsm_disk::fs::sim::SimFs;
 use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest;
 use vlsm_disk::wal::reader::{RecoverOptions, recover};
 use vlsm_disk::wal::{Entries, prepare_next};
+use vlsm_testfs::SimFs;
 
 const FOLDER: &str = "/store";
 const TREE: TreeId = TreeId(0);

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm::{ByteCount, Db, Durability, Error, Event, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::fault::FaultFs;
-use vlsm_disk::fs::sim::SimFs;
+use vlsm_testfs::{FaultFs, SimFs};
 
 /// Longer than anything takes that ends.
 pub const HANG: Duration = Duration::from_secs(60);

@@ -1,29 +1,6 @@
 //! What cursors read, and when.
 
 use super::*;
-use parking_lot::Mutex;
-
-/// A file that notes what is read of it: offset and length.
-struct Noting(MemFile, Arc<Mutex<Vec<(u64, usize)>>>);
-
-impl File for Noting {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.1.lock().push((offset, buf.len()));
-        self.0.read_at(buf, offset)
-    }
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-    fn len(&self) -> io::Result<u64> {
-        self.0.len()
-    }
-    fn truncate(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
 
 #[test]
 fn a_cursor_that_goes_on_reads_ahead() {
@@ -31,10 +8,10 @@ fn a_cursor_that_goes_on_reads_ahead() {
     let entries: Vec<_> =
         (0..4000).map(|n| (key(n), Trailer::new(Seq(7), Kind::Put), vec![n as u8; 180])).collect();
     let (file, meta) = write(&entries, SstOptions::default());
-    let reads = Arc::new(Mutex::new(Vec::new()));
-    let noting = Arc::new(Noting(MemFile(file), reads.clone()));
-    let reader = Arc::new(SstReader::open(noting, Path::new("1.sst"), &meta).unwrap());
-    let lengths = || -> Vec<usize> { reads.lock().drain(..).map(|read| read.1 >> 10).collect() };
+    let noting = NotingFile::new(&file);
+    let reader = Arc::new(SstReader::open(noting.clone(), Path::new("1.sst"), &meta).unwrap());
+    let lengths =
+        || -> Vec<usize> { noting.reads.lock().drain(..).map(|read| read.1 >> 10).collect() };
     lengths();
     let cache = Arc::new(BlockCache::new(0));
     let mut cursor = reader.cursor(&cache, true);

@@ -12,10 +12,10 @@ use std::time::Duration;
 use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
 use vlsm_disk::RealEnv;
 use vlsm_disk::env::{Env, Priority};
-use vlsm_disk::fs::MemFile;
 use vlsm_disk::sst::{SstOptions, SstReader, SstWriter};
 use vlsm_policy::shape::CutRule;
 use vlsm_policy::shape::cuts::Cutter;
+use vlsm_testfs::MemFile;
 
 type Entry = (Vec<u8>, Trailer, Vec<u8>);
 

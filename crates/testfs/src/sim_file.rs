@@ -6,7 +6,7 @@
 //! others; and the file has one of its lengths. Bytes within the length that never got to the
 //! device are zero.
 
-use crate::fs::sim::FailedSync;
+use crate::sim::FailedSync;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::ops::Range;

@@ -17,14 +17,14 @@
 //! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
 //! [`SimFs::set_interleave`] runs, at the start and at the end of each call.
 
-use crate::fs::sim_file::{Inode, Random};
-use crate::fs::{File, Fs, Lock, OpenOptions};
+use crate::sim_file::{Inode, Random};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::LockHolder;
+use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 
 /// What a crash keeps of what was not synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 //!
 //! It can be read only. Threads and locks: none; it never changes.
 
-use super::File;
 use std::io;
+use vlsm_disk::fs::File;
 
 /// A file of these bytes.
 #[derive(Debug, Clone, Default)]

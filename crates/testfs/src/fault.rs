@@ -4,12 +4,12 @@
 //! rule fits a class of calls on paths that contain a text, from its n-th fitting call on, once or
 //! for ever. Each counts how often it fired, because a fault that never happened proves nothing.
 
-use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::LockHolder;
+use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 
 /// What kind of call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

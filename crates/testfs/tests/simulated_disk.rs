@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vlsm_disk::Fs;
-use vlsm_disk::fs::fault::{Fault, FaultFs, Op, Rule};
-use vlsm_disk::fs::sim::{CrashMode, CrashPoint, SimFs};
 use vlsm_disk::fs::{OpenOptions, read_all};
+use vlsm_testfs::{CrashMode, CrashPoint, Fault, FaultFs, Op, Rule, SimFs};
 
 fn disk() -> SimFs {
     let fs = SimFs::new();
