@@ -1,6 +1,9 @@
 //! The store through its public face, on the real file system.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
+use tiny::tiny;
 use vlsm::{Batch, Db, Durability, Error, KeyspaceOptions, WriteOptions};
 
 fn folder() -> tempfile::TempDir {
@@ -37,18 +40,7 @@ fn many_flushes_and_compactions_keep_everything() {
         let path = folder.path().join(profile);
         let open = || {
             let builder = Db::builder(&path).profile(profile).unwrap();
-            builder
-                .configure(|options| {
-                    let policy = &mut options.policy;
-                    policy.memtable_bytes = vlsm::ByteCount::kib(256);
-                    policy.sst_max = vlsm::ByteCount::kib(256);
-                    policy.sst_min = vlsm::ByteCount::kib(32);
-                    policy.l1_bytes = vlsm::ByteCount::mib(2);
-                    policy.phi = 4;
-                    options.wal_file_bytes = vlsm::ByteCount::kib(512);
-                })
-                .open()
-                .unwrap()
+            tiny(builder, vlsm::ByteCount::kib(256)).open().unwrap()
         };
         let db = open();
         let threads: Vec<_> = (0..4_u64)

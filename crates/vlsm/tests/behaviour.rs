@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 mod altered;
+mod tiny;
 
 use altered::Altered;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use tiny::tiny;
 use vlsm::{
     Batch, ByteCount, Compression, Db, Durability, Env, Error, Event, JobKind, KeyspaceOptions,
     WriteOptions,
@@ -21,15 +23,7 @@ fn folder() -> tempfile::TempDir {
 
 /// Small sizes, so that little data makes several levels.
 fn small(profile: &str, path: &std::path::Path) -> vlsm::Builder {
-    Db::builder(path).profile(profile).unwrap().configure(|options| {
-        let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(64);
-        policy.sst_max = ByteCount::kib(64);
-        policy.sst_min = ByteCount::kib(8);
-        policy.l1_bytes = ByteCount::kib(256);
-        policy.phi = 4;
-        options.wal_file_bytes = ByteCount::kib(128);
-    })
+    tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(64))
 }
 
 fn fill(db: &Db, from: u64, to: u64) {

@@ -3,6 +3,8 @@
 //! closes well and has everything when it is opened again.
 #![allow(clippy::unwrap_used)]
 
+mod tiny;
+
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -10,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tiny::tiny;
 use vlsm::{
     ByteCount, Callback, CompactionFilter, Db, Decision, Durability, Env, Error, Event,
     KeyspaceOptions, MergeOperator, WriteOptions,
@@ -67,12 +70,10 @@ impl Bench {
 
     fn silent(&self) -> vlsm::Builder {
         let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(self.faults.clone()));
-        Db::builder(FOLDER).env(env).configure(|options| {
+        tiny(Db::builder(FOLDER).env(env), ByteCount::kib(32)).configure(|options| {
             options.workers = 1;
-            let policy = &mut options.policy;
-            policy.memtable_bytes = ByteCount::kib(32);
-            (policy.sst_max, policy.sst_min) = (ByteCount::kib(16), ByteCount::kib(4));
-            policy.l1_bytes = ByteCount::kib(32);
+            options.policy.sst_max = ByteCount::kib(16);
+            options.policy.l1_bytes = ByteCount::kib(32);
         })
     }
 

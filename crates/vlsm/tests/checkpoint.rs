@@ -1,26 +1,22 @@
 //! Checkpoints and their restoring: one moment, complete, independent of the store they are of.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
+use tiny::tiny;
 use vlsm::{Batch, ByteCount, Db, Durability, Env, Error, KeyspaceOptions, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::posix::PosixFs;
 use vlsm_testfs::{Fault, FaultFs, Op, Rule};
 
 fn small(path: &Path) -> vlsm::Builder {
-    Db::builder(path).configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
-        options.policy.l1_bytes = ByteCount::kib(128);
-        options.policy.phi = 4;
-        options.wal_file_bytes = ByteCount::kib(64);
-    })
+    tiny(Db::builder(path), ByteCount::kib(64))
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -1,21 +1,16 @@
 //! Ranges compacted by request: what nobody can read leaves the disk, and nothing else does.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod tiny;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tiny::tiny;
 use vlsm::{ByteCount, Db, Error, KeyspaceOptions};
 
 fn small(profile: &str, path: &Path) -> Db {
-    let builder = Db::builder(path).profile(profile).unwrap().configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
-        options.policy.l1_bytes = ByteCount::kib(256);
-        options.policy.phi = 4;
-        options.wal_file_bytes = ByteCount::kib(128);
-    });
-    builder.open().unwrap()
+    tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(64)).open().unwrap()
 }
 
 fn key(n: u64) -> [u8; 8] {

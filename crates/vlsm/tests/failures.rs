@@ -6,6 +6,7 @@
 
 mod altered;
 mod bench;
+mod tiny;
 
 use altered::Altered;
 use bench::{Bench, FOLDER, HANG, pause, small, soon, taken_again};

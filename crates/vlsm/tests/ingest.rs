@@ -1,18 +1,18 @@
 //! Files brought in from outside: all or none, newer than what was there, and refused when wrong.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tiny::tiny;
 use vlsm::{ByteCount, Db, Error, IngestOptions, KeyspaceOptions, SstFileWriter};
 
 fn small(profile: &str, path: &Path) -> vlsm::Builder {
-    Db::builder(path).profile(profile).unwrap().configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
+    tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(64)).configure(|options| {
+        // What is put before an ingest is still in L0 then.
         options.policy.l1_bytes = ByteCount::kib(256);
-        options.policy.phi = 4;
         options.wal_file_bytes = ByteCount::kib(128);
     })
 }

@@ -17,6 +17,7 @@
 )]
 
 mod lives;
+mod tiny;
 
 use lives::journal::{Journal, Seen};
 use lives::{Running, lived_as_a_child, number};

@@ -11,12 +11,15 @@
 //! `OVERLOAD_SECONDS=n` keeps the load up for longer.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
+use tiny::tiny;
 use vlsm::{
     Batch, ByteCount, BytesPerSec, Db, Durability, Env, Event, Stats, WaitCause, WriteOptions,
 };
@@ -189,14 +192,11 @@ fn slow_disk() -> (SimFs, Arc<dyn Env>) {
 /// The profile's numbers of runs, with all sizes small.
 fn open(profile: &str, env: &Arc<dyn Env>) -> Db {
     let builder = Db::builder(FOLDER).env(env.clone()).profile(profile).unwrap();
-    let builder = builder.configure(|options| {
+    let builder = tiny(builder, ByteCount::kib(128)).configure(|options| {
         let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(128);
         policy.sst_max = ByteCount::kib(64);
-        policy.sst_min = ByteCount::kib(16);
         policy.l1_bytes = ByteCount::kib(512);
         policy.growth = 4;
-        policy.phi = 4;
         policy.overflow = policy.overflow.map(|_| ByteCount::mib(1));
         policy.debt_soft = policy.debt_soft.map(|_| ByteCount::mib(4));
         policy.debt_hard = policy.debt_hard.map(|_| ByteCount::mib(16));

@@ -42,6 +42,8 @@ mod failed_syncs;
 mod lives;
 #[cfg(target_os = "linux")]
 mod mounted;
+#[cfg(target_os = "linux")]
+mod tiny;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {

@@ -1,20 +1,17 @@
 //! A store opened to be read only: sees everything, changes nothing, and keeps writers away.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use tiny::tiny;
 use vlsm::{ByteCount, Db, Error, KeyspaceOptions};
 
 fn small(path: &Path) -> vlsm::Builder {
-    Db::builder(path).configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
-        options.policy.l1_bytes = ByteCount::kib(256);
-        options.wal_file_bytes = ByteCount::kib(128);
-    })
+    tiny(Db::builder(path), ByteCount::kib(64))
 }
 
 /// Every file with its content and the time of its last change.

@@ -1,19 +1,17 @@
 //! Many regions: idle ones must cost nothing.
 #![allow(clippy::unwrap_used)]
 
+mod tiny;
+
+use tiny::tiny;
 use vlsm::{ByteCount, Db, Error, KeyspaceOptions, Stats};
 
 /// Writes the same pairs into the first region of a keyspace that has `regions` of them.
 fn fill_first_of(regions: u16) -> Stats {
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::builder(folder.path().join("store"))
+    let db = tiny(Db::builder(folder.path().join("store")), ByteCount::kib(64))
         .configure(|options| {
-            let policy = &mut options.policy;
-            policy.memtable_bytes = ByteCount::kib(64);
-            policy.sst_max = ByteCount::kib(64);
-            policy.sst_min = ByteCount::kib(8);
-            policy.l1_bytes = ByteCount::kib(512);
-            policy.phi = 4;
+            options.policy.l1_bytes = ByteCount::kib(512);
             options.workers = 1;
         })
         .open()

@@ -2,22 +2,18 @@
 //! that is told.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
+mod tiny;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use tiny::tiny;
 use vlsm::{ByteCount, DamagedRange, Db, Error, KeyspaceOptions, Salvaged};
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn small(path: &Path) -> vlsm::Builder {
-    Db::builder(path).configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
-        options.policy.l1_bytes = ByteCount::kib(128);
-        options.policy.phi = 4;
-        options.wal_file_bytes = ByteCount::kib(64);
-    })
+    tiny(Db::builder(path), ByteCount::kib(64))
 }
 
 fn key(n: u64) -> Vec<u8> {

@@ -2,21 +2,19 @@
 //! flushes, compactions, snapshots and reopening, with one region and with several.
 #![allow(clippy::unwrap_used)]
 
+mod tiny;
+
 use std::collections::BTreeMap;
 use std::path::Path;
+use tiny::tiny;
 use vlsm::{Batch, Builder, ByteCount, Db, Error, Keyspace, KeyspaceOptions, Snapshot};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// So small that a few hundred writes make several levels, and range tombstones are cut.
-fn tiny(profile: &str, path: &Path) -> Builder {
-    Db::builder(path).profile(profile).unwrap().configure(|options| {
-        let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(16);
-        policy.sst_max = ByteCount::kib(16);
-        policy.sst_min = ByteCount::kib(4);
-        policy.l1_bytes = ByteCount::kib(32);
-        policy.phi = 4;
+fn small(profile: &str, path: &Path) -> Builder {
+    tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(16)).configure(|options| {
+        options.policy.sst_min = ByteCount::kib(4);
         options.block_bytes = ByteCount(512);
         options.wal_file_bytes = ByteCount::kib(64);
         options.log = false;
@@ -114,7 +112,7 @@ fn against_a_map(profile: &str, splits: &[&'static str], seed: u64) {
     let options = KeyspaceOptions::splits(splits.iter().copied()).merge_operator("append");
     let mut model = Model::new();
     for round in 0..4 {
-        let db = tiny(profile, &path).open().unwrap();
+        let db = small(profile, &path).open().unwrap();
         let keyspace = db.create_keyspace("words", options.clone()).unwrap();
         check(&keyspace, None, &model, &mut random);
         let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
@@ -160,7 +158,7 @@ fn against_a_map(profile: &str, splits: &[&'static str], seed: u64) {
         drop(snapshots);
         db.close().unwrap();
     }
-    let db = tiny(profile, &path).open().unwrap();
+    let db = small(profile, &path).open().unwrap();
     let keyspace = db.keyspace("words").unwrap();
     check(&keyspace, None, &model, &mut random);
 }
@@ -211,7 +209,7 @@ fn a_long_deleted_stretch_is_not_walked() {
 fn a_full_compaction_leaves_nothing_of_what_was_deleted() {
     let folder = tempfile::tempdir().unwrap();
     for profile in ["vlsm", "rocksdb", "cruise"] {
-        let db = tiny(profile, &folder.path().join(profile)).open().unwrap();
+        let db = small(profile, &folder.path().join(profile)).open().unwrap();
         let all = db.default_keyspace();
         let tables = || db.stats().levels.iter().map(|level| level.tables).sum::<u64>();
         all.delete_range("a".."z").unwrap();

@@ -4,6 +4,7 @@
 
 mod altered;
 mod bench;
+mod tiny;
 
 use altered::Altered;
 use bench::{Bench, FOLDER, HANG, small, soon, taken_again};

@@ -1,9 +1,12 @@
 //! Checking a store: a sound one has no finding, and every damage is told, with its place.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod tiny;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tiny::tiny;
 use vlsm::{ByteCount, Compression, Db, Durability, Env, Error, KeyspaceOptions, Severity};
 use vlsm::{VerifyReport, WriteOptions};
 use vlsm_core::{Change, Place, TreeId, VersionEdit};
@@ -11,15 +14,8 @@ use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest::{Manifest, Record};
 
 fn small(path: &Path) -> vlsm::Builder {
-    Db::builder(path).configure(|options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
-        options.policy.sst_max = ByteCount::kib(64);
-        options.policy.sst_min = ByteCount::kib(8);
-        options.policy.l1_bytes = ByteCount::kib(128);
-        options.policy.phi = 4;
-        options.wal_file_bytes = ByteCount::kib(64);
-        options.compression = vec![Compression::None, Compression::Lz4];
-    })
+    tiny(Db::builder(path), ByteCount::kib(64))
+        .configure(|options| options.compression = vec![Compression::None, Compression::Lz4])
 }
 
 fn fill(db: &Db, count: u64) {

@@ -1,6 +1,7 @@
 //! A store of small sizes on a disk in memory of which chosen calls fail; what was acknowledged.
 #![allow(dead_code, reason = "each test program uses a part")]
 
+use crate::tiny::tiny;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -95,16 +96,13 @@ impl Bench {
 }
 
 pub fn small(builder: vlsm::Builder) -> vlsm::Builder {
-    builder.configure(|options| {
+    tiny(builder, ByteCount::kib(32)).configure(|options| {
         options.workers = 1;
         options.log = false;
         options.wal_file_bytes = ByteCount::kib(64);
         options.wal_sync_bytes = ByteCount::kib(16);
-        let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(32);
-        policy.sst_max = ByteCount::kib(16);
-        policy.sst_min = ByteCount::kib(4);
-        policy.l1_bytes = ByteCount::kib(32);
+        options.policy.sst_max = ByteCount::kib(16);
+        options.policy.l1_bytes = ByteCount::kib(32);
     })
 }
 

@@ -15,6 +15,7 @@
 
 pub mod journal;
 
+use crate::tiny::tiny;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::io::{Read, Write};
@@ -102,14 +103,10 @@ fn clock(default: &Keyspace, thread: usize) -> Result<(u64, Vec<u64>)> {
 }
 
 fn open(folder: &Path, profile: &str, seed: u64) -> Result<(Db, Vec<Keyspace>, Keyspace)> {
-    let builder = Db::builder(folder).profile(profile)?.configure(|options| {
-        let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(64);
-        policy.sst_max = ByteCount::kib(32);
-        policy.sst_min = ByteCount::kib(8);
-        policy.l1_bytes = ByteCount::kib(128);
-        policy.phi = 4;
-        policy.growth = 4;
+    let builder = tiny(Db::builder(folder).profile(profile)?, ByteCount::kib(64));
+    let builder = builder.configure(|options| {
+        options.policy.sst_max = ByteCount::kib(32);
+        options.policy.growth = 4;
         options.wal_file_bytes = ByteCount::kib(128);
         options.manifest_bytes = ByteCount::kib(8);
         options.direct_io = seed.is_multiple_of(2);
