@@ -18,6 +18,7 @@ pub mod gauge;
 pub mod io;
 pub mod manifest;
 pub mod names;
+pub mod record;
 pub mod sst;
 pub mod throttle;
 pub mod wal;

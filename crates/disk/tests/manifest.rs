@@ -11,9 +11,7 @@ use vlsm_disk::codec::Reader;
 use vlsm_disk::env::Join;
 use vlsm_disk::manifest::format::{Files, put_record, read_item};
 use vlsm_disk::manifest::{Keyspace, Manifest, Numbers, Presence, Record, Region, State};
-use vlsm_disk::wal::format::{
-    Header, MANIFEST_MAGIC, RecordHead, Records, checksum, encode_record,
-};
+use vlsm_disk::record::{Header, MANIFEST_MAGIC, RecordHead, Records, checksum, encode_record};
 use vlsm_disk::{Condition, Env, Fs, Priority};
 use vlsm_testfs::{CrashMode, CrashPoint, Fault, FaultFs, Op, Rule, SimFs};
 

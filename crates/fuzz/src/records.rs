@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vlsm_core::{Error, Result, Seq};
 use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{CURRENT, Manifest, State, manifest_path};
-use vlsm_disk::wal::format::{HEADER_LEN, Header, MANIFEST_MAGIC, WAL_MAGIC};
+use vlsm_disk::record::{HEADER_LEN, Header, MANIFEST_MAGIC, WAL_MAGIC};
 use vlsm_disk::wal::{Entries, RecoverOptions, Seal, SealKind, recover, wal_path};
 use vlsm_disk::{Env, RealEnv};
 use vlsm_testfs::SimFs;

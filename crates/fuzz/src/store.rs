@@ -12,7 +12,7 @@ use vlsm::{ByteCount, Db, Env, Error};
 use vlsm_core::Seq;
 use vlsm_disk::RealEnv;
 use vlsm_disk::manifest::manifest_path;
-use vlsm_disk::wal::format::{Header, MANIFEST_MAGIC, WAL_MAGIC};
+use vlsm_disk::record::{Header, MANIFEST_MAGIC, WAL_MAGIC};
 use vlsm_disk::wal::wal_number;
 use vlsm_testfs::SimFs;
 
@@ -117,7 +117,7 @@ pub fn manifest(bytes: &[u8]) -> bool {
     let path = manifest_path(Path::new(DIR), 1);
     let mut content = fs.content(&path).expect("a store has a manifest");
     let header = Header::decode(&content, MANIFEST_MAGIC, &path).expect("a sound header");
-    let start = vlsm_disk::wal::format::HEADER_LEN as usize;
+    let start = vlsm_disk::record::HEADER_LEN as usize;
     let mut records = content.split_off(start);
     records.extend_from_slice(&record(1, 0, bytes));
     fs.set_content(&path, file(header, MANIFEST_MAGIC, &records, usize::MAX));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use vlsm_core::{Result, Version};
 use vlsm_disk::manifest;
-use vlsm_disk::wal::format::Records;
+use vlsm_disk::record::Records;
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::{wal_number, wal_path};
 

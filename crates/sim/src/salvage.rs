@@ -26,7 +26,7 @@ use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::event::Event;
 use vlsm_core::{Bytes, Error};
-use vlsm_disk::wal::format::{HEADER_LEN, RECORD_HEADER_LEN, Records};
+use vlsm_disk::record::{HEADER_LEN, RECORD_HEADER_LEN, Records};
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::{RecordKind, wal_number};
 

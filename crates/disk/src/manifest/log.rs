@@ -29,7 +29,7 @@ use crate::manifest::format::{Files, Item, put_record, read_item};
 use crate::manifest::snapshot::SnapshotWriter;
 use crate::manifest::{CURRENT, CURRENT_TMP, Record, State, manifest_number, manifest_path};
 use crate::names;
-use crate::wal::format::{
+use crate::record::{
     Header, MANIFEST_MAGIC, RecordHead, RecordKind, Records, Tail, checksum, encode_record,
 };
 use bytes::Bytes;

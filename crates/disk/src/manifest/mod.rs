@@ -1,6 +1,6 @@
 //! The manifest: which trees there are and of which tables they consist.
 //!
-//! A manifest file is a header page and records, as in a WAL (`wal::format`). Each record is a
+//! A manifest file is a header page and records, as in a WAL (`record`). Each record is a
 //! group of changes that become true together and were synced together. A new store, and from time
 //! to time a growing log, begins a new file with a snapshot of everything; `CURRENT` names the file
 //! that counts.

@@ -18,7 +18,7 @@ use crate::fs::{Fs, OpenOptions};
 use crate::manifest::format::{Files, Item, put_record, put_store, read_item};
 use crate::manifest::log::{LogFile, Manifest};
 use crate::manifest::{Record, State, manifest_path};
-use crate::wal::format::{HEADER_LEN, RecordKind};
+use crate::record::{HEADER_LEN, RecordKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{

@@ -10,7 +10,7 @@
 //! number i of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
-use crate::wal::format::checksum;
+use crate::record::checksum;
 use vlsm_core::key::{EXPIRY_LEN, MAX_END_LEN, MAX_KEY_LEN};
 use vlsm_core::{Kind, TreeId};
 

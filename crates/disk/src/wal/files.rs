@@ -7,7 +7,7 @@
 //! Threads: none; all calls block on the device.
 
 use crate::fs::{Fs, OpenOptions};
-use crate::wal::format::{HEADER_LEN, Header, WAL_MAGIC};
+use crate::record::{HEADER_LEN, Header, WAL_MAGIC};
 use crate::wal::reader::{RecoverOptions, Recovered};
 use crate::wal::{wal_number, wal_path};
 use std::collections::BTreeMap;

@@ -10,21 +10,22 @@
 //! one proves that it had been synced: each record carries the offset up to which its file was
 //! synced when it was framed.
 //!
-//! `format` has the bytes, `batch` the payload of a batch, `writer` the files that are written,
-//! `files` the files that are there, `reader` the way back, `rewrite` the file that takes over from
-//! older ones at an opening, `salvage` what is kept of a damaged log. The layout is in
-//! `docs/format.md`.
+//! [`crate::record`] has the bytes of header and records, `batch` the payload of a batch, `writer`
+//! the files that are written, `files` the files that are there, `reader` the way back, `rewrite`
+//! the file that takes over from older ones at an opening, `salvage` what is kept of a damaged log.
+//! The layout is in `docs/format.md`.
 
 pub mod batch;
 mod files;
-pub mod format;
 pub mod reader;
 pub mod rewrite;
 pub mod salvage;
 pub mod writer;
 
+/// The name under which the program knows the bytes of records.
+pub use crate::record as format;
+pub use crate::record::{Header, RecordKind, Seal, SealKind};
 pub use batch::{Batch, Entries, Entry};
-pub use format::{Header, RecordKind, Seal, SealKind};
 pub use reader::{RecoverOptions, Recovered, Replayed, recover};
 pub use rewrite::Rewrite;
 pub use writer::{Framer, PreparedWal, WalFile, prepare_next};

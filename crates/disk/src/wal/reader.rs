@@ -7,7 +7,7 @@
 //!    another uid is corruption. Started files off this chain were given up by an earlier recovery.
 //! 3. From the first to the last, hand out the batches in order. A file with a successor ends at
 //!    its seal and must be valid up to there; the last one ends at the first record that does not
-//!    verify, unless a later one proves it had been synced (`format::Tail`).
+//!    verify, unless a later one proves it had been synced ([`Tail`]).
 //! 4. Where a successor was begun before its predecessor was synced, a crash may leave the
 //!    predecessor short. Then the log ends there, provided that nothing in the files after it
 //!    proves a sync.
@@ -20,9 +20,9 @@
 
 use crate::codec::Reader;
 use crate::fs::{Fs, OpenOptions, read_all};
+use crate::record::{Record, RecordKind, Records, Seal, SealKind, Tail, checksum};
 pub use crate::wal::files::read_header;
 use crate::wal::files::{Candidate, Found, list, missing};
-use crate::wal::format::{Record, RecordKind, Records, Seal, SealKind, Tail, checksum};
 use crate::wal::salvage::{LostWal, lost, whole_begin};
 use crate::wal::wal_path;
 use bytes::Bytes;

@@ -20,7 +20,7 @@
 //! Memory: one buffer of 256 KiB and a batch. Threads: one owner; all calls block.
 
 use crate::fs::{File, Fs, OpenOptions};
-use crate::wal::format::{HEADER_LEN, Header, WAL_MAGIC, checksum, record_len};
+use crate::record::{HEADER_LEN, Header, WAL_MAGIC, checksum, record_len};
 use crate::wal::writer::{Commit, Framer, WalFile, fill, fragments, prepared, remove_if_there};
 use crate::wal::{LARGE_BATCH, wal_path};
 use std::path::{Path, PathBuf};

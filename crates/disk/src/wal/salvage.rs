@@ -6,8 +6,8 @@
 //! Threads: none; all calls block on the device.
 
 use crate::fs::{Fs, read_all};
+use crate::record::{Header, RecordKind, Records, WAL_MAGIC};
 use crate::wal::files::{Candidate, Found};
-use crate::wal::format::{Header, RecordKind, Records, WAL_MAGIC};
 use crate::wal::reader::{LiveWal, RecoverOptions, Recovered};
 use bytes::Bytes;
 use std::path::{Path, PathBuf};

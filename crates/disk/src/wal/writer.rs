@@ -18,7 +18,7 @@
 //! threads at once.
 
 use crate::fs::{File, Fs, OpenOptions};
-use crate::wal::format::{
+use crate::record::{
     HEADER_LEN, Header, RecordHead, RecordKind, Seal, SealKind, WAL_MAGIC, checksum, encode_record,
     record_len,
 };

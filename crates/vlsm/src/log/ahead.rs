@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::{Error, Result};
-use vlsm_disk::wal::format::HEADER_LEN;
+use vlsm_disk::record::HEADER_LEN;
 use vlsm_disk::wal::prepare_next;
 
 /// Old WAL files kept for reuse at most.

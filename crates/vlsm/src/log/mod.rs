@@ -45,7 +45,7 @@ use vlsm_core::event::{Event, WaitCause};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{FileNumber, Result, Seq};
 use vlsm_disk::Condition;
-use vlsm_disk::wal::format::HEADER_LEN;
+use vlsm_disk::record::HEADER_LEN;
 use vlsm_disk::wal::{PreparedWal, SealKind, WalFile};
 
 /// A waiter for another's write spins this long before it sleeps.

@@ -2,7 +2,7 @@
 //! A writing thread takes all of them at once ([`Tail::take`]).
 
 use vlsm_core::{FileNumber, Seq};
-use vlsm_disk::wal::format::record_len;
+use vlsm_disk::record::record_len;
 use vlsm_disk::wal::{Framer, PreparedWal, WalFile};
 
 /// The end of the WAL, as the sequencing step sees it.

@@ -35,10 +35,10 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{OpenOptions, read_all};
 use vlsm_disk::manifest::{self, State, manifest_number};
+use vlsm_disk::record::{Records, Tail};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{Properties, SstReader};
 use vlsm_disk::sst::{sst_number, sst_path};
-use vlsm_disk::wal::format::{Records, Tail};
 use vlsm_disk::wal::reader::{Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 

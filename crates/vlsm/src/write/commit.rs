@@ -37,8 +37,8 @@ use std::time::Duration;
 use vlsm_core::event::WaitCause;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, FileNumber, Kind, Micros, Result, Seq, Trailer, TreeId};
+use vlsm_disk::record::{checksum, record_len};
 use vlsm_disk::wal::LARGE_BATCH;
-use vlsm_disk::wal::format::{checksum, record_len};
 use vlsm_disk::wal::writer::COMMIT_LEN;
 
 /// A batch after sequencing.

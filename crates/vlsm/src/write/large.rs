@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId};
-use vlsm_disk::wal::format::record_len;
+use vlsm_disk::record::record_len;
 use vlsm_disk::wal::writer::{Commit, fragments};
 
 /// A large batch that is ready to be sequenced.
