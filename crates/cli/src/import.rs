@@ -222,7 +222,7 @@ impl<R: BufRead> Import<'_, R> {
     pub fn run(&mut self, sink: &mut impl Sink) -> Result {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         loop {
-            let next = self.lines.next();
+            let next = self.lines.read();
             let fault = match next.map_err(|e| Failure::file("cannot read", self.file, &e)) {
                 Err(failure) => {
                     self.commit(sink)?;

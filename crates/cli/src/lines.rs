@@ -53,7 +53,7 @@ impl<R: BufRead> Lines<R> {
     ///
     /// # Errors
     /// Any error of reading the input.
-    pub fn next(&mut self) -> io::Result<Next> {
+    pub fn read(&mut self) -> io::Result<Next> {
         self.line.clear();
         let mut too_long = false;
         loop {
@@ -94,7 +94,7 @@ mod tests {
         let mut lines = Lines::new(input, 5);
         let mut found = Vec::new();
         loop {
-            match lines.next().unwrap() {
+            match lines.read().unwrap() {
                 Next::End => break,
                 Next::TooLong => found.push((lines.number(), None)),
                 Next::Line => {

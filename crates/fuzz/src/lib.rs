@@ -11,17 +11,6 @@
 //! The frames are written from `docs/format.md`, not with the encoders of the store: those would
 //! never say what a crafted file can say.
 
-// The program has no library: its parsers are compiled in here from their files.
-#[path = "../../cli/src/escape.rs"]
-#[allow(dead_code)]
-mod escape;
-#[path = "../../cli/src/lines.rs"]
-#[allow(dead_code)]
-mod lines;
-#[path = "../../cli/src/record.rs"]
-#[allow(dead_code)]
-mod record;
-
 mod input;
 mod records;
 pub mod seeds;

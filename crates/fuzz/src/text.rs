@@ -2,10 +2,10 @@
 //!
 //! Whatever a text is read as can be written, and reads the same again.
 
-use crate::escape::{self, base64, hex, unbase64, unescape, unhex};
 use crate::input::Input;
-use crate::lines::{Lines, Next};
-use crate::record::{Format, Layout};
+use vlsm_cli::escape::{self, base64, hex, unbase64, unescape, unhex};
+use vlsm_cli::lines::{Lines, Next};
+use vlsm_cli::record::{Format, Layout};
 
 /// The options of a store, from TOML.
 pub fn options(bytes: &[u8]) -> bool {
@@ -80,12 +80,12 @@ pub fn lines(bytes: &[u8]) -> bool {
     let mut lines = Lines::new(std::io::BufReader::with_capacity(buffer, text), MOST);
     let parts = text.strip_suffix(b"\n").unwrap_or(text).split(|byte| *byte == b'\n');
     for part in parts.filter(|_| !text.is_empty()) {
-        match lines.next().expect("memory can be read") {
+        match lines.read().expect("memory can be read") {
             Next::Line => assert_eq!(lines.line(), part, "the line, to its end"),
             Next::TooLong => assert!(part.len() > MOST, "only long lines are skipped"),
             Next::End => panic!("a line is missing"),
         }
     }
-    assert_eq!(lines.next().expect("memory can be read"), Next::End);
+    assert_eq!(lines.read().expect("memory can be read"), Next::End);
     true
 }

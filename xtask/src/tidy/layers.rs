@@ -20,7 +20,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/sim", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm-testfs", "vlsm"]),
     ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm"]),
     ("crates/cli", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm", "vlsm-lab"]),
-    ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm-testfs", "vlsm"]),
+    ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm-testfs", "vlsm", "vlsm-cli"]),
     ("xtask", &[]),
 ];
 
