@@ -1,6 +1,6 @@
 //! Other stores under the laboratory's driver: the same keys, sizes and machine as ours.
 //!
-//! `vlsm lab` starts `peers child` for each run of one of them and tells it by standard input what
+//! `vlsm-lab` starts `peers child` for each run of one of them and tells it by standard input what
 //! to do. README.md says what it takes to build.
 
 mod stores;
@@ -8,8 +8,8 @@ mod stores;
 use clap::Parser;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use vlsm_lab::child::serve;
-use vlsm_lab::workload::data::Data;
+use vlsm_measure::child::serve;
+use vlsm_measure::workload::data::Data;
 
 /// Measure vLSM beside other stores
 #[derive(Parser)]

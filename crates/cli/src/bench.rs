@@ -18,8 +18,11 @@ use live::Live;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use vlsm_lab::report::{Report, html, table};
-use vlsm_lab::runner::{self, Notice};
+use vlsm_measure::engine::Engine;
+use vlsm_measure::report::{Report, html, table};
+use vlsm_measure::runner::{self, Notice};
+use vlsm_measure::spec::{RunSpec, StoreSpec};
+use vlsm_measure::store::{Store, StoreResult};
 
 type Result<T = (), E = String> = std::result::Result<T, E>;
 
@@ -34,12 +37,12 @@ pub fn run(args: Args) -> Result {
     let stop = stop_flag(place.temporary().map(Path::to_owned))?;
     let mut live: Option<Live> = None;
     let (mut report, failure) =
-        runner::run(&spec, &crate::lab::open, place.path(), stop, &mut |notice| match notice {
+        runner::run(&spec, &open, place.path(), stop, &mut |notice| match notice {
             Notice::Begin(name, ..) => live = Some(Live::new(name)),
             Notice::Going(progress) => live.iter().for_each(|live| live.show(progress)),
             Notice::End => live.take().iter().for_each(Live::finish),
         });
-    report.method.commit = crate::lab::COMMIT.into();
+    report.method.commit = crate::COMMIT.into();
     report.method.command = std::env::args().collect::<Vec<_>>().join(" ");
     report.data = place.describe();
     let removed = place.finish();
@@ -50,6 +53,17 @@ pub fn run(args: Args) -> Result {
         }
         None => removed,
     }
+}
+
+/// Opens our engine.
+///
+/// # Errors
+/// What opening failed with, and that this program has no store of another kind.
+pub fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
+    if spec.kind != "vlsm" {
+        return Err(format!("this program has no store {:?}", spec.kind).into());
+    }
+    Ok(Box::new(Engine::open(folder, spec.options.clone(), run.splits())?))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

@@ -38,14 +38,15 @@ impl Failure {
         Self::Failed(format!("{op} {}: {error}", path.display()))
     }
 
-    /// Prints the message and returns the exit code.
-    pub fn report(self) -> ExitCode {
+    /// Prints the message in the name of this program and returns the exit code.
+    #[must_use]
+    pub fn report(self, program: &str) -> ExitCode {
         let (code, what) = match self {
             Self::PipeClosed => return ExitCode::SUCCESS,
             Self::Failed(what) => (1, what),
-            Self::Usage(what) => (2, format!("{what} (see vlsm --help)")),
+            Self::Usage(what) => (2, format!("{what} (see {program} --help)")),
         };
-        say(format_args!("vlsm: {what}"));
+        say(format_args!("{program}: {what}"));
         ExitCode::from(code)
     }
 }

@@ -12,18 +12,17 @@
     reason = "a program for people: its input, output and clock are the real ones"
 )]
 
-mod bench;
+pub mod bench;
 mod catalog;
 mod compact;
 mod copy;
 mod data;
 mod dump;
 pub mod escape;
-mod failure;
+pub mod failure;
 mod import;
 mod ingest;
 mod inspect;
-mod lab;
 pub mod lines;
 mod progress;
 pub mod record;
@@ -31,7 +30,7 @@ mod size;
 mod store;
 mod verify;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::{Failure, Result};
 use std::process::ExitCode;
 
@@ -63,9 +62,13 @@ struct Cli {
 enum Command {
     /// Load and read a store and report throughput, latencies, stalls and compaction chains
     Bench(bench::Args),
-    /// Compare stores; repeat the figures of the papers
-    #[command(subcommand)]
-    Lab(lab::Command),
+    /// Say how to start the laboratory, which compares stores and repeats the papers' figures
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// Its arguments
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Set a key to a value
     Put(data::PutArgs),
     /// Print the value of a key
@@ -107,14 +110,32 @@ enum Command {
 pub fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report("vlsm"),
     }
+}
+
+/// The command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// The commit that this program was built from, with a + where files were changed; empty where git
+/// did not tell.
+pub const COMMIT: &str = env!("VLSM_COMMIT");
+
+/// Where the laboratory is: a program of its own, which is not built with this one.
+fn laboratory(arguments: &[String]) -> Failure {
+    let command = ["cargo run --release --package vlsm-lab --"];
+    let words = command.into_iter().chain(arguments.iter().map(String::as_str));
+    let command = words.collect::<Vec<_>>().join(" ");
+    Failure::usage(format!("the laboratory is a program of its own: run `{command}` in the source"))
 }
 
 fn run(command: Command) -> Result {
     match command {
         Command::Bench(args) => bench::run(args).map_err(Failure::new),
-        Command::Lab(command) => lab::run(command),
+        Command::Lab { arguments } => Err(laboratory(&arguments)),
         Command::Put(args) => data::put(&args),
         Command::Get(args) => data::get(&args),
         Command::Merge(args) => data::merge(&args),
@@ -138,77 +159,18 @@ fn run(command: Command) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
-    use std::collections::BTreeSet;
-    use std::path::{Path, PathBuf};
-
-    /// Options of other programs that texts name.
-    const OF_OTHERS: [&str; 1] = ["kinds"];
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    /// All options of a command and of the commands below it.
-    fn options(command: &clap::Command, found: &mut BTreeSet<String>) {
-        let longs = command.get_arguments().filter_map(clap::Arg::get_long);
-        found.extend(longs.map(str::to_owned));
-        command.get_subcommands().for_each(|below| options(below, found));
-    }
-
-    /// The options that the string literals of a source file name, without those of its tests.
-    fn named(source: &str) -> BTreeSet<String> {
-        let text = source.split("#[cfg(test)]").next().unwrap_or_default();
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        let words =
-            code.flat_map(|line| line.split(|c: char| !matches!(c, 'a'..='z' | '0'..='9' | '-')));
-        let long = words.filter_map(|word| word.strip_prefix("--"));
-        let long = long.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
-        long.map(|name| name.trim_end_matches('-').to_owned()).collect()
-    }
-
-    /// An error, an advice or a help text that names an option that is not there leads nowhere.
-    #[test]
-    fn every_option_that_a_text_names_is_there() {
-        let mut known = BTreeSet::from(["help".to_owned(), "version".to_owned()]);
-        let mut command = Cli::command();
-        command.build();
-        options(&command, &mut known);
-        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut folders: Vec<PathBuf> =
-            ["core", "disk", "policy", "vlsm", "lab", "cli"].map(|name| crates.join(name)).into();
-        folders.iter_mut().for_each(|folder| folder.push("src"));
-        let mut seen = BTreeSet::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(&folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() {
-                    // Charts name variables of style sheets.
-                    folders.extend((!path.ends_with("report/chart")).then_some(path));
-                    continue;
-                }
-                if path.extension().is_none_or(|extension| extension != "rs") {
-                    continue;
-                }
-                for option in named(&std::fs::read_to_string(&path).unwrap()) {
-                    let other = OF_OTHERS.contains(&&option[..]);
-                    assert!(known.contains(&option) || other, "{}: --{option}", path.display());
-                    seen.insert(option);
-                }
-            }
-        }
-        for option in ["salvage-wal", "skip-damaged", "strict", "path", "keep"] {
-            assert!(seen.contains(option), "--{option} is named nowhere: is the search broken?");
-        }
-        let gone = OF_OTHERS.iter().find(|option| !seen.contains(**option));
-        assert_eq!(gone, None, "nothing names it any more");
+        command().debug_assert();
     }
 
     #[test]
-    fn options_in_texts_are_found() {
-        let source =
-            "//! --comment\nlet a = \"use --some-option, or --other-\";\n#[cfg(test)] --test";
-        assert!(named(source).iter().eq(["other", "some-option"]));
+    fn the_laboratory_is_told_where_it_is_with_its_arguments() {
+        let cli = Cli::try_parse_from(["vlsm", "lab", "figure", "8", "--scale", "smoke"]);
+        let Err(Failure::Usage(what)) = run(cli.expect("it is understood").command) else {
+            panic!("it is not done here");
+        };
+        assert!(what.contains("--package vlsm-lab -- figure 8 --scale smoke"), "{what}");
     }
 }

@@ -81,7 +81,7 @@ fn the_counters_of_small_runs_agree_with_the_systems() {
             }
             let own = of(&found["store_read"]) + of(&found["store_written"]);
             // What the system's way of counting may add, and its page cache spare the device: see
-            // vlsm_lab::report.
+            // vlsm_measure::report.
             let (least, most) = (own - of(&found["cached"]), own + of(&found["rounding"]));
             let missed = system.abs_diff(system.clamp(least, most)) as f64 / system as f64;
             assert!(missed <= 0.02, "{pairs}, {workload}: {missed:.3}: {found}");

@@ -12,19 +12,20 @@
 //!
 //! In the campaign's folder: `runs/NAME-ROUND.json`, and for each figure `ID.json` and a page.
 
-use crate::child::{Answer, Line, Programs};
 use crate::figures::beside::Beside;
 use crate::figures::conditions::again;
 use crate::figures::judge::{Rounds, judge};
 use crate::figures::result::FigureResult;
 use crate::figures::{Entry, Figure, Setting};
-use crate::report::Report;
-use crate::spec::{RunSpec, free_bytes};
+use crate::programs::Programs;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use vlsm_measure::child::{Answer, Line};
+use vlsm_measure::report::Report;
+use vlsm_measure::spec::{RunSpec, free_bytes};
 
 /// How often spoilt runs are done again before a campaign ends.
 const AGAIN: usize = 2;
@@ -186,7 +187,7 @@ impl Campaign {
             }
             tell(Going::Run(task, number, tasks.len(), Self::seconds(&tasks[number..])));
             let line = &mut |line| tell(Going::Line(line));
-            match crate::child::run(programs, &task.run, stop, line) {
+            match crate::programs::run(programs, &task.run, stop, line) {
                 Ok(mut answer) => {
                     answer.report.method.commit.clone_from(&self.commit);
                     // A run that was spoilt is better than one that was stopped.
@@ -229,7 +230,7 @@ impl Campaign {
         };
         let result = |(entry, figure): &(&'static Entry, Figure)| {
             let mut command = format!(
-                "vlsm lab figure {} --scale {} --rounds {} --seconds {}{}",
+                "vlsm-lab figure {} --scale {} --rounds {} --seconds {}{}",
                 entry.id,
                 self.setting.scale,
                 self.rounds,

@@ -11,8 +11,6 @@
 //!
 //! Threads: one that reads, and the one that hears of the run's steps.
 
-use crate::clock::{self, Clock};
-use crate::metrics::{Percentiles, histogram};
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -22,6 +20,8 @@ use rustix::fs::{Mode, OFlags};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use vlsm_measure::clock::{self, Clock};
+use vlsm_measure::metrics::{Percentiles, histogram};
 
 /// Time between two reads.
 const EVERY: Duration = Duration::from_millis(10);

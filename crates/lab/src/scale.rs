@@ -8,12 +8,12 @@
 //! takes 2,800 inserts per second, at 1/64 19,000, at full size 90,000; single runs), so smaller
 //! factors are refused.
 
-use crate::spec::StoreSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vlsm::Options;
 use vlsm_core::{Bytes, Micros};
+use vlsm_measure::spec::StoreSpec;
 
 /// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

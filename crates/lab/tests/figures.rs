@@ -8,10 +8,10 @@ use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::judge::{Rounds, judge};
 use vlsm_lab::figures::result::{FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, conditions, matrix, page, text};
-use vlsm_lab::metrics::Percentiles;
-use vlsm_lab::report::Report;
 use vlsm_lab::scale::Scale;
-use vlsm_lab::spec::{RunSpec, Step, StoreSpec};
+use vlsm_measure::metrics::Percentiles;
+use vlsm_measure::report::Report;
+use vlsm_measure::spec::{RunSpec, Step, StoreSpec};
 
 fn setting(scale: Scale) -> Setting {
     Setting { scale, dir: None, peers: false, seconds: 20.0 }

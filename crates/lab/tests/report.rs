@@ -1,11 +1,11 @@
 //! A report of known figures, as a table and as JSON.
 
-use vlsm_lab::arrivals::Arrivals;
 use vlsm_lab::figures::measure::Measure;
-use vlsm_lab::metrics::{Percentiles, Point, Series, Stalls};
-use vlsm_lab::process::{Device, Machine};
-use vlsm_lab::report::{Amplification, ChainMark, Floor, Method, PhaseReport, Report, table};
-use vlsm_lab::store::{LevelStats, StoreStats, WaitStats};
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::metrics::{Percentiles, Point, Series, Stalls};
+use vlsm_measure::process::{Device, Machine};
+use vlsm_measure::report::{Amplification, ChainMark, Floor, Method, PhaseReport, Report, table};
+use vlsm_measure::store::{LevelStats, StoreStats, WaitStats};
 
 fn percentiles(factor: f64) -> Percentiles {
     Percentiles {
@@ -205,7 +205,7 @@ fn counters_that_disagree_are_pointed_out() {
     report.amplification.store_written += 1_000_000;
     assert!(table::render(&report).contains("DISAGREE"));
     // What the system counts by its rounding is no disagreement, in its direction and to its limit.
-    let told = |change: fn(&mut vlsm_lab::report::Amplification)| {
+    let told = |change: fn(&mut vlsm_measure::report::Amplification)| {
         let mut report = self::report();
         change(&mut report.amplification);
         table::render(&report).contains("DISAGREE")

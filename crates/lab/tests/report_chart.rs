@@ -5,7 +5,7 @@ mod synthetic;
 
 use roxmltree::{Document, Node};
 use synthetic::Dice;
-use vlsm_lab::report::chart::{
+use vlsm_measure::report::chart::{
     Axis, Band, Chart, Colour, Lane, Mark, Point, Series, Span, Unit, cdf, histogram,
 };
 

@@ -4,8 +4,8 @@
 mod synthetic;
 
 use synthetic::{STALLING, STEADY, report};
-use vlsm_lab::report::compare::{Comparison, Ratio, Runs, Verdict, interval, median};
-use vlsm_lab::report::figure::Better;
+use vlsm_lab::compare::{Comparison, Ratio, Runs, Verdict, interval, median};
+use vlsm_measure::report::figure::Better;
 
 #[test]
 fn medians_and_intervals_of_known_values() {

@@ -5,10 +5,10 @@ mod synthetic;
 
 use roxmltree::Document;
 use synthetic::{Dice, show};
-use vlsm_lab::report::chart::{
+use vlsm_measure::report::chart::{
     Axis, Band, Chart, Colour, Mark, Point, Rule, Series, Unit, cdf, histogram,
 };
-use vlsm_lab::report::theme;
+use vlsm_measure::report::theme;
 
 const NAMES: [&str; 4] = ["vlsm", "RocksDB", "Pebble", "fjall"];
 

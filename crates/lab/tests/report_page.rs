@@ -4,7 +4,8 @@ mod synthetic;
 
 use roxmltree::{Document, Node, ParsingOptions};
 use synthetic::{STALLING, STEADY, phase, report, show};
-use vlsm_lab::report::{Report, compare::Runs, csv, html};
+use vlsm_lab::compare::{Runs, csv, page as comparison};
+use vlsm_measure::report::{Report, html};
 
 fn parsed(page: &str) -> Document<'_> {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
@@ -96,7 +97,7 @@ fn a_comparison_has_its_page() {
         reports: (0..5).map(|seed| report(shape, seed)).collect(),
     };
     let stores = [runs(&STALLING, "rocksdb"), runs(&STEADY, "vlsm <new>")];
-    let page = html::comparison(&stores, 0, "vlsm beside RocksDB");
+    let page = comparison::render(&stores, 0, "vlsm beside RocksDB");
     show("comparison.html", &page);
     let document = parsed(&page);
     let row = row(&document, "writes P99.9");

@@ -17,7 +17,7 @@ use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, FilterPolicy, Filt
 use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use std::sync::Arc;
 use vlsm::Durability;
-use vlsm_lab::store::{LevelStats, StoreResult, Write};
+use vlsm_measure::store::{LevelStats, StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "fjall",

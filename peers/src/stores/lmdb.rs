@@ -15,7 +15,7 @@ use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 use std::ops::Bound;
 use vlsm::Durability;
-use vlsm_lab::store::{StoreResult, Write};
+use vlsm_measure::store::{StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "lmdb",

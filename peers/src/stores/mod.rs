@@ -24,10 +24,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vlsm::{Compression, Durability};
 use vlsm_core::Bytes;
-use vlsm_lab::clock::{self, Clock};
-use vlsm_lab::process::folder_bytes;
-use vlsm_lab::spec::StoreSpec;
-use vlsm_lab::store::{LevelStats, Look, Marks, Store, StoreResult, StoreStats, WaitStats, Write};
+use vlsm_measure::clock::{self, Clock};
+use vlsm_measure::process::folder_bytes;
+use vlsm_measure::spec::StoreSpec;
+use vlsm_measure::store::{
+    LevelStats, Look, Marks, Store, StoreResult, StoreStats, WaitStats, Write,
+};
 
 /// Pairs that were read.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;

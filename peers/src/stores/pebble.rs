@@ -28,8 +28,8 @@ use std::ptr::{null, null_mut};
 use std::sync::{Arc, OnceLock};
 use vlsm::Durability;
 use vlsm_core::units::MIB;
-use vlsm_lab::clock::Clock;
-use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
+use vlsm_measure::clock::Clock;
+use vlsm_measure::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
 
 pub const KIND: Kind = Kind {
     name: "pebble",
@@ -279,7 +279,7 @@ struct Level {
 #[derive(Deserialize)]
 struct Told {
     now: f64,
-    jobs: Vec<vlsm_lab::report::JobMark>,
+    jobs: Vec<vlsm_measure::report::JobMark>,
 }
 
 /// Where bytes begin, as Go wants to see it: nothing has no place.

@@ -14,7 +14,7 @@ use super::{Described, Instance, Kind, Opened, Pairs, Setup, io, keep, version_o
 use redb::{Database, Durability, ReadableDatabase, TableDefinition};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::Bytes;
-use vlsm_lab::store::{StoreResult, Write};
+use vlsm_measure::store::{StoreResult, Write};
 
 pub const KIND: Kind = Kind {
     name: "redb",

@@ -4,7 +4,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use vlsm_lab::workload::data::Data;
+use vlsm_measure::workload::data::Data;
 
 const PAIRS: u64 = 20_000;
 

@@ -18,8 +18,9 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/vlsm", &["vlsm-core", "vlsm-policy", "vlsm-disk"]),
     ("crates/testfs", &["vlsm-core", "vlsm-disk"]),
     ("crates/sim", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm-testfs", "vlsm"]),
-    ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm"]),
-    ("crates/cli", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm", "vlsm-lab"]),
+    ("crates/measure", &["vlsm-core", "vlsm-policy", "vlsm"]),
+    ("crates/cli", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm", "vlsm-measure"]),
+    ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm", "vlsm-measure", "vlsm-cli"]),
     ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm-testfs", "vlsm", "vlsm-cli"]),
     ("xtask", &[]),
 ];

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use vlsm::{Compression, Durability, Options};
 use vlsm_core::Bytes;
-use vlsm_lab::arrivals::Arrivals;
-use vlsm_lab::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
-use vlsm_lab::workload::Workload;
-use vlsm_lab::workload::data::{MIN_KEY_SIZE, Shape};
-use vlsm_lab::workload::sizes::Sizes;
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
+use vlsm_measure::workload::Workload;
+use vlsm_measure::workload::data::{MIN_KEY_SIZE, Shape};
+use vlsm_measure::workload::sizes::Sizes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,6 +114,9 @@ pub struct Args {
 }
 
 /// A number with an optional suffix k, M or G (thousands).
+///
+/// # Errors
+/// What is wrong with it.
 pub fn count(text: &str) -> Result<u64, String> {
     match suffixed(text, 1000)? {
         0 => Err("must be at least 1".into()),
@@ -122,6 +125,9 @@ pub fn count(text: &str) -> Result<u64, String> {
 }
 
 /// A number of bytes with an optional suffix K, M or G (binary).
+///
+/// # Errors
+/// What is wrong with it.
 pub fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
 }
@@ -140,6 +146,10 @@ fn suffixed(text: &str, base: u64) -> Result<u64, String> {
     number.checked_mul(base.pow(power)).ok_or_else(|| format!("{text} is too large"))
 }
 
+/// A positive number.
+///
+/// # Errors
+/// That it is none.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && number < 1e9 => Ok(number),
@@ -147,6 +157,10 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number from 0 to 100, with or without `%`.
+///
+/// # Errors
+/// That it is none.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
@@ -154,6 +168,10 @@ pub fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A durability by its name.
+///
+/// # Errors
+/// The names.
 pub fn durability(text: &str) -> Result<Durability, String> {
     Ok(match text {
         "sync" => Durability::Sync,
@@ -164,6 +182,10 @@ pub fn durability(text: &str) -> Result<Durability, String> {
     })
 }
 
+/// A compression by its name.
+///
+/// # Errors
+/// The names.
 pub fn compression(text: &str) -> Result<Compression, String> {
     Ok(match text {
         "none" => Compression::None,
@@ -302,6 +324,8 @@ impl Place {
         Ok(Self::Kept(path.clone()))
     }
 
+    /// The folder.
+    #[must_use]
     pub fn path(&self) -> &Path {
         match self {
             Self::Temporary(folder) => folder.path(),

@@ -4,9 +4,9 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 use vlsm_core::Micros;
-use vlsm_lab::driver::Progress;
-use vlsm_lab::metrics::{Group, Point, Stalls};
-use vlsm_lab::report::table::grouped;
+use vlsm_measure::driver::Progress;
+use vlsm_measure::metrics::{Group, Point, Stalls};
+use vlsm_measure::report::table::grouped;
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;

@@ -6,13 +6,15 @@
 //! here have 2 cores and not 32.
 
 use super::{Setting, Wanted};
-use crate::arrivals::Arrivals;
-use crate::spec::{DataSpec, Limits, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
-use crate::workload::Workload;
-use crate::workload::data::Shape;
 use std::sync::Arc;
 use vlsm::{Durability, Options, PolicyOptions};
 use vlsm_core::Bytes;
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{
+    DataSpec, Limits, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec,
+};
+use vlsm_measure::workload::Workload;
+use vlsm_measure::workload::data::Shape;
 
 /// Pairs of a region of vLSM's testbed.
 pub const PAIRS: u64 = 87_500_000;

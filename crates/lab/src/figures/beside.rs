@@ -15,8 +15,8 @@
 
 use super::arms::loading;
 use super::{Figure, Form, Panel, Point, Setting, Source};
-use crate::spec::{LoadSpec, RunSpec, StoreSpec};
 use std::sync::Arc;
+use vlsm_measure::spec::{LoadSpec, RunSpec, StoreSpec};
 
 /// A store to be shown beside a figure's own.
 #[derive(Debug, Clone, PartialEq)]

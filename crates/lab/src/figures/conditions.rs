@@ -21,7 +21,7 @@
 
 use super::Setting;
 use super::result::{Condition, Proof};
-use crate::report::{PhaseReport, Report};
+use vlsm_measure::report::{PhaseReport, Report};
 
 /// Rounds at least.
 const ROUNDS: usize = 3;

@@ -4,11 +4,11 @@
 use super::arms::Arm;
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
-use crate::arrivals::Arrivals;
-use crate::spec::{Offered, RunSpec};
-use crate::workload::Preset;
 use std::sync::Arc;
 use vlsm_core::Bytes;
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{Offered, RunSpec};
+use vlsm_measure::workload::Preset;
 
 /// In the order of the paper.
 pub static FIGURES: &[Entry] = &[
@@ -38,7 +38,10 @@ fn store(setting: &Setting, profile: &str) -> Arm {
     setting.profile(profile).map(|store| buffered(setting, store))
 }
 
-fn buffered(setting: &Setting, mut store: crate::spec::StoreSpec) -> crate::spec::StoreSpec {
+fn buffered(
+    setting: &Setting,
+    mut store: vlsm_measure::spec::StoreSpec,
+) -> vlsm_measure::spec::StoreSpec {
     store.options.policy.memtable_bytes = setting.scale.bytes(Bytes::mib(64));
     store.options.policy.memtable_count = 12;
     store

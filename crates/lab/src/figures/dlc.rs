@@ -6,10 +6,10 @@
 use super::arms::{Arm, limited};
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
-use crate::arrivals::Arrivals;
-use crate::spec::{Limits, Offered};
-use crate::workload::Preset;
 use vlsm_core::{Bytes, BytesPerSec};
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{Limits, Offered};
+use vlsm_measure::workload::Preset;
 use vlsm_policy::schedule::load::LoadModel;
 
 /// In the order of the paper.

@@ -21,10 +21,10 @@ use super::result::{
 };
 use super::table::is_overview;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
-use crate::process::Machine;
-use crate::report::{JobMark, PhaseReport, Report};
-use crate::spec::RunSpec;
 use std::rc::Rc;
+use vlsm_measure::process::Machine;
+use vlsm_measure::report::{JobMark, PhaseReport, Report};
+use vlsm_measure::spec::RunSpec;
 
 /// Ratios that differ from one by less say nothing.
 const SAME: f64 = 0.01;

@@ -1,11 +1,11 @@
 //! What figures take from a run: a number of one of its phases, or that number over time.
 //! A run that does not tell it gives nothing, never zero.
 
-use crate::metrics::{Group, Percentiles, Point, Series};
-use crate::report::{ChainMark, JobMark, PhaseReport, Sample};
 use serde::{Deserialize, Serialize};
 use vlsm_core::Micros;
 use vlsm_core::event::WaitCause;
+use vlsm_measure::metrics::{Group, Percentiles, Point, Series};
+use vlsm_measure::report::{ChainMark, JobMark, PhaseReport, Sample};
 use vlsm_policy::Signals;
 use vlsm_policy::schedule::dlc::DlcOptions;
 use vlsm_policy::schedule::load::{LoadMeter, LoadModel};
@@ -403,7 +403,7 @@ fn compactions(phase: &PhaseReport) -> impl Iterator<Item = &JobMark> {
     phase.jobs.iter().filter(|job| job.kind == "compact")
 }
 
-fn good(phase: &PhaseReport, count: fn(&crate::store::LevelStats) -> u64) -> Option<f64> {
+fn good(phase: &PhaseReport, count: fn(&vlsm_measure::store::LevelStats) -> u64) -> Option<f64> {
     let first = phase.store.levels.get(1).filter(|level| level.tables > 0)?;
     Some(count(first) as f64 / first.tables as f64)
 }

@@ -31,12 +31,12 @@ pub mod text;
 pub mod vlsm;
 
 use crate::scale::Scale;
-use crate::spec::RunSpec;
 use measure::Measure;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use vlsm_measure::spec::RunSpec;
 
 /// For which experiment a figure is built.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ pub fn named(name: &str) -> Result<&'static Entry, String> {
     let find = |id: &str| all().find(|entry| entry.id == id);
     find(&lower).or_else(|| find(&own)).ok_or_else(|| {
         let unknown = vlsm_policy::registry::unknown("figure", name, all().map(|entry| entry.id));
-        format!("{unknown}; `vlsm lab list` says what they show")
+        format!("{unknown}; `vlsm-lab list` says what they show")
     })
 }
 
@@ -409,8 +409,8 @@ mod tests {
                 assert!(!panel.points.is_empty(), "{} panel {number} has no point", entry.id);
                 for point in &panel.points {
                     let Source::Run(run, phase) = &point.source else { continue };
-                    let named = |step: &crate::spec::Step| match step {
-                        crate::spec::Step::Phase(known) => known.name == *phase,
+                    let named = |step: &vlsm_measure::spec::Step| match step {
+                        vlsm_measure::spec::Step::Phase(known) => known.name == *phase,
                         _ => false,
                     };
                     assert!(run.steps.iter().any(named), "{}: no phase {phase:?}", entry.id);

@@ -5,12 +5,12 @@ use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary, Verdict};
 use super::text::number;
 use super::{Form, X};
-use crate::report::chart::{
-    Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit as Drawn,
-};
-use crate::report::theme::{self, escape};
 use std::fmt::Write;
 use vlsm_core::Bytes;
+use vlsm_measure::report::chart::{
+    Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit as Drawn,
+};
+use vlsm_measure::report::theme::{self, escape};
 
 /// Width and height of a chart.
 const SIZE: (u32, u32) = (640, 320);

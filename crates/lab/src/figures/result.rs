@@ -3,11 +3,11 @@
 
 pub use super::measure::Unit;
 use super::{Form, X};
-use crate::process::Machine;
-use crate::report::JobMark;
-use crate::report::compare::median;
+use crate::compare::median;
 use crate::scale::Scale;
 use serde::{Deserialize, Serialize};
+use vlsm_measure::process::Machine;
+use vlsm_measure::report::JobMark;
 
 /// A figure with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

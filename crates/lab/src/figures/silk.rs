@@ -8,11 +8,11 @@ use super::arms::{Arm, limited, with_durability};
 use super::dlc::WARM;
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
-use crate::arrivals::Arrivals;
-use crate::spec::{Change, Limits, Offered, Step};
-use crate::workload::Preset;
 use vlsm::Durability;
 use vlsm_core::{Bytes, BytesPerSec};
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{Change, Limits, Offered, Step};
+use vlsm_measure::workload::Preset;
 
 /// In the order of the paper.
 pub static FIGURES: &[Entry] = &[

@@ -15,10 +15,10 @@ use super::cruise::with_clients;
 use super::dlc::{CACHED, WARM};
 use super::measure::Measure;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Setting, Wanted, X};
-use crate::arrivals::Arrivals;
-use crate::spec::{Limits, Offered, Step, StoreSpec};
-use crate::workload::Preset;
 use vlsm_core::BytesPerSec;
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::spec::{Limits, Offered, Step, StoreSpec};
+use vlsm_measure::workload::Preset;
 
 /// The two devices.
 pub static FIGURES: &[Entry] = &[

@@ -3,9 +3,9 @@
 
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary};
-use crate::report::table::grouped;
 use std::fmt::Write;
 use vlsm_core::{Bytes, Micros};
+use vlsm_measure::report::table::grouped;
 
 /// The widest line.
 const WIDTH: usize = 98;

@@ -351,7 +351,7 @@ fn figure_10(setting: &Setting) -> Figure {
             (OURS, rocksdb(setting)),
         ];
         for (name, arm) in arms {
-            let arm = arm.map(|store| crate::spec::StoreSpec { regions: count, ..store });
+            let arm = arm.map(|store| vlsm_measure::spec::StoreSpec { regions: count, ..store });
             let run = setting.load_a_regions(&arm);
             regions = regions.point(name, X::number(count as f64), &run, "share");
         }

@@ -5,13 +5,13 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use std::path::PathBuf;
-use vlsm_lab::arrivals::{Arrivals, Pattern};
-use vlsm_lab::metrics::{Percentiles, Point, Series};
-use vlsm_lab::process::{Device, Machine};
-use vlsm_lab::report::{
+use vlsm_measure::arrivals::{Arrivals, Pattern};
+use vlsm_measure::metrics::{Percentiles, Point, Series};
+use vlsm_measure::process::{Device, Machine};
+use vlsm_measure::report::{
     Amplification, ChainMark, Floor, JobMark, Method, PhaseReport, Report, Sample,
 };
-use vlsm_lab::store::{LevelStats, StoreMemory, StoreStats, WaitStats};
+use vlsm_measure::store::{LevelStats, StoreMemory, StoreStats, WaitStats};
 
 /// What distinguishes one made-up store from another.
 pub struct Shape {

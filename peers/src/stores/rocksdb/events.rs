@@ -12,9 +12,9 @@ use rocksdb::{InfoLogger, LogLevel};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
-use vlsm_lab::clock::Clock;
-use vlsm_lab::report::JobMark;
-use vlsm_lab::store::Marks;
+use vlsm_measure::clock::Clock;
+use vlsm_measure::report::JobMark;
+use vlsm_measure::store::Marks;
 
 /// Marks that nobody asked for are forgotten beyond this number.
 const MARKS_MAX: usize = 1 << 20;

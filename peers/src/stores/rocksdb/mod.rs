@@ -40,8 +40,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vlsm::Durability;
 use vlsm_core::units::MIB;
 use vlsm_core::{Bytes, BytesPerSec};
-use vlsm_lab::clock::Clock;
-use vlsm_lab::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
+use vlsm_measure::clock::Clock;
+use vlsm_measure::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
 use vlsm_policy::PolicyOptions;
 
 pub const KIND: Kind = Kind {

@@ -105,7 +105,8 @@ impl Group {
 const HOUR: u64 = 3_600_000_000_000;
 
 /// For latencies in nanoseconds.
-pub(crate) fn histogram() -> Histogram<u64> {
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")
 }
 

@@ -1,43 +1,54 @@
-//! `vlsm lab`: measure stores beside each other, and do the papers' figures again.
+//! The `vlsm-lab` program: measure stores beside each other, and do the papers' figures again.
 //!
-//! Every run is a process of its own (`vlsm lab child`, or the program of `peers/`), told what to
+//! Every run is a process of its own (`vlsm-lab child`, or the program of `peers/`), told what to
 //! do by a specification and answering with a report; here is only what the user says and sees.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a program for people: its input, output and clock are the real ones"
+)]
 
 mod compare;
 mod figure;
 mod list;
 mod progress;
 
-use crate::failure;
-use clap::Subcommand;
-use std::path::Path;
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use vlsm_lab::child;
-use vlsm_lab::engine::Engine;
-use vlsm_lab::spec::{RunSpec, StoreSpec};
-use vlsm_lab::store::{Store, StoreResult};
+use vlsm_cli::bench::open;
+use vlsm_cli::failure;
+use vlsm_measure::child;
+use vlsm_measure::spec::RunSpec;
 
 type Result<T = (), E = String> = std::result::Result<T, E>;
 
 const EXAMPLES: &str = "\
 Examples:
-  vlsm lab list                                   all figures of the papers, and what they cost
-  vlsm lab figure 8 --scale smoke                 vLSM's figure 8, to see that it works
-  vlsm lab figure vlsm-8 silk-1 --out results     measured; an interrupted campaign goes on
-  vlsm lab figure 8 --also pebble:sized,fjall:sized
+  vlsm-lab list                                   all figures of the papers, and what they cost
+  vlsm-lab figure 8 --scale smoke                 vLSM's figure 8, to see that it works
+  vlsm-lab figure vlsm-8 silk-1 --out results     measured; an interrupted campaign goes on
+  vlsm-lab figure 8 --also pebble:sized,fjall:sized
                                                   other stores beside the figure's own
-  vlsm lab compare vlsm rocksdb pebble            the same work on several stores, in turn
-  vlsm lab compare vlsm:rocksdb --rate 100000     one store, open loop
-  vlsm lab workloads                              what can be asked of a store
+  vlsm-lab compare vlsm rocksdb pebble            the same work on several stores, in turn
+  vlsm-lab compare vlsm:rocksdb --load 100000     one store, open loop
+  vlsm-lab workloads                              what can be asked of a store
 
 Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine, and vlsm:PROFILE/schedule=NAME
 has another schedule (shape, admission) at that profile's sizes; rocksdb, pebble, fjall and others
 are built by peers/build. Reports are pages that need no network, with JSON and CSV beside them.";
 
+/// Measure stores beside each other; do the papers' figures again
+#[derive(Debug, Parser)]
+#[command(name = "vlsm-lab", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
 /// What to do in the laboratory.
 #[derive(Debug, Subcommand)]
-#[command(after_help = EXAMPLES)]
-pub enum Command {
+enum Command {
     /// List the papers' figures: what they show, what they need, how long they take
     List(list::Args),
     /// List the workloads
@@ -51,8 +62,21 @@ pub enum Command {
     Child,
 }
 
-/// Does it.
-pub fn run(command: Command) -> failure::Result {
+/// Does what the command line asks for.
+pub fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report("vlsm-lab"),
+    }
+}
+
+/// The command line.
+#[must_use]
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+fn run(command: Command) -> failure::Result {
     match command {
         Command::List(args) => list::figures(&args),
         Command::Workloads => list::workloads(),
@@ -71,14 +95,6 @@ fn serve() -> Result {
     child::serve(&open, &STOP)
 }
 
-/// Opens our engine.
-pub fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
-    if spec.kind != "vlsm" {
-        return Err(format!("this program has no store {:?}", spec.kind).into());
-    }
-    Ok(Box::new(Engine::open(folder, spec.options.clone(), run.splits())?))
-}
-
 /// A flag that Ctrl-C raises. A second one ends the program at once; children then end by
 /// themselves.
 fn stop_flag() -> Result<&'static AtomicBool> {
@@ -91,10 +107,6 @@ fn stop_flag() -> Result<&'static AtomicBool> {
     .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
     Ok(&STOP)
 }
-
-/// The commit that this program was built from, with a + where files were changed; empty where git
-/// did not tell.
-pub const COMMIT: &str = env!("VLSM_COMMIT");
 
 /// Seconds as people say them.
 fn duration(seconds: f64) -> String {

@@ -18,10 +18,13 @@
 //! Many figures are looked at together: of twenty without any difference, one will look like one at
 //! 95 %, and five at 75 %. The tables say so.
 
-use super::chart::Unit;
-use super::figure::{self, Better, Figure};
-use super::{Report, table};
+pub mod csv;
+pub mod page;
+
 use std::fmt::Write;
+use vlsm_measure::report::chart::Unit;
+use vlsm_measure::report::figure::{self, Better, Figure};
+use vlsm_measure::report::{Report, table};
 
 /// The fewest pairs that anything is concluded from.
 pub const PAIRS_MIN: usize = 3;
@@ -317,7 +320,7 @@ fn clipped(text: &str, most: usize) -> String {
 }
 
 /// Lines of at most so many characters.
-pub(super) fn wrapped(text: &str, most: usize) -> Vec<String> {
+fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         let last = lines.last_mut().expect("there is one from the start");

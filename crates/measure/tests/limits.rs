@@ -5,9 +5,9 @@
 
 use rustix::fs::{Mode, OFlags};
 use std::path::Path;
-use vlsm_lab::clock::Clock;
-use vlsm_lab::limits;
-use vlsm_lab::spec::Limits;
+use vlsm_measure::clock::Clock;
+use vlsm_measure::limits;
+use vlsm_measure::spec::Limits;
 
 const MIB: usize = 1 << 20;
 

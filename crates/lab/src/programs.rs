@@ -1,55 +1,23 @@
-//! Runs in processes of their own: what the parent and the child say to each other.
+//! The programs that do runs: this one, and `peers` for the other stores. Each run is a process of
+//! its own ([`vlsm_measure::child`] says what they tell each other).
 //!
-//! 1. The parent starts the program that knows the store ([`Programs`]), in a process group of its
-//!    own, and writes the [`RunSpec`] as JSON to its standard input.
-//! 2. The child takes the limits of the specification upon itself, makes a folder, does the run and
-//!    removes the folder. Meanwhile it writes a line of JSON a second to standard error: how it
-//!    goes ([`Line`]). What else comes there is passed on as it is.
-//! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds how the device
-//!    was meanwhile (`probe`).
-//!
-//! An interrupt is passed on by the parent: the child ends its phase, answers with the report of
-//! what it has and removes its data. A child whose parent died interrupts itself (on Linux).
+//! An interrupt is passed on: the child ends its phase, answers with the report of what it has and
+//! removes its data. Meanwhile the device is looked at from outside (`probe`).
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "programs and folders of the user's, seen from outside"
-)]
-
-use crate::limits;
 use crate::probe::{Probe, Steps};
-use crate::report::Report;
-use crate::runner::{self, Notice, Open};
-use crate::spec::{LoadSpec, RunSpec, StoreSpec};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use vlsm_measure::child::{Answer, Line};
+use vlsm_measure::clock;
+use vlsm_measure::spec::{RunSpec, StoreSpec};
 use vlsm_policy::registry::unknown;
-
-/// What a child answers.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Answer {
-    /// What was done.
-    pub report: Report,
-    /// The failure that ended it, if one did.
-    pub failure: Option<String>,
-}
-
-/// How a run goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Line {
-    /// A step begins: its name, its number from 0, how many there are.
-    Step(String, usize, usize),
-    /// The share of the step that is done, operations per second now, P99 in microseconds.
-    Going(f64, f64, f64),
-}
 
 /// The programs that do runs.
 #[derive(Debug, Clone)]
@@ -97,7 +65,7 @@ impl Programs {
     pub fn child(&self, kind: &str) -> Result<Command, String> {
         if kind == "vlsm" {
             let mut command = Command::new(&self.ours);
-            command.args(["lab", "child"]);
+            command.arg("child");
             return Ok(command);
         }
         let Some(peers) = &self.peers else {
@@ -152,10 +120,6 @@ fn is_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
-fn exists(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok()
-}
-
 /// Does a run in a process of its own. `stop` interrupts it; `tell` hears how it goes.
 ///
 /// # Errors
@@ -188,7 +152,7 @@ pub fn run(
                     let _ = kill_process(pid, Signal::INT);
                     return;
                 }
-                crate::clock::sleep(Duration::from_millis(20));
+                clock::sleep(Duration::from_millis(20));
             }
         });
         scope.spawn(|| {
@@ -225,111 +189,4 @@ pub fn run(
 /// What a child says that is not meant for the parent is meant for the user.
 fn pass_on(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Makes the store's folder with the loaded data in it: loads it where no run did so before.
-fn prepare(
-    spec: &RunSpec,
-    load: &LoadSpec,
-    home: &Path,
-    open: &Open<'_>,
-    stop: &AtomicBool,
-) -> Result<(), String> {
-    let prepared = spec.prepared().expect("the data is to be loaded beforehand");
-    if !exists(&prepared) {
-        let fresh = tempfile::Builder::new().prefix("vlsm-lab-load-").tempdir_in(spec.dir());
-        let fresh = fresh.map_err(|error| format!("{}: {error}", spec.dir().display()))?;
-        say(&Line::Step("loading".into(), 0, spec.steps.len()));
-        let home = fresh.path().join("store");
-        runner::load(spec, load, open, &home, stop, &mut |notice| {
-            if let Notice::Going(progress) = notice {
-                let rate = progress.series.0.last().map_or(0.0, |point| point.throughput());
-                say(&Line::Going(
-                    progress.done,
-                    rate,
-                    progress.latencies.quantile(0.99) as f64 / 1e3,
-                ));
-            }
-        })?;
-        std::fs::rename(fresh.path().join("store"), &prepared)
-            .map_err(|error| format!("{}: {error}", prepared.display()))?;
-    }
-    copy(&prepared, home).map_err(|error| format!("copying the loaded data: {error}"))
-}
-
-/// Copies a folder; SSTs, which no store changes once they are written, become links.
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else if entry.path().extension().is_some_and(|extension| extension == "sst") {
-            std::fs::hard_link(entry.path(), target)?;
-        } else {
-            std::fs::copy(entry.path(), target)?;
-        }
-    }
-    Ok(())
-}
-
-/// Tells the parent.
-fn say(line: &Line) {
-    let line = serde_json::to_string(line).expect("a line has an encoding");
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Has this process interrupted when its parent dies.
-#[cfg(target_os = "linux")]
-fn end_with_parent() {
-    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::INT));
-}
-
-/// Nothing: elsewhere the run goes on to its end.
-#[cfg(not(target_os = "linux"))]
-fn end_with_parent() {}
-
-/// Does the run that standard input asks for: the body of a child.
-///
-/// # Errors
-/// When there is no specification to be read, the folder cannot be made or the device has too
-/// little room: nothing was measured then.
-pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
-    end_with_parent();
-    let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())
-        .map_err(|error| format!("standard input has no run to do: {error}"))?;
-    let folder = tempfile::Builder::new().prefix("vlsm-lab-").tempdir_in(spec.dir());
-    let folder = folder
-        .map_err(|error| format!("cannot make a folder in {}: {error}", spec.dir().display()))?;
-    spec.check_space(folder.path())?;
-    let home = folder.path().join("store");
-    if let Some(load) = &spec.load {
-        prepare(&spec, load, &home, open, stop)?;
-    }
-    let limits = limits::apply(&spec.limits, folder.path());
-    let mut said = crate::clock::Clock::start();
-    let (mut report, failure) = runner::run(&spec, open, &home, stop, &mut |notice| {
-        let line = match notice {
-            Notice::Begin(name, number, count) => Line::Step(name.to_owned(), number, count),
-            Notice::Going(progress) if said.now() > 500_000_000 => {
-                said = crate::clock::Clock::start();
-                let p99 = progress.latencies.quantile(0.99) as f64 / 1e3;
-                let now = progress.series.0.last().map_or(0.0, |point| point.throughput());
-                Line::Going(progress.done, now, p99)
-            }
-            Notice::Going(_) | Notice::End => return,
-        };
-        say(&line);
-    });
-    report.method.limits = limits.to_string();
-    report.method.limits_in_force = limits.complete();
-    report.data = "in a temporary folder, removed".into();
-    drop(limits);
-    let removed = folder.close();
-    let answer = Answer { report, failure };
-    let text = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-    let mut stdout = std::io::stdout().lock();
-    stdout.write_all(text.as_bytes()).map_err(|error| format!("the answer: {error}"))?;
-    removed.map_err(|error| format!("the store's folder cannot be removed: {error}"))
 }

@@ -1,7 +1,7 @@
 //! Charts from plain values, as SVG: for the reports, and for the figures of the papers.
 //!
 //! ```
-//! use vlsm_lab::report::chart::{Axis, Chart, Mark, Series, Unit};
+//! use vlsm_measure::report::chart::{Axis, Chart, Mark, Series, Unit};
 //! let chart = Chart {
 //!     title: "Throughput".into(),
 //!     x: Axis::linear("time", Unit::Seconds),

@@ -1,42 +1,44 @@
-//! `vlsm lab compare`: the same work on several stores in turn, A B A B …, and a report with the
+//! `vlsm-lab compare`: the same work on several stores in turn, A B A B …, and a report with the
 //! stores beside each other. With one store it is a plain run.
 
-use super::{COMMIT, Result, duration, stop_flag};
-use crate::bench::args::{compression, count, durability, percent, positive, size};
-use crate::failure::{self, Failure};
+use super::{Result, duration, stop_flag};
+use crate::campaign::Going;
+use crate::compare::{Comparison, PAIRS_MIN, Runs, csv, page};
+use crate::programs::{self, Programs};
+use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vlsm::{ByteCount, Compression, Durability, Options, PolicyOptions};
-use vlsm_lab::arrivals::{Arrivals, Replay};
-use vlsm_lab::campaign::Going;
-use vlsm_lab::child::{self, Line, Programs};
-use vlsm_lab::report::compare::{Comparison, PAIRS_MIN, Runs};
-use vlsm_lab::report::{Report, csv, html, table};
-use vlsm_lab::runner;
-use vlsm_lab::scale::Scale;
-use vlsm_lab::spec::{Change, DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
-use vlsm_lab::trace::Trace;
-use vlsm_lab::workload::data::MIN_KEY_SIZE;
-use vlsm_lab::workload::{Preset, Workload};
+use vlsm_cli::COMMIT;
+use vlsm_cli::bench::args::{compression, count, durability, percent, positive, size};
+use vlsm_cli::failure::{self, Failure};
+use vlsm_measure::arrivals::{Arrivals, Replay};
+use vlsm_measure::child::Line;
+use vlsm_measure::report::{Report, html, table};
+use vlsm_measure::runner;
+use vlsm_measure::spec::{Change, DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
+use vlsm_measure::trace::Trace;
+use vlsm_measure::workload::data::MIN_KEY_SIZE;
+use vlsm_measure::workload::{Preset, Workload};
 
 const EXAMPLES: &str = "\
 Examples:
-  vlsm lab compare vlsm rocksdb                       a load, then YCSB A as fast as each can
-  vlsm lab compare vlsm rocksdb pebble --load max,50%,90%,95%
+  vlsm-lab compare vlsm rocksdb                       a load, then YCSB A as fast as each can
+  vlsm-lab compare vlsm rocksdb pebble --load max,50%,90%,95%
                                                       the maximum, then shares of each store's own
-  vlsm lab compare vlsm:rocksdb vlsm --load 100000    open loop at the same rate
-  vlsm lab compare vlsm --workload silk --load own    the workload's own bursts
-  vlsm lab compare vlsm:rocksdb vlsm:rocksdb/admission=open
+  vlsm-lab compare vlsm:rocksdb vlsm --load 100000    open loop at the same rate
+  vlsm-lab compare vlsm --workload silk --load own    the workload's own bursts
+  vlsm-lab compare vlsm:rocksdb vlsm:rocksdb/admission=open
                                                       a profile's sizes, another mechanism
-  vlsm lab compare rocksdb vlsm:rocksdb --workload readrandom,scan100 --empty-l0
-  vlsm lab compare vlsm rocksdb:default redb lmdb --shipped --workload c,a,e
+  vlsm-lab compare rocksdb vlsm:rocksdb --workload readrandom,scan100 --empty-l0
+  vlsm-lab compare vlsm rocksdb:default redb lmdb --shipped --workload c,a,e
                                                       as users find them
-  vlsm lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
-  vlsm lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
-  vlsm lab compare vlsm --trace recorded.trace        a recorded trace at its own times";
+  vlsm-lab compare vlsm --load max,sustainable        the highest rate whose queue does not grow
+  vlsm-lab compare vlsm rocksdb --device 200M         a slower device (cgroups, as root)
+  vlsm-lab compare vlsm --trace recorded.trace        a recorded trace at its own times";
 
-/// Options of `lab compare`.
+/// Options of `vlsm-lab compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -44,8 +46,8 @@ pub struct Args {
     /// CONFIG is PROFILE or PROFILE/AXIS=MECHANISM/…, an axis being shape, schedule or admission
     #[arg(required = true, value_name = "STORE")]
     stores: Vec<String>,
-    /// What is asked, one after the other (`lab workloads` lists them); the first one says what the
-    /// pairs look like
+    /// What is asked, one after the other (`vlsm-lab workloads` lists them); the first one says
+    /// what the pairs look like
     #[arg(long, value_name = "LIST", default_value = "a", value_delimiter = ',')]
     workload: Vec<String>,
     /// A recorded trace to replay instead
@@ -151,7 +153,7 @@ pub fn run(args: &Args) -> failure::Result {
             let spec = RunSpec { seed: spec.seed + round as u64, ..spec.clone() };
             let mut bar = super::progress::Shown::new();
             let told = &mut |line: Line| bar.show(&Going::Line(line));
-            let answer = child::run(&programs, &spec, stop, told);
+            let answer = programs::run(&programs, &spec, stop, told);
             bar.finish();
             let answer = match answer {
                 Ok(answer) => answer,
@@ -187,7 +189,7 @@ impl Args {
             shape.key_size = bytes;
         }
         if let Some(bytes) = self.value_size {
-            shape.values = vlsm_lab::workload::sizes::Sizes::Fixed(bytes);
+            shape.values = vlsm_measure::workload::sizes::Sizes::Fixed(bytes);
         }
         if shape.key_size < MIN_KEY_SIZE {
             return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
@@ -343,13 +345,13 @@ fn publish(out: &Path, all: &[Runs]) -> failure::Result {
     std::fs::create_dir_all(out)
         .map_err(|error| format!("cannot make the folder {}: {error}", out.display()))?;
     let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");
-    let page = match &compared {
-        Some(_) => html::comparison(all, 0, &title),
+    let index = match &compared {
+        Some(_) => page::render(all, 0, &title),
         None => html::page(&reports, &title),
     };
     let json = serde_json::to_string_pretty(&reports).map_err(|error| error.to_string())?;
     let files = [
-        ("index.html", page),
+        ("index.html", index),
         ("reports.json", json),
         ("summary.csv", csv::summary(&reports)),
         ("series.csv", csv::series(&reports)),

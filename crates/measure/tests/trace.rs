@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use vlsm::Options;
-use vlsm_lab::arrivals::{Arrivals, Replay};
-use vlsm_lab::clock;
-use vlsm_lab::driver::{Outcome, Phase, run};
-use vlsm_lab::engine::Engine;
-use vlsm_lab::metrics::Kind;
-use vlsm_lab::store::{Store, StoreResult, StoreStats};
-use vlsm_lab::trace::{Act, Trace};
-use vlsm_lab::workload::data::{Data, Shape};
-use vlsm_lab::workload::sizes::Sizes;
-use vlsm_lab::workload::{Records, Workload};
+use vlsm_measure::arrivals::{Arrivals, Replay};
+use vlsm_measure::clock;
+use vlsm_measure::driver::{Outcome, Phase, run};
+use vlsm_measure::engine::Engine;
+use vlsm_measure::metrics::Kind;
+use vlsm_measure::store::{Store, StoreResult, StoreStats};
+use vlsm_measure::trace::{Act, Trace};
+use vlsm_measure::workload::data::{Data, Shape};
+use vlsm_measure::workload::sizes::Sizes;
+use vlsm_measure::workload::{Records, Workload};
 
 /// Notes what it is asked.
 #[derive(Default)]

@@ -1,14 +1,14 @@
-//! `vlsm lab list`, `vlsm lab workloads`: what there is to be done again, and to be asked.
+//! `vlsm-lab list`, `vlsm-lab workloads`: what there is to be done again, and to be asked.
 //! Times are guesses from the lengths of phases and a moderate rate of loading.
 
 use super::duration;
-use crate::failure::Result;
+use crate::campaign::Campaign;
+use crate::figures::{self, Setting};
 use std::io::{self, Write};
-use vlsm_lab::campaign::Campaign;
-use vlsm_lab::figures::{self, Setting};
-use vlsm_lab::workload::Preset;
+use vlsm_cli::failure::Result;
+use vlsm_measure::workload::Preset;
 
-/// Options of `lab list`.
+/// Options of `vlsm-lab list`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -3,10 +3,10 @@
 //!
 //! Units are in the names of columns; a figure that was not measured is an empty cell.
 
-use super::chart::Unit;
-use super::figure::{self, Figure};
-use super::{PhaseReport, Report};
 use std::fmt::Write;
+use vlsm_measure::report::chart::Unit;
+use vlsm_measure::report::figure::{self, Figure};
+use vlsm_measure::report::{PhaseReport, Report};
 
 /// The figures of all runs: for each run a row for each of its phases and one for the whole of it.
 #[must_use]

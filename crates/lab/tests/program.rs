@@ -1,20 +1,32 @@
-//! `vlsm lab`: runs in processes of their own, their reports, and what it refuses.
+//! `vlsm-lab`: runs in processes of their own, their reports, and what it refuses.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
-mod common;
-
-use common::World;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// Runs `vlsm lab` with data in a folder of its own, where no other stores are built.
+/// A folder for one test.
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+/// Runs `vlsm-lab` with data in a folder of its own, where no other stores are built.
 fn lab(world: &World, arguments: &[&str]) -> Command {
     let data = world.path("data");
     std::fs::create_dir_all(&data).unwrap();
-    let mut command = world.command(&[&["lab"], arguments].concat());
-    command.current_dir(world.path("")).env("TMPDIR", data).env_remove("VLSM_PEERS");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vlsm-lab"));
+    command.args(arguments).current_dir(world.path(""));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("TMPDIR", data).env_remove("VLSM_PEERS");
     command
 }
 
@@ -38,7 +50,7 @@ fn two_stores_are_compared_and_nothing_is_left_behind() {
     assert!(text.contains("1 pair") && text.contains("no conclusion"), "{text}");
     let out = world.path("out");
     let json = std::fs::read_to_string(out.join("reports.json")).unwrap();
-    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    let reports: Vec<vlsm_measure::report::Report> = serde_json::from_str(&json).unwrap();
     assert_eq!(reports.len(), 2);
     let second = reports[1].method.spec.as_ref().unwrap();
     assert_eq!(second.store.name(), "vlsm:rocksdb/admission=open");
@@ -77,7 +89,7 @@ fn an_interrupted_run_reports_what_it_has_and_removes_its_data() {
     assert!(kill.unwrap().success());
     assert!(child.wait().unwrap().success());
     let json = std::fs::read_to_string(world.path("out").join("reports.json")).unwrap();
-    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    let reports: Vec<vlsm_measure::report::Report> = serde_json::from_str(&json).unwrap();
     assert_eq!(reports.len(), 1, "the first round only");
     let last = reports[0].phases.last().unwrap();
     assert!(last.stopped && last.ops > 0 && last.seconds < 30.0);
@@ -131,7 +143,7 @@ fn a_recorded_trace_is_replayed_on_another_store() {
     let output = lab(&world, &[&arguments[..], &["some.trace", "--out", "out"]].concat());
     let text = said(&{ output }.output().unwrap());
     let json = std::fs::read_to_string(world.path("out").join("reports.json")).expect(&text);
-    let reports: Vec<vlsm_lab::report::Report> = serde_json::from_str(&json).unwrap();
+    let reports: Vec<vlsm_measure::report::Report> = serde_json::from_str(&json).unwrap();
     let replayed = reports[0].phases.last().unwrap();
     assert_eq!((replayed.name.as_str(), replayed.ops), ("trace", 4000), "{text}");
     assert_eq!(replayed.writes.unwrap().count, 2000);
@@ -153,6 +165,18 @@ fn all_figures_are_listed_with_what_is_missing() {
     }
     let output = lab(&world, &["workloads"]).output().unwrap();
     assert!(said(&output).contains("mixgraph"));
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let world = World::new();
+    let page = |arguments: &[&str]| {
+        let output = lab(&world, arguments).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert_eq!(page(&["help"]), page(&["--help"]));
+    assert_eq!(page(&["help", "figure"]), page(&["figure", "--help"]));
 }
 
 /// An added store costs what it costs, and that is said before.

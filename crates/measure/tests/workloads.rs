@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use vlsm_lab::workload::data::{Data, KeyOrder, Shape, mix};
-use vlsm_lab::workload::keys::{Choice, HotRanges};
-use vlsm_lab::workload::{Generator, Op, Preset, Records, THETA, Workload};
+use vlsm_measure::workload::data::{Data, KeyOrder, Shape, mix};
+use vlsm_measure::workload::keys::{Choice, HotRanges};
+use vlsm_measure::workload::{Generator, Op, Preset, Records, THETA, Workload};
 
 const RECORDS: u64 = 1000;
 

@@ -1,16 +1,16 @@
 //! What the open-loop driver costs by itself: two clients over a store that answers at once.
 //!
-//! `cargo bench -p vlsm-lab --bench driver [-- ROUNDS]` alternates between the rates, a few seconds
-//! each, and prints each round: the latency of a null operation and the share of one core. On a
-//! quiet machine; anything else that runs shows in the P99.9.
+//! `cargo bench -p vlsm-measure --bench driver [-- ROUNDS]` alternates between the rates, a few
+//! seconds each, and prints each round: the latency of a null operation and the share of one core.
+//! On a quiet machine; anything else that runs shows in the P99.9.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use vlsm_lab::arrivals::Arrivals;
-use vlsm_lab::driver::{Phase, run};
-use vlsm_lab::store::NullStore;
-use vlsm_lab::workload::data::Data;
-use vlsm_lab::workload::{Records, Workload};
+use vlsm_measure::arrivals::Arrivals;
+use vlsm_measure::driver::{Phase, run};
+use vlsm_measure::store::NullStore;
+use vlsm_measure::workload::data::Data;
+use vlsm_measure::workload::{Records, Workload};
 
 /// Seconds of one round at one rate.
 const SECONDS: f64 = 4.0;

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use vlsm_lab::arrivals::{Arrivals, Pattern};
-use vlsm_lab::clock;
-use vlsm_lab::driver::{Outcome, Phase, floor, run};
-use vlsm_lab::metrics::{Group, Kind, Percentiles};
-use vlsm_lab::report::PhaseReport;
-use vlsm_lab::store::{NullStore, Store, StoreResult, StoreStats, Write};
-use vlsm_lab::workload::data::{Data, Shape};
-use vlsm_lab::workload::sizes::Sizes;
-use vlsm_lab::workload::{Preset, Records, Workload};
+use vlsm_measure::arrivals::{Arrivals, Pattern};
+use vlsm_measure::clock;
+use vlsm_measure::driver::{Outcome, Phase, floor, run};
+use vlsm_measure::metrics::{Group, Kind, Percentiles};
+use vlsm_measure::report::PhaseReport;
+use vlsm_measure::store::{NullStore, Store, StoreResult, StoreStats, Write};
+use vlsm_measure::workload::data::{Data, Shape};
+use vlsm_measure::workload::sizes::Sizes;
+use vlsm_measure::workload::{Preset, Records, Workload};
 
 /// Counts; at one of its writes it sleeps, from another one on it fails.
 #[derive(Default)]

@@ -2,11 +2,11 @@
 //! person watches, a line for each run that ended.
 
 use super::{describe, duration};
+use crate::campaign::Going;
 use indicatif::{ProgressBar, ProgressStyle};
 use vlsm_core::Micros;
-use vlsm_lab::campaign::Going;
-use vlsm_lab::child::Line;
-use vlsm_lab::report::table::grouped;
+use vlsm_measure::child::Line;
+use vlsm_measure::report::table::grouped;
 
 /// Steps of the bar.
 const STEPS: u64 = 1000;

@@ -14,8 +14,6 @@
 //! disagreement; everything else is.
 
 pub mod chart;
-pub mod compare;
-pub mod csv;
 pub mod figure;
 pub mod html;
 mod phase;

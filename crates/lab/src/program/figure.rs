@@ -1,21 +1,22 @@
-//! `vlsm lab figure`: figures of the papers as one campaign, then their verdicts and pages. The
+//! `vlsm-lab figure`: figures of the papers as one campaign, then their verdicts and pages. The
 //! runs that are done are kept in the folder of the reports, so the same command goes on after a
 //! stop.
 
 use super::progress::Shown;
-use super::{COMMIT, Result, duration, stop_flag};
-use crate::bench::args::positive;
-use crate::failure;
+use super::{Result, duration, stop_flag};
+use crate::campaign::Campaign;
+use crate::figures::beside::Beside;
+use crate::figures::result::FigureResult;
+use crate::figures::table::is_overview;
+use crate::figures::{self, Entry, Setting, matrix, page, text};
+use crate::programs::{self, Programs};
+use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use vlsm_lab::campaign::Campaign;
-use vlsm_lab::child::Programs;
-use vlsm_lab::figures::beside::Beside;
-use vlsm_lab::figures::result::FigureResult;
-use vlsm_lab::figures::table::is_overview;
-use vlsm_lab::figures::{self, Entry, Setting, matrix, page, text};
-use vlsm_lab::scale::Scale;
+use vlsm_cli::COMMIT;
+use vlsm_cli::bench::args::positive;
+use vlsm_cli::failure;
 
 /// What the experiment is like.
 #[derive(Debug, Clone, clap::Args)]
@@ -66,10 +67,10 @@ pub fn rounds(text: &str) -> Result<usize> {
     }
 }
 
-/// Options of `lab figure`.
+/// Options of `vlsm-lab figure`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Figures, as `lab list` names them (a number alone is vLSM's), or `all`
+    /// Figures, as `vlsm-lab list` names them (a number alone is vLSM's), or `all`
     #[arg(required = true, value_name = "FIGURE")]
     figures: Vec<String>,
     #[command(flatten)]
@@ -102,10 +103,7 @@ pub fn run(args: &Args) -> failure::Result {
     let mut setting = shared.setting();
     let programs = Programs::find()?;
     if setting.peers && programs.peers().is_empty() {
-        eprintln!(
-            "other stores are not built and left out; {} builds them",
-            vlsm_lab::child::BUILD_PEERS
-        );
+        eprintln!("other stores are not built and left out; {} builds them", programs::BUILD_PEERS);
         setting.peers = false;
     }
     if setting.scale.is_smoke() {

@@ -1,0 +1,132 @@
+//! A comparison as a page: for each store beside the baseline its ratios as a chart and as a table,
+//! then one run of each store. Nothing is fetched.
+
+use super::{Comparison, Row, Runs, Verdict, plain};
+use std::fmt::Write;
+use vlsm_measure::report::Report;
+use vlsm_measure::report::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series, Unit};
+use vlsm_measure::report::html::{FULL, cell, document, group, sections};
+use vlsm_measure::report::theme::escape;
+
+/// The page of stores that were run in turns: what the comparison says, then the run of each store
+/// that is in the middle by throughput.
+///
+/// # Panics
+/// When there is no store at `baseline`.
+#[must_use]
+pub fn render(stores: &[Runs], baseline: usize, title: &str) -> String {
+    let mut body = String::new();
+    compared(&Comparison::new(stores, baseline), &mut body);
+    let (names, reports): (Vec<String>, Vec<Report>) = stores
+        .iter()
+        .filter_map(|runs| Some((runs.name.clone(), middle(&runs.reports)?.clone())))
+        .unzip();
+    body.push_str("<h2>One run of each store</h2><p>The one in the middle by throughput.</p>");
+    sections(&reports, &names, &mut body);
+    document(title, &body)
+}
+
+/// The run in the middle by the throughput of the last phase.
+fn middle(reports: &[Report]) -> Option<&Report> {
+    let throughput = |run: &&Report| run.phases.last().map_or(0.0, |phase| phase.throughput);
+    let mut sorted: Vec<&Report> = reports.iter().collect();
+    sorted.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+/// What a comparison says: a chart of ratios and a table for each store beside the baseline.
+fn compared(found: &Comparison, out: &mut String) {
+    let baseline = escape(&found.names[found.baseline]);
+    out.push_str("<h2>Comparison</h2>");
+    let _ = write!(out, "<p>{}</p>", escape(&found.method()));
+    for other in found.others() {
+        let name = escape(&found.names[other]);
+        let _ = write!(out, "<h3>{name} beside {baseline}</h3>");
+        if let Some(chart) = ratios(found, other) {
+            let rows = chart.series.iter().map(|series| series.points.len()).sum::<usize>();
+            let svg = chart.svg(FULL, 110 + 22 * rows as u32);
+            let _ = write!(out, "<figure>{svg}</figure>");
+        }
+        let _ = write!(
+            out,
+            "<div class=\"wide\"><table><thead><tr><th></th><th>{baseline}</th><th>{name}</th>\
+             <th>ratio</th><th>interval</th><th>pair by pair</th><th>verdict</th></tr></thead>\
+             <tbody>"
+        );
+        let mut phase = None;
+        for row in &found.rows {
+            if phase != Some(&row.phase) {
+                group(row.phase.as_deref().unwrap_or("whole run"), 6, out);
+                phase = Some(&row.phase);
+            }
+            compared_row(row, found.baseline, other, out);
+        }
+        out.push_str("</tbody></table></div>");
+    }
+}
+
+fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
+    let median = |index: usize| cell(row.medians[index].map(|v| row.unit.text(v)).as_deref());
+    let _ = write!(out, "<tr><th>{}</th>{}{}", escape(row.figure), median(baseline), median(other));
+    let Some(ratio) = &row.ratios[other] else {
+        out.push_str("<td colspan=\"4\" class=\"none\">no pair has both</td></tr>");
+        return;
+    };
+    let class = match ratio.verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown | Verdict::TooFew(_) => "none",
+    };
+    let (low, high) = ratio.interval;
+    let pairs: Vec<String> = ratio.pairs.iter().map(|ratio| plain(*ratio)).collect();
+    let _ = write!(
+        out,
+        "<td>{}</td><td>{} – {}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
+        plain(ratio.median),
+        plain(low),
+        plain(high),
+        pairs.join(" "),
+        ratio.verdict,
+    );
+}
+
+/// The ratios with their intervals, on a logarithmic axis around 1.
+fn ratios(found: &Comparison, other: usize) -> Option<Chart> {
+    let finite = |v: f64| v.is_finite() && v > 0.0;
+    let usable = |row: &&Row| {
+        let ratio = row.ratios[other].as_ref();
+        ratio.is_some_and(|r| finite(r.median) && finite(r.interval.0) && finite(r.interval.1))
+    };
+    let rows: Vec<&Row> = found.rows.iter().filter(usable).collect();
+    let kinds = [
+        ("better", Colour::Slot(2)),
+        ("worse", Colour::Slot(1)),
+        ("no difference shown", Colour::Muted),
+    ];
+    let kind = |verdict: Verdict| match verdict {
+        Verdict::Better => 0,
+        Verdict::Worse => 1,
+        Verdict::NoDifferenceShown | Verdict::TooFew(_) => 2,
+    };
+    let mut points: [Vec<Point>; 3] = Default::default();
+    for (index, row) in rows.iter().enumerate() {
+        let Some(ratio) = &row.ratios[other] else { continue };
+        let point = Point { x: ratio.median, y: index as f64, interval: ratio.interval };
+        points[kind(ratio.verdict)].push(point);
+    }
+    let series = points.into_iter().zip(kinds).filter(|(points, _)| !points.is_empty());
+    let name = |row: &&Row| match &row.phase {
+        Some(phase) => format!("{phase}: {}", row.figure),
+        None => row.figure.to_owned(),
+    };
+    (!rows.is_empty()).then(|| Chart {
+        title: format!("{} ÷ {}", found.names[other], found.names[found.baseline]),
+        x: Axis::log("median of the ratios pair by pair, and its interval", Unit::Times),
+        y: Axis::names(rows.iter().map(name)),
+        series: series
+            .map(|(points, (name, colour))| Series::new(name, Mark::Dots, points).colour(colour))
+            .collect(),
+        rules: vec![Rule { at: 1.0, upright: true, label: "equal".into() }],
+        ..Chart::default()
+    })
+}
