@@ -1,7 +1,7 @@
 //! The laboratory: the papers' figures done again, and stores beside each other on the same work.
 //!
 //! ```text
-//! figures   the papers' figures as plain values: runs, points, claims; what came of them
+//! figures   the papers' figures, a table a paper: stores, runs, points, claims; what came of them
 //! campaign  the runs that figures need, each once a round, kept and resumed
 //! compare   the same work on several stores in turn, pair by pair
 //! programs  starts a run in a process of its own      probe  the device beside it

@@ -13,7 +13,7 @@
 //! Left alone are panels of jobs, whose lanes are those of one store, points that only our engine
 //! tells (chains, good vSSTs), for stores that are not ours, and points whose model is not built.
 
-use super::arms::loading;
+use super::stores::loading;
 use super::{Figure, Form, Panel, Point, Setting, Source};
 use std::sync::Arc;
 use vlsm_measure::spec::{LoadSpec, RunSpec, StoreSpec};

@@ -17,7 +17,7 @@
 //!    run is done again ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40. Where
 //!    the run's device is not limited these reads wait for the run itself.
 //!
-//! Of an overview ([`super::table`]) 2, 3 and 8 are told and decide nothing.
+//! Of an overview ([`super::Entry::overview`]) 2, 3 and 8 are told and decide nothing.
 
 use super::Setting;
 use super::result::{Condition, Proof};

@@ -19,7 +19,6 @@ use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
     failed,
 };
-use super::table::is_overview;
 use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
 use std::rc::Rc;
 use vlsm_measure::process::Machine;
@@ -51,7 +50,7 @@ pub fn judge(
     let AllEvidence { own: Evidence { mut proofs, failures }, added } = evidence;
     let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
     let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
-    let overview = is_overview(entry.id);
+    let overview = entry.overview;
     let mut conditions = conditions(&proofs, &failures, setting, overview);
     conditions.extend(told_conditions(&proofs, overview));
     let added = judged_added(added, &conditions, &mut proofs, (setting, overview));

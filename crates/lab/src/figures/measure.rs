@@ -125,124 +125,80 @@ pub enum Unit {
 }
 
 impl Measure {
+    /// Its name in figures, what it is, and whether only our engine tells it.
+    fn about(self) -> (String, Unit, bool) {
+        let any = |name: &str, unit| (name.to_owned(), unit, false);
+        let ours = |name: &str, unit| (name.to_owned(), unit, true);
+        match self {
+            Self::Throughput => any("throughput", Unit::Rate),
+            Self::TailThroughput => any("tail throughput (99 %)", Unit::Rate),
+            Self::Unserved => any("not served", Unit::Share),
+            Self::WriteP50 => any("write P50", Unit::Micros),
+            Self::WriteP90 => any("write P90", Unit::Micros),
+            Self::WriteP99 => any("write P99", Unit::Micros),
+            Self::WriteP999 => any("write P99.9", Unit::Micros),
+            Self::WriteMax => any("write max", Unit::Micros),
+            Self::ReadP50 => any("read P50", Unit::Micros),
+            Self::ReadP99 => any("read P99", Unit::Micros),
+            Self::ReadP999 => any("read P99.9", Unit::Micros),
+            Self::ReadMax => any("read max", Unit::Micros),
+            Self::ScanP99 => any("scan P99", Unit::Micros),
+            Self::P50 => any("P50", Unit::Micros),
+            Self::P99 => any("P99", Unit::Micros),
+            Self::P999 => any("P99.9", Unit::Micros),
+            Self::WorstP99 => any("largest P99 of an interval", Unit::Micros),
+            Self::MeanP99 => any("mean P99 of the intervals", Unit::Micros),
+            Self::StallShare => any("share of the time at zero throughput", Unit::Share),
+            Self::StallTime => any("time at zero throughput", Unit::Micros),
+            Self::LongestStall => any("longest time at zero throughput", Unit::Micros),
+            Self::StallPerOp => any("time at zero throughput per operation", Unit::Micros),
+            Self::IoAmplification => any("I/O amplification", Unit::Number),
+            Self::WriteAmplification => any("write amplification", Unit::Number),
+            Self::Written => any("bytes written", Unit::Bytes),
+            Self::ChainWidth => ours("chain width, mean", Unit::Bytes),
+            Self::ChainWidest => ours("chain width, widest", Unit::Bytes),
+            Self::ChainLength => ours("chain length, mean", Unit::Number),
+            Self::Stage(level) => {
+                ours(&format!("chain width of the stage out of L{level}"), Unit::Bytes)
+            }
+            Self::ChainAbove(level) => ours(&format!("chain width down to L{level}"), Unit::Bytes),
+            Self::JobBytes(level) => {
+                any(&format!("bytes read by a compaction out of L{level}"), Unit::Bytes)
+            }
+            Self::WidestJob => any("widest compaction", Unit::Bytes),
+            Self::GoodByCount => ours("good SSTs of L1, by count", Unit::Share),
+            Self::GoodByRatio => ours("good SSTs of L1, by ratio of bytes", Unit::Share),
+            Self::CpuPerOp => any("CPU per operation", Unit::Number),
+            Self::Memory => any("resident memory", Unit::Bytes),
+            Self::MemtableWaits => ours("writes that waited for a full memtable", Unit::Number),
+            Self::StoppedWrites => ours("writes that were stopped or delayed", Unit::Number),
+            Self::DeviceRate => any("device traffic", Unit::ByteRate),
+            Self::ClientReads => any("device reads of clients", Unit::ByteRate),
+            Self::Load(LoadModel::Operations) => any("load by operations", Unit::ByteRate),
+            Self::Load(LoadModel::Weighted) => any("load by weighted gets", Unit::ByteRate),
+            Self::Load(LoadModel::CacheMisses) => any("load by cache misses", Unit::ByteRate),
+            Self::L0Runs => any("runs in L0", Unit::Number),
+            Self::Fill => ours("memory for memtables in use", Unit::Share),
+            Self::Limit => ours("limit of the admission", Unit::ByteRate),
+        }
+    }
+
     /// Its name in figures.
     #[must_use]
     pub fn name(self) -> String {
-        let name = match self {
-            Self::Throughput => "throughput",
-            Self::TailThroughput => "tail throughput (99 %)",
-            Self::Unserved => "not served",
-            Self::WriteP50 => "write P50",
-            Self::WriteP90 => "write P90",
-            Self::WriteP99 => "write P99",
-            Self::WriteP999 => "write P99.9",
-            Self::WriteMax => "write max",
-            Self::ReadP50 => "read P50",
-            Self::ReadP99 => "read P99",
-            Self::ReadP999 => "read P99.9",
-            Self::ReadMax => "read max",
-            Self::ScanP99 => "scan P99",
-            Self::P50 => "P50",
-            Self::P99 => "P99",
-            Self::P999 => "P99.9",
-            Self::WorstP99 => "largest P99 of an interval",
-            Self::MeanP99 => "mean P99 of the intervals",
-            Self::StallShare => "share of the time at zero throughput",
-            Self::StallTime => "time at zero throughput",
-            Self::LongestStall => "longest time at zero throughput",
-            Self::StallPerOp => "time at zero throughput per operation",
-            Self::IoAmplification => "I/O amplification",
-            Self::WriteAmplification => "write amplification",
-            Self::Written => "bytes written",
-            Self::ChainWidth => "chain width, mean",
-            Self::ChainWidest => "chain width, widest",
-            Self::ChainLength => "chain length, mean",
-            Self::Stage(level) => return format!("chain width of the stage out of L{level}"),
-            Self::ChainAbove(level) => return format!("chain width down to L{level}"),
-            Self::JobBytes(level) => return format!("bytes read by a compaction out of L{level}"),
-            Self::WidestJob => "widest compaction",
-            Self::GoodByCount => "good SSTs of L1, by count",
-            Self::GoodByRatio => "good SSTs of L1, by ratio of bytes",
-            Self::CpuPerOp => "CPU per operation",
-            Self::Memory => "resident memory",
-            Self::MemtableWaits => "writes that waited for a full memtable",
-            Self::StoppedWrites => "writes that were stopped or delayed",
-            Self::DeviceRate => "device traffic",
-            Self::ClientReads => "device reads of clients",
-            Self::Load(LoadModel::Operations) => "load by operations",
-            Self::Load(LoadModel::Weighted) => "load by weighted gets",
-            Self::Load(LoadModel::CacheMisses) => "load by cache misses",
-            Self::L0Runs => "runs in L0",
-            Self::Fill => "memory for memtables in use",
-            Self::Limit => "limit of the admission",
-        };
-        name.to_owned()
+        self.about().0
     }
 
     /// What it is.
     #[must_use]
     pub fn unit(self) -> Unit {
-        match self {
-            Self::Throughput | Self::TailThroughput => Unit::Rate,
-            Self::WriteP50
-            | Self::WriteP90
-            | Self::WriteP99
-            | Self::WriteP999
-            | Self::WriteMax
-            | Self::ReadP50
-            | Self::ReadP99
-            | Self::ReadP999
-            | Self::ReadMax
-            | Self::ScanP99
-            | Self::P50
-            | Self::P99
-            | Self::P999
-            | Self::WorstP99
-            | Self::MeanP99
-            | Self::StallTime
-            | Self::LongestStall
-            | Self::StallPerOp => Unit::Micros,
-            Self::CpuPerOp => Unit::Number,
-            Self::StallShare
-            | Self::Unserved
-            | Self::GoodByCount
-            | Self::GoodByRatio
-            | Self::Fill => Unit::Share,
-            Self::Written
-            | Self::ChainWidth
-            | Self::ChainWidest
-            | Self::Stage(_)
-            | Self::ChainAbove(_)
-            | Self::JobBytes(_)
-            | Self::WidestJob
-            | Self::Memory => Unit::Bytes,
-            Self::DeviceRate | Self::ClientReads | Self::Load(_) | Self::Limit => Unit::ByteRate,
-            Self::IoAmplification
-            | Self::WriteAmplification
-            | Self::ChainLength
-            | Self::MemtableWaits
-            | Self::StoppedWrites
-            | Self::L0Runs => Unit::Number,
-        }
+        self.about().1
     }
 
     /// Whether only our engine tells it.
     #[must_use]
     pub fn is_of_ours(self) -> bool {
-        matches!(
-            self,
-            Self::ChainWidth
-                | Self::ChainWidest
-                | Self::ChainLength
-                | Self::Stage(_)
-                | Self::ChainAbove(_)
-                | Self::GoodByCount
-                | Self::GoodByRatio
-                | Self::MemtableWaits
-                | Self::StoppedWrites
-                | Self::Fill
-                | Self::Limit
-        )
+        self.about().2
     }
 
     /// The number of a phase; nothing where the store or the phase does not tell.

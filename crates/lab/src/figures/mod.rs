@@ -1,7 +1,8 @@
 //! Every figure and table with data in the four papers, as plain values: which runs it needs, what
 //! is taken from them, what the paper's text says, and which of its claims can be judged.
 //!
-//! 1. [`FIGURES`] names them; an entry builds a [`Figure`] for a [`Setting`] (scale, folder).
+//! 1. Tables have them (`papers`, one file a paper); an entry builds a [`Figure`] for a [`Setting`]
+//!    (scale, folder).
 //! 2. A figure has panels; a panel has points; a point says which [`RunSpec`] and which of its
 //!    phases it is taken from. Equal runs of different figures are one run of the campaign.
 //! 3. A mechanism that is not built makes its points [`Source::NotBuilt`]: shown as such, never as
@@ -9,26 +10,22 @@
 //! 4. Other stores may be asked for beside a figure's own ([`beside`]).
 //! 5. `judge` says of the results whether the figure is measured, and of each claim whether it
 //!    holds.
-//! 6. An overview ([`table`]) has all profiles on the same work, written as tables ([`matrix`]).
+//! 6. An overview has all profiles on the same work, written as tables ([`matrix`]).
 //!
 //! Papers' numbers are those of the text; their plots are pictures that the text form lost. At a
 //! smaller scale sizes and times of the paper are divided by the scale's factor (`scale`), ratios
 //! and rates are not.
 
-pub mod arms;
 pub mod beside;
 pub mod conditions;
-pub mod cruise;
-pub mod dlc;
 pub mod judge;
 pub mod matrix;
 pub mod measure;
 pub mod page;
+mod papers;
 pub mod result;
-pub mod silk;
-pub mod table;
+mod stores;
 pub mod text;
-pub mod vlsm;
 
 use crate::scale::Scale;
 use measure::Measure;
@@ -51,23 +48,32 @@ pub struct Setting {
     pub seconds: f64,
 }
 
+/// Makes a figure for a setting.
+pub type Build = dyn Fn(&Setting) -> Figure + Send + Sync;
+
 /// A figure of a paper.
 pub struct Entry {
     /// Its name: paper and number.
     pub id: &'static str,
     /// What it shows.
     pub title: &'static str,
+    /// All profiles on the same work. An overview, not a figure of a paper: its phases are shorter
+    /// than a figure asks for; how long they were and how full the levels is told and decides
+    /// nothing.
+    pub overview: bool,
     /// Makes it for a setting.
-    pub build: fn(&Setting) -> Figure,
+    pub build: Box<Build>,
 }
 
 /// All figures, paper by paper; then the overview of all profiles.
-pub static FIGURES: &[&[Entry]] =
-    &[vlsm::FIGURES, silk::FIGURES, dlc::FIGURES, cruise::FIGURES, table::FIGURES];
-
-/// All figures.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
-    FIGURES.iter().flat_map(|paper| paper.iter())
+    papers::FIGURES.iter()
+}
+
+/// Whether the figure of this name is an overview.
+#[must_use]
+pub fn is_overview(id: &str) -> bool {
+    all().any(|entry| entry.overview && entry.id == id)
 }
 
 /// The figure of this name; a number alone is one of the first paper's, `table1` its table.
@@ -133,20 +139,6 @@ pub struct X {
     pub label: String,
 }
 
-impl X {
-    /// A number.
-    #[must_use]
-    pub fn number(at: f64) -> Self {
-        Self { at, label: format!("{at}") }
-    }
-
-    /// A name, at this place in a row of names.
-    #[must_use]
-    pub fn name(at: usize, label: &str) -> Self {
-        Self { at: at as f64, label: label.to_owned() }
-    }
-}
-
 /// One point, bar or line of a panel.
 pub struct Point {
     /// To which series it belongs.
@@ -171,6 +163,7 @@ pub enum Source {
 }
 
 /// What the paper's text says of a series.
+#[derive(Clone, Deserialize)]
 pub struct Paper {
     /// Which series.
     pub series: String,
@@ -179,6 +172,7 @@ pub struct Paper {
 }
 
 /// A statement of the paper that numbers decide.
+#[derive(Clone, Deserialize)]
 pub struct Claim {
     /// In our words.
     pub text: String,
@@ -188,11 +182,13 @@ pub struct Claim {
     pub test: Test,
     /// Whether a ratio has to be beyond one in every round, by more than the noise: where a paper
     /// says that one system is better and not by how much.
+    #[serde(default)]
     pub every_round: bool,
 }
 
 /// How a claim is decided. Points are named by panel, series and label of x.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Test {
     /// The first is at least so many times the second. Where there is no label: at the place where
     /// the ratio is largest (the papers' "up to").
@@ -217,132 +213,18 @@ impl Test {
 }
 
 /// A point, or a whole series where there is no label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Named {
     /// Number of the panel, from 0.
     pub panel: usize,
     /// The series.
     pub series: String,
     /// The label of x.
+    #[serde(default)]
     pub x: Option<String>,
     /// Another measure than the claim's.
+    #[serde(default)]
     pub measure: Option<Measure>,
-}
-
-impl Named {
-    /// A whole series.
-    #[must_use]
-    pub fn series(panel: usize, series: &str) -> Self {
-        Self { panel, series: series.to_owned(), x: None, measure: None }
-    }
-
-    /// One point of it.
-    #[must_use]
-    pub fn point(panel: usize, series: &str, x: &str) -> Self {
-        Self { x: Some(x.to_owned()), ..Self::series(panel, series) }
-    }
-}
-
-impl Form {
-    /// Lines over a number with this name.
-    #[must_use]
-    pub const fn lines(name: &'static str) -> Self {
-        Self::Lines(Cow::Borrowed(name))
-    }
-}
-
-impl Named {
-    /// The same, by another measure than the claim's.
-    #[must_use]
-    pub fn by(self, measure: Measure) -> Self {
-        Self { measure: Some(measure), ..self }
-    }
-}
-
-impl Panel {
-    /// A panel without points.
-    #[must_use]
-    pub fn new(title: &str, form: Form, measure: Measure) -> Self {
-        let (points, paper) = (Vec::new(), Vec::new());
-        Self { title: title.to_owned(), form, measure, points, paper }
-    }
-
-    /// With a point that is taken from this phase of a run.
-    #[must_use]
-    pub fn point(self, series: &str, x: X, run: &Wanted, phase: &str) -> Self {
-        let measure = self.measure;
-        self.point_of(series, x, measure, run, phase)
-    }
-
-    /// With a point of another measure than the panel's.
-    #[must_use]
-    pub fn point_of(
-        mut self,
-        series: &str,
-        x: X,
-        measure: Measure,
-        run: &Wanted,
-        phase: &str,
-    ) -> Self {
-        let source = match run {
-            Ok(run) => Source::Run(run.clone(), phase.to_owned()),
-            Err(why) => Source::NotBuilt(why.clone()),
-        };
-        self.points.push(Point { series: series.to_owned(), x, measure, source, added: false });
-        self
-    }
-
-    /// With numbers of the paper's text.
-    #[must_use]
-    pub fn paper(mut self, series: &str, points: &[(f64, f64)]) -> Self {
-        self.paper.push(Paper { series: series.to_owned(), points: points.to_vec() });
-        self
-    }
-}
-
-/// A run that a figure wants, or what is missing for it.
-pub type Wanted = Result<Arc<RunSpec>, String>;
-
-impl Claim {
-    fn new(text: &str, measure: Measure, test: Test) -> Self {
-        Self { text: text.to_owned(), measure, test, every_round: false }
-    }
-
-    /// The first is at least `factor` times the second.
-    #[must_use]
-    pub fn at_least(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
-        Self::new(text, measure, Test::AtLeast(a, b, factor))
-    }
-
-    /// The first is at most `factor` times the second.
-    #[must_use]
-    pub fn at_most(text: &str, measure: Measure, a: Named, b: Named, factor: f64) -> Self {
-        Self::new(text, measure, Test::AtMost(a, b, factor))
-    }
-
-    /// The value is at least this.
-    #[must_use]
-    pub fn value_at_least(text: &str, measure: Measure, a: Named, least: f64) -> Self {
-        Self::new(text, measure, Test::ValueAtLeast(a, least))
-    }
-
-    /// The value is at most this.
-    #[must_use]
-    pub fn value_at_most(text: &str, measure: Measure, a: Named, most: f64) -> Self {
-        Self::new(text, measure, Test::ValueAtMost(a, most))
-    }
-
-    /// The first is more than the second in every round, and not by noise.
-    #[must_use]
-    pub fn more(text: &str, measure: Measure, a: Named, b: Named) -> Self {
-        Self { every_round: true, ..Self::at_least(text, measure, a, b, 1.0) }
-    }
-
-    /// The first is less than the second in every round, everywhere, and not by noise.
-    #[must_use]
-    pub fn less(text: &str, measure: Measure, a: Named, b: Named) -> Self {
-        Self { every_round: true, ..Self::at_most(text, measure, a, b, 1.0) }
-    }
 }
 
 impl Figure {

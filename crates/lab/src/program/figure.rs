@@ -7,7 +7,6 @@ use super::{Result, duration, stop_flag};
 use crate::campaign::Campaign;
 use crate::figures::beside::Beside;
 use crate::figures::result::FigureResult;
-use crate::figures::table::is_overview;
 use crate::figures::{self, Entry, Setting, matrix, page, text};
 use crate::programs::{self, Programs};
 use crate::scale::Scale;
@@ -159,7 +158,7 @@ pub fn run(args: &Args) -> failure::Result {
 fn publish(out: &Path, result: &FigureResult) -> Result {
     let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
     let mut files = vec![("json", json), ("html", page::render(result))];
-    if is_overview(&result.id) {
+    if figures::is_overview(&result.id) {
         files.push(("md", matrix::render(result)));
     }
     for (extension, content) in files {

@@ -1,0 +1,173 @@
+//! Stores of figures: a profile or another store, what is set in it, and what it is loaded with.
+//!
+//! Sizes are those of a region of vLSM's testbed: 87.5 M pairs of 24 + 176 bytes (a quarter of 350
+//! M), which fills L1 to L3 of the papers' trees. One region instead of four, because the machines
+//! here have 2 cores and not 32. What is set is set at the papers' sizes and scaled with the rest.
+
+use super::{Setting, papers::Map};
+use serde::Deserialize;
+use serde_json::Value;
+use vlsm::{Durability, Options, PolicyOptions};
+use vlsm_core::Bytes;
+use vlsm_measure::spec::StoreSpec;
+use vlsm_measure::workload::Workload;
+
+/// The block cache of the reference runs, at the papers' sizes.
+const CACHE: u64 = 64 << 20;
+
+/// A store of a figure, or what is missing for it.
+pub type Arm = Result<StoreSpec, String>;
+
+/// A store of a table.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Recipe {
+    /// A system that is not built, and no more.
+    missing: Option<String>,
+    profile: String,
+    /// The kind, where it is not ours; it has the profile's sizes.
+    kind: Option<String>,
+    /// The name of the configuration; `{sst}` is the size of SSTs.
+    config: Option<String>,
+    pub(super) setup: Option<String>,
+    policy: Map,
+    /// Below 8 MB vLSM's Φ grows with L2 as it is, instead of the tree by a level (vLSM §6.2).
+    same_l2: bool,
+}
+
+/// What several stores have in common.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Setup {
+    /// Options that are not the default's.
+    options: Map,
+    /// The share of the data that the block cache holds.
+    pub(super) cache: Option<f64>,
+}
+
+/// A store of a point.
+pub(super) struct Store {
+    pub recipe: Recipe,
+    pub setup: Setup,
+    /// MB of an SST, where they are not the profile's.
+    pub sst: Option<u64>,
+    pub policy: Map,
+    pub regions: usize,
+}
+
+impl Store {
+    /// The store at the scale.
+    ///
+    /// # Errors
+    /// What is missing for it.
+    pub(super) fn spec(self, setting: &Setting) -> Arm {
+        let Self { recipe, setup, sst, policy, regions } = self;
+        if let Some(what) = &recipe.missing {
+            return Err(format!("{what} is not built yet"));
+        }
+        if let Some(kind) = recipe.kind.as_ref().filter(|_| !setting.peers) {
+            return Err(format!("{kind} is left out: other stores do not take part"));
+        }
+        let profile = &recipe.profile;
+        let own = vlsm_policy::profile::profile(profile);
+        let mut own = own.map_err(|_| format!("profile {profile} is not built yet"))?;
+        match sst {
+            Some(sst) if profile == "vlsm" => own = vlsm_of(sst, recipe.same_l2),
+            Some(sst) => {
+                own.sst_max = Bytes::mib(sst);
+                own.sst_min = own.sst_min.min(own.sst_max);
+            }
+            None => {}
+        }
+        let config = match (&recipe.config, sst) {
+            (Some(config), sst) => config.replace("{sst}", &sst.unwrap_or_default().to_string()),
+            (None, Some(sst)) => format!("{profile} {sst} MB"),
+            (None, None) => profile.clone(),
+        };
+        let mut options = serde_json::to_value(options(own)).expect("options have an encoding");
+        set(&mut options, Value::Object(setup.options));
+        set(&mut options["policy"], Value::Object(recipe.policy));
+        set(&mut options["policy"], Value::Object(policy));
+        let options = serde_json::from_value(options).expect("the table names options that exist");
+        let kind = recipe.kind.unwrap_or_else(|| "vlsm".into());
+        Ok(setting.scale.store(StoreSpec { kind, config, options, cache: CACHE, regions }))
+    }
+}
+
+/// Our engine with a policy, as figures want it.
+fn options(policy: PolicyOptions) -> Options {
+    let mut options = Options::default();
+    (options.policy, options.error_if_exists, options.log) = (policy, true, false);
+    options
+}
+
+/// Sets what is said, however deep it lies.
+fn set(all: &mut Value, said: Value) {
+    match (all, said) {
+        (Value::Object(all), Value::Object(said)) => {
+            said.into_iter()
+                .for_each(|(name, one)| set(all.entry(name).or_insert(Value::Null), one));
+        }
+        (one, said) => *one = said,
+    }
+}
+
+/// vLSM with this SST size in MB; below 8 MB with a level more instead of a larger Φ (vLSM §6.2).
+fn vlsm_of(sst: u64, same_l2: bool) -> PolicyOptions {
+    let mut policy = PolicyOptions::vlsm(Bytes::mib(sst));
+    if sst < 8 && !same_l2 {
+        policy.phi = 32;
+        policy.levels += 1;
+    }
+    policy
+}
+
+impl Setting {
+    /// Our engine with these options of the three axes.
+    #[must_use]
+    pub fn ours(&self, config: &str, policy: PolicyOptions) -> StoreSpec {
+        let (options, config) = (options(policy), config.to_owned());
+        let spec = StoreSpec { kind: "vlsm".into(), config, options, cache: CACHE, regions: 1 };
+        self.scale.store(spec)
+    }
+
+    /// The length of an interval: a second of the papers, but not so short that it holds nothing.
+    /// Where only inserts are asked for, half a second: vLSM's stalls are about a second long.
+    #[must_use]
+    pub fn interval(&self, workload: &Workload) -> f64 {
+        match workload.inserts >= 100.0 {
+            true => self.scale.seconds(0.5).max(0.01),
+            false => self.scale.seconds(1.0).max(0.05),
+        }
+    }
+}
+
+/// The options that the data of a run is loaded with. Ours: RocksDB's shape with large memtables,
+/// which loads several times faster than vLSM's, and SSTs and deeper levels as they will be. The
+/// others: as they are measured, but for limits of debt, which would make the load wait.
+pub(super) fn loading(store: &StoreSpec) -> Options {
+    let mut options = store.options.clone();
+    if store.kind == "vlsm" {
+        let own = &store.options.policy;
+        let mut policy = PolicyOptions::rocksdb();
+        policy.memtable_bytes = Bytes::mib(16);
+        policy.memtable_count = 4;
+        policy.sst_max = own.sst_max;
+        policy.sst_min = own.sst_min;
+        policy.l1_bytes = own.l1_bytes.max(Bytes::mib(32));
+        policy.levels = own.levels;
+        policy.growth = own.growth;
+        // No run is left in L0, which some shapes do not have.
+        policy.l0_trigger = 1;
+        options.policy = policy;
+        options.memory_limit = Bytes::mib(256);
+        options.cache_limit = None;
+        options.wal_file_bytes = Bytes::mib(16);
+        options.wal_limit = Bytes::mib(512);
+        options.quantum = Bytes::kib(256);
+        options.durability = Durability::NoWal;
+    }
+    options.policy.debt_soft = None;
+    options.policy.debt_hard = None;
+    options
+}
