@@ -7,6 +7,7 @@ use crate::failure::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Instant;
 use vlsm_core::Bytes;
+pub use vlsm_measure::report::table::grouped;
 
 const EVERY: u64 = 1000;
 
@@ -74,19 +75,6 @@ impl Progress {
     fn rate(&self) -> u64 {
         (self.records as f64 / self.started.elapsed().as_secs_f64().max(1e-9)) as u64
     }
-}
-
-/// A number with commas between thousands.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 #[cfg(test)]

@@ -58,21 +58,9 @@ fn resembles(name: &str, entry: &str, distance: usize) -> bool {
 /// The number of letters to change, add or leave out that makes one word the other. Capitals are as
 /// small letters.
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     // Names are short; longer ones resemble none.
-    let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > 64 {
         return a.len();
     }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let change = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }
