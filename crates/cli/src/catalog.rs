@@ -14,7 +14,7 @@ use vlsm_disk::codec::Reader;
 use vlsm_disk::fs::{posix::PosixFs, read_all};
 use vlsm_disk::manifest::format::{Files, Item, read_item};
 use vlsm_disk::manifest::{CURRENT, Manifest, Presence, State, manifest_number};
-use vlsm_disk::wal::format::{HEADER_LEN, Header, MANIFEST_MAGIC, Records, Tail};
+use vlsm_disk::record::{HEADER_LEN, Header, MANIFEST_MAGIC, Records, Tail};
 
 /// The contents of a manifest.
 pub struct Catalog {

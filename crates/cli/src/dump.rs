@@ -13,8 +13,8 @@ use vlsm_core::text;
 use vlsm_core::{Bytes, Change, Cursor, Error, Kind};
 use vlsm_disk::fs::{Fs, OpenOptions, posix::PosixFs, read_all};
 use vlsm_disk::manifest::{Record, format::Item};
+use vlsm_disk::record::{Header, MANIFEST_MAGIC, Records, Tail, WAL_MAGIC};
 use vlsm_disk::sst::{BlockCache, SstReader};
-use vlsm_disk::wal::format::{Header, MANIFEST_MAGIC, Records, Tail, WAL_MAGIC};
 use vlsm_disk::wal::{Entries, RecordKind};
 
 /// Bytes of a value that are shown without `--full`.

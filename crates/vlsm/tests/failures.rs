@@ -312,8 +312,8 @@ fn a_flush_never_waits_for_ever() {
     }
 }
 
-/// Closing meets a change of the manifest that fails under way: the manifest may list a WAL that was
-/// prepared, so closing does not remove it.
+/// A change of the manifest fails while the store is being closed: the manifest may list a WAL that
+/// was prepared, so closing does not remove it.
 #[test]
 fn closing_keeps_a_wal_that_the_manifest_may_list() {
     for fault in [Fault::Eio, Fault::NoSpace] {

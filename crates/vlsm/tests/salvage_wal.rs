@@ -138,7 +138,7 @@ fn of_a_damaged_log_the_prefix_is_kept_and_the_rest_put_aside() {
                     let next = files.get(index + 1);
                     assert!(next.is_none_or(|next| synced_before(&disk, next) <= at), "{what}");
                     let mut later = files.iter().skip(index + 2);
-                    let nothing = vlsm_disk::wal::format::HEADER_LEN;
+                    let nothing = vlsm_disk::record::HEADER_LEN;
                     assert!(later.all(|file| synced_before(&disk, file) <= nothing), "{what}");
                     continue;
                 }

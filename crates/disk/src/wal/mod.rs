@@ -22,8 +22,6 @@ pub mod rewrite;
 pub mod salvage;
 pub mod writer;
 
-/// The name under which the program knows the bytes of records.
-pub use crate::record as format;
 pub use crate::record::{Header, RecordKind, Seal, SealKind};
 pub use batch::{Batch, Entries, Entry};
 pub use reader::{RecoverOptions, Recovered, Replayed, recover};

@@ -123,11 +123,6 @@ impl Job {
         let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
         let memtables = memtables.collect::<Result<Vec<_>>>()?;
         check_order(&candidate, tree)?;
-        let frees_memtables = candidate.frees == Class::Memtable;
-        assert!(
-            frees_memtables != memtables.is_empty(),
-            "{candidate:?} frees what it does not take"
-        );
         shared.emit(Event::JobStarted {
             job: id,
             tree: tree.id,
@@ -449,6 +444,9 @@ fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
     let older = tree.older_part();
     let tree = older.as_ref().unwrap_or(tree);
     let inputs = &candidate.inputs;
+    if (candidate.frees == Class::Memtable) == inputs.memtables.is_empty() {
+        return wrong("a class that does not fit the inputs");
+    }
     let sealed = tree.immutables.iter().take(inputs.memtables.len());
     if !sealed.clone().map(|memtable| memtable.id()).eq(inputs.memtables.iter().copied()) {
         return wrong("a memtable before an older one");
