@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result {
 /// Opens our engine.
 ///
 /// # Errors
-/// What opening failed with, and that this program has no store of another kind.
+/// The error of the opening; a store of another kind, which this program does not have.
 pub fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
     if spec.kind != "vlsm" {
         return Err(format!("this program has no store {:?}", spec.kind).into());

@@ -1,5 +1,5 @@
-//! Starts the `vlsm` program. What its commands do is in the library beside it, which tests and the
-//! fuzzer use, too.
+//! Starts the `vlsm` program. The library of this crate has its commands; tests and the fuzzer use
+//! that library, too.
 
 use std::process::ExitCode;
 

@@ -52,7 +52,7 @@ fn few_descriptors_serve_many_files() {
         (0..100).for_each(read);
         assert!(pool.known() <= 8, "{round}");
     }
-    // What is read all the time keeps its descriptor.
+    // A file that is read all the time keeps its descriptor.
     let before = faults.fired(count);
     for n in 10..100 {
         read(n);

@@ -116,7 +116,7 @@ pub struct Args {
 /// A number with an optional suffix k, M or G (thousands).
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message that says why the text is no such number.
 pub fn count(text: &str) -> Result<u64, String> {
     match suffixed(text, 1000)? {
         0 => Err("must be at least 1".into()),
@@ -127,7 +127,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// A number of bytes with an optional suffix K, M or G (binary).
 ///
 /// # Errors
-/// What is wrong with it.
+/// A message that says why the text is no such number.
 pub fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
 }

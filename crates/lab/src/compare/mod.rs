@@ -90,7 +90,7 @@ pub struct Ratio {
     pub verdict: Verdict,
 }
 
-/// What a comparison says.
+/// The result of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The store is better than the baseline.

@@ -34,7 +34,7 @@ fn middle(reports: &[Report]) -> Option<&Report> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
-/// What a comparison says: a chart of ratios and a table for each store beside the baseline.
+/// The result of a comparison: a chart of ratios and a table for each store beside the baseline.
 fn compared(found: &Comparison, out: &mut String) {
     let baseline = escape(&found.names[found.baseline]);
     out.push_str("<h2>Comparison</h2>");

@@ -3,8 +3,8 @@
 //! 1. A table has *stores* (a profile, another store, what is set), *runs* (data, and phases: name,
 //!    workload, how it is offered, how long) and *figures*: what the paper says, panels, claims.
 //! 2. A panel has a point for each of its stores (`of`) at each of its places (`x`): from which run
-//!    and phase it is taken. What a figure says of `all` holds for each panel; a panel, one of its
-//!    `rows` and a place may say otherwise. `{x}` stands for the place.
+//!    and phase it is taken. A figure's `all` holds for each panel, unless the panel, one of its
+//!    `rows` or a place overrides it. `{x}` stands for the place.
 //! 3. A run is named with its arguments: `bursts, silk, paper 1400 1x` fills `$1` and `$2`.
 //!
 //! Lengths: `1.5x` the seconds of the setting, `paper N` seconds of the paper, `paper N 1x` those
@@ -72,7 +72,7 @@ fn entries(table: Arc<Table>) -> impl Iterator<Item = Entry> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    /// What is different in many of them: `{here}`.
+    /// A sentence about what differs from the paper, the same in many figures: `{here}`.
     #[serde(default)]
     here: String,
     /// Peaks of workloads with arrivals of their own, where they are not the source's.
