@@ -1,7 +1,7 @@
 //! Stamps what a new mechanism needs, so that the house rules hold from its first minute.
 //!
 //! 1. `crates/policy/src/AXIS/NAME.rs` from a template that compiles and does nothing yet.
-//! 2. A `mod` line and an entry at the end of `REGISTRY` in `crates/policy/src/AXIS/mod.rs`.
+//! 2. A `mod` line and a line at the end of `registry!` in `crates/policy/src/AXIS/mod.rs`.
 //! 3. `crates/policy/testdata/AXIS/NAME.txt` and a row in `docs/mechanisms.md`.
 //!
 //! Everything is composed before anything is written, so a wrong name leaves the tree as it was.
@@ -24,7 +24,7 @@ pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
         return Err(format!("{file} exists already"));
     }
     let changes = [
-        (module.clone(), register(&read(&module)?, axis, name)?),
+        (module.clone(), register(&read(&module)?, name)?),
         (tidy::DOCS.to_owned(), add_row(&read(tidy::DOCS)?, axis, name)?),
         (tidy::testdata(axis, name), testdata(name)),
         (file.clone(), template(axis, name)),
@@ -46,7 +46,7 @@ pub fn run(root: &Path, axis: &str, name: &str) -> Result<String, String> {
 }
 
 /// The axis' `mod.rs` with the module declared and registered.
-fn register(text: &str, axis: &str, name: &str) -> Result<String, String> {
+fn register(text: &str, name: &str) -> Result<String, String> {
     let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if !valid {
@@ -54,13 +54,9 @@ fn register(text: &str, axis: &str, name: &str) -> Result<String, String> {
     }
     let text = insert_sorted(text, |l| l.starts_with("pub mod "), &format!("pub mod {name};"))
         .ok_or("no `pub mod` line to insert beside")?;
-    let start = text.find("static REGISTRY").ok_or("no `static REGISTRY`")?;
-    let end = text[start..].find("];").ok_or("`REGISTRY` has no end")? + start;
-    let before = text[..end].trim_end().trim_end_matches(',');
-    let what = format!("the {axis} that is to be written");
-    let make = format!("|options| Box::new({name}::{}::new(options))", camel(name));
-    let entry = format!("Entry {{ name: \"{name}\", what: \"{what}\", make: {make} }}");
-    Ok(format!("{before},\n    {entry},\n{}", &text[end..]))
+    let start = text.find("registry! {").ok_or("no `registry!`")?;
+    let end = text[start..].find("\n}").ok_or("`registry!` has no end")? + start;
+    Ok(format!("{}\n    {name} = {name}::{},{}", &text[..end], camel(name), &text[end..]))
 }
 
 /// The page with a row after the last one of the axis, of the same form.
@@ -111,16 +107,12 @@ mod tests {
 
     #[test]
     fn registers_at_the_end() {
-        for end in ["Entry { a }];\n", "\n    Entry { a },\n];\n"] {
-            let text = format!("pub mod b;\npub mod d;\n\npub static REGISTRY: R = &[{end}");
-            let got = register(&text, "shape", "c_way").expect("there is a registry");
-            assert!(got.starts_with("pub mod b;\npub mod c_way;\npub mod d;\n"), "{got}");
-            let entry = "make: |options| Box::new(c_way::CWay::new(options)) },\n];\n";
-            assert!(got.contains("Entry { a },\n    Entry { name: \"c_way\","), "{got}");
-            assert!(got.ends_with(entry), "{got}");
-            assert!(register(&text, "shape", "Big").is_err());
-        }
-        assert!(register("", "shape", "c").is_err());
+        let text = "pub mod b;\npub mod d;\n\nregistry! {\n    O of S:\n    b = b::B,\n}\n";
+        let got = register(text, "c_way").expect("there is a registry");
+        assert!(got.starts_with("pub mod b;\npub mod c_way;\npub mod d;\n"), "{got}");
+        assert!(got.ends_with("    b = b::B,\n    c_way = c_way::CWay,\n}\n"), "{got}");
+        assert!(register(text, "Big").is_err());
+        assert!(register("", "c").is_err());
     }
 
     #[test]

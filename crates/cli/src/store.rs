@@ -4,12 +4,12 @@
 //! closes it. Writes of `put`, `merge` and `delete` are `Sync`; those of `import` are `Buffered`,
 //! with one sync at the end.
 
-use crate::failure::{Result, say};
+use crate::failure::{Failure, Result, say};
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vlsm::{
     Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Event, IngestOptions, IngestReport, Keyspace,
-    KeyspaceOptions, WriteOptions,
+    KeyspaceOptions, Options, WriteOptions,
 };
 
 /// The store and keyspace of a command.
@@ -24,6 +24,9 @@ pub struct StoreArgs {
     /// mechanism [default: steady]
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
+    /// File of options to open the store with (docs/mechanisms.md, "Profiles")
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub options: Option<PathBuf>,
     /// If the WAL is damaged, keep the batches before the damage and give up the rest
     #[arg(long)]
     pub salvage_wal: bool,
@@ -182,8 +185,22 @@ pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
     Ok(builder(args, access)?.open()?)
 }
 
+/// Reads a file of options.
+///
+/// # Errors
+/// That it cannot be read, or what is wrong in it.
+pub fn read_options(path: &Path) -> std::result::Result<Options, String> {
+    let named = |why: String| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    Options::from_toml(&text).map_err(|error| named(error.to_string()))
+}
+
 fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {
-    let mut builder = Db::builder(&args.store)
+    let mut builder = Db::builder(&args.store);
+    if let Some(path) = &args.options {
+        builder = builder.options(read_options(path).map_err(Failure::usage)?);
+    }
+    let mut builder = builder
         .create_if_missing(access == Access::Create)
         .read_only(access == Access::Read)
         .configure(|options| {

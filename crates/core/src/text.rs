@@ -25,7 +25,8 @@ use crate::key::Seq;
 use crate::range::KeyRange;
 use crate::table::{FileMeta, Table};
 use crate::tables::Tables;
-use crate::units::{Bytes, GIB, KIB, MIB};
+use crate::units::{Bytes, GIB};
+pub use crate::units::{parse_bytes, print_bytes};
 use crate::version::{LEVELS_MAX, Run, RunOrigin, Version};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -200,39 +201,6 @@ fn parse_slice(word: &str) -> Option<Parsed<(Bytes, KeyRange)>> {
         Ok((parse_bytes(bytes)?, KeyRange { lo, hi, hi_inclusive }))
     };
     Some(read())
-}
-
-/// Reads a size such as `8M`, `1.5G`, `300`.
-///
-/// # Errors
-/// The problem, in words.
-pub fn parse_bytes(word: &str) -> std::result::Result<Bytes, String> {
-    let bad = || format!("{word:?} is not a size: write it as 300, 64K, 8M or 1.5G");
-    let word = word.trim();
-    let (digits, unit) = match word.char_indices().next_back() {
-        Some((at, 'K' | 'k')) => (&word[..at], KIB),
-        Some((at, 'M' | 'm')) => (&word[..at], MIB),
-        Some((at, 'G' | 'g')) => (&word[..at], GIB),
-        _ => (word, 1),
-    };
-    if let Ok(whole) = digits.parse::<u64>() {
-        return whole.checked_mul(unit).map(Bytes).ok_or_else(bad);
-    }
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = digits.parse::<f64>().ok().filter(|_| plain).ok_or_else(bad)?;
-    Ok(Bytes((value * unit as f64).round() as u64))
-}
-
-/// A size with the largest suffix that represents it exactly.
-#[must_use]
-pub fn print_bytes(bytes: Bytes) -> String {
-    match bytes.0 {
-        0 => "0".into(),
-        n if n % GIB == 0 => format!("{}G", n / GIB),
-        n if n % MIB == 0 => format!("{}M", n / MIB),
-        n if n % KIB == 0 => format!("{}K", n / KIB),
-        n => n.to_string(),
-    }
 }
 
 /// A key in the form of the text.

@@ -1,7 +1,8 @@
 //! Units of measure as types: bytes, rates and times are never mixed up. Arithmetic is checked in
 //! debug builds as for plain numbers; `Display` is meant for people.
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, Unexpected::Signed, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
@@ -17,8 +18,7 @@ macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default,
-            Serialize, Deserialize,
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize,
         )]
         #[serde(transparent)]
         pub struct $name(pub u64);
@@ -81,6 +81,74 @@ macro_rules! unit {
     };
 }
 
+/// In files, a number of bytes may be written as a size such as "8M".
+macro_rules! sized {
+    ($($name:ident),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                from.deserialize_any(Size).map(|bytes| Self(bytes.0))
+            }
+        }
+    )*};
+}
+
+sized!(Bytes, BytesPerSec);
+
+struct Size;
+
+impl Visitor<'_> for Size {
+    type Value = Bytes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, or a size such as \"8M\"")
+    }
+
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<Bytes, E> {
+        Ok(Bytes(bytes))
+    }
+
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<Bytes, E> {
+        u64::try_from(bytes).map(Bytes).map_err(|_| E::invalid_value(Signed(bytes), &self))
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Bytes, E> {
+        parse_bytes(word).map_err(E::custom)
+    }
+}
+
+/// Reads a size such as `8M`, `1.5G`, `300`.
+///
+/// # Errors
+/// The problem, in words.
+pub fn parse_bytes(word: &str) -> Result<Bytes, String> {
+    let bad = || format!("{word:?} is not a size: write it as 300, 64K, 8M or 1.5G");
+    let word = word.trim();
+    let (digits, unit) = match word.char_indices().next_back() {
+        Some((at, 'K' | 'k')) => (&word[..at], KIB),
+        Some((at, 'M' | 'm')) => (&word[..at], MIB),
+        Some((at, 'G' | 'g')) => (&word[..at], GIB),
+        _ => (word, 1),
+    };
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(unit).map(Bytes).ok_or_else(bad);
+    }
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let value = digits.parse::<f64>().ok().filter(|_| plain).ok_or_else(bad)?;
+    Ok(Bytes((value * unit as f64).round() as u64))
+}
+
+/// A size with the largest suffix that represents it exactly.
+#[must_use]
+pub fn print_bytes(bytes: Bytes) -> String {
+    match bytes.0 {
+        0 => "0".into(),
+        n if n % GIB == 0 => format!("{}G", n / GIB),
+        n if n % MIB == 0 => format!("{}M", n / MIB),
+        n if n % KIB == 0 => format!("{}K", n / KIB),
+        n => n.to_string(),
+    }
+}
+
 unit!(
     /// A number of bytes.
     Bytes
@@ -89,6 +157,11 @@ unit!(
     /// A rate in bytes per second.
     BytesPerSec
 );
+impl<'de> Deserialize<'de> for Micros {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        u64::deserialize(from).map(Self)
+    }
+}
 unit!(
     /// A time span, or a point in time since the environment started, in microseconds.
     Micros

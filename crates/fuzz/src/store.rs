@@ -24,10 +24,10 @@ fn open(fs: &SimFs) -> vlsm::Result<Db> {
         options.workers = 1;
         options.io_threads = 1;
         options.log = false;
-        options.policy.memtable_bytes = ByteCount::kib(16);
-        options.policy.sst_max = ByteCount::kib(16);
-        options.policy.sst_min = ByteCount::kib(4);
-        options.policy.l1_bytes = ByteCount::kib(64);
+        options.policy.tree.memtable_bytes = ByteCount::kib(16);
+        options.policy.tree.sst_max = ByteCount::kib(16);
+        options.policy.shapes.vlsm.sst_min = ByteCount::kib(4);
+        options.policy.tree.l1_bytes = ByteCount::kib(64);
         options.wal_file_bytes = ByteCount::kib(16);
     });
     builder.open()

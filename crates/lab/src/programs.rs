@@ -17,7 +17,7 @@ use std::time::Duration;
 use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::clock;
 use vlsm_measure::spec::{RunSpec, StoreSpec};
-use vlsm_policy::registry::unknown;
+use vlsm_policy::names::unknown;
 
 /// The programs that do runs.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vlsm::Options;
-use vlsm_core::{Bytes, Micros};
+use vlsm_core::Bytes;
 use vlsm_measure::spec::StoreSpec;
 
 /// A factor by which everything is smaller: 1 is the papers' size, 64 a sixty-fourth of it.
@@ -37,19 +37,23 @@ impl Scale {
     /// A number of the papers at this scale; at least one.
     #[must_use]
     pub fn count(self, full: u64) -> u64 {
-        (full / self.0).max(1)
+        self.policies().count(full)
     }
 
     /// Bytes of the papers at this scale.
     #[must_use]
     pub fn bytes(self, full: Bytes) -> Bytes {
-        Bytes(self.count(full.0))
+        self.policies().bytes(full)
     }
 
     /// Seconds of the papers at this scale.
     #[must_use]
     pub fn seconds(self, full: f64) -> f64 {
         full / self.0 as f64
+    }
+
+    fn policies(self) -> vlsm_policy::smaller::Scale {
+        vlsm_policy::smaller::Scale(self.0)
     }
 
     /// The factor.
@@ -62,33 +66,7 @@ impl Scale {
     /// its policies (none of which becomes shorter than a millisecond) or a number of operations.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
-        let policy = &mut options.policy;
-        for size in [
-            &mut policy.memtable_bytes,
-            &mut policy.sst_max,
-            &mut policy.sst_min,
-            &mut policy.l1_bytes,
-        ] {
-            *size = self.bytes(*size);
-        }
-        for limit in [&mut policy.overflow, &mut policy.debt_soft, &mut policy.debt_hard] {
-            *limit = limit.map(|bytes| if bytes.0 == 0 { bytes } else { self.bytes(bytes) });
-        }
-        policy.adoc.batch = self.bytes(policy.adoc.batch);
-        if policy.dlc.burst_bytes > Bytes::ZERO {
-            policy.dlc.burst_bytes = self.bytes(policy.dlc.burst_bytes);
-        }
-        policy.cruise.window = self.count(policy.cruise.window);
-        // Not SILK's window, over which it counts what clients ask: rates stay, so a shorter one
-        // would count fewer (of DLC's blocks four in a millisecond) and tell noise.
-        for time in [
-            &mut policy.auto_tuned.period,
-            &mut policy.dlc.interval,
-            &mut policy.adoc.interval,
-            &mut policy.priority.starvation,
-        ] {
-            *time = Micros(self.count(time.0).max(1_000));
-        }
+        options.policy.scale(self.policies());
         options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
         options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
         options
@@ -141,15 +119,15 @@ mod tests {
 
     /// What must not change with the scale.
     fn ratios(policy: &PolicyOptions) -> [f64; 7] {
-        let memtable = policy.memtable_bytes.0 as f64;
+        let memtable = policy.tree.memtable_bytes.0 as f64;
         [
-            policy.sst_max.0 as f64 / memtable,
-            policy.sst_min.0 as f64 / memtable,
-            policy.l1_bytes.0 as f64 / memtable,
-            policy.overflow.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
-            policy.debt_soft.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
-            policy.adoc.batch.0 as f64 / memtable,
-            policy.dlc.interval.0 as f64 / memtable,
+            policy.tree.sst_max.0 as f64 / memtable,
+            policy.shapes.vlsm.sst_min.0 as f64 / memtable,
+            policy.tree.l1_bytes.0 as f64 / memtable,
+            policy.tree.overflow.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+            policy.tree.debt_soft.map_or(-1.0, |bytes| bytes.0 as f64 / memtable),
+            policy.schedules.adoc.batch.0 as f64 / memtable,
+            policy.schedules.dlc.interval.0 as f64 / memtable,
         ]
     }
 
@@ -157,10 +135,10 @@ mod tests {
     fn every_ratio_of_every_profile_stays() {
         for profile in vlsm::PROFILES {
             let mut options = Options::default();
-            options.policy = (profile.options)();
+            options.policy = profile.options().expect("it is whole");
             let small = Scale::CAMPAIGN.options(options.clone());
             assert_eq!(ratios(&small.policy), ratios(&options.policy), "{}", profile.name);
-            assert_eq!(small.policy.phi, options.policy.phi);
+            assert_eq!(small.policy.shapes.vlsm.phi, options.policy.shapes.vlsm.phi);
             small.policy.build().expect(profile.name);
         }
     }

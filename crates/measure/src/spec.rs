@@ -204,9 +204,9 @@ impl StoreSpec {
     /// it.
     #[must_use]
     pub fn with_memory_for(mut self, pairs: u64) -> Self {
-        let policy = &self.options.policy;
+        let tree = &self.options.policy.tree;
         let regions = self.regions.max(1) as u64;
-        let memtables = policy.memtable_bytes.0 * policy.memtable_count as u64 * regions;
+        let memtables = tree.memtable_bytes.0 * tree.memtable_count as u64 * regions;
         let tables = (pairs as f64 * 2.7) as u64;
         let limit = Bytes(memtables + self.cache + tables + JOB_BUFFERS);
         let least = Bytes(self.options.least_memory().0 * regions);
@@ -319,11 +319,11 @@ impl Change {
     #[must_use]
     pub fn apply(&self, mut store: StoreSpec, pairs: u64) -> StoreSpec {
         store.options.error_if_exists = false;
-        let policy = &mut store.options.policy;
-        policy.l0_trigger = self.l0_trigger.unwrap_or(policy.l0_trigger);
+        let tree = &mut store.options.policy.tree;
+        tree.l0_trigger = self.l0_trigger.unwrap_or(tree.l0_trigger);
         match self.memtable {
             Some(bytes) => {
-                policy.memtable_bytes = bytes;
+                tree.memtable_bytes = bytes;
                 store.with_memory_for(pairs)
             }
             None => store,

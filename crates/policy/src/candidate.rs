@@ -101,6 +101,16 @@ impl Candidate {
 /// Candidates of one tree, ranked best first within each class, bounded in number by the shape.
 pub type Candidates = Vec<Candidate>;
 
+/// The merges within L0 that a shape proposes while L0→L1 could start, too. A schedule that holds
+/// L0→L1 back may need them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WithinL0 {
+    /// Of runs of any origin.
+    pub any: bool,
+    /// Of flushed runs only, from this many on.
+    pub flushed: Option<usize>,
+}
+
 /// The reservation of a running or paused job, until it is installed or cancelled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {

@@ -27,8 +27,8 @@ pub struct Bandwidth {
     pub counted: Counted,
     /// Whether compactions take theirs in turn; else the more urgent class goes first.
     pub in_turn: bool,
-    /// The nominal interval of refills, for `Counters::drained_refills`; zero for no count.
-    pub refill: Micros,
+    /// The length of the spans that `Counters::waited_spans` counts; zero for no count.
+    pub span: Micros,
 }
 
 /// A schedule's answer, in force until the next one.

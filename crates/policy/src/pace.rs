@@ -13,8 +13,8 @@
 //!    takes the floor's bucket at most as far, so that some of the floor is left for L0.
 //! 5. Among the jobs that may step, workers take the most urgent one, so deeper classes get the
 //!    bandwidth that urgent ones leave. If the schedule says so, compactions step in turn instead.
-//! 6. If the schedule asks for it, the refills that a job waited for are counted: a refill is a
-//!    span of time of a given length.
+//! 6. If the schedule asks for it, the spans of time, each of a given length, are counted in which
+//!    a job waited because the limit was used up.
 //!
 //! A bucket holds at most what `BURST` fills. This is a pure value: the caller passes the time.
 
@@ -34,10 +34,10 @@ pub struct Pace {
     limit: f64,
     flushes: f64,
     floor: f64,
-    /// Refills that a job waited for.
-    drained: u64,
+    /// Spans in which a job waited.
+    waited: u64,
     /// The first one after them.
-    undrained: u64,
+    uncounted: u64,
 }
 
 /// Whether a class shares the floor.
@@ -111,18 +111,18 @@ impl Pace {
         self.bandwidth.is_some_and(|bandwidth| bandwidth.in_turn)
     }
 
-    /// Counts the refills from the last fill until then, because a job waits for them.
+    /// Counts the spans from the last fill until then, because a job waits.
     pub fn wait(&mut self, until: Duration) {
-        let Some(refill) = self.bandwidth.map(|bandwidth| bandwidth.refill.0) else { return };
-        let index = |time: Duration| (time.as_micros() as u64).checked_div(refill);
+        let Some(span) = self.bandwidth.map(|bandwidth| bandwidth.span.0) else { return };
+        let index = |time: Duration| (time.as_micros() as u64).checked_div(span);
         let (Some(first), Some(last)) = (index(self.at), index(until)) else { return };
-        self.drained += (last + 1).saturating_sub(first.max(self.undrained));
-        self.undrained = self.undrained.max(last + 1);
+        self.waited += (last + 1).saturating_sub(first.max(self.uncounted));
+        self.uncounted = self.uncounted.max(last + 1);
     }
 
-    /// How many refills a job waited for.
-    pub fn drained(&self) -> u64 {
-        self.drained
+    /// In how many spans a job waited.
+    pub fn waited_spans(&self) -> u64 {
+        self.waited
     }
 
     /// When jobs of a class may step again; none if never, or if they may step now.

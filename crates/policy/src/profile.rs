@@ -1,195 +1,92 @@
-//! Named profiles: a shape, a schedule, an admission and their sizes (docs/mechanisms.md,
-//! "Profiles"). Any other triple is a profile with mechanisms of one's own:
+//! Named profiles: a shape, a schedule, an admission and their sizes, each a file in `profiles/`
+//! (docs/mechanisms.md, "Profiles"). Any other triple is a profile with mechanisms of one's own:
 //! `rocksdb/schedule=fifo/admission=open` has the sizes of `rocksdb`.
+//!
+//! A file has the options that it changes of another profile, as a user's file of options has:
+//!
+//! ```toml
+//! profile = "rocksdb"          # `vlsm` where it is left out
+//! schedule = "silk"
+//! [tree]
+//! memtable_bytes = "128M"
+//! [silk]
+//! window = 20_000
+//! ```
+//!
+//! An option that only one table has may stand outside of it.
 
-use crate::admission::{self, Admission};
+use crate::names::{suggestion, unknown};
 use crate::options::PolicyOptions;
-use crate::registry;
-use crate::schedule::dlc::Burst;
-use crate::schedule::load::LoadModel;
-use crate::schedule::silk::SilkOptions;
-use crate::schedule::{self, Schedule};
-use crate::shape::{self, Shape};
-use std::sync::Arc;
-use vlsm_core::{Bytes, Result};
+use toml::{Table, Value};
+use vlsm_core::{Error, Result};
 
 /// A name for a set of options.
 #[derive(Debug, Clone, Copy)]
 pub struct Profile {
     /// Its name.
     pub name: &'static str,
-    /// A short description.
-    pub what: &'static str,
-    /// Its options.
-    pub options: fn() -> PolicyOptions,
+    /// Its file: `what` is a short description, the rest are options.
+    text: &'static str,
+}
+
+macro_rules! profiles {
+    ($($name:literal,)*) => {
+        &[$(Profile {
+            name: $name,
+            text: include_str!(concat!("../profiles/", $name, ".toml")),
+        },)*]
+    };
 }
 
 /// All profiles; the first is the default.
-pub static PROFILES: &[Profile] = &[
-    Profile {
-        name: "steady",
-        what: "the default: tiered L0 of 8 MB memtables",
-        options: PolicyOptions::steady,
-    },
-    Profile {
-        name: "vlsm",
-        what: "vLSM with 8 MB SSTs and memtables",
-        options: || PolicyOptions::vlsm(Bytes::mib(8)),
-    },
-    Profile {
-        name: "vlsm-4",
-        what: "vLSM with 4 MB SSTs and memtables, and one level more instead of a larger Φ",
-        options: || PolicyOptions { phi: 32, levels: 8, ..PolicyOptions::vlsm(Bytes::mib(4)) },
-    },
-    Profile {
-        name: "rocksdb",
-        what: "tiered L0 of 64 MB memtables, RocksDB's own debt limits",
-        options: PolicyOptions::rocksdb,
-    },
-    Profile {
-        name: "rocksdb-io",
-        what: "tiered L0, no level may exceed its size, L0 neither",
-        options: || PolicyOptions {
-            l0_slowdown: 5,
-            l0_stop: 5,
-            intra_l0: false,
-            overflow: Some(Bytes::ZERO),
-            debt_soft: None,
-            debt_hard: None,
-            ..PolicyOptions::rocksdb()
-        },
-    },
-    Profile {
-        name: "rocksdb-debt64",
-        what: "tiered L0, writes slowed at 64 MB of debt and stopped at 256 MB",
-        options: || PolicyOptions {
-            debt_soft: Some(Bytes::mib(64)),
-            debt_hard: Some(Bytes::mib(256)),
-            ..PolicyOptions::rocksdb()
-        },
-    },
-    Profile {
-        name: "rocksdb-overflow64",
-        what: "tiered L0, each level at most 64 MB beyond its target",
-        options: || PolicyOptions { overflow: Some(Bytes::mib(64)), ..PolicyOptions::rocksdb() },
-    },
-    Profile {
-        name: "lsmi",
-        what: "one 64 MB run of L0 at a time into an L1 of 256 MB, no tiering",
-        options: || PolicyOptions {
-            shape: "lsmi".into(),
-            l0_trigger: 1,
-            l0_max: 4,
-            l0_slowdown: 4,
-            overflow: Some(Bytes::mib(64)),
-            debt_soft: None,
-            debt_hard: None,
-            ..PolicyOptions::rocksdb()
-        },
-    },
-    Profile {
-        name: "rocksdb-auto",
-        what: "tiered L0, background work under RocksDB's auto-tuned limit",
-        options: || PolicyOptions { schedule: "auto_tuned".into(), ..PolicyOptions::rocksdb() },
-    },
-    Profile {
-        name: "silk",
-        what: "SILK over a tiered L0 of 128 MB memtables, L0 without bounds",
-        options: || silk(SilkOptions::default()),
-    },
-    Profile {
-        name: "silk-bandwidth",
-        what: "silk without priorities and preemption",
-        options: || silk(SilkOptions { scheduling: false, ..SilkOptions::default() }),
-    },
-    Profile {
-        name: "silk-scheduling",
-        what: "silk without a limit on bandwidth",
-        options: || silk(SilkOptions { bandwidth: false, ..SilkOptions::default() }),
-    },
-    Profile {
-        name: "silk-dlc-load",
-        what: "silk with DLC's model of the load, as DLC is compared with it",
-        options: || silk(SilkOptions { load: LoadModel::CacheMisses, ..SilkOptions::default() }),
-    },
-    Profile {
-        name: "vlsm+silk",
-        what: "vLSM with 8 MB SSTs under SILK's schedule",
-        options: || PolicyOptions {
-            schedule: "silk".into(),
-            admission: "open".into(),
-            compaction_jobs: 3,
-            ..PolicyOptions::vlsm(Bytes::mib(8))
-        },
-    },
-    Profile {
-        name: "dlc",
-        what: "tiered L0 that is compacted while clients leave the device time, or in bursts",
-        options: PolicyOptions::dlc,
-    },
-    Profile {
-        name: "dlc-part",
-        what: "DLC whose bursts merge flushed runs four times before all of L0 goes down",
-        options: || {
-            let mut options = PolicyOptions::dlc();
-            options.dlc.burst = Burst::Part;
-            options.merge_flushed = options.dlc.burst_runs;
-            options
-        },
-    },
-    Profile {
-        name: "dlc-no-burst",
-        what: "DLC without bursts, L0 growing to 100 runs, where writes stop",
-        options: || {
-            let mut options = PolicyOptions::dlc();
-            options.admission = "slowdown_stop".into();
-            options.dlc.burst = Burst::None;
-            options
-        },
-    },
-    Profile {
-        name: "adoc",
-        what: "tiered L0, jobs and memtables of 64 to 512 MB by what overflows",
-        options: || PolicyOptions {
-            schedule: "adoc".into(),
-            memtable_bytes: Bytes::mib(512),
-            ..PolicyOptions::rocksdb()
-        },
-    },
-    Profile {
-        name: "cruise",
-        what: "CruiseDB: no L0, 12 memtables of 64 MB, memory first, writes held to its watermark",
-        options: PolicyOptions::cruise,
-    },
-    Profile {
-        name: "vlsm+cruise",
-        what: "vLSM with 12 memtables of 8 MB, writes held to their watermark",
-        options: || {
-            let mut options = PolicyOptions::vlsm(Bytes::mib(8));
-            options.admission = "cruise".into();
-            options.memtable_count = 12;
-            // An eighth of the paper's, as the memory is: a window is half of it in both.
-            options.cruise.window = 50_000;
-            options
-        },
-    },
+pub static PROFILES: &[Profile] = profiles![
+    "steady",
+    "vlsm",
+    "vlsm-4",
+    "rocksdb",
+    "rocksdb-io",
+    "rocksdb-debt64",
+    "rocksdb-overflow64",
+    "lsmi",
+    "rocksdb-auto",
+    "silk",
+    "silk-bandwidth",
+    "silk-scheduling",
+    "silk-dlc-load",
+    "vlsm+silk",
+    "dlc",
+    "dlc-part",
+    "dlc-no-burst",
+    "adoc",
+    "cruise",
+    "vlsm+cruise",
 ];
 
-/// SILK as its paper has it (SILK (2019), §6.1): 128 MB memtables, L0 without bounds, four threads
-/// with the one that flushes.
-fn silk(silk: SilkOptions) -> PolicyOptions {
-    PolicyOptions {
-        schedule: "silk".into(),
-        admission: "open".into(),
-        memtable_bytes: Bytes::mib(128),
-        l0_max: 10_000,
-        l0_slowdown: 10_000,
-        l0_stop: 10_000,
-        debt_soft: None,
-        debt_hard: None,
-        compaction_jobs: 3,
-        silk,
-        ..PolicyOptions::rocksdb()
+impl Profile {
+    /// A short description.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let (what, _) = self.read().unwrap_or_default();
+        what
+    }
+
+    /// Its options.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if its file is wrong; a test reads them all.
+    pub fn options(&self) -> Result<PolicyOptions> {
+        let (_, options) = self
+            .read()
+            .map_err(|why| Error::Internal(format!("profiles/{}.toml: {why}", self.name)))?;
+        Ok(options)
+    }
+
+    fn read(&self) -> std::result::Result<(String, PolicyOptions), String> {
+        let mut file: Table = self.text.parse().map_err(|why: toml::de::Error| why.to_string())?;
+        let Some(Value::String(what)) = file.remove("what") else {
+            return Err("`what` is missing: a short description".into());
+        };
+        Ok((what, PolicyOptions::try_from(file)?))
     }
 }
 
@@ -197,15 +94,15 @@ fn silk(silk: SilkOptions) -> PolicyOptions {
 /// sizes and other mechanisms, where an axis is `shape`, `schedule` or `admission`.
 ///
 /// # Errors
-/// [`vlsm_core::Error::InvalidOption`] that names the nearest known one, or says why the mechanisms
-/// do not work together.
+/// [`Error::InvalidOption`] that names the nearest known one, or says why the mechanisms do not
+/// work together.
 pub fn profile(name: &str) -> Result<PolicyOptions> {
     let (name, changes) = name.split_once('/').unwrap_or((name, ""));
     let Some(profile) = PROFILES.iter().find(|profile| profile.name == name) else {
         let known = PROFILES.iter().map(|profile| profile.name);
-        return Err(registry::unknown("profile", name, known));
+        return Err(unknown("profile", name, known));
     };
-    let mut options = (profile.options)();
+    let mut options = profile.options()?;
     for change in changes.split('/').filter(|change| !change.is_empty()) {
         let (axis, mechanism) = change.split_once('=').unwrap_or((change, ""));
         *options.axis(axis)? = mechanism.to_owned();
@@ -214,39 +111,68 @@ pub fn profile(name: &str) -> Result<PolicyOptions> {
     Ok(options)
 }
 
-/// The three mechanisms that options name.
-pub type Policies = (Arc<dyn Shape>, Box<dyn Schedule>, Box<dyn Admission>);
+/// Reads the tables of a file over those of its profile.
+impl TryFrom<Table> for PolicyOptions {
+    type Error = String;
 
-impl PolicyOptions {
-    /// The name of the mechanism on an axis.
-    fn axis(&mut self, axis: &str) -> Result<&mut String> {
-        match axis {
-            "shape" => Ok(&mut self.shape),
-            "schedule" => Ok(&mut self.schedule),
-            "admission" => Ok(&mut self.admission),
-            _ => {
-                let known = ["shape", "schedule", "admission"];
-                Err(registry::unknown("profile, axis", axis, known.into_iter()))
+    fn try_from(mut file: Table) -> std::result::Result<Self, String> {
+        let base = match file.remove("profile") {
+            None => Self::default(),
+            Some(Value::String(name)) => profile(&name).map_err(|why| why.to_string())?,
+            Some(other) => return Err(format!("profile is a name, not {other}")),
+        };
+        let mut all = Table::try_from(base).map_err(|why| why.to_string())?;
+        // What stands outside of its table was said apart, so it counts.
+        let (tables, single): (Vec<_>, Vec<_>) = file.into_iter().partition(|(_, v)| v.is_table());
+        for (key, value) in tables.into_iter().chain(single) {
+            match (place(&mut all, &key)?, value) {
+                (Value::Table(table), Value::Table(said)) => change(&key, table, said)?,
+                (at, value) => *at = value,
+            }
+        }
+        Self::of_tables(all)
+    }
+}
+
+/// Changes a table of options, which has all of them.
+fn change(name: &str, table: &mut Table, said: Table) -> std::result::Result<(), String> {
+    for (key, value) in said {
+        match table.get_mut(&key) {
+            Some(at) => *at = value,
+            None => {
+                let why = suggestion(&key, table.keys().map(String::as_str));
+                return Err(format!("{name}: {why}"));
             }
         }
     }
+    Ok(())
+}
 
-    /// Makes the three mechanisms.
-    ///
-    /// # Errors
-    /// Those of [`PolicyOptions::validate`], or a name that is not known.
-    pub fn build(&self) -> Result<Policies> {
-        self.validate()?;
-        let shape = registry::make("shape", shape::REGISTRY, &self.shape, self)?;
-        let schedule = registry::make("schedule", schedule::REGISTRY, &self.schedule, self)?;
-        let admission = registry::make("admission", admission::REGISTRY, &self.admission, self)?;
-        Ok((Arc::from(shape), schedule, admission))
+/// Where the value of a key of the file belongs.
+fn place<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Value, String> {
+    let has = |value: &Value| value.as_table().is_some_and(|table| table.contains_key(key));
+    let mut names: Vec<String> = all.keys().cloned().collect();
+    if all.contains_key(key) {
+        return Ok(&mut all[key]);
+    }
+    let mut holders = names.iter().filter(|name| has(&all[name.as_str()]));
+    match (holders.next(), holders.next()) {
+        (Some(table), None) => Ok(&mut all[table.as_str()][key]),
+        (Some(one), Some(other)) => {
+            Err(format!("{key} is in several tables: {one}.{key}, {other}.{key}, …"))
+        }
+        _ => {
+            let tables = all.values().filter_map(Value::as_table);
+            names.extend(tables.flat_map(|table| table.keys().cloned()));
+            Err(suggestion(key, names.iter().map(String::as_str)))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::TreeOptions;
 
     #[test]
     fn every_profile_builds() {
@@ -260,7 +186,7 @@ mod tests {
     fn a_triple_of_ones_own_has_a_profiles_sizes() {
         let own = profile("rocksdb/shape=lsmi/admission=open").expect("known");
         let (shape, admission) = ("lsmi".into(), "open".into());
-        assert_eq!(own, PolicyOptions { shape, admission, ..PolicyOptions::rocksdb() });
+        assert_eq!(own, PolicyOptions { shape, admission, ..profile("rocksdb").expect("known") });
         assert_eq!(profile("vlsm/").expect("known"), PolicyOptions::default());
         let refused = |name: &str| profile(name).expect_err("unknown").to_string();
         assert!(refused("rocksbd/shape=lsmi").contains("did you mean \"rocksdb\"?"));
@@ -270,18 +196,69 @@ mod tests {
         assert!(refused("rocksdb/lsmi").contains("There are: shape, schedule, admission"));
     }
 
+    fn read(text: &str) -> std::result::Result<PolicyOptions, String> {
+        PolicyOptions::try_from(text.parse::<Table>().map_err(|why| why.to_string())?)
+    }
+
+    #[test]
+    fn a_file_says_what_it_changes_of_a_profile() {
+        let read = |text| read(text).expect("it is right");
+        assert_eq!(read(""), PolicyOptions::default());
+        let silk = read("profile = 'rocksdb'\nschedule = 'silk'\n[silk]\nwindow = 20_000");
+        let mut expected = profile("rocksdb").expect("known");
+        expected.schedule = "silk".into();
+        expected.schedules.silk.window = vlsm_core::Micros(20_000);
+        assert_eq!(silk, expected);
+        let sizes =
+            read("[tree]\nmemtable_bytes = '32M'\noverflow = 'none'\ndebt_soft = '1G'").tree;
+        assert_eq!(sizes.memtable_bytes, vlsm_core::Bytes::mib(32));
+        assert_eq!((sizes.overflow, sizes.debt_soft), (None, Some(vlsm_core::Bytes(1 << 30))));
+        // As in files that were written before there were tables.
+        let flat = read("sst_min = 4096\nmerge_flushed = 3\n[silk]\nwindow = 20_000");
+        assert_eq!(flat.shapes.vlsm.sst_min, vlsm_core::Bytes(4096));
+        assert_eq!(flat.shapes.tiered_l0.merge_flushed, 3);
+    }
+
+    #[test]
+    fn whatever_a_profile_has_is_read_back() {
+        for entry in PROFILES {
+            let options = entry.options().expect("it is whole");
+            let file = Table::try_from(&options).expect("it can be written");
+            assert_eq!(PolicyOptions::try_from(file), Ok(options), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn mistakes_in_files_are_answered_with_help() {
+        let refused = |text: &str, parts: &[&str]| {
+            let why = read(text).expect_err("refused");
+            assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        };
+        refused("memtable_byts = 1", &["did you mean \"memtable_bytes\"?"]);
+        refused("[tree]\nsst_maxx = 1", &["tree: ", "did you mean \"sst_max\"?"]);
+        refused("[silc]\nwindow = 1", &["did you mean \"silk\"?"]);
+        refused("load = 'weighted'", &["several tables", "silk.load", "dlc.load"]);
+        refused("profile = 'rocksbd'", &["did you mean \"rocksdb\"?"]);
+        refused("profile = 3", &["a name, not 3"]);
+        refused("[tree]\nlevels = 'many'", &["tree: ", "many", "levels"]);
+        refused("[tree]\nmemtable_bytes = '8X'", &["8X", "64K"]);
+        refused("[tree]\noverflow = 'lots'", &["overflow", "none"]);
+        refused("[fifo]\nspeed = 1", &["\"fifo\" is not known"]);
+        refused("tree = 4", &["tree"]);
+    }
+
     #[test]
     fn mistakes_are_answered_with_help() {
-        assert_eq!(
-            profile("rocksdb-oi").expect_err("unknown").to_string(),
-            "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? \
-             There are: steady, vlsm, vlsm-4, rocksdb, rocksdb-io, rocksdb-debt64, \
-             rocksdb-overflow64, lsmi, rocksdb-auto, silk, silk-bandwidth, silk-scheduling, \
-             silk-dlc-load, vlsm+silk, dlc, dlc-part, dlc-no-burst, adoc, cruise, vlsm+cruise"
-        );
+        let refused = profile("rocksdb-oi").expect_err("unknown").to_string();
+        let near = "option profile: \"rocksdb-oi\" is not known; did you mean \"rocksdb-io\"? ";
+        assert!(refused.starts_with(near), "{refused}");
+        assert!(PROFILES.iter().all(|profile| refused.contains(profile.name)), "{refused}");
         let options = PolicyOptions { shape: "colunm".into(), ..PolicyOptions::default() };
         assert!(options.build().expect_err("unknown").to_string().starts_with("option shape"));
-        let options = PolicyOptions { l0_max: 0, ..PolicyOptions::default() };
+        let options = {
+            let tree = TreeOptions { l0_max: 0, ..TreeOptions::default() };
+            PolicyOptions { tree, ..PolicyOptions::default() }
+        };
         assert!(options.build().expect_err("refused").to_string().contains("l0_trigger"));
     }
 }

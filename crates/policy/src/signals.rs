@@ -128,8 +128,8 @@ pub struct Counters {
     pub job_read_bytes: Bytes,
     /// Bytes that jobs wrote.
     pub job_written_bytes: Bytes,
-    /// Refills (`Bandwidth::refill`) that a job waited for because the limit was used up.
-    pub drained_refills: u64,
+    /// Spans of time (`Bandwidth::span`) in which a job waited because the limit was used up.
+    pub waited_spans: u64,
     /// Writers waiting at the moment (not cumulative).
     pub waiting_writers: u64,
     /// Writers that wait for a memtable or for memory at the moment.

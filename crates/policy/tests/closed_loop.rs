@@ -130,7 +130,7 @@ fn high_load(base: &Base, policies: Policies) -> Faults {
 
 /// What a schedule should have held back under a high load and did not, or not steadily.
 fn lets_go(options: &PolicyOptions, held: HeldBack) -> Option<String> {
-    let SilkOptions { bandwidth, scheduling, .. } = options.silk;
+    let SilkOptions { bandwidth, scheduling, .. } = options.schedules.silk;
     let held_back = match &*options.schedule {
         "silk" if bandwidth && scheduling => held.paused > 0 && held.deeper > 0,
         "dlc" => held.l0 > 0,
@@ -158,7 +158,7 @@ fn constant_overload() {
             plant.fault(Fault::TooSlow, format!("{written:.0} bytes let in, not {least:.0}"));
         }
         if aims_at_a_rate
-            && let Some(what) = unsettled(plant.samples(), base.options.memtable_count)
+            && let Some(what) = unsettled(plant.samples(), base.options.tree.memtable_count)
         {
             plant.fault(Fault::Unsettled, what);
         }

@@ -58,7 +58,10 @@ impl World {
         let options = PolicyOptions::default();
         Self {
             policies: options.build().expect("the default builds"),
-            facts: TreeFacts { memtable_bytes: options.memtable_bytes, ..TreeFacts::default() },
+            facts: TreeFacts {
+                memtable_bytes: options.tree.memtable_bytes,
+                ..TreeFacts::default()
+            },
             options,
             version: Version::default(),
             busy: Busy::default(),
@@ -117,7 +120,7 @@ impl World {
         };
         match options.build() {
             Ok(policies) => {
-                self.facts.memtable_bytes = options.memtable_bytes;
+                self.facts.memtable_bytes = options.tree.memtable_bytes;
                 (self.options, self.policies) = (options, policies);
                 "ok\n".into()
             }
@@ -214,7 +217,8 @@ impl World {
         }
         let mut out = String::new();
         for (range, bytes) in ssts {
-            let by = |overlap| grade(&range, bytes, &next, overlap, self.options.growth as f64);
+            let by =
+                |overlap| grade(&range, bytes, &next, overlap, self.options.tree.growth as f64);
             let (count, ratio) = (by(Overlap::Count), by(Overlap::Ratio));
             let (range, bytes) = (text::print_range(&range), text::print_bytes(bytes));
             _ = writeln!(out, "{range} {bytes} by count {count:?}, by ratio {ratio:?}");
@@ -296,7 +300,7 @@ impl World {
                 "cache-miss-bytes" => counters.cache_miss_bytes = bytes,
                 "job-read" => counters.job_read_bytes = bytes,
                 "job-written" => counters.job_written_bytes = bytes,
-                "drained" => counters.drained_refills = bytes.0,
+                "drained" => counters.waited_spans = bytes.0,
                 "stopped-writers" => counters.stopped_writers = bytes.0,
                 "sealed" => signals.memtables.immutable_count = bytes.0 as usize,
                 other => panic!("{other} is nothing that a schedule is told"),

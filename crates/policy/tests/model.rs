@@ -88,17 +88,17 @@ impl Model {
     }
 
     fn facts(&self) -> TreeFacts {
-        self.tree.facts(Micros::ZERO, self.options.memtable_bytes)
+        self.tree.facts(Micros::ZERO, self.options.tree.memtable_bytes)
     }
 
     /// Inserts a key, waiting for memory as a writer would.
     fn insert(&mut self, number: u32) {
         self.tree.insert(number);
         self.report.user += ENTRY;
-        if self.tree.active_bytes() < self.options.memtable_bytes {
+        if self.tree.active_bytes() < self.options.tree.memtable_bytes {
             return;
         }
-        while self.tree.sealed.len() + 1 >= self.options.memtable_count || self.stopped() {
+        while self.tree.sealed.len() + 1 >= self.options.tree.memtable_count || self.stopped() {
             self.tick(true);
         }
         self.tree.seal();
@@ -146,7 +146,7 @@ impl Model {
         for job in &self.jobs {
             assert!(!job.candidate.collides(&candidate), "{candidate:?}");
         }
-        let left = 1 + candidate.bytes_in.0 / self.options.memtable_bytes.0.max(1);
+        let left = 1 + candidate.bytes_in.0 / self.options.tree.memtable_bytes.0.max(1);
         self.job_ids += 1;
         let id = JobId(self.job_ids);
         self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
@@ -158,7 +158,7 @@ impl Model {
         self.report.written += table.bytes.0;
         self.report.files += 1;
         if job.candidate.output_level == 1 && !l2.is_empty() {
-            let max = self.options.growth as f64;
+            let max = self.options.tree.growth as f64;
             let by = |overlap| grade(&table.range, table.bytes, l2, overlap, max) == Grade::Good;
             self.report.l1_files += 1;
             self.report.l1_bytes += table.bytes;
@@ -226,17 +226,17 @@ impl World for Model {
 fn small(name: &str) -> PolicyOptions {
     let mut options = profile(name).expect("known");
     let sst = Bytes(32 * ENTRY);
-    options.memtable_bytes = sst;
-    options.sst_max = sst;
-    options.sst_min = Bytes(8 * ENTRY);
-    options.growth = 4;
-    options.phi = 12;
-    options.l1_bytes = sst * 4;
-    options.overflow = options.overflow.map(|overflow| Bytes(overflow.0.min(sst.0 * 4)));
-    options.debt_soft = options.debt_soft.map(|debt| debt / 2048);
-    options.debt_hard = options.debt_hard.map(|debt| debt / 2048);
-    options.l0_max = options.l0_max.min(8);
-    options.l0_slowdown = options.l0_slowdown.min(6);
+    options.tree.memtable_bytes = sst;
+    options.tree.sst_max = sst;
+    options.shapes.vlsm.sst_min = Bytes(8 * ENTRY);
+    options.tree.growth = 4;
+    options.shapes.vlsm.phi = 12;
+    options.tree.l1_bytes = sst * 4;
+    options.tree.overflow = options.tree.overflow.map(|overflow| Bytes(overflow.0.min(sst.0 * 4)));
+    options.tree.debt_soft = options.tree.debt_soft.map(|debt| debt / 2048);
+    options.tree.debt_hard = options.tree.debt_hard.map(|debt| debt / 2048);
+    options.tree.l0_max = options.tree.l0_max.min(8);
+    options.tree.l0_slowdown = options.tree.l0_slowdown.min(6);
     options
 }
 
@@ -298,18 +298,18 @@ fn hot_ranges() {
 fn odd_sizes_make_progress_too() {
     for name in NAMES {
         let mut options = small(name);
-        options.l0_max = options.l0_trigger;
-        options.overflow = Some(Bytes::ZERO);
-        options.l1_bytes = options.sst_max;
-        options.phi = 2;
-        options.growth = 2;
-        options.memtable_count = 5;
+        options.tree.l0_max = options.tree.l0_trigger;
+        options.tree.overflow = Some(Bytes::ZERO);
+        options.tree.l1_bytes = options.tree.sst_max;
+        options.shapes.vlsm.phi = 2;
+        options.tree.growth = 2;
+        options.tree.memtable_count = 5;
         run(options.clone(), 2, 10_000, |_, random| random);
-        options.levels = 2;
-        options.memtable_bytes = options.sst_max * 3;
+        options.tree.levels = 2;
+        options.tree.memtable_bytes = options.tree.sst_max * 3;
         run(options.clone(), 2, 10_000, |_, random| random);
-        options.trivial_move = false;
-        options.overlap = Overlap::Ratio;
+        options.tree.trivial_move = false;
+        options.shapes.vlsm.overlap = Overlap::Ratio;
         run(options, 1, 10_000, |n, _| n.wrapping_mul(0x9e37_79b1));
     }
 }
@@ -319,9 +319,9 @@ fn odd_sizes_make_progress_too() {
 fn vssts_are_of_sizes_from_s_min_to_s_max() {
     for overlap in [Overlap::Count, Overlap::Ratio] {
         let mut options = small("vlsm");
-        options.overlap = overlap;
-        options.sst_min = Bytes(5 * ENTRY);
-        options.sst_max = Bytes(23 * ENTRY);
+        options.shapes.vlsm.overlap = overlap;
+        options.shapes.vlsm.sst_min = Bytes(5 * ENTRY);
+        options.tree.sst_max = Bytes(23 * ENTRY);
         let report = run(options, 2, 12_000, |_, random| random);
         // By the ratio most are poor, and closed at S_m.
         let mean = report.l1_bytes.0 / report.l1_files / ENTRY;
@@ -336,10 +336,10 @@ fn too_few_good_vssts_still_make_progress() {
     for overlap in [Overlap::Count, Overlap::Ratio] {
         for workers in [1, 4] {
             let mut options = small("vlsm");
-            options.overlap = overlap;
-            options.growth = 2;
-            options.phi = 64;
-            options.sst_min = options.sst_max;
+            options.shapes.vlsm.overlap = overlap;
+            options.tree.growth = 2;
+            options.shapes.vlsm.phi = 64;
+            options.shapes.vlsm.sst_min = options.tree.sst_max;
             let report = run(options, workers, 20_000, |n, _| n.wrapping_mul(0x9e37_79b1));
             let good = match overlap {
                 Overlap::Count => report.good_by_count,
@@ -361,13 +361,13 @@ fn figures() {
     let scaled = |name: &str| {
         let mut options = profile(name).expect("known");
         let down = |bytes: Bytes| Bytes(bytes.0 / 128);
-        options.memtable_bytes = down(options.memtable_bytes);
-        options.sst_max = down(options.sst_max);
-        options.sst_min = down(options.sst_min);
-        options.l1_bytes = down(options.l1_bytes);
-        options.overflow = options.overflow.map(down);
-        options.debt_soft = options.debt_soft.map(down);
-        options.debt_hard = options.debt_hard.map(down);
+        options.tree.memtable_bytes = down(options.tree.memtable_bytes);
+        options.tree.sst_max = down(options.tree.sst_max);
+        options.shapes.vlsm.sst_min = down(options.shapes.vlsm.sst_min);
+        options.tree.l1_bytes = down(options.tree.l1_bytes);
+        options.tree.overflow = options.tree.overflow.map(down);
+        options.tree.debt_soft = options.tree.debt_soft.map(down);
+        options.tree.debt_hard = options.tree.debt_hard.map(down);
         options
     };
     let print = |name: &str, options: PolicyOptions| {
@@ -391,9 +391,11 @@ fn figures() {
         change(&mut options);
         options
     };
-    print("vlsm, by ratio", but("vlsm", |o| o.overlap = Overlap::Ratio));
-    print("vlsm, S_m = S_M / 2", but("vlsm", |o| o.sst_min = o.sst_max / 2));
-    print("vlsm-4, Φ = 64", but("vlsm-4", |o| o.phi = 64));
-    let half = |o: &mut PolicyOptions| (o.phi, o.sst_min) = (64, o.sst_max / 2);
+    print("vlsm, by ratio", but("vlsm", |o| o.shapes.vlsm.overlap = Overlap::Ratio));
+    print("vlsm, S_m = S_M / 2", but("vlsm", |o| o.shapes.vlsm.sst_min = o.tree.sst_max / 2));
+    print("vlsm-4, Φ = 64", but("vlsm-4", |o| o.shapes.vlsm.phi = 64));
+    let half = |o: &mut PolicyOptions| {
+        (o.shapes.vlsm.phi, o.shapes.vlsm.sst_min) = (64, o.tree.sst_max / 2)
+    };
     print("vlsm-4, Φ = 64, S_m = S_M / 2", but("vlsm-4", half));
 }

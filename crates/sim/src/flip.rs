@@ -169,10 +169,10 @@ fn options(shape: &str) -> Options {
     options.wal_limit = Bytes::mib(1);
     options.manifest_bytes = Bytes(2 << 10);
     options.log = true;
-    options.policy.memtable_bytes = Bytes::kib(4);
-    options.policy.sst_max = Bytes::kib(4);
-    options.policy.sst_min = Bytes::kib(1);
-    options.policy.l1_bytes = Bytes::kib(8);
+    options.policy.tree.memtable_bytes = Bytes::kib(4);
+    options.policy.tree.sst_max = Bytes::kib(4);
+    options.policy.shapes.vlsm.sst_min = Bytes::kib(1);
+    options.policy.tree.l1_bytes = Bytes::kib(8);
     options.memory_limit = options.least_memory() * 8;
     options
 }

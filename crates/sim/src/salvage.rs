@@ -110,7 +110,7 @@ fn options() -> Options {
     options.wal_sync_bytes = Bytes::kib(4);
     options.wal_limit = Bytes::mib(64);
     options.log = false;
-    (options.policy.memtable_bytes, options.policy.memtable_count) = (Bytes::mib(1), 2);
+    (options.policy.tree.memtable_bytes, options.policy.tree.memtable_count) = (Bytes::mib(1), 2);
     options.memory_limit = options.least_memory() * 8;
     options
 }

@@ -15,12 +15,9 @@ use vlsm::{
     SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
+use vlsm_core::{Bytes, BytesPerSec, Error, Result};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
-use vlsm_policy::admission::cruise::First;
-use vlsm_policy::schedule::dlc::{Burst, Delay};
-use vlsm_policy::schedule::load::LoadModel;
 use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule, shape};
 
 /// The store's folder.
@@ -129,7 +126,7 @@ impl Mechanisms {
         // time, nothing can be measured.
         let mut aside = rng.clone();
         let bandwidth = *aside.pick(&[0, 0, 16 << 20, 256 << 20]);
-        policy.device_bandwidth = BytesPerSec(bandwidth);
+        policy.tree.device_bandwidth = BytesPerSec(bandwidth);
         let device = *aside.pick(&[8 << 20, 64 << 20, 4 << 30]);
         options.device = DeviceMap::even(BytesPerSec(device));
         options
@@ -158,7 +155,7 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.wal_sync_bytes = Bytes::kib(*rng.pick(&[1, 8, 1024]));
     options.manifest_bytes = Bytes(*rng.pick(&[0, 2 << 10, 16 << 10, 4 << 20]));
     options.reserve_bytes = Bytes::kib(*rng.pick(&[0, 4, 64]));
-    let wal_least = (options.policy.memtable_bytes + options.wal_file_bytes) * 2;
+    let wal_least = (options.policy.tree.memtable_bytes + options.wal_file_bytes) * 2;
     options.wal_limit = wal_least * *rng.pick(&[1, 2, 1000]);
     options.memory_limit = options.least_memory() * *rng.pick(&[1, 2, 8, 1000]);
     options.log = rng.one_in(4);
@@ -166,55 +163,10 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
 }
 
 fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
-    let sst = Bytes::kib(*rng.pick(&[4, 8, 16]));
-    let mut policy = PolicyOptions::vlsm(sst);
+    let mut policy = PolicyOptions::default();
     policy.shape = shape.into();
-    policy.memtable_bytes = Bytes::kib(*rng.pick(&[4, 8, 16, 64]));
-    policy.memtable_count = rng.between(2, 4) as usize;
-    policy.sst_min = sst / *rng.pick(&[1, 4, 8]);
-    policy.growth = *rng.pick(&[2, 4, 8]);
-    policy.phi = *rng.pick(&[2, 8, 32]);
-    policy.l1_bytes = sst * *rng.pick(&[1, 4, 8]);
-    policy.levels = rng.between(2, 7) as u8;
-    policy.l0_trigger = *rng.pick(&[1, 1, 4]);
-    policy.l0_max = policy.l0_trigger + rng.below(6) as usize;
-    policy.l0_slowdown = policy.l0_trigger + rng.below(6) as usize;
-    policy.l0_stop = policy.l0_slowdown.max(policy.l0_trigger + 1) + rng.below(6) as usize;
-    policy.intra_l0 = rng.one_in(2);
-    policy.overflow = *rng.pick(&[None, Some(Bytes::ZERO), Some(Bytes::kib(64))]);
-    policy.debt_soft = *rng.pick(&[None, None, Some(Bytes::kib(32))]);
-    policy.debt_hard = policy.debt_soft.map(|soft| soft * 4);
-    policy.trivial_move = !rng.one_in(4);
-    // What policies remember and wait for is as short as lives are.
-    policy.priority.starvation = Micros(5_000);
-    policy.cruise.window = 300;
-    policy.auto_tuned.period = Micros(20_000);
-    policy.adoc.interval = Micros(5_000);
-    policy.adoc.batch = Bytes::kib(4);
-    let mut aside = rng.clone().fork(1);
-    policy.dlc.interval = Micros(2_000);
-    policy.dlc.io_high_limit = *aside.pick(&[0.01, 0.1, 0.9]);
-    policy.dlc.io_low_limit = policy.dlc.io_high_limit / 2.0;
-    policy.dlc.delay = *aside.pick(&[Delay::Full, Delay::Part]);
-    policy.dlc.burst = *aside.pick(&[Burst::Full, Burst::Part, Burst::None]);
-    policy.dlc.burst_runs = *aside.pick(&[3, 20]);
-    policy.merge_flushed = *aside.pick(&[0, 2, 3]);
-    let models = [LoadModel::Operations, LoadModel::CacheMisses, LoadModel::Weighted];
-    policy.silk.load = *aside.pick(&models);
-    policy.silk.window = Micros(1_000);
-    (policy.silk.bandwidth, policy.silk.scheduling) =
-        *aside.pick(&[(true, true), (true, true), (true, false), (false, true)]);
-    policy.dlc.load = *aside.pick(&models);
-    policy.cruise.first = *aside.pick(&[First::Watermark, First::Window]);
-    // Parts are refused where the shape proposes none.
-    policy.intra_l0_beside = policy.intra_l0 && aside.one_in(2);
-    let tiered = shape == "tiered_l0";
-    if !tiered || !policy.intra_l0_beside {
-        policy.dlc.delay = Delay::Full;
-    }
-    if (!tiered || policy.merge_flushed == 0) && policy.dlc.burst == Burst::Part {
-        policy.dlc.burst = Burst::Full;
-    }
+    let mut aside = rng.fork(1);
+    policy.shrink(&mut |values| aside.index(values));
     policy
 }
 
@@ -413,7 +365,7 @@ impl World {
             let wrong =
                 |why: String| Error::Internal(format!("tree {tree}, {}: {why}", policy.shape));
             shape.check(version).map_err(|violation| wrong(violation.to_string()))?;
-            let (memtable_bytes, none) = (policy.memtable_bytes, TreeFacts::default());
+            let (memtable_bytes, none) = (policy.tree.memtable_bytes, TreeFacts::default());
             let facts = TreeFacts { tree, memtable_bytes, ..none };
             if let Some(left) = shape.candidates(version, &facts, &Busy::default()).first() {
                 let (from, to) = (left.frees, left.output_level);

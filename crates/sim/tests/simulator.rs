@@ -97,19 +97,19 @@ fn narrow(options: &mut Options) {
     options.workers = 1;
     options.io_threads = 1;
     let policy = &mut options.policy;
-    policy.memtable_bytes = Bytes::kib(4);
-    policy.memtable_count = 2;
-    policy.l0_trigger = 1;
-    policy.l0_max = 1;
-    policy.l0_slowdown = 1;
-    policy.l0_stop = 2;
-    policy.growth = 2;
-    policy.phi = 2;
-    policy.l1_bytes = policy.sst_max;
-    policy.overflow = Some(Bytes::ZERO);
-    policy.debt_soft = Some(Bytes::kib(4));
-    policy.debt_hard = Some(Bytes::kib(16));
-    policy.delayed_write_rate = BytesPerSec(16 << 10);
+    policy.tree.memtable_bytes = Bytes::kib(4);
+    policy.tree.memtable_count = 2;
+    policy.tree.l0_trigger = 1;
+    policy.tree.l0_max = 1;
+    policy.tree.l0_slowdown = 1;
+    policy.tree.l0_stop = 2;
+    policy.tree.growth = 2;
+    policy.shapes.vlsm.phi = 2;
+    policy.tree.l1_bytes = policy.tree.sst_max;
+    policy.tree.overflow = Some(Bytes::ZERO);
+    policy.tree.debt_soft = Some(Bytes::kib(4));
+    policy.tree.debt_hard = Some(Bytes::kib(16));
+    policy.admissions.slowdown_stop.delayed_write_rate = BytesPerSec(16 << 10);
 }
 
 #[test]

@@ -37,9 +37,9 @@ fn main() {
     let db = Db::builder(&dir).profile("rocksdb").expect("known").listener(listener);
     // No compaction: it would look into the files.
     let db = db.configure(|options| {
-        let policy = &mut options.policy;
-        (policy.l0_trigger, policy.l0_max) = (2 * FLUSHES, 4 * FLUSHES);
-        (policy.l0_slowdown, policy.l0_stop) = (3 * FLUSHES, 4 * FLUSHES);
+        let tree = &mut options.policy.tree;
+        (tree.l0_trigger, tree.l0_max) = (2 * FLUSHES, 4 * FLUSHES);
+        (tree.l0_slowdown, tree.l0_stop) = (3 * FLUSHES, 4 * FLUSHES);
     });
     let db = db.open().expect("opens");
     println!("opened {TABLES} tables in {:?}", begun.elapsed());

@@ -7,6 +7,7 @@
 use crate::budget::least_limit;
 use crate::memtable::Memtable;
 use serde::{Deserialize, Serialize};
+use std::sync::LazyLock;
 use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
 use vlsm_core::{Bytes, Error, Result};
@@ -142,7 +143,7 @@ impl Default for Options {
         Self {
             create_if_missing: true,
             error_if_exists: false,
-            policy: PolicyOptions::steady(),
+            policy: STEADY.clone(),
             device: DeviceMap::default(),
             workers: 0,
             io_threads: 4,
@@ -167,6 +168,10 @@ impl Default for Options {
     }
 }
 
+/// The policy of a store that names none. A test builds every profile.
+static STEADY: LazyLock<PolicyOptions> =
+    LazyLock::new(|| vlsm_policy::profile("steady").expect("it ships inside"));
+
 impl Options {
     /// The options as TOML text.
     ///
@@ -176,12 +181,36 @@ impl Options {
         toml::to_string_pretty(self).map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// Reads the text of [`Options::to_toml`]; omitted options have their defaults.
+    /// Reads the text of [`Options::to_toml`], or one by hand. Omitted options have their defaults;
+    /// those of the policy are the profile's that it names:
+    ///
+    /// ```toml
+    /// workers = 4
+    /// [policy]
+    /// profile = "rocksdb"      # or `vlsm` and what else there is
+    /// schedule = "silk"
+    /// [policy.tree]
+    /// memtable_bytes = "32M"
+    /// [policy.silk]
+    /// window = 20_000
+    /// ```
+    ///
+    /// A memory or WAL limit that is omitted is raised to what the memtables need, as by
+    /// [`Options::set_profile`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] with the line and the problem.
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| Error::InvalidArgument(format!("options: {error}")))
+        let wrong = |error| Error::InvalidArgument(format!("options: {error}"));
+        let mut options: Self = toml::from_str(text).map_err(wrong)?;
+        let said: toml::Table = text.parse().map_err(wrong)?;
+        if !said.contains_key("memory_limit") {
+            options.raise_memory();
+        }
+        if !said.contains_key("wal_limit") {
+            options.wal_limit = options.wal_limit.max(options.wal_of_memtables());
+        }
+        Ok(options)
     }
 
     /// Refuses impossible values.
@@ -214,7 +243,7 @@ impl Options {
             let Bytes(bytes) = least;
             let why = format!(
                 "{} is too little: {} memtables of {} need at least {bytes} bytes ({least})",
-                self.memory_limit, self.policy.memtable_count, self.policy.memtable_bytes
+                self.memory_limit, self.policy.tree.memtable_count, self.policy.tree.memtable_bytes
             );
             return Err(Error::InvalidOption { option: "memory_limit", why });
         }
@@ -237,33 +266,45 @@ impl Options {
     /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists them.
     pub fn set_profile(&mut self, name: &str) -> Result<()> {
         self.policy = vlsm_policy::profile::profile(name)?;
+        self.raise_memory();
+        self.wal_limit = self.wal_limit.max(self.wal_of_memtables());
+        Ok(())
+    }
+
+    /// Raises a memory limit that the memtables would not fit.
+    fn raise_memory(&mut self) {
         let memory = self.least_memory();
         if self.memory_limit < memory {
             self.memory_limit = memory + PROFILE_CACHE;
         }
-        self.wal_limit = self.wal_limit.max(self.wal_of_memtables());
-        Ok(())
     }
 
     /// The `wal_limit` that never seals a memtable early: all memtables of a tree and two WAL
     /// files.
     #[must_use]
     pub fn wal_of_memtables(&self) -> Bytes {
-        let count = self.policy.memtable_count as u64;
-        Bytes(self.policy.memtable_bytes.0.saturating_mul(count) + self.wal_file_bytes.0 * 2)
+        let count = self.policy.tree.memtable_count as u64;
+        Bytes(self.policy.tree.memtable_bytes.0.saturating_mul(count) + self.wal_file_bytes.0 * 2)
     }
 
     /// The least `wal_limit`: two memtables and two WAL files.
     #[must_use]
     pub fn least_wal(&self) -> Bytes {
-        Bytes(self.policy.memtable_bytes.0.saturating_add(self.wal_file_bytes.0).saturating_mul(2))
+        Bytes(
+            self.policy
+                .tree
+                .memtable_bytes
+                .0
+                .saturating_add(self.wal_file_bytes.0)
+                .saturating_mul(2),
+        )
     }
 
     /// The least `memory_limit` that holds all memtables of one tree.
     #[must_use]
     pub fn least_memory(&self) -> Bytes {
-        let memtable = Memtable::arena_bytes(0) as u64 + self.policy.memtable_bytes.0;
-        Bytes(least_limit(memtable.saturating_mul(self.policy.memtable_count as u64)))
+        let memtable = Memtable::arena_bytes(0) as u64 + self.policy.tree.memtable_bytes.0;
+        Bytes(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
     }
 
     /// How an SST for a level is written.
@@ -299,6 +340,18 @@ mod tests {
         assert_eq!(Options::from_toml(&text).unwrap(), options);
         assert_eq!(Options::from_toml("workers = 2").unwrap().workers, 2);
         assert!(Options::from_toml("worker = 2").is_err(), "a misspelt option is refused");
+    }
+
+    #[test]
+    fn files_without_tables_of_mechanisms_are_read() {
+        let read = Options::from_toml(include_str!("../testdata/options-without-tables.toml"));
+        let mut expected = Options::default();
+        expected.set_profile("dlc-part").unwrap();
+        let policy = &mut expected.policy;
+        (policy.shapes.vlsm.sst_min, policy.shapes.vlsm.phi) = (Bytes::mib(2), 24);
+        policy.admissions.slowdown_stop.delayed_write_rate = vlsm_core::BytesPerSec(5 << 20);
+        policy.tree.debt_soft = None;
+        assert_eq!(read.unwrap(), expected);
     }
 
     #[test]

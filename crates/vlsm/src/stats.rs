@@ -313,7 +313,7 @@ fn level_stats<'a>(
     versions: impl Iterator<Item = &'a Version>,
 ) -> Vec<LevelStats> {
     let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
-    let overlap_max = options.policy.growth as f64;
+    let overlap_max = options.policy.tree.growth as f64;
     for version in versions {
         levels[0].runs += version.l0.len() as u64;
         levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();

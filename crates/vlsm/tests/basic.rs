@@ -166,6 +166,6 @@ fn options_that_cannot_work_leave_no_folder_behind() {
     refused(|options| options.policy.shape = "tierd_l0".into(), "did you mean \"tiered_l0\"");
     refused(|options| options.policy.schedule = "silky".into(), "did you mean \"silk\"");
     refused(|options| options.policy.admission = String::new(), "There are: open");
-    refused(|options| options.policy.l0_max = 0, "l0_trigger");
+    refused(|options| options.policy.tree.l0_max = 0, "l0_trigger");
     refused(|options| options.memory_limit = vlsm::ByteCount(1), "is too little");
 }

@@ -183,8 +183,8 @@ fn a_schedule_has_memtables_sealed_before_they_are_full() {
     let sizes = |memory: ByteCount| {
         let path = folder.path().join(memory.to_string().replace(' ', "-"));
         let builder = small("adoc", &path).configure(|options| {
-            options.policy.memtable_bytes = ByteCount::mib(2);
-            options.policy.adoc.batch = ByteCount::kib(128);
+            options.policy.tree.memtable_bytes = ByteCount::mib(2);
+            options.policy.schedules.adoc.batch = ByteCount::kib(128);
             options.wal_file_bytes = ByteCount::mib(16);
             options.memory_limit = memory;
         });

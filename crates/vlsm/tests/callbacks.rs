@@ -72,8 +72,8 @@ impl Bench {
         let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(self.faults.clone()));
         tiny(Db::builder(FOLDER).env(env), ByteCount::kib(32)).configure(|options| {
             options.workers = 1;
-            options.policy.sst_max = ByteCount::kib(16);
-            options.policy.l1_bytes = ByteCount::kib(32);
+            options.policy.tree.sst_max = ByteCount::kib(16);
+            options.policy.tree.l1_bytes = ByteCount::kib(32);
         })
     }
 

@@ -32,10 +32,10 @@ fn use_many_files() {
     let path = folder.path().join("store");
     let open = || {
         let builder = Db::builder(&path).configure(|options| {
-            options.policy.memtable_bytes = ByteCount::kib(64);
-            options.policy.sst_max = ByteCount::kib(16);
-            options.policy.sst_min = ByteCount::kib(16);
-            options.policy.l1_bytes = ByteCount::kib(64);
+            options.policy.tree.memtable_bytes = ByteCount::kib(64);
+            options.policy.tree.sst_max = ByteCount::kib(16);
+            options.policy.shapes.vlsm.sst_min = ByteCount::kib(16);
+            options.policy.tree.l1_bytes = ByteCount::kib(64);
             options.wal_file_bytes = ByteCount::kib(256);
         });
         builder.open().unwrap()

@@ -28,12 +28,13 @@ fn tall(disk: &SimFs) -> vlsm::Builder {
         options.manifest_bytes = ByteCount::kib(256);
         let policy = &mut options.policy;
         (policy.shape, policy.admission) = ("tiered_l0".into(), "open".into());
-        policy.memtable_bytes = ByteCount::kib(4);
-        policy.l1_bytes = ByteCount::mib(64);
-        policy.intra_l0 = false;
-        policy.l0_trigger = 1 << 15;
-        (policy.l0_max, policy.l0_slowdown, policy.l0_stop) = (1 << 16, 1 << 16, 1 << 16);
-        (policy.debt_soft, policy.debt_hard) = (None, None);
+        policy.tree.memtable_bytes = ByteCount::kib(4);
+        policy.tree.l1_bytes = ByteCount::mib(64);
+        policy.shapes.tiered_l0.intra_l0 = false;
+        policy.tree.l0_trigger = 1 << 15;
+        (policy.tree.l0_max, policy.tree.l0_slowdown, policy.tree.l0_stop) =
+            (1 << 16, 1 << 16, 1 << 16);
+        (policy.tree.debt_soft, policy.tree.debt_hard) = (None, None);
     })
 }
 
@@ -69,8 +70,8 @@ fn thousands_of_runs_are_read_again_and_merged() {
     // Under usual options L0 is far beyond its bounds: it is merged, in one edit.
     let usual = |builder: vlsm::Builder| {
         builder.configure(|options| {
-            options.policy.l0_trigger = 4;
-            (options.policy.l0_slowdown, options.policy.l0_stop) = (20, 36);
+            options.policy.tree.l0_trigger = 4;
+            (options.policy.tree.l0_slowdown, options.policy.tree.l0_stop) = (20, 36);
         })
     };
     let db = usual(tall(&disk)).open().unwrap();

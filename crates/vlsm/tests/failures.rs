@@ -343,9 +343,9 @@ fn a_write_that_came_to_nothing_delays_nobody() {
         .configure(|options| {
             let policy = &mut options.policy;
             (policy.shape, policy.admission) = ("tiered_l0".into(), "slowdown_stop".into());
-            (policy.l0_trigger, policy.l0_max) = (4, 100);
-            (policy.l0_slowdown, policy.l0_stop) = (1, 100);
-            policy.delayed_write_rate = BytesPerSec(1 << 20);
+            (policy.tree.l0_trigger, policy.tree.l0_max) = (4, 100);
+            (policy.tree.l0_slowdown, policy.tree.l0_stop) = (1, 100);
+            policy.admissions.slowdown_stop.delayed_write_rate = BytesPerSec(1 << 20);
         })
         .open()
         .unwrap();

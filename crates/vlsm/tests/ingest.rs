@@ -12,7 +12,7 @@ use vlsm::{ByteCount, Db, Error, IngestOptions, KeyspaceOptions, SstFileWriter};
 fn small(profile: &str, path: &Path) -> vlsm::Builder {
     tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(64)).configure(|options| {
         // What is put before an ingest is still in L0 then.
-        options.policy.l1_bytes = ByteCount::kib(256);
+        options.policy.tree.l1_bytes = ByteCount::kib(256);
         options.wal_file_bytes = ByteCount::kib(128);
     })
 }

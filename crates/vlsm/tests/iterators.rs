@@ -38,11 +38,11 @@ fn key(n: u64) -> Vec<u8> {
 fn open(folder: &std::path::Path) -> (Db, Keyspace) {
     let builder = Db::builder(folder.join("store")).configure(|options| {
         let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::kib(16);
-        policy.sst_max = ByteCount::kib(4);
-        policy.sst_min = ByteCount::kib(1);
-        policy.l1_bytes = ByteCount::kib(8);
-        policy.phi = 2;
+        policy.tree.memtable_bytes = ByteCount::kib(16);
+        policy.tree.sst_max = ByteCount::kib(4);
+        policy.shapes.vlsm.sst_min = ByteCount::kib(1);
+        policy.tree.l1_bytes = ByteCount::kib(8);
+        policy.shapes.vlsm.phi = 2;
         options.block_bytes = ByteCount(512);
     });
     let db = builder.open().unwrap();

@@ -10,11 +10,11 @@ use vlsm::{
 fn open(folder: &tempfile::TempDir, configure: impl FnOnce(&mut Options)) -> Db {
     let set = |options: &mut Options| {
         let policy = &mut options.policy;
-        policy.memtable_bytes = ByteCount::mib(1);
-        policy.sst_max = ByteCount::kib(256);
-        policy.sst_min = ByteCount::kib(32);
-        policy.l1_bytes = ByteCount::mib(1);
-        policy.phi = 4;
+        policy.tree.memtable_bytes = ByteCount::mib(1);
+        policy.tree.sst_max = ByteCount::kib(256);
+        policy.shapes.vlsm.sst_min = ByteCount::kib(32);
+        policy.tree.l1_bytes = ByteCount::mib(1);
+        policy.shapes.vlsm.phi = 4;
         options.wal_file_bytes = ByteCount::mib(1);
         options.memory_limit = ByteCount::mib(32);
         configure(options);
@@ -70,7 +70,7 @@ fn many_small_trees_neither_exceed_the_limit_nor_wedge_each_other() {
 fn writers_of_many_trees_at_once_make_progress() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder, |options| {
-        options.policy.memtable_bytes = ByteCount::kib(64);
+        options.policy.tree.memtable_bytes = ByteCount::kib(64);
         options.memory_limit = ByteCount::mib(4);
     });
     let many = many(&db);
@@ -114,8 +114,8 @@ fn the_least_limit_is_told() {
 fn cold_readers_are_let_go_and_come_back() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder, |options| {
-        options.policy.memtable_bytes = ByteCount::kib(256);
-        options.policy.sst_max = ByteCount::kib(64);
+        options.policy.tree.memtable_bytes = ByteCount::kib(256);
+        options.policy.tree.sst_max = ByteCount::kib(64);
         options.block_bytes = ByteCount(512);
         options.bits_per_key = 64;
         options.memory_limit = ByteCount::mib(2);
@@ -152,10 +152,10 @@ fn cold_readers_are_let_go_and_come_back() {
 fn memory_kept_for_the_next_memtable_goes_before_readers_do() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder, |options| {
-        options.policy.memtable_bytes = ByteCount::mib(2);
-        options.policy.sst_max = ByteCount::kib(256);
-        options.policy.sst_min = ByteCount::kib(64);
-        options.policy.l1_bytes = ByteCount::mib(4);
+        options.policy.tree.memtable_bytes = ByteCount::mib(2);
+        options.policy.tree.sst_max = ByteCount::kib(256);
+        options.policy.shapes.vlsm.sst_min = ByteCount::kib(64);
+        options.policy.tree.l1_bytes = ByteCount::mib(4);
         options.bits_per_key = 64;
         options.memory_limit = options.least_memory();
     });
@@ -199,7 +199,7 @@ fn rewrite(db: &Db, count: u64, round: u64) {
 #[test]
 fn an_iterator_that_stands_still_holds_neither_files_nor_memtables() {
     let folder = tempfile::tempdir().unwrap();
-    let db = open(&folder, |options| options.policy.memtable_bytes = ByteCount::kib(256));
+    let db = open(&folder, |options| options.policy.tree.memtable_bytes = ByteCount::kib(256));
     let count = 20_000;
     rewrite(&db, count, 0);
     db.put(key(0, 0), "in the memtable").unwrap();
@@ -256,8 +256,8 @@ fn memtables_that_are_gathered_go_out_when_somebody_wants_them() {
     let folder = tempfile::tempdir().unwrap();
     let db = open(&folder, |options| {
         options.policy.shape = "sp_lsm".into();
-        options.policy.memtable_count = 24;
-        options.policy.l0_trigger = 12;
+        options.policy.tree.memtable_count = 24;
+        options.policy.tree.l0_trigger = 12;
         options.memory_limit = ByteCount::mib(64);
         options.wal_limit = ByteCount::mib(6);
     });

@@ -25,11 +25,11 @@ fn memory_stays_within_its_limit_under_a_mixed_load() {
     let db = Db::builder(folder.path().join("store"))
         .configure(|options| {
             let policy = &mut options.policy;
-            policy.memtable_bytes = ByteCount::mib(1);
-            policy.sst_max = ByteCount::mib(1);
-            policy.sst_min = ByteCount::kib(128);
-            policy.l1_bytes = ByteCount::mib(8);
-            policy.phi = 4;
+            policy.tree.memtable_bytes = ByteCount::mib(1);
+            policy.tree.sst_max = ByteCount::mib(1);
+            policy.shapes.vlsm.sst_min = ByteCount::kib(128);
+            policy.tree.l1_bytes = ByteCount::mib(8);
+            policy.shapes.vlsm.phi = 4;
             options.memory_limit = LIMIT;
         })
         .open()

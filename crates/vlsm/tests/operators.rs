@@ -160,10 +160,10 @@ fn small(options: &mut Options) {
     options.log = false;
     let policy = &mut options.policy;
     (policy.shape, policy.admission) = ("tiered_l0".into(), "slowdown_stop".into());
-    (policy.l0_trigger, policy.l0_max) = (50, 100);
-    (policy.l0_slowdown, policy.l0_stop) = (100, 100);
-    policy.memtable_bytes = ByteCount::kib(64);
-    (policy.sst_max, policy.sst_min) = (ByteCount::kib(16), ByteCount::kib(4));
+    (policy.tree.l0_trigger, policy.tree.l0_max) = (50, 100);
+    (policy.tree.l0_slowdown, policy.tree.l0_stop) = (100, 100);
+    policy.tree.memtable_bytes = ByteCount::kib(64);
+    (policy.tree.sst_max, policy.shapes.vlsm.sst_min) = (ByteCount::kib(16), ByteCount::kib(4));
 }
 
 fn words(db: &Db, operator: &str) -> Keyspace {

@@ -194,13 +194,13 @@ fn open(profile: &str, env: &Arc<dyn Env>) -> Db {
     let builder = Db::builder(FOLDER).env(env.clone()).profile(profile).unwrap();
     let builder = tiny(builder, ByteCount::kib(128)).configure(|options| {
         let policy = &mut options.policy;
-        policy.sst_max = ByteCount::kib(64);
-        policy.l1_bytes = ByteCount::kib(512);
-        policy.growth = 4;
-        policy.overflow = policy.overflow.map(|_| ByteCount::mib(1));
-        policy.debt_soft = policy.debt_soft.map(|_| ByteCount::mib(4));
-        policy.debt_hard = policy.debt_hard.map(|_| ByteCount::mib(16));
-        policy.delayed_write_rate = BytesPerSec(4 << 20);
+        policy.tree.sst_max = ByteCount::kib(64);
+        policy.tree.l1_bytes = ByteCount::kib(512);
+        policy.tree.growth = 4;
+        policy.tree.overflow = policy.tree.overflow.map(|_| ByteCount::mib(1));
+        policy.tree.debt_soft = policy.tree.debt_soft.map(|_| ByteCount::mib(4));
+        policy.tree.debt_hard = policy.tree.debt_hard.map(|_| ByteCount::mib(16));
+        policy.admissions.slowdown_stop.delayed_write_rate = BytesPerSec(4 << 20);
         options.workers = 2;
         options.wal_file_bytes = ByteCount::kib(256);
         options.wal_limit = ByteCount::mib(4);
@@ -221,7 +221,7 @@ fn bounds(db: &Db, disk: &SimFs, peaks: &mut [u64; 3]) {
     let now = [runs, disk.used(), stats.memory.total().0];
     *peaks = std::array::from_fn(|i| peaks[i].max(now[i]));
     // Memtables that are full by then may still be flushed.
-    let runs_max = policy.l0_max.max(policy.l0_stop) + policy.memtable_count;
+    let runs_max = policy.tree.l0_max.max(policy.tree.l0_stop) + policy.tree.memtable_count;
     assert!(runs <= runs_max as u64, "{runs} runs of L0: {:#?}", stats.levels);
     assert!(disk.used() <= SPACE_MAX, "{} of files: {stats:#?}", ByteCount(disk.used()));
     // The cache gives way to a large batch a moment after it is there, and a memtable that is being
@@ -298,10 +298,10 @@ fn drain(load: Arc<Load>, disk: &SimFs, env: &Arc<dyn Env>) {
     within_time("draining", move || db.wait_idle()).unwrap();
     let stats = load.db.stats();
     assert_eq!(stats.memory.sealed, ByteCount::ZERO, "nothing waits for a flush");
-    let policy = &load.db.options().policy;
+    let tree = &load.db.options().policy.tree;
     for level in &stats.levels {
         let excess = level.bytes.saturating_sub(level.target.unwrap_or(level.bytes));
-        let most = policy.overflow.unwrap_or_default() + policy.sst_max;
+        let most = tree.overflow.unwrap_or_default() + tree.sst_max;
         assert!(excess <= most, "L{} was not compacted: {:#?}", level.level, stats.levels);
     }
     let found = load.db.default_keyspace().multi_get((0..KEYS * WRITERS).map(key));

@@ -11,7 +11,7 @@ fn fill_first_of(regions: u16) -> Stats {
     let folder = tempfile::tempdir().unwrap();
     let db = tiny(Db::builder(folder.path().join("store")), ByteCount::kib(64))
         .configure(|options| {
-            options.policy.l1_bytes = ByteCount::kib(512);
+            options.policy.tree.l1_bytes = ByteCount::kib(512);
             options.workers = 1;
         })
         .open()

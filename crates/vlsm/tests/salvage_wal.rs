@@ -21,7 +21,7 @@ fn open(disk: &SimFs, salvage: bool) -> (Result<Db, Error>, Arc<Mutex<Vec<Event>
     let builder = Db::builder(FOLDER)
         .env(RealEnv::with_fs(Arc::new(disk.clone())))
         .configure(|options| {
-            options.policy.memtable_bytes = ByteCount::mib(1);
+            options.policy.tree.memtable_bytes = ByteCount::mib(1);
             options.wal_file_bytes = ByteCount::kib(16);
             options.wal_sync_bytes = ByteCount::kib(4);
             options.salvage_wal = salvage;

@@ -14,7 +14,7 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// So small that a few hundred writes make several levels, and range tombstones are cut.
 fn small(profile: &str, path: &Path) -> Builder {
     tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(16)).configure(|options| {
-        options.policy.sst_min = ByteCount::kib(4);
+        options.policy.shapes.vlsm.sst_min = ByteCount::kib(4);
         options.block_bytes = ByteCount(512);
         options.wal_file_bytes = ByteCount::kib(64);
         options.log = false;

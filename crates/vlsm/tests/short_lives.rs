@@ -85,7 +85,7 @@ fn one_keyspace_that_is_never_flushed_holds_only_its_own_batches() {
     let open = || {
         Db::builder(&path)
             .configure(|options| {
-                options.policy.memtable_bytes = vlsm::ByteCount::kib(256);
+                options.policy.tree.memtable_bytes = vlsm::ByteCount::kib(256);
                 options.wal_file_bytes = vlsm::ByteCount::kib(256);
             })
             .open()
@@ -232,7 +232,7 @@ fn the_wal_limit_is_one_of_bytes() {
     let open = || {
         Db::builder(&path)
             .configure(|options| {
-                options.policy.memtable_bytes = vlsm::ByteCount::mib(1);
+                options.policy.tree.memtable_bytes = vlsm::ByteCount::mib(1);
                 options.wal_file_bytes = vlsm::ByteCount::mib(1);
                 options.wal_limit = vlsm::ByteCount(limit);
             })

@@ -9,8 +9,8 @@ fn sizes_are_near_the_truth_on_disk_and_in_memory() {
     let path = folder.path().join("store");
     let open = || {
         Db::builder(&path).configure(|options| {
-            options.policy.sst_max = ByteCount::kib(256);
-            options.policy.sst_min = ByteCount::kib(32);
+            options.policy.tree.sst_max = ByteCount::kib(256);
+            options.policy.shapes.vlsm.sst_min = ByteCount::kib(32);
         })
     };
     let db = open().open().unwrap();

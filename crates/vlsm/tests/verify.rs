@@ -185,7 +185,7 @@ fn trees_that_contradict_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| {
         let path = folder.path().join(name);
-        let db = Db::builder(&path).configure(|o| o.policy.l0_trigger = 4).open().unwrap();
+        let db = Db::builder(&path).configure(|o| o.policy.tree.l0_trigger = 4).open().unwrap();
         db.create_keyspace("split", KeyspaceOptions::splits(["m"])).unwrap();
         for value in ["old", "new"] {
             db.put("key", value).unwrap();
@@ -222,7 +222,7 @@ fn range_tombstones_that_contradict_their_place() {
     let folder = tempfile::tempdir().unwrap();
     for (name, says) in [("deletes", "what it deletes may be read"), ("hides", "is hidden")] {
         let path = folder.path().join(name);
-        let db = Db::builder(&path).configure(|o| o.policy.l0_trigger = 4).open().unwrap();
+        let db = Db::builder(&path).configure(|o| o.policy.tree.l0_trigger = 4).open().unwrap();
         let put = || db.put("key", "value").unwrap();
         let delete = || db.delete_range("a".."z").unwrap();
         // Over nothing at all a tombstone is dropped by its flush.

@@ -50,11 +50,11 @@ fn open(setup: &Setup) -> Opened {
     let mut levels = Leveled::default();
     if setup.config == "sized" {
         levels = levels
-            .with_table_target_size(policy.sst_max.0)
-            .with_level_ratio_policy(vec![policy.growth as f32]);
+            .with_table_target_size(policy.tree.sst_max.0)
+            .with_level_ratio_policy(vec![policy.tree.growth as f32]);
     }
-    if setup.config == "sized" || policy.l0_trigger == 1 {
-        levels = levels.with_l0_threshold(policy.l0_trigger.min(255) as u8);
+    if setup.config == "sized" || policy.tree.l0_trigger == 1 {
+        levels = levels.with_l0_threshold(policy.tree.l0_trigger.min(255) as u8);
     }
     let strategy = Arc::new(levels);
     let filter = match options.bits_per_key {
@@ -65,7 +65,7 @@ fn open(setup: &Setup) -> Opened {
     };
     let tree = || {
         KeyspaceCreateOptions::default()
-            .max_memtable_size(policy.memtable_bytes.0)
+            .max_memtable_size(policy.tree.memtable_bytes.0)
             .manual_journal_persist(options.durability == Durability::Lazy)
             .data_block_size_policy(BlockSizePolicy::all(options.block_bytes.0 as u32))
             .filter_policy(filter.clone())
@@ -78,7 +78,7 @@ fn open(setup: &Setup) -> Opened {
         regions.push(Box::new(Region { db: db.clone(), keyspace, sync }));
     }
     let described: Described = vec![
-        ("memtables", format!("{} each", policy.memtable_bytes)),
+        ("memtables", format!("{} each", policy.tree.memtable_bytes)),
         ("WAL", wal(options.durability)),
         ("jobs' I/O", io(false)),
         ("reads", io(false)),

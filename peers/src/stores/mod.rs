@@ -101,8 +101,8 @@ pub struct Setup<'a> {
 impl Setup<'_> {
     /// Bytes of all memtables of one instance.
     pub fn memtables(&self) -> u64 {
-        let policy = &self.spec.options.policy;
-        policy.memtable_bytes.0 * policy.memtable_count as u64
+        let tree = &self.spec.options.policy.tree;
+        tree.memtable_bytes.0 * tree.memtable_count as u64
     }
 
     /// Bytes of memtables and cache of all instances.

@@ -205,16 +205,16 @@ struct Tree {
 fn open(setup: &Setup) -> Opened {
     let api = api()?;
     let spec = &setup.spec.options;
-    let policy = &spec.policy;
+    let tree = &spec.policy.tree;
     let (memtable, count, l1) = match setup.config {
-        "sized" => (policy.memtable_bytes.0, policy.memtable_count as u64, policy.l1_bytes.0),
+        "sized" => (tree.memtable_bytes.0, tree.memtable_count as u64, tree.l1_bytes.0),
         _ => (MEMTABLE, (setup.memtables() / MEMTABLE).max(2), 0),
     };
     let text = json!({
         "memtable_bytes": memtable,
         "memtable_count": count,
         "l1_bytes": l1,
-        "l0_trigger": if policy.l0_trigger == 1 { 1 } else { 0 },
+        "l0_trigger": if tree.l0_trigger == 1 { 1 } else { 0 },
         "compactions": setup.threads,
         "block_bytes": spec.block_bytes.0,
         "bits_per_key": spec.bits_per_key,

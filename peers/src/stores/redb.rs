@@ -37,7 +37,7 @@ fn open(setup: &Setup) -> Opened {
     let share = setup.memory() / setup.folders.len() as u64;
     let every = match options.durability {
         vlsm::Durability::Sync => 0,
-        _ => options.policy.memtable_bytes.0,
+        _ => options.policy.tree.memtable_bytes.0,
     };
     let mut trees: Vec<Box<dyn Instance>> = Vec::new();
     for folder in setup.folders {

@@ -18,9 +18,9 @@ fn spec(kind: &str, config: &str, regions: usize) -> StoreSpec {
     let mut options = vlsm::Options::default();
     options.policy = vlsm_policy::profile::profile("rocksdb").unwrap();
     // Small, so that there are flushes and compactions.
-    options.policy.memtable_bytes = Bytes::kib(256);
-    options.policy.sst_max = Bytes::kib(256);
-    options.policy.l1_bytes = Bytes::mib(1);
+    options.policy.tree.memtable_bytes = Bytes::kib(256);
+    options.policy.tree.sst_max = Bytes::kib(256);
+    options.policy.tree.l1_bytes = Bytes::mib(1);
     StoreSpec { kind: kind.into(), config: config.into(), options, cache: 8 << 20, regions }
 }
 

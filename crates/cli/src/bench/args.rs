@@ -2,6 +2,7 @@
 //!
 //! No data is written before all options and the free space of the device are checked.
 
+use crate::store::read_options;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -19,6 +20,7 @@ Examples:
   vlsm bench --profile rocksdb                 the same with another profile
   vlsm bench --profile rocksdb --admission open
                                                the profile's sizes with another admission
+  vlsm bench --options my.toml                 the same with options of your own
   vlsm bench --rate 100000                     open loop: latency from each request's due time
   vlsm bench --pairs 20M --workload load       the load only
   vlsm bench --workload a,b,e --seconds 60     several runs on one store
@@ -34,6 +36,9 @@ pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
     #[arg(long, value_name = "NAME", default_value = "steady")]
     pub profile: String,
+    /// File of options of the store, in place of a profile (docs/mechanisms.md, "Profiles")
+    #[arg(long, value_name = "FILE", conflicts_with = "profile")]
+    pub options: Option<PathBuf>,
     /// Shape (what to merge) instead of the profile's, with the profile's sizes
     #[arg(long, value_name = "NAME")]
     pub shape: Option<String>,
@@ -74,12 +79,12 @@ pub struct Args {
     /// Bytes of a value; values are random bytes
     #[arg(long, value_name = "BYTES", default_value_t = 176)]
     pub value_size: usize,
-    /// When a write is acknowledged: sync, buffered, lazy or no-wal
-    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability)]
-    pub durability: Durability,
-    /// Compression of SSTs: none, lz4 or zstd
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = compression)]
-    pub compression: Compression,
+    /// When a write is acknowledged: sync, buffered, lazy or no-wal [default: buffered]
+    #[arg(long, value_name = "WHEN", value_parser = durability)]
+    pub durability: Option<Durability>,
+    /// Compression of SSTs: none, lz4 or zstd [default: none]
+    #[arg(long, value_name = "NAME", value_parser = compression)]
+    pub compression: Option<Compression>,
     /// Size of a memtable [default: the profile's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memtable: Option<Bytes>,
@@ -240,7 +245,7 @@ impl Args {
         Ok(RunSpec {
             store: StoreSpec {
                 kind: "vlsm".into(),
-                config: self.profile(),
+                config: self.config(),
                 options: self.options()?,
                 cache: 0,
                 regions: 1,
@@ -255,32 +260,53 @@ impl Args {
         })
     }
 
-    /// The profile, with the mechanisms that replace its own.
-    fn profile(&self) -> String {
+    /// The profile or file of options, with the mechanisms that replace its own.
+    fn config(&self) -> String {
         let axes =
             [("shape", &self.shape), ("schedule", &self.schedule), ("admission", &self.admission)];
-        axes.into_iter().fold(self.profile.clone(), |profile, (axis, mechanism)| match mechanism {
-            Some(mechanism) => format!("{profile}/{axis}={mechanism}"),
-            None => profile,
+        let file = self.options.as_ref().and_then(|path| path.file_stem());
+        let base = file.map_or(self.profile.clone(), |name| name.to_string_lossy().into_owned());
+        axes.into_iter().fold(base, |config, (axis, mechanism)| match mechanism {
+            Some(mechanism) => format!("{config}/{axis}={mechanism}"),
+            None => config,
         })
     }
 
     /// The options of the store.
     fn options(&self) -> Result<Options, String> {
-        let mut options = Options::default();
-        options.set_profile(&self.profile()).map_err(|error| error.to_string())?;
+        let mut options = match &self.options {
+            Some(path) => read_options(path)?,
+            None => {
+                let mut options = Options::default();
+                options.set_profile(&self.profile).map_err(|error| error.to_string())?;
+                options
+            }
+        };
+        let policy = &mut options.policy;
+        for (name, said) in [
+            (&mut policy.shape, &self.shape),
+            (&mut policy.schedule, &self.schedule),
+            (&mut policy.admission, &self.admission),
+        ] {
+            if let Some(said) = said {
+                name.clone_from(said);
+            }
+        }
         if let Some(bytes) = self.memtable {
-            options.policy.memtable_bytes = bytes;
+            options.policy.tree.memtable_bytes = bytes;
         }
         if let Some(count) = self.memtables {
-            options.policy.memtable_count = count;
+            options.policy.tree.memtable_count = count;
         }
-        options.durability = self.durability;
-        options.compression = vec![self.compression];
+        options.durability = self.durability.unwrap_or(options.durability);
+        if let Some(compression) = self.compression {
+            options.compression = vec![compression];
+        }
         options.memory_limit = self.memory_limit.unwrap_or(options.memory_limit);
         options.wal_limit = options.wal_limit.max(options.least_wal());
         options.workers = self.workers.unwrap_or(options.workers);
-        (options.direct_io, options.direct_reads) = (self.direct_io, self.direct_io);
+        options.direct_io |= self.direct_io;
+        options.direct_reads |= self.direct_io;
         options.error_if_exists = true;
         options.check().map_err(|error| error.to_string())?;
         Ok(options)
@@ -422,7 +448,7 @@ mod tests {
         assert_eq!(e.offered, Offered::As(Arrivals::Open(1e6)));
         assert_eq!((a.workload.reads, a.workload.updates), (30.0, 70.0));
         assert_eq!((a.ops, a.seconds), (Some(5), None));
-        assert_eq!(spec.store.options.policy.memtable_bytes, Bytes::mib(4));
+        assert_eq!(spec.store.options.policy.tree.memtable_bytes, Bytes::mib(4));
         assert_eq!(spec.store.options.durability, Durability::NoWal);
     }
 
@@ -432,7 +458,32 @@ mod tests {
         assert_eq!(store.name(), "vlsm:rocksdb/shape=lsmi/admission=open");
         let policy = store.options.policy;
         assert_eq!((policy.shape, policy.admission), ("lsmi".into(), "open".into()));
-        assert_eq!((policy.schedule, policy.memtable_bytes), ("fifo".into(), Bytes::mib(64)));
+        assert_eq!((policy.schedule, policy.tree.memtable_bytes), ("fifo".into(), Bytes::mib(64)));
+    }
+
+    #[test]
+    fn a_file_of_options_takes_the_place_of_a_profile() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("own.toml");
+        let file = format!("--options={}", path.display());
+        let text = "durability = 'lazy'\n[policy]\nprofile = 'cruise'\nmemtable_count = 4";
+        std::fs::write(&path, text).unwrap();
+        let store = spec(&[&file, "--admission=open"]).unwrap().store;
+        assert_eq!(store.name(), "vlsm:own/admission=open");
+        assert_eq!(store.options.durability, Durability::Lazy);
+        let policy = &store.options.policy;
+        assert_eq!((&*policy.shape, &*policy.admission), ("sp_lsm", "open"));
+        assert_eq!(policy.tree.memtable_count, 4);
+        assert!(store.options.memory_limit > Bytes::mib(256), "4 memtables of 64 MB fit");
+        let refused = |text: &str, expected: &str| {
+            std::fs::write(&path, text).unwrap();
+            let error = spec(&[&file]).err().unwrap();
+            assert!(error.contains("own.toml") && error.contains(expected), "{error}");
+        };
+        refused("workers = 'all'", "workers");
+        refused("[policy.tree]\nmemtable_byte = 1", "did you mean \"memtable_bytes\"?");
+        let error = spec(&[&file, "--profile=vlsm"]).err().unwrap();
+        assert!(error.contains("cannot be used with"), "{error}");
     }
 
     #[test]

@@ -167,7 +167,7 @@ mod tests {
         let own = runs.iter().find(|run| run.store.config == "vlsm-4/admission=open");
         let policy = &own.expect("it takes part").store.options.policy;
         let four = setting().scale.bytes(vlsm_core::Bytes::mib(4));
-        assert_eq!((policy.sst_max, policy.admission.as_str()), (four, "open"));
+        assert_eq!((policy.tree.sst_max, policy.admission.as_str()), (four, "open"));
         let why = Beside::named(&setting(), "vlsm:vslm").expect_err("unknown");
         assert!(why.contains("did you mean \"vlsm\"?"), "{why}");
     }

@@ -85,7 +85,7 @@ pub fn named(name: &str) -> Result<&'static Entry, String> {
     let own = format!("vlsm-{lower}");
     let find = |id: &str| all().find(|entry| entry.id == id);
     find(&lower).or_else(|| find(&own)).ok_or_else(|| {
-        let unknown = vlsm_policy::registry::unknown("figure", name, all().map(|entry| entry.id));
+        let unknown = vlsm_policy::names::unknown("figure", name, all().map(|entry| entry.id));
         format!("{unknown}; `vlsm-lab list` says what they show")
     })
 }

@@ -413,7 +413,7 @@ fn seconds(text: &str, offered: &Offered, store: &StoreSpec, setting: &Setting) 
         // The memtables of so many flushes, filled with pairs of 200 bytes.
         ["chains"] => {
             let Offered::As(Arrivals::Open(rate)) = offered else { panic!("it has no rate") };
-            let memtable = store.options.policy.memtable_bytes.0;
+            let memtable = store.options.policy.tree.memtable_bytes.0;
             (FLUSHES * memtable as f64 / (rate * 200.0)).max(setting.seconds)
         }
         ["paper", length] => setting.scale.seconds(number(length)),
@@ -446,7 +446,6 @@ mod tests {
     use crate::figures::{Setting, named};
     use crate::scale::Scale;
     use vlsm_core::{Bytes, Micros};
-    use vlsm_policy::schedule::{Schedule, silk::Silk};
     use vlsm_policy::{Counters, Signals};
 
     #[test]
@@ -456,7 +455,7 @@ mod tests {
         let run = runs.iter().find(|run| run.store.config == "silk-dlc-load");
         let policy = run.expect("it takes part").store.options.policy.clone();
         let limit = |load: u64| {
-            let mut silk = Silk::new(&policy);
+            let (_, mut silk, _) = policy.build().expect("the options work");
             let mut after = |seconds: u64| {
                 let cache_miss_bytes = Bytes(seconds * (load << 20));
                 let counters = Counters { cache_miss_bytes, ..Counters::default() };
@@ -467,7 +466,7 @@ mod tests {
             after(2).bandwidth.expect("it has a limit").limit
         };
         // At the floor deeper jobs are paused.
-        assert_eq!(limit(260), policy.silk.floor);
-        assert!(limit(65) > policy.silk.floor);
+        assert_eq!(limit(260), policy.schedules.silk.floor);
+        assert!(limit(65) > policy.schedules.silk.floor);
     }
 }

@@ -11,6 +11,7 @@ use vlsm::{Durability, Options, PolicyOptions};
 use vlsm_core::Bytes;
 use vlsm_measure::spec::StoreSpec;
 use vlsm_measure::workload::Workload;
+use vlsm_policy::profile;
 
 /// The block cache of the reference runs, at the papers' sizes.
 const CACHE: u64 = 64 << 20;
@@ -69,13 +70,14 @@ impl Store {
             return Err(format!("{kind} is left out: other stores do not take part"));
         }
         let profile = &recipe.profile;
-        let own = vlsm_policy::profile::profile(profile);
+        let own = vlsm_policy::profile(profile);
         let mut own = own.map_err(|_| format!("profile {profile} is not built yet"))?;
         match sst {
             Some(sst) if profile == "vlsm" => own = vlsm_of(sst, recipe.same_l2),
             Some(sst) => {
-                own.sst_max = Bytes::mib(sst);
-                own.sst_min = own.sst_min.min(own.sst_max);
+                own.tree.sst_max = Bytes::mib(sst);
+                let sst_min = &mut own.shapes.vlsm.sst_min;
+                *sst_min = (*sst_min).min(own.tree.sst_max);
             }
             None => {}
         }
@@ -116,8 +118,8 @@ fn set(all: &mut Value, said: Value) {
 fn vlsm_of(sst: u64, same_l2: bool) -> PolicyOptions {
     let mut policy = PolicyOptions::vlsm(Bytes::mib(sst));
     if sst < 8 && !same_l2 {
-        policy.phi = 32;
-        policy.levels += 1;
+        policy.shapes.vlsm.phi = 32;
+        policy.tree.levels += 1;
     }
     policy
 }
@@ -149,16 +151,16 @@ pub(super) fn loading(store: &StoreSpec) -> Options {
     let mut options = store.options.clone();
     if store.kind == "vlsm" {
         let own = &store.options.policy;
-        let mut policy = PolicyOptions::rocksdb();
-        policy.memtable_bytes = Bytes::mib(16);
-        policy.memtable_count = 4;
-        policy.sst_max = own.sst_max;
-        policy.sst_min = own.sst_min;
-        policy.l1_bytes = own.l1_bytes.max(Bytes::mib(32));
-        policy.levels = own.levels;
-        policy.growth = own.growth;
+        let mut policy = profile("rocksdb").expect("it ships inside");
+        policy.tree.memtable_bytes = Bytes::mib(16);
+        policy.tree.memtable_count = 4;
+        policy.tree.sst_max = own.tree.sst_max;
+        policy.shapes.vlsm.sst_min = own.shapes.vlsm.sst_min;
+        policy.tree.l1_bytes = own.tree.l1_bytes.max(Bytes::mib(32));
+        policy.tree.levels = own.tree.levels;
+        policy.tree.growth = own.tree.growth;
         // No run is left in L0, which some shapes do not have.
-        policy.l0_trigger = 1;
+        policy.tree.l0_trigger = 1;
         options.policy = policy;
         options.memory_limit = Bytes::mib(256);
         options.cache_limit = None;
@@ -167,7 +169,7 @@ pub(super) fn loading(store: &StoreSpec) -> Options {
         options.quantum = Bytes::kib(256);
         options.durability = Durability::NoWal;
     }
-    options.policy.debt_soft = None;
-    options.policy.debt_hard = None;
+    options.policy.tree.debt_soft = None;
+    options.policy.tree.debt_hard = None;
     options
 }

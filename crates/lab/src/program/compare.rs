@@ -307,12 +307,12 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
     if store.kind == "vlsm" {
         return store;
     }
-    let memtables =
-        store.options.policy.memtable_bytes.0 * store.options.policy.memtable_count as u64;
+    let memtables = store.options.policy.tree.memtable_bytes.0
+        * store.options.policy.tree.memtable_count as u64;
     let cache = match store.kind.as_str() {
         "rocksdb" | "fjall" => ByteCount::mib(32),
         "pebble" => {
-            store.options.policy.memtable_bytes = ByteCount::mib(4);
+            store.options.policy.tree.memtable_bytes = ByteCount::mib(4);
             ByteCount::mib(8)
         }
         // Its cache is as large as cache and memtables together.
@@ -327,12 +327,12 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
 /// Memtables of this size, and the tree scaled with them as the reference runs had it: L1 of 256 MB
 /// with 64 MB memtables, of 64 MB with 8 MB ones.
 fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
-    if memtable < policy.memtable_bytes {
-        policy.l1_bytes = policy.l1_bytes.min(ByteCount::mib(64));
-        policy.sst_max = policy.sst_max.min(memtable);
-        policy.sst_min = policy.sst_min.min(memtable);
+    if memtable < policy.tree.memtable_bytes {
+        policy.tree.l1_bytes = policy.tree.l1_bytes.min(ByteCount::mib(64));
+        policy.tree.sst_max = policy.tree.sst_max.min(memtable);
+        policy.shapes.vlsm.sst_min = policy.shapes.vlsm.sst_min.min(memtable);
     }
-    policy.memtable_bytes = memtable;
+    policy.tree.memtable_bytes = memtable;
 }
 
 /// Prints the report, and writes it as a page, as JSON and as CSV.

@@ -26,7 +26,7 @@ use keys::Choice;
 use serde::{Deserialize, Serialize};
 use sizes::Sizes;
 use vlsm_core::Result;
-use vlsm_policy::registry::unknown;
+use vlsm_policy::names::unknown;
 
 /// A named mix of operations. Shares are percentages and sum to 100.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -52,8 +52,10 @@
 use super::Admission;
 use crate::decision::Admit;
 use crate::device::DeviceMap;
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Counters, Signals};
+use crate::smaller::{Pick, Scale};
+use crate::tree::TreeOptions;
 use serde::{Deserialize, Serialize};
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
@@ -112,8 +114,8 @@ impl Default for CruiseOptions {
     }
 }
 
-impl CruiseOptions {
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for CruiseOptions {
+    fn check(&self) -> Result<()> {
         let advice = "the paper advises less than 0.6";
         let refused = if !(self.k1 > 0.0 && self.k1 <= 1.0) {
             Some(("cruise.k1", format!("must be above 0 and at most 1; {advice}")))
@@ -128,6 +130,15 @@ impl CruiseOptions {
             Some((option, why)) => Err(Error::InvalidOption { option, why }),
             None => Ok(()),
         }
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.window = by.count(self.window);
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
+        self.window = 300;
+        self.first = pick.of(&[First::Watermark, First::Window]);
     }
 }
 
@@ -259,15 +270,18 @@ pub struct Cruise {
     wrote_at: Micros,
 }
 
-impl Cruise {
-    /// With the weights of the options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        let (writes, wrote_at) = (0, Micros::ZERO);
-        let options = options.cruise.clone();
-        Self { options, origin: None, began: None, limit: None, writes, wrote_at }
-    }
+impl Mechanism for Cruise {
+    const WHAT: &'static str = "CruiseDB: the limit follows the watermark of memory";
+    type Options = CruiseOptions;
 
+    fn new(_: &TreeOptions, own: &CruiseOptions) -> Result<Self> {
+        let (writes, wrote_at) = (0, Micros::ZERO);
+        let options = own.clone();
+        Ok(Self { options, origin: None, began: None, limit: None, writes, wrote_at })
+    }
+}
+
+impl Cruise {
     /// Rule 1: the first limit, or none yet.
     fn open(&mut self, window: &Window, now: Sample, fill: f64, device: &DeviceMap) {
         let is_whole = window.operations >= self.options.window;

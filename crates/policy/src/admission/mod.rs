@@ -5,27 +5,16 @@ pub mod open;
 pub mod slowdown_stop;
 
 use crate::decision::Admit;
-use crate::registry::Entry;
+use crate::mechanism::registry;
 use crate::signals::Signals;
 
-/// All admissions.
-pub static REGISTRY: &[Entry<dyn Admission>] = &[
-    Entry {
-        name: "open",
-        what: "nothing is held back until memory is full",
-        make: |options| Box::new(open::Open::new(options)),
-    },
-    Entry {
-        name: "slowdown_stop",
-        what: "RocksDB's delayed write rate, then stop",
-        make: |options| Box::new(slowdown_stop::SlowdownStop::new(options)),
-    },
-    Entry {
-        name: "cruise",
-        what: "CruiseDB: the limit follows the watermark of memory",
-        make: |options| Box::new(cruise::Cruise::new(options)),
-    },
-];
+registry! {
+    /// The options of every admission.
+    AdmissionOptions of Admission:
+    open = open::Open,
+    slowdown_stop = slowdown_stop::SlowdownStop,
+    cruise = cruise::Cruise,
+}
 
 /// *How fast*. It may keep state between calls; the time is an argument.
 pub trait Admission: Send + std::fmt::Debug {

@@ -3,18 +3,21 @@
 
 use super::Admission;
 use crate::decision::Admit;
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, NoOptions};
 use crate::signals::Signals;
+use crate::tree::TreeOptions;
+use vlsm_core::Result;
 
 /// Lets everything in.
 #[derive(Debug, Default)]
 pub struct Open;
 
-impl Open {
-    /// There is nothing to set.
-    #[must_use]
-    pub fn new(_: &PolicyOptions) -> Self {
-        Self
+impl Mechanism for Open {
+    const WHAT: &'static str = "nothing is held back until memory is full";
+    type Options = NoOptions;
+
+    fn new(_: &TreeOptions, _: &NoOptions) -> Result<Self> {
+        Ok(Self)
     }
 }
 

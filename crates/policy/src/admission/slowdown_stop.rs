@@ -19,10 +19,12 @@
 
 use super::Admission;
 use crate::decision::Admit;
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Pressure, Signals};
+use crate::tree::{TreeOptions, all_hold};
+use serde::{Deserialize, Serialize};
 use vlsm_core::event::WaitCause;
-use vlsm_core::{Bytes, BytesPerSec};
+use vlsm_core::{Bytes, BytesPerSec, Result};
 
 /// No lower than this.
 const RATE_MIN: f64 = 16.0 * 1024.0;
@@ -54,14 +56,41 @@ pub struct SlowdownStop {
     seen: Option<(Bytes, usize)>,
 }
 
-impl SlowdownStop {
-    /// With the initial rate of the options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        let rate = options.delayed_write_rate.0 as f64;
-        Self { rate_max: rate, rate, state: State::Free, seen: None }
-    }
+/// RocksDB's `delayed_write_rate`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SlowdownStopOptions {
+    /// The initial rate of delayed writes.
+    pub delayed_write_rate: BytesPerSec,
+}
 
+impl Default for SlowdownStopOptions {
+    fn default() -> Self {
+        Self { delayed_write_rate: BytesPerSec(16 << 20) }
+    }
+}
+
+impl MechanismOptions for SlowdownStopOptions {
+    fn check(&self) -> Result<()> {
+        all_hold([(
+            (16 << 10..=1 << 40).contains(&self.delayed_write_rate.0),
+            "delayed_write_rate",
+            "must be from 16 KB/s to 1 TB/s",
+        )])
+    }
+}
+
+impl Mechanism for SlowdownStop {
+    const WHAT: &'static str = "RocksDB's delayed write rate, then stop";
+    type Options = SlowdownStopOptions;
+
+    fn new(_: &TreeOptions, own: &SlowdownStopOptions) -> Result<Self> {
+        let rate = own.delayed_write_rate.0 as f64;
+        Ok(Self { rate_max: rate, rate, state: State::Free, seen: None })
+    }
+}
+
+impl SlowdownStop {
     fn adjust(&mut self, now: (Bytes, usize), stop: f64) {
         let factor = match self.seen {
             // The first slowdown after a free stretch takes the rate as it is.

@@ -111,28 +111,28 @@ fn a_flush_gets_all_of_the_limit_whatever_others_take() {
 }
 
 #[test]
-fn a_refill_that_somebody_waits_for_counts_once() {
+fn a_span_in_which_a_job_waits_counts_once() {
     let mut pace = Pace::default();
     pace.fill(at(5));
     pace.wait(at(7));
     let limit = BytesPerSec(1_000);
     pace.set(at(5), Some(Bandwidth { limit, ..Bandwidth::default() }));
     pace.wait(at(7));
-    assert_eq!(pace.drained(), 0, "nobody asked for it");
-    let refill = vlsm_core::Micros(10_000);
-    pace.set(at(5), Some(Bandwidth { limit, refill, ..Bandwidth::default() }));
+    assert_eq!(pace.waited_spans(), 0, "nobody asked for it");
+    let span = vlsm_core::Micros(10_000);
+    pace.set(at(5), Some(Bandwidth { limit, span, ..Bandwidth::default() }));
     pace.wait(at(7));
     pace.wait(at(9));
-    assert_eq!(pace.drained(), 1);
+    assert_eq!(pace.waited_spans(), 1);
     // From the second to the fourth one, then the fourth again.
     pace.fill(at(15));
     pace.wait(at(31));
     pace.fill(at(35));
     pace.wait(at(36));
-    assert_eq!(pace.drained(), 4);
+    assert_eq!(pace.waited_spans(), 4);
     pace.fill(at(95));
     pace.wait(at(95));
-    assert_eq!(pace.drained(), 5);
+    assert_eq!(pace.waited_spans(), 5);
 }
 
 #[test]

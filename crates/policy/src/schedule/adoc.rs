@@ -35,8 +35,10 @@ use super::Schedule;
 use super::fifo::{Fifo, takes_slot};
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
-use crate::options::{PolicyOptions, all_hold};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Running, Signals};
+use crate::smaller::{Pick, Scale};
+use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use vlsm_core::{Bytes, JobId, Micros, Result};
 
@@ -64,12 +66,8 @@ impl Default for AdocOptions {
     }
 }
 
-impl AdocOptions {
-    /// Refuses values that cannot work, each with the reason.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`].
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for AdocOptions {
+    fn check(&self) -> Result<()> {
         let rules = [
             (
                 (1_000..=3_600_000_000).contains(&self.interval.0),
@@ -79,6 +77,16 @@ impl AdocOptions {
             (self.batch >= Bytes::kib(4), "adoc.batch", "must be at least 4 KB"),
         ];
         all_hold(rules)
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.interval = by.time(self.interval);
+        self.batch = by.bytes(self.batch);
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, _: &mut Pick<'_>) {
+        self.interval = Micros(5_000);
+        self.batch = Bytes::kib(4);
     }
 }
 
@@ -123,28 +131,31 @@ struct Signs {
     debt: bool,
 }
 
-impl Adoc {
-    /// With these options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        let most = options.memtable_bytes;
-        let least = options.adoc.batch.min(most);
-        Self {
-            interval: options.adoc.interval,
+impl Mechanism for Adoc {
+    const WHAT: &'static str = "ADOC: number of jobs and size of memtables follow what overflows";
+    type Options = AdocOptions;
+
+    fn new(tree: &TreeOptions, own: &AdocOptions) -> Result<Self> {
+        let most = tree.memtable_bytes;
+        let least = own.batch.min(most);
+        Ok(Self {
+            interval: own.interval,
             batches: (least, most),
-            l0_slowdown: options.l0_slowdown,
-            debt_soft: options.debt_soft,
-            compaction_jobs: options.compaction_jobs,
-            queue: Fifo::new(options),
+            l0_slowdown: tree.l0_slowdown,
+            debt_soft: tree.debt_soft,
+            compaction_jobs: tree.compaction_jobs,
+            queue: Fifo::of(tree),
             jobs: JOBS_STEP,
             batch: least,
             begun: None,
             flushes: Vec::new(),
             ended: (0.0, 0),
             best: 0.0,
-        }
+        })
     }
+}
 
+impl Adoc {
     /// Times the flushes.
     fn watch(&mut self, now: Micros, running: &[Running]) {
         let ended = &mut self.ended;

@@ -28,8 +28,10 @@ use super::fifo::Fifo;
 use super::{Schedule, device_bandwidth};
 use crate::candidate::Candidate;
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::{PolicyOptions, all_hold};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Running, Signals};
+use crate::smaller::{Pick, Scale};
+use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use vlsm_core::{BytesPerSec, Micros, Result};
 
@@ -58,12 +60,8 @@ impl Default for AutoTunedOptions {
     }
 }
 
-impl AutoTunedOptions {
-    /// Refuses values that cannot work, each with the reason.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`].
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for AutoTunedOptions {
+    fn check(&self) -> Result<()> {
         let rules = [
             (
                 (1_000..=3_600_000_000).contains(&self.period.0),
@@ -83,6 +81,14 @@ impl AutoTunedOptions {
             (self.step_percent <= 100, "auto_tuned.step_percent", "must be at most 100"),
         ];
         all_hold(rules)
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.period = by.time(self.period);
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, _: &mut Pick<'_>) {
+        self.period = Micros(20_000);
     }
 }
 
@@ -104,25 +110,25 @@ struct Tuned {
     drained: u64,
 }
 
-impl AutoTuned {
-    /// With these options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self {
-            options: options.auto_tuned.clone(),
-            device: options.device_bandwidth,
-            fifo: Fifo::new(options),
-            tuned: None,
-        }
-    }
+impl Mechanism for AutoTuned {
+    const WHAT: &'static str =
+        "as fifo, under RocksDB's limit that grows and shrinks with the demand";
+    type Options = AutoTunedOptions;
 
+    fn new(tree: &TreeOptions, own: &AutoTunedOptions) -> Result<Self> {
+        let (options, device) = (own.clone(), tree.device_bandwidth);
+        Ok(Self { options, device, fifo: Fifo::of(tree), tuned: None })
+    }
+}
+
+impl AutoTuned {
     fn refill(&self) -> Micros {
         Micros(self.options.period.0 / REFILLS)
     }
 
     /// Rules 1 to 3.
     fn tune(&self, signals: &Signals, most: f64, wanted: bool) -> Tuned {
-        let (at, drained) = (signals.now, signals.counters.drained_refills);
+        let (at, drained) = (signals.now, signals.counters.waited_spans);
         let Some(tuned) = self.tuned else { return Tuned { rate: most / 2.0, at, drained } };
         let passed = at.saturating_sub(tuned.at);
         if !wanted || passed < self.options.period {
@@ -174,7 +180,7 @@ impl Schedule for AutoTuned {
             floor: BytesPerSec::ZERO,
             counted: Counted::Written,
             in_turn: true,
-            refill: self.refill(),
+            span: self.refill(),
         });
         grants
     }

@@ -45,10 +45,12 @@
 use super::fifo::{Fifo, takes_slot};
 use super::load::{LoadMeter, LoadModel};
 use super::{Schedule, device_bandwidth};
-use crate::candidate::{Candidate, Class};
+use crate::candidate::{Candidate, Class, WithinL0};
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::{PolicyOptions, all_hold};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Pressure, Running, Signals};
+use crate::smaller::{Pick, Scale};
+use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::event::JobKind;
@@ -126,12 +128,8 @@ impl Default for DlcOptions {
     }
 }
 
-impl DlcOptions {
-    /// Refuses values that cannot work, each with the reason.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`].
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for DlcOptions {
+    fn check(&self) -> Result<()> {
         let rules = [
             (
                 (1_000..=3_600_000_000).contains(&self.interval.0),
@@ -157,6 +155,24 @@ impl DlcOptions {
             (self.burst_runs >= 1, "dlc.burst_runs", "must be at least 1"),
         ];
         all_hold(rules)
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.interval = by.time(self.interval);
+        if self.burst_bytes > Bytes::ZERO {
+            self.burst_bytes = by.bytes(self.burst_bytes);
+        }
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
+        let models = [LoadModel::Operations, LoadModel::CacheMisses, LoadModel::Weighted];
+        self.load = pick.of(&models);
+        self.interval = Micros(2_000);
+        self.io_high_limit = pick.of(&[0.01, 0.1, 0.9]);
+        self.io_low_limit = self.io_high_limit / 2.0;
+        self.delay = pick.of(&[Delay::Full, Delay::Part]);
+        self.burst = pick.of(&[Burst::Full, Burst::Part, Burst::None]);
+        self.burst_runs = pick.of(&[3, 20]);
     }
 }
 
@@ -187,15 +203,16 @@ fn is_deeper(candidate: &Candidate) -> bool {
     matches!(candidate.frees, Class::Level(_)) && candidate.kind != JobKind::TrivialMove
 }
 
-impl Dlc {
-    /// With these options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        let own = options.dlc.clone();
-        Self {
-            device: options.device_bandwidth,
-            l0_bound: options.l0_max.min(options.l0_slowdown),
-            queue: Fifo::new(options),
+impl Mechanism for Dlc {
+    const WHAT: &'static str =
+        "DLC: no compaction of L0 while clients load the device, but for bursts";
+    type Options = DlcOptions;
+
+    fn new(tree: &TreeOptions, own: &DlcOptions) -> Result<Self> {
+        Ok(Self {
+            device: tree.device_bandwidth,
+            l0_bound: tree.l0_max.min(tree.l0_slowdown),
+            queue: Fifo::of(tree),
             meter: LoadMeter::new(own.load, own.weight, own.interval),
             told_at: None,
             load: None,
@@ -203,10 +220,12 @@ impl Dlc {
             below: 0,
             parts: BTreeMap::new(),
             bursting: BTreeSet::new(),
-            options: own,
-        }
+            options: own.clone(),
+        })
     }
+}
 
+impl Dlc {
     /// Rules 1 and 2.
     fn classify(&mut self, signals: &Signals, device: BytesPerSec) {
         let now = signals.now;
@@ -331,6 +350,25 @@ impl Schedule for Dlc {
 
     fn needs_device(&self) -> bool {
         self.device == BytesPerSec::ZERO
+    }
+
+    fn check(&self, offered: WithinL0) -> Result<()> {
+        let runs =
+            offered.flushed.is_some_and(|from| (2..=self.options.burst_runs).contains(&from));
+        all_hold([
+            (
+                self.options.burst != Burst::Part || runs,
+                "dlc.burst",
+                "part needs a shape that proposes to merge from 2 to dlc.burst_runs flushed runs: \
+                 tiered_l0 with merge_flushed",
+            ),
+            (
+                self.options.delay != Delay::Part || offered.any,
+                "dlc.delay",
+                "part needs a shape that proposes merges within L0 while L0→L1 waits: tiered_l0 \
+                 with intra_l0 and intra_l0_beside",
+            ),
+        ])
     }
 
     fn decide(

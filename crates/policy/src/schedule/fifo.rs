@@ -21,10 +21,11 @@
 use super::Schedule;
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, NoOptions};
 use crate::signals::{Running, Signals};
-use vlsm_core::TreeId;
+use crate::tree::TreeOptions;
 use vlsm_core::event::JobKind;
+use vlsm_core::{Result, TreeId};
 
 /// First come, first served.
 #[derive(Debug, Default)]
@@ -34,11 +35,19 @@ pub struct Fifo {
     turns: Turns,
 }
 
+impl Mechanism for Fifo {
+    const WHAT: &'static str = "flushes at once, compactions first come first served";
+    type Options = NoOptions;
+
+    fn new(tree: &TreeOptions, _: &NoOptions) -> Result<Self> {
+        Ok(Self::of(tree))
+    }
+}
+
 impl Fifo {
     /// With the number of slots of the options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self { compaction_jobs: options.compaction_jobs, turns: Turns::default() }
+    pub(super) fn of(tree: &TreeOptions) -> Self {
+        Self { compaction_jobs: tree.compaction_jobs, turns: Turns::default() }
     }
 
     /// Compactions that may run at the same time.

@@ -8,45 +8,22 @@ pub mod load;
 pub mod priority;
 pub mod silk;
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, WithinL0};
 use crate::decision::Grants;
-use crate::registry::Entry;
+use crate::mechanism::registry;
 use crate::signals::{Running, Signals};
-use vlsm_core::BytesPerSec;
+use vlsm_core::{BytesPerSec, Result};
 
-/// All schedules.
-pub static REGISTRY: &[Entry<dyn Schedule>] = &[
-    Entry {
-        name: "fifo",
-        what: "flushes at once, compactions first come first served",
-        make: |options| Box::new(fifo::Fifo::new(options)),
-    },
-    Entry {
-        name: "silk",
-        what: "SILK: what clients leave of the device; L0 preempts deeper compactions",
-        make: |options| Box::new(silk::Silk::new(options)),
-    },
-    Entry {
-        name: "auto_tuned",
-        what: "as fifo, under RocksDB's limit that grows and shrinks with the demand",
-        make: |options| Box::new(auto_tuned::AutoTuned::new(options)),
-    },
-    Entry {
-        name: "dlc",
-        what: "DLC: no compaction of L0 while clients load the device, but for bursts",
-        make: |options| Box::new(dlc::Dlc::new(options)),
-    },
-    Entry {
-        name: "adoc",
-        what: "ADOC: number of jobs and size of memtables follow what overflows",
-        make: |options| Box::new(adoc::Adoc::new(options)),
-    },
-    Entry {
-        name: "priority",
-        what: "CruiseDB: what frees memory first, the rest paused meanwhile",
-        make: |options| Box::new(priority::Priority::new(options)),
-    },
-];
+registry! {
+    /// The options of every schedule.
+    ScheduleOptions of Schedule:
+    fifo = fifo::Fifo,
+    silk = silk::Silk,
+    auto_tuned = auto_tuned::AutoTuned,
+    dlc = dlc::Dlc,
+    adoc = adoc::Adoc,
+    priority = priority::Priority,
+}
 
 /// *When*. It may keep state between calls; the time is an argument.
 pub trait Schedule: Send + std::fmt::Debug {
@@ -56,6 +33,14 @@ pub trait Schedule: Send + std::fmt::Debug {
     /// Whether it plans with the device's throughput, which then must be known.
     fn needs_device(&self) -> bool {
         false
+    }
+
+    /// Refuses a shape that does not propose the merges that it waits for.
+    ///
+    /// # Errors
+    /// [`vlsm_core::Error::InvalidOption`] with the option that needs them.
+    fn check(&self, _: WithinL0) -> Result<()> {
+        Ok(())
     }
 
     /// Selects the candidates that start now, and the bandwidth and pauses of running jobs until

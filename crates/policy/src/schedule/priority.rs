@@ -43,8 +43,10 @@ use super::Schedule;
 use super::fifo::{is_free, takes_slot};
 use crate::candidate::{Candidate, Class};
 use crate::decision::Grants;
-use crate::options::{PolicyOptions, all_hold};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Running, Signals};
+use crate::smaller::{Pick, Scale};
+use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vlsm_core::event::JobKind;
@@ -68,8 +70,8 @@ impl Default for PriorityOptions {
     }
 }
 
-impl PriorityOptions {
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for PriorityOptions {
+    fn check(&self) -> Result<()> {
         let why =
             "must be from 1 ms (1000), below which deeper compactions hardly wait, to an hour";
         all_hold([(
@@ -77,6 +79,14 @@ impl PriorityOptions {
             "priority.starvation",
             why,
         )])
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.starvation = by.time(self.starvation);
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, _: &mut Pick<'_>) {
+        self.starvation = Micros(5_000);
     }
 }
 
@@ -125,18 +135,17 @@ struct Plan<'a> {
     paused: Vec<JobId>,
 }
 
-impl Priority {
-    /// With the options' number of slots and time to wait.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self {
-            compaction_jobs: options.compaction_jobs,
-            starvation: options.priority.starvation,
-            queue: Vec::new(),
-            waits: BTreeMap::new(),
-        }
-    }
+impl Mechanism for Priority {
+    const WHAT: &'static str = "CruiseDB: what frees memory first, the rest paused meanwhile";
+    type Options = PriorityOptions;
 
+    fn new(tree: &TreeOptions, own: &PriorityOptions) -> Result<Self> {
+        let (compaction_jobs, starvation) = (tree.compaction_jobs, own.starvation);
+        Ok(Self { compaction_jobs, starvation, queue: Vec::new(), waits: BTreeMap::new() })
+    }
+}
+
+impl Priority {
     /// Trees with candidates keep their places, others leave, new ones come last.
     fn update_queue(&mut self, candidates: &[&Candidate]) {
         let mut trees: Vec<_> = candidates.iter().map(|candidate| candidate.tree).collect();

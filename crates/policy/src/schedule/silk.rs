@@ -72,8 +72,10 @@ use super::load::{LoadMeter, LoadModel};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class};
 use crate::decision::{Bandwidth, Counted, Grants};
-use crate::options::{PolicyOptions, all_hold};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Running, Signals};
+use crate::smaller::Pick;
+use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
@@ -97,7 +99,8 @@ pub struct SilkOptions {
     pub load: LoadModel,
     /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of DLC (2021).
     pub weight: Bytes,
-    /// The window of the load, in microseconds.
+    /// The window of the load. Experiments of a smaller size keep it: their rates are the same, so
+    /// a shorter window would count too few operations to be more than noise.
     pub window: Micros,
     /// ε: the bandwidth that stays unused.
     pub margin: BytesPerSec,
@@ -122,12 +125,8 @@ impl Default for SilkOptions {
     }
 }
 
-impl SilkOptions {
-    /// Refuses values that cannot work, each with the reason.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`].
-    pub(crate) fn check(&self) -> Result<()> {
+impl MechanismOptions for SilkOptions {
+    fn check(&self) -> Result<()> {
         let rules = [
             (
                 self.bandwidth || self.scheduling,
@@ -151,6 +150,14 @@ impl SilkOptions {
             ),
         ];
         all_hold(rules)
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
+        let models = [LoadModel::Operations, LoadModel::CacheMisses, LoadModel::Weighted];
+        self.load = pick.of(&models);
+        self.window = Micros(1_000);
+        (self.bandwidth, self.scheduling) =
+            pick.of(&[(true, true), (true, true), (true, false), (false, true)]);
     }
 }
 
@@ -274,26 +281,29 @@ impl Round<'_> {
     }
 }
 
-impl Silk {
-    /// With these options.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        let own = options.silk.clone();
-        Self {
-            device: options.device_bandwidth,
-            compaction_jobs: options.compaction_jobs,
+impl Mechanism for Silk {
+    const WHAT: &'static str =
+        "SILK: what clients leave of the device; L0 preempts deeper compactions";
+    type Options = SilkOptions;
+
+    fn new(tree: &TreeOptions, own: &SilkOptions) -> Result<Self> {
+        Ok(Self {
+            device: tree.device_bandwidth,
+            compaction_jobs: tree.compaction_jobs,
             meter: LoadMeter::new(own.load, own.weight, own.window),
             load: BytesPerSec::ZERO,
             rate: None,
-            fifo: Fifo::new(options),
+            fifo: Fifo::of(tree),
             turns: Turns::default(),
             preempted: Vec::new(),
             overtaken: BTreeMap::new(),
             random: SEED,
-            options: own,
-        }
+            options: own.clone(),
+        })
     }
+}
 
+impl Silk {
     /// Rule 1.
     fn internal(&mut self, signals: &Signals) -> Option<Internal> {
         self.load = self.meter.sample(signals).unwrap_or(self.load);

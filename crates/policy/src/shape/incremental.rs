@@ -21,8 +21,8 @@
 use super::pick::{self, Context};
 use super::room::{Rooms, towards};
 use crate::candidate::{Busy, Candidate, Candidates};
-use crate::options::PolicyOptions;
 use crate::signals::{Chain, LevelPressure, Pressure};
+use crate::tree::TreeOptions;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, RunOrigin, Table, Version};
 
@@ -32,7 +32,7 @@ pub type Step<'a> = &'a dyn Fn(&Context<'_>, u8, f64) -> Vec<Candidate>;
 /// The shared part of a shape.
 #[derive(Debug, Clone)]
 pub struct Incremental {
-    pub options: PolicyOptions,
+    pub options: TreeOptions,
     /// Growth factor from L1 to L2.
     pub l1_to_l2: u64,
 }
@@ -160,7 +160,7 @@ impl Incremental {
 /// The distances to the limits of the options.
 pub fn pressure(
     version: &Version,
-    options: &PolicyOptions,
+    options: &TreeOptions,
     levels: Vec<LevelPressure>,
     debt: Bytes,
 ) -> Pressure {

@@ -14,10 +14,11 @@ use super::incremental::Incremental;
 use super::pick::Context;
 use super::{CutRule, Shape};
 use crate::candidate::{Busy, Candidate, Candidates};
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, NoOptions};
 use crate::signals::{Chain, Pressure, TreeFacts};
+use crate::tree::TreeOptions;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Version, Violation};
+use vlsm_core::{Bytes, Result, Version, Violation};
 
 /// Incremental, no tiering.
 #[derive(Debug)]
@@ -25,13 +26,16 @@ pub struct Lsmi {
     tree: Incremental,
 }
 
-impl Lsmi {
-    /// With these sizes.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self { tree: Incremental { options: options.clone(), l1_to_l2: options.growth } }
-    }
+impl Mechanism for Lsmi {
+    const WHAT: &'static str = "incremental, no tiering: one run of L0 against all of L1";
+    type Options = NoOptions;
 
+    fn new(tree: &TreeOptions, _: &NoOptions) -> Result<Self> {
+        Ok(Self { tree: Incremental { options: tree.clone(), l1_to_l2: tree.growth } })
+    }
+}
+
+impl Lsmi {
     fn context<'a>(
         &'a self,
         version: &'a Version,
@@ -72,7 +76,7 @@ impl Shape for Lsmi {
         self.tree.chain_behind_l0(&self.context(version, facts, &busy), &step)
     }
 
-    fn check(&self, version: &Version) -> Result<(), Violation> {
+    fn check(&self, version: &Version) -> std::result::Result<(), Violation> {
         version.check()
     }
 }

@@ -13,8 +13,8 @@
 use super::conflicts;
 use super::pick::{Context, of_runs};
 use crate::candidate::{Busy, Candidate, Class, Inputs};
-use crate::options::PolicyOptions;
 use crate::signals::TreeFacts;
+use crate::tree::TreeOptions;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
@@ -68,7 +68,7 @@ impl Manual {
         version: &Version,
         facts: &TreeFacts,
         busy: &Busy,
-        options: &PolicyOptions,
+        options: &TreeOptions,
     ) -> Next {
         let context = &Context { version, facts, busy, options };
         if self.level == 0 {
@@ -255,7 +255,7 @@ mod tests {
 
     fn run(mut version: Version, lo: &'static str, hi: Option<&'static str>) -> (Version, usize) {
         let mut manual = Manual::new(lo.into(), hi.map(Into::into), Seq(50), Micros(7));
-        let (facts, options) = (TreeFacts::default(), PolicyOptions::default());
+        let (facts, options) = (TreeFacts::default(), TreeOptions::default());
         let (mut jobs, mut next_file) = (0, 1000);
         loop {
             let idle = Busy::default();

@@ -20,34 +20,19 @@ pub mod sp_lsm;
 pub mod tiered_l0;
 pub mod vlsm;
 
-use crate::candidate::{Busy, Candidate, Candidates};
-use crate::registry::Entry;
+use crate::candidate::{Busy, Candidate, Candidates, WithinL0};
+use crate::mechanism::registry;
 use crate::signals::{Chain, Pressure, TreeFacts};
 use vlsm_core::{Bytes, JobId, Version, Violation};
 
-/// All shapes.
-pub static REGISTRY: &[Entry<dyn Shape>] = &[
-    Entry {
-        name: "vlsm",
-        what: "vLSM: FIFO L0, overlap-aware SSTs in L1, large step from L1 to L2",
-        make: |options| Box::new(vlsm::Vlsm::new(options)),
-    },
-    Entry {
-        name: "tiered_l0",
-        what: "RocksDB: all of L0 into L1 at once",
-        make: |options| Box::new(tiered_l0::TieredL0::new(options)),
-    },
-    Entry {
-        name: "lsmi",
-        what: "incremental, no tiering: one run of L0 against all of L1",
-        make: |options| Box::new(lsmi::Lsmi::new(options)),
-    },
-    Entry {
-        name: "sp_lsm",
-        what: "CruiseDB: no L0, memtables are merged straight into L1",
-        make: |options| Box::new(sp_lsm::SpLsm::new(options)),
-    },
-];
+registry! {
+    /// The options of every shape.
+    ShapeOptions of Shape:
+    vlsm = vlsm::Vlsm,
+    tiered_l0 = tiered_l0::TieredL0,
+    lsmi = lsmi::Lsmi,
+    sp_lsm = sp_lsm::SpLsm,
+}
 
 /// The running jobs that hold something the candidate needs (rule 2), in ascending order.
 ///
@@ -117,6 +102,11 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// Jobs worth doing now, flushes among them; ranked best first within each class, bounded in
     /// number.
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates;
+
+    /// The merges within L0 that it proposes while L0→L1 could start, too.
+    fn within_l0(&self) -> WithinL0 {
+        WithinL0::default()
+    }
 
     /// How many memtables of a tree are gathered before they go out together. Fewer go when one is
     /// wanted.

@@ -5,8 +5,8 @@
 
 use super::conflicts;
 use crate::candidate::{Busy, Candidate, Class, Inputs};
-use crate::options::PolicyOptions;
 use crate::signals::TreeFacts;
+use crate::tree::TreeOptions;
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Place, Run, Table, Version};
@@ -21,7 +21,7 @@ pub struct Context<'a> {
     pub version: &'a Version,
     pub facts: &'a TreeFacts,
     pub busy: &'a Busy,
-    pub options: &'a PolicyOptions,
+    pub options: &'a TreeOptions,
 }
 
 /// The flush of up to `count` memtables: the oldest ones, as long as they are ready. One flush at a

@@ -10,8 +10,8 @@
 //! move.
 
 use crate::candidate::{Busy, Class};
-use crate::options::PolicyOptions;
 use crate::signals::LevelPressure;
+use crate::tree::TreeOptions;
 use vlsm_core::{Bytes, Version};
 
 /// One level.
@@ -34,7 +34,7 @@ pub struct Rooms {
 
 impl Rooms {
     /// Measures a tree. `l1_to_l2` is the growth factor of that step.
-    pub fn new(version: &Version, busy: &Busy, options: &PolicyOptions, l1_to_l2: u64) -> Self {
+    pub fn new(version: &Version, busy: &Busy, options: &TreeOptions, l1_to_l2: u64) -> Self {
         // A tree deeper than the options say keeps its depth.
         let last = options.levels.max(version.depth());
         let mut levels: Vec<Room> = (1..=last)

@@ -45,10 +45,11 @@ use super::pick::{self, Context};
 use super::room::{Rooms, towards};
 use super::{CutRule, Shape, conflicts};
 use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs};
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, NoOptions};
 use crate::signals::{Chain, Pressure, TreeFacts};
+use crate::tree::TreeOptions;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, KeyRange, Place, Run, Version, Violation};
+use vlsm_core::{Bytes, KeyRange, Place, Result, Run, Version, Violation};
 
 /// How many times its target a level must hold to go before memory (CruiseDB (2021), §VI.B).
 const FAR: u64 = 5;
@@ -61,16 +62,19 @@ type Ranked = Vec<(f64, Vec<Candidate>)>;
 /// CruiseDB's tree.
 #[derive(Debug)]
 pub struct SpLsm {
-    options: PolicyOptions,
+    options: TreeOptions,
+}
+
+impl Mechanism for SpLsm {
+    const WHAT: &'static str = "CruiseDB: no L0, memtables are merged straight into L1";
+    type Options = NoOptions;
+
+    fn new(tree: &TreeOptions, _: &NoOptions) -> Result<Self> {
+        Ok(Self { options: tree.clone() })
+    }
 }
 
 impl SpLsm {
-    /// With these sizes.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self { options: options.clone() }
-    }
-
     fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
@@ -205,7 +209,7 @@ impl Shape for SpLsm {
         Chain { stages }
     }
 
-    fn check(&self, version: &Version) -> Result<(), Violation> {
+    fn check(&self, version: &Version) -> std::result::Result<(), Violation> {
         version.check()
     }
 }

@@ -31,30 +31,58 @@ use super::incremental::pressure;
 use super::pick::{self, Context};
 use super::room::Rooms;
 use super::{CutRule, Shape};
-use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs};
-use crate::options::PolicyOptions;
+use crate::candidate::{Busy, Candidate, Candidates, Class, Inputs, WithinL0};
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Chain, Pressure, TreeFacts};
+use crate::smaller::Pick;
+use crate::tree::TreeOptions;
+use serde::{Deserialize, Serialize};
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, KeyRange, Run, RunOrigin, Version, Violation};
+use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Version, Violation};
 
 /// Jobs out of one level proposed at once.
 const JOBS_MAX: usize = 4;
 /// Fewest runs worth a merge within L0 (RocksDB's `kMinFilesForIntraL0Compaction`).
 const INTRA_L0_MIN: usize = 4;
 
+/// What is merged within L0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TieredOptions {
+    /// Merge runs within L0 while L0→L1 is busy.
+    pub intra_l0: bool,
+    /// Propose merges within L0 also where L0→L1 could start.
+    pub intra_l0_beside: bool,
+    /// Flushed runs in L0 at which a merge of only them is proposed, independent of other rules
+    /// (for DLC's `resume part`); 0 for never.
+    pub merge_flushed: usize,
+}
+
+impl MechanismOptions for TieredOptions {
+    fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
+        self.intra_l0 = pick.of(&[true, false]);
+        self.intra_l0_beside = self.intra_l0 && pick.of(&[true, false]);
+        self.merge_flushed = pick.of(&[0, 2, 3]);
+    }
+}
+
 /// RocksDB.
 #[derive(Debug)]
 pub struct TieredL0 {
-    options: PolicyOptions,
+    options: TreeOptions,
+    own: TieredOptions,
+}
+
+impl Mechanism for TieredL0 {
+    const WHAT: &'static str = "RocksDB: all of L0 into L1 at once";
+    type Options = TieredOptions;
+
+    fn new(tree: &TreeOptions, own: &TieredOptions) -> Result<Self> {
+        Ok(Self { options: tree.clone(), own: own.clone() })
+    }
 }
 
 impl TieredL0 {
-    /// With these sizes.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self { options: options.clone() }
-    }
-
     fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
@@ -90,7 +118,7 @@ impl TieredL0 {
             list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
         }
         let waits = list.first().is_none_or(|candidate| !candidate.conflicts.is_empty());
-        if self.options.intra_l0 && (waits || self.options.intra_l0_beside) {
+        if self.own.intra_l0 && (waits || self.own.intra_l0_beside) {
             list.extend(self.within_l0(context, score));
         }
         list.extend(self.flushed(context, score));
@@ -121,7 +149,7 @@ impl TieredL0 {
 
     /// Rule 7.
     fn flushed(&self, context: &Context<'_>, score: f64) -> Option<Candidate> {
-        let least = self.options.merge_flushed;
+        let least = self.own.merge_flushed;
         let flushed = |run: &&Run| run.origin == RunOrigin::Flush && !context.is_busy(run);
         let count = context.version.l0.iter().rev().take_while(flushed).count();
         // A merge of one run saves nothing.
@@ -187,6 +215,11 @@ impl Shape for TieredL0 {
         list
     }
 
+    fn within_l0(&self) -> WithinL0 {
+        let flushed = (self.own.merge_flushed > 0).then_some(self.own.merge_flushed);
+        WithinL0 { any: self.own.intra_l0 && self.own.intra_l0_beside, flushed }
+    }
+
     fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
         match candidate.output_level {
             0 => CutRule::Never,
@@ -213,7 +246,7 @@ impl Shape for TieredL0 {
         Chain { stages }
     }
 
-    fn check(&self, version: &Version) -> Result<(), Violation> {
+    fn check(&self, version: &Version) -> std::result::Result<(), Violation> {
         version.check()
     }
 }
@@ -238,10 +271,9 @@ mod tests {
         };
         let l0 = (1..=pick::RUNS_MAX as u64 + 5).map(run).collect();
         let version = Version { l0, ..Version::default() };
-        let mut options = PolicyOptions::rocksdb();
-        (options.merge_flushed, options.intra_l0_beside) = (2, true);
-        options.trivial_move_overlap = 1 << 20;
-        let shape = TieredL0::new(&options);
+        let tree = TreeOptions { trivial_move_overlap: 1 << 20, ..TreeOptions::default() };
+        let own = TieredOptions { intra_l0: true, intra_l0_beside: true, merge_flushed: 2 };
+        let shape = TieredL0::new(&tree, &own).expect("the options work");
         let found = shape.candidates(&version, &TreeFacts::default(), &Busy::default());
         let taken: Vec<usize> = found.iter().map(|job| job.inputs.tables.len()).collect();
         assert!(taken.len() >= 2 && taken.iter().all(|n| *n == pick::RUNS_MAX), "{taken:?}");

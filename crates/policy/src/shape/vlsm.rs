@@ -27,18 +27,58 @@
 use super::cuts::{Grade, grade};
 use super::incremental::Incremental;
 use super::pick::Context;
-use super::{CutRule, Shape};
+use super::{CutRule, Overlap, Shape};
 use crate::candidate::{Busy, Candidate, Candidates};
-use crate::options::PolicyOptions;
+use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Chain, Pressure, TreeFacts};
+use crate::smaller::{Pick, Scale};
+use crate::tree::{TreeOptions, all_hold};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, Place, Table, Version, Violation};
+use vlsm_core::{Bytes, Place, Result, Table, Version, Violation};
+
+/// The sizes of vSSTs (vLSM (2024), §4.2 and §6.3).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VlsmOptions {
+    /// S_m: least size of a vSST.
+    pub sst_min: Bytes,
+    /// Φ: growth factor from L1 to L2.
+    pub phi: u64,
+    /// How the overlap of a vSST is counted. A good one has at most f, the growth of the tree.
+    pub overlap: Overlap,
+}
+
+impl Default for VlsmOptions {
+    fn default() -> Self {
+        Self { sst_min: Bytes::mib(1), phi: 32, overlap: Overlap::Count }
+    }
+}
+
+impl MechanismOptions for VlsmOptions {
+    fn check(&self) -> Result<()> {
+        all_hold([
+            (self.sst_min.0 >= 1, "sst_min", "must be from 1 byte up to sst_max"),
+            ((2..=1 << 20).contains(&self.phi), "phi", "must be from 2 to 1048576"),
+        ])
+    }
+
+    fn scale(&mut self, by: Scale) {
+        self.sst_min = by.bytes(self.sst_min);
+    }
+
+    fn shrink(&mut self, tree: &TreeOptions, pick: &mut Pick<'_>) {
+        self.sst_min = tree.sst_max / pick.of(&[1, 4, 8]);
+        self.phi = pick.of(&[2, 8, 32]);
+    }
+}
 
 /// vLSM.
 #[derive(Debug)]
 pub struct Vlsm {
     tree: Incremental,
+    own: VlsmOptions,
 }
 
 /// A vSST of L1 that may go to L2.
@@ -49,13 +89,18 @@ struct Vsst<'a> {
     table: &'a Arc<Table>,
 }
 
-impl Vlsm {
-    /// With these sizes.
-    #[must_use]
-    pub fn new(options: &PolicyOptions) -> Self {
-        Self { tree: Incremental { options: options.clone(), l1_to_l2: options.phi } }
-    }
+impl Mechanism for Vlsm {
+    const WHAT: &'static str = "vLSM: FIFO L0, overlap-aware SSTs in L1, large step from L1 to L2";
+    type Options = VlsmOptions;
 
+    fn new(tree: &TreeOptions, own: &VlsmOptions) -> Result<Self> {
+        all_hold([(own.sst_min <= tree.sst_max, "sst_min", "must be from 1 byte up to sst_max")])?;
+        let tree = Incremental { options: tree.clone(), l1_to_l2: own.phi };
+        Ok(Self { tree, own: own.clone() })
+    }
+}
+
+impl Vlsm {
     fn context<'a>(
         &'a self,
         version: &'a Version,
@@ -69,7 +114,7 @@ impl Vlsm {
     fn grade(&self, version: &Version, table: &Table) -> Grade {
         let options = &self.tree.options;
         let max = options.growth as f64;
-        grade(&table.range, table.bytes, version.level(2), options.overlap, max)
+        grade(&table.range, table.bytes, version.level(2), self.own.overlap, max)
     }
 
     fn step(&self, context: &Context<'_>, level: u8, score: f64) -> Vec<Candidate> {
@@ -149,10 +194,9 @@ impl Shape for Vlsm {
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
         let context = self.context(version, facts, busy);
-        let options = &self.tree.options;
         let step = |context: &Context<'_>, level: u8, score: f64| self.step(context, level, score);
         self.tree.candidates(&context, &step, |table| {
-            table.bytes >= options.sst_min && self.grade(version, table) == Grade::Good
+            table.bytes >= self.own.sst_min && self.grade(version, table) == Grade::Good
         })
     }
 
@@ -161,10 +205,10 @@ impl Shape for Vlsm {
         match (candidate.kind, candidate.output_level) {
             (JobKind::Flush, _) => CutRule::Never,
             (_, 1) => CutRule::LookAhead {
-                sst_min: options.sst_min,
+                sst_min: self.own.sst_min,
                 sst_max: options.sst_max,
                 overlap_max: options.growth as f64,
-                overlap: options.overlap,
+                overlap: self.own.overlap,
                 next_level: 2,
             },
             _ => CutRule::Size { sst: options.sst_max },
@@ -182,7 +226,7 @@ impl Shape for Vlsm {
         self.tree.chain_behind_l0(&context, &step)
     }
 
-    fn check(&self, version: &Version) -> Result<(), Violation> {
+    fn check(&self, version: &Version) -> std::result::Result<(), Violation> {
         version.check()
     }
 }

@@ -249,15 +249,15 @@ impl Tree {
         shape.check(&self.version).map_err(|why| why.to_string())?;
         let tiered = options.shape == "tiered_l0";
         let runs = self.version.l0.len();
-        if !tiered && runs > options.l0_max {
-            return Err(format!("L0 has {runs} runs, at most {}", options.l0_max));
+        if !tiered && runs > options.tree.l0_max {
+            return Err(format!("L0 has {runs} runs, at most {}", options.tree.l0_max));
         }
-        let Some(overflow) = options.overflow else { return Ok(()) };
+        let Some(overflow) = options.tree.overflow else { return Ok(()) };
         // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
         // late. Tiering brings all of L0 into L1, and where there is no L0 all of memory.
         let tiered = tiered || options.shape == "sp_lsm";
-        let step = options.sst_max * if tiered { 8 } else { 3 };
-        let facts = self.facts(Micros::ZERO, options.memtable_bytes);
+        let step = options.tree.sst_max * if tiered { 8 } else { 3 };
+        let facts = self.facts(Micros::ZERO, options.tree.memtable_bytes);
         let levels = shape.pressure(&self.version, &facts).levels;
         for level in levels.into_iter().skip(usize::from(tiered)) {
             let bound = level.target.map(|target| target + overflow + step);

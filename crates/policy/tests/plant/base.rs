@@ -53,7 +53,7 @@ impl Base {
         let mut plant = Plant::new(&options, policies, vec![(tree, 1.0)], 0x9e37_79b9_7f4a_7c15);
         assert!(plant.drain(LONG), "{name} is never done: {:?}", plant.finish(0.0));
         plant.take_debt();
-        let (begin, bytes) = (plant.now, options.memtable_bytes.0 * MEMTABLES);
+        let (begin, bytes) = (plant.now, options.tree.memtable_bytes.0 * MEMTABLES);
         while plant.written() < bytes && (plant.now - begin).as_secs_f64() < LONG {
             plant.run(Load::writes(CLIENTS), 0.1);
         }
@@ -61,7 +61,7 @@ impl Base {
         let written = plant.written() as f64;
         assert!(plant.drain(LONG), "{name} is never done: {:?}", plant.finish(0.0));
         let sustained = written / (plant.now - begin).as_secs_f64();
-        let debt = plant.take_debt().min(DEBT_MAX * options.memtable_bytes.0) as f64;
+        let debt = plant.take_debt().min(DEBT_MAX * options.tree.memtable_bytes.0) as f64;
         let tree = plant.into_tree();
         Self { options, tree, sustained, debt, unit: bytes as f64 / sustained }
     }
@@ -90,18 +90,18 @@ fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     // What levels are meant to hold the shape says of a tree that has them.
     let mut probe = Tree::new(TreeId::default(), ENTRY);
     bring(&mut probe, shape, 3, 1, &mut random);
-    let facts = probe.facts(Micros::ZERO, options.memtable_bytes);
+    let facts = probe.facts(Micros::ZERO, options.tree.memtable_bytes);
     let levels = shape.pressure(&probe.version, &facts).levels;
     let target = |level: usize, or: Bytes| {
         let target = levels.get(level - 1).and_then(|level| level.target);
         target.unwrap_or(or).0.min(FILLED_MAX)
     };
-    let l1 = target(1, options.l1_bytes);
-    let l2 = target(2, Bytes(l1 * options.growth));
+    let l1 = target(1, options.tree.l1_bytes);
+    let l2 = target(2, Bytes(l1 * options.tree.growth));
     let l3 = target(3, Bytes(FILLED_MAX)).min(l2 * 2);
     let mut tree = Tree::new(TreeId::default(), ENTRY);
     for (level, bytes) in [(3, l3), (2, l2), (1, l1)] {
-        if level <= options.levels {
+        if level <= options.tree.levels {
             bring(&mut tree, shape, level, bytes / ENTRY, &mut random);
         }
     }

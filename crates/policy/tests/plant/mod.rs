@@ -289,18 +289,18 @@ impl Plant {
     /// Bytes of a pair, so few that windows counted in operations, which sources give for small
     /// pairs, are a memtable or two long: 2^18 to a memtable.
     fn operation(&self) -> u64 {
-        (self.options.memtable_bytes.0 >> 18).max(1)
+        (self.options.tree.memtable_bytes.0 >> 18).max(1)
     }
 
     /// The size at which memtables are sealed.
     fn sealed_at(&self) -> Bytes {
-        let granted = self.grants.memtable_bytes.unwrap_or(self.options.memtable_bytes);
-        granted.min(self.options.memtable_bytes)
+        let granted = self.grants.memtable_bytes.unwrap_or(self.options.tree.memtable_bytes);
+        granted.min(self.options.tree.memtable_bytes)
     }
 
     /// Whether a tree's memtables have no room.
     fn is_full(&self, tree: &Tree) -> bool {
-        let sealed = tree.sealed.len() + 1 >= self.options.memtable_count;
+        let sealed = tree.sealed.len() + 1 >= self.options.tree.memtable_count;
         sealed && tree.active_bytes() >= self.sealed_at()
     }
 
@@ -311,7 +311,7 @@ impl Plant {
         let mut written = 0;
         while written < want {
             if tree.active_bytes() >= sealed_at {
-                if tree.sealed.len() + 1 >= self.options.memtable_count {
+                if tree.sealed.len() + 1 >= self.options.tree.memtable_count {
                     break;
                 }
                 tree.seal();
@@ -353,7 +353,7 @@ impl Plant {
                 let frees = job.candidate.frees;
                 if !self.pace.allows(frees) {
                     self.pace.wait(clock);
-                    self.counters.drained_refills = self.pace.drained();
+                    self.counters.waited_spans = self.pace.waited_spans();
                     return false;
                 }
                 let (read, written) = job.go(part.min(rest));
@@ -415,7 +415,7 @@ impl Plant {
 
     /// Of the busiest tree.
     fn memtables(&self) -> MemtableSignals {
-        let capacity = self.options.memtable_bytes * self.options.memtable_count as u64;
+        let capacity = self.options.tree.memtable_bytes * self.options.tree.memtable_count as u64;
         let of_tree = |tree: &Tree| MemtableSignals {
             active: tree.active_bytes(),
             immutable: tree.sealed.iter().map(|(facts, _)| facts.bytes).sum(),
@@ -477,7 +477,7 @@ impl World for Plant {
                 tree: tree.id,
                 busy: Busy { reservations: jobs.map(held).collect() },
                 version: Arc::new(tree.version.clone()),
-                facts: tree.facts(self.now, self.options.memtable_bytes),
+                facts: tree.facts(self.now, self.options.tree.memtable_bytes),
                 may_start: true,
             });
         }

@@ -296,7 +296,7 @@ impl Plant {
     /// compaction owes, and what jobs have still to do.
     fn owed(&self, index: usize) -> f64 {
         let tree = &self.trees[index];
-        let facts = tree.facts(self.now, self.options.memtable_bytes);
+        let facts = tree.facts(self.now, self.options.tree.memtable_bytes);
         let chain = self.shape.chain(&tree.version, &facts);
         let merged: u64 = chain.stages.iter().map(|stage| stage.1.0).sum();
         let debt: u64 = self.known.iter().map(|known| known.pressure.debt.0).sum();
@@ -307,7 +307,8 @@ impl Plant {
 
     pub(super) fn observe_install(&mut self, job: &Job) {
         let runs = self.trees[place(job.candidate.tree)].version.l0.len();
-        let most = self.options.l0_stop.max(self.options.l0_max) + self.options.memtable_count;
+        let most = self.options.tree.l0_stop.max(self.options.tree.l0_max)
+            + self.options.tree.memtable_count;
         if runs > most {
             self.fault(Fault::TooManyRuns, format!("{runs} runs in L0, at most {most}"));
         }
@@ -340,8 +341,11 @@ impl Plant {
         let runs = self.jobs.iter().filter(|job| takes_slot(&job.candidate));
         let busy = runs.filter(|job| !grants.paused.contains(&job.id)).count();
         let starts = grants.start.iter().filter(|index| takes_slot(candidates[**index])).count();
-        let slots =
-            if self.options.compaction_jobs > 0 { self.options.compaction_jobs } else { WORKERS };
+        let slots = if self.options.tree.compaction_jobs > 0 {
+            self.options.tree.compaction_jobs
+        } else {
+            WORKERS
+        };
         let waiting = |class: fn(Class) -> bool| {
             let mut list = candidates.iter().enumerate();
             busy + starts < slots
@@ -440,10 +444,10 @@ impl Plant {
             faults.extend(sound.and(shown).err().map(|why| (Fault::Unsound, why)));
             let pressure = &known.pressure;
             let levels = pressure.levels.iter();
-            let behind = levels.filter(|level| level.debt > self.options.sst_max);
+            let behind = levels.filter(|level| level.debt > self.options.tree.sst_max);
             let behind = behind.map(|level| (Fault::NotDrained, format!("{level:?}")));
             faults.extend(behind);
-            if pressure.l0_runs > self.options.l0_trigger {
+            if pressure.l0_runs > self.options.tree.l0_trigger {
                 let what = format!("{} runs are left in L0", pressure.l0_runs);
                 faults.push((Fault::NotDrained, what));
             }

@@ -220,7 +220,7 @@ pub fn salvages() -> Result<(), String> {
 pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
     let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), |env| {
         let mut options = tiny_options("vlsm", &mut Rng::new(5));
-        options.policy.memtable_bytes = Bytes::kib(4);
+        options.policy.tree.memtable_bytes = Bytes::kib(4);
         let world = World::open(&env, &options).map_err(|error| error.to_string())?;
         let writer = world.clone();
         let task = env.task("writer", move || {

@@ -86,7 +86,7 @@ impl Control {
     pub fn add_manual(&self, changed: &Changed, candidates: &mut Candidates) {
         let Changed { tree, version, facts, busy, .. } = changed;
         while let Some(request) = self.manuals.first(*tree) {
-            let options = &self.shared.options.policy;
+            let options = &self.shared.options.policy.tree;
             let next = request.lock().next(version, facts, busy, options);
             match next {
                 Next::Job(candidate) => {

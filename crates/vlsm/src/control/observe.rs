@@ -37,7 +37,12 @@ impl Control {
 
     /// The size at which memtables are sealed.
     fn memtable_bytes(&self) -> Bytes {
-        self.shared.options.policy.memtable_bytes.min(Bytes(self.shared.channel.memtable_bytes()))
+        self.shared
+            .options
+            .policy
+            .tree
+            .memtable_bytes
+            .min(Bytes(self.shared.channel.memtable_bytes()))
     }
 
     /// The signals for a schedule and an admission.
@@ -64,7 +69,7 @@ impl Control {
             cache_miss_bytes: Bytes(cache.miss_bytes),
             job_read_bytes: Bytes(read),
             job_written_bytes: Bytes(written),
-            drained_refills: state.pace.drained(),
+            waited_spans: state.pace.waited_spans(),
             waiting_writers: counters.waiting_writers.get(),
             stopped_writers: counters.stopped_writers.get(),
         }
@@ -73,7 +78,7 @@ impl Control {
     /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
     /// for.
     pub fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
-        let count = self.shared.options.policy.memtable_count as u64;
+        let count = self.shared.options.policy.tree.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
             active: Bytes(tree.active.bytes() as u64),
             immutable: Bytes(tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum()),

@@ -256,8 +256,8 @@ impl Control {
         let next = view.tree(candidate.tree).version.level(from + 1);
         let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
         let poor = tables.filter(|(_, table)| {
-            let max = policy.growth as f64;
-            grade(&table.range, table.bytes, next, policy.overlap, max) == Grade::Poor
+            let max = policy.tree.growth as f64;
+            grade(&table.range, table.bytes, next, policy.shapes.vlsm.overlap, max) == Grade::Poor
         });
         poor.count() as u64
     }

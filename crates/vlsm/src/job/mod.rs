@@ -410,7 +410,7 @@ impl Buffers {
     /// With the share of one of all compactions at once and a flush: half of it for what is read,
     /// half for what is not written yet.
     fn of(options: &Options, workers: usize) -> Self {
-        let jobs = workers.max(options.policy.compaction_jobs) as u64 + 1;
+        let jobs = workers.max(options.policy.tree.compaction_jobs) as u64 + 1;
         let half = usize::try_from(jobs_share(options.memory_limit.0) / jobs / 2);
         let half = half.unwrap_or(usize::MAX);
         let least = options.block_bytes.0 as usize;

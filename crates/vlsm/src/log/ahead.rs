@@ -171,8 +171,8 @@ impl Log {
     /// wanted.
     pub fn recycle(&self, mut old: Vec<PathBuf>) -> Vec<PathBuf> {
         let options = &self.shared.options;
-        let policy = &options.policy;
-        let logged = policy.memtable_bytes.0.saturating_mul(policy.memtable_count as u64);
+        let tree = &options.policy.tree;
+        let logged = tree.memtable_bytes.0.saturating_mul(tree.memtable_count as u64);
         let wanted = (logged / options.wal_file_bytes.0 + 2).min(RECYCLED_MAX) as usize;
         let mut recycled = self.recycled.lock();
         while recycled.len() < wanted {

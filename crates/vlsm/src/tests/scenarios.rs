@@ -28,10 +28,10 @@ fn open(disk: &SimFs) -> Db {
         options.log = false;
         options.direct_io = false;
         options.manifest_bytes = ByteCount::ZERO;
-        options.policy.memtable_bytes = ByteCount::kib(4);
-        options.policy.sst_max = ByteCount::kib(4);
-        options.policy.sst_min = ByteCount::kib(4);
-        options.policy.l1_bytes = ByteCount::kib(64);
+        options.policy.tree.memtable_bytes = ByteCount::kib(4);
+        options.policy.tree.sst_max = ByteCount::kib(4);
+        options.policy.shapes.vlsm.sst_min = ByteCount::kib(4);
+        options.policy.tree.l1_bytes = ByteCount::kib(64);
         options.wal_file_bytes = ByteCount::kib(16);
     });
     builder.open().unwrap()

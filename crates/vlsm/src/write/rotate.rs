@@ -70,7 +70,7 @@ impl Writer {
         }
         // The one that takes over counts, too; an empty active one is replaced rather than sealed.
         let sealed = view.immutables.len() + usize::from(!active.is_empty());
-        if sealed >= self.shared.options.policy.memtable_count {
+        if sealed >= self.shared.options.policy.tree.memtable_count {
             return Err(WaitCause::MemtableFull);
         }
         let fresh = self.new_memtable(Memtable::arena_bytes(bytes), !active.is_empty());
@@ -95,7 +95,8 @@ impl Writer {
         while gauges.active.get() > calm {
             let view = self.views.load();
             let may_go = |tree: &&Arc<TreeView>| {
-                let has_place = tree.immutables.len() < self.shared.options.policy.memtable_count;
+                let has_place =
+                    tree.immutables.len() < self.shared.options.policy.tree.memtable_count;
                 has_place && !tree.active.is_idle() && !spared(tree.id)
             };
             let size = |tree: &&Arc<TreeView>| (tree.active.charged(), Reverse(tree.active.id()));

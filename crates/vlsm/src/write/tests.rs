@@ -52,7 +52,8 @@ impl Alone {
         disk.create_dir_all(Path::new(FOLDER)).unwrap();
         let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(disk.clone()));
         let mut options = Options::default();
-        (options.policy.memtable_bytes, options.policy.memtable_count) = (memtable_bytes, 2);
+        (options.policy.tree.memtable_bytes, options.policy.tree.memtable_count) =
+            (memtable_bytes, 2);
         options.wal_file_bytes = Bytes::mib(4);
         let shared = shared(&env, options);
         let views = Arc::new(Views::new(Seq::ZERO));
@@ -117,7 +118,7 @@ impl Alone {
 
 fn shared(env: &Arc<dyn Env>, options: Options) -> Arc<Shared> {
     let work = env.condition(Duration::ZERO);
-    let bytes = Memtable::arena_bytes(options.policy.memtable_bytes.0 as usize);
+    let bytes = Memtable::arena_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let memory = Arc::new(Memory::new(&options, 0, work.clone()));
     let arenas = ArenaPool::new(bytes, 2, 0, memory.arenas.clone());
     let events = Arc::new(Events::new(env.clone(), None, None));

@@ -68,7 +68,7 @@ impl Writer {
         let view = self.views.load_full();
         let to_seal =
             || seal.iter().map(|id| view.tree(*id)).filter(|tree| !tree.active.is_empty());
-        let count = self.shared.options.policy.memtable_count;
+        let count = self.shared.options.policy.tree.memtable_count;
         let full = to_seal().any(|tree| tree.immutables.len() >= count);
         if full || self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(None);

@@ -101,8 +101,8 @@ pub fn small(builder: vlsm::Builder) -> vlsm::Builder {
         options.log = false;
         options.wal_file_bytes = ByteCount::kib(64);
         options.wal_sync_bytes = ByteCount::kib(16);
-        options.policy.sst_max = ByteCount::kib(16);
-        options.policy.l1_bytes = ByteCount::kib(32);
+        options.policy.tree.sst_max = ByteCount::kib(16);
+        options.policy.tree.l1_bytes = ByteCount::kib(32);
     })
 }
 

@@ -105,8 +105,8 @@ fn clock(default: &Keyspace, thread: usize) -> Result<(u64, Vec<u64>)> {
 fn open(folder: &Path, profile: &str, seed: u64) -> Result<(Db, Vec<Keyspace>, Keyspace)> {
     let builder = tiny(Db::builder(folder).profile(profile)?, ByteCount::kib(64));
     let builder = builder.configure(|options| {
-        options.policy.sst_max = ByteCount::kib(32);
-        options.policy.growth = 4;
+        options.policy.tree.sst_max = ByteCount::kib(32);
+        options.policy.tree.growth = 4;
         options.wal_file_bytes = ByteCount::kib(128);
         options.manifest_bytes = ByteCount::kib(8);
         options.direct_io = seed.is_multiple_of(2);

@@ -8,11 +8,11 @@ use vlsm::{Builder, ByteCount};
 pub fn tiny(builder: Builder, memtable: ByteCount) -> Builder {
     builder.configure(|options| {
         let policy = &mut options.policy;
-        policy.memtable_bytes = memtable;
-        policy.sst_max = memtable;
-        policy.sst_min = memtable / 8;
-        policy.l1_bytes = memtable * 2;
-        policy.phi = 4;
+        policy.tree.memtable_bytes = memtable;
+        policy.tree.sst_max = memtable;
+        policy.shapes.vlsm.sst_min = memtable / 8;
+        policy.tree.l1_bytes = memtable * 2;
+        policy.shapes.vlsm.phi = 4;
         options.wal_file_bytes = memtable;
     })
 }

@@ -42,7 +42,7 @@ use vlsm_core::units::MIB;
 use vlsm_core::{Bytes, BytesPerSec};
 use vlsm_measure::clock::Clock;
 use vlsm_measure::store::{LevelStats, Marks, StoreResult, StoreStats, WaitStats, Write};
-use vlsm_policy::PolicyOptions;
+use vlsm_policy::TreeOptions;
 
 pub const KIND: Kind = Kind {
     name: "rocksdb",
@@ -83,10 +83,10 @@ fn open(setup: &Setup) -> Opened {
     let mut options = base(setup);
     let mut targets = None;
     if setup.config != "default" {
-        sized(&mut options, &spec.policy, &mut described);
-        targets = Some((spec.policy.l1_bytes.0, spec.policy.growth));
-        debt(&mut options, setup.config, &spec.policy, &mut described);
-    } else if spec.policy.l0_trigger == 1 {
+        sized(&mut options, &spec.policy.tree, &mut described);
+        targets = Some((spec.policy.tree.l1_bytes.0, spec.policy.tree.growth));
+        debt(&mut options, setup.config, &spec.policy.tree, &mut described);
+    } else if spec.policy.tree.l0_trigger == 1 {
         options.set_level_zero_file_num_compaction_trigger(1);
     }
     if setup.config == "auto" {
@@ -120,9 +120,9 @@ fn open(setup: &Setup) -> Opened {
 
 fn common(setup: &Setup) -> Described {
     let spec = &setup.spec.options;
-    let policy = &spec.policy;
+    let tree = &spec.policy.tree;
     vec![
-        ("memtables", format!("{} × {}", policy.memtable_count, policy.memtable_bytes)),
+        ("memtables", format!("{} × {}", tree.memtable_count, tree.memtable_bytes)),
         ("WAL", wal(spec.durability)),
         ("jobs' I/O", io(spec.direct_io)),
         ("reads", io(spec.direct_reads)),
@@ -145,39 +145,39 @@ fn base(setup: &Setup) -> Options {
     options.set_compression_type(DBCompressionType::None);
     options.set_use_direct_io_for_flush_and_compaction(spec.direct_io);
     options.set_use_direct_reads(spec.direct_reads);
-    options.set_write_buffer_size(spec.policy.memtable_bytes.0 as usize);
-    options.set_max_write_buffer_number(spec.policy.memtable_count as i32);
+    options.set_write_buffer_size(spec.policy.tree.memtable_bytes.0 as usize);
+    options.set_max_write_buffer_number(spec.policy.tree.memtable_count as i32);
     options.set_manual_wal_flush(spec.durability == Durability::Lazy);
     options.increase_parallelism(setup.threads as i32);
     options
 }
 
 /// Sizes and triggers from the specification.
-fn sized(options: &mut Options, policy: &PolicyOptions, described: &mut Described) {
-    options.set_target_file_size_base(policy.sst_max.0);
-    options.set_max_bytes_for_level_base(policy.l1_bytes.0);
-    options.set_max_bytes_for_level_multiplier(policy.growth as f64);
+fn sized(options: &mut Options, tree: &TreeOptions, described: &mut Described) {
+    options.set_target_file_size_base(tree.sst_max.0);
+    options.set_max_bytes_for_level_base(tree.l1_bytes.0);
+    options.set_max_bytes_for_level_multiplier(tree.growth as f64);
     options.set_level_compaction_dynamic_level_bytes(false);
-    options.set_level_zero_file_num_compaction_trigger(policy.l0_trigger as i32);
-    options.set_level_zero_slowdown_writes_trigger(policy.l0_slowdown as i32);
-    options.set_level_zero_stop_writes_trigger(policy.l0_stop as i32);
-    let triggers = format!("{}, {}, {}", policy.l0_trigger, policy.l0_slowdown, policy.l0_stop);
+    options.set_level_zero_file_num_compaction_trigger(tree.l0_trigger as i32);
+    options.set_level_zero_slowdown_writes_trigger(tree.l0_slowdown as i32);
+    options.set_level_zero_stop_writes_trigger(tree.l0_stop as i32);
+    let triggers = format!("{}, {}, {}", tree.l0_trigger, tree.l0_slowdown, tree.l0_stop);
     described.extend([
-        ("SST", policy.sst_max.to_string()),
-        ("L1", policy.l1_bytes.to_string()),
-        ("growth", policy.growth.to_string()),
+        ("SST", tree.sst_max.to_string()),
+        ("L1", tree.l1_bytes.to_string()),
+        ("growth", tree.growth.to_string()),
         ("L0 trigger, slowdown, stop", triggers),
     ]);
 }
 
 /// Limits on the estimate of what compaction has to do.
-fn debt(options: &mut Options, config: &str, policy: &PolicyOptions, described: &mut Described) {
+fn debt(options: &mut Options, config: &str, tree: &TreeOptions, described: &mut Described) {
     let least = |limit: Option<Bytes>, most: u64| limit.map_or(most, |bytes| bytes.0.min(most));
     let (soft, hard) = match config {
         "io" => (1, 1),
-        "debt64" => (least(policy.debt_soft, 64 * MIB), least(policy.debt_hard, 256 * MIB)),
+        "debt64" => (least(tree.debt_soft, 64 * MIB), least(tree.debt_hard, 256 * MIB)),
         // RocksDB's own are 64 and 256 GB.
-        _ => (least(policy.debt_soft, 64 << 30), least(policy.debt_hard, 256 << 30)),
+        _ => (least(tree.debt_soft, 64 << 30), least(tree.debt_hard, 256 << 30)),
     };
     options.set_soft_pending_compaction_bytes_limit(soft as usize);
     options.set_hard_pending_compaction_bytes_limit(hard as usize);

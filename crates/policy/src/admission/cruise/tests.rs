@@ -15,11 +15,10 @@ struct Store {
 
 impl Store {
     fn new(change: impl Fn(&mut CruiseOptions)) -> Self {
-        let mut options = PolicyOptions::default();
-        options.cruise.window = 1_000;
-        change(&mut options.cruise);
-        let (cruise, signals) = (Cruise::new(&options), Signals::default());
-        let mut store = Self { cruise, signals };
+        let mut own = CruiseOptions { window: 1_000, ..CruiseOptions::default() };
+        change(&mut own);
+        let cruise = Cruise::new(&TreeOptions::default(), &own).expect("the options work");
+        let mut store = Self { cruise, signals: Signals::default() };
         store.signals.counters.writes = 1;
         assert_eq!(store.at(0.0).writes, None);
         store

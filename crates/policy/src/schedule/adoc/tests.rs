@@ -32,6 +32,10 @@ fn flush(id: u64, bytes: Bytes) -> Running {
     }
 }
 
+fn adoc(tree: &TreeOptions) -> Adoc {
+    Adoc::new(tree, &AdocOptions::default()).expect("the options work")
+}
+
 /// A store whose flushes are as fast as they are told, one a second.
 struct Loop {
     adoc: Adoc,
@@ -43,9 +47,10 @@ struct Loop {
 impl Loop {
     fn new() -> Self {
         let memtable_bytes = Bytes::mib(512);
-        let options = PolicyOptions { memtable_bytes, ..PolicyOptions::rocksdb() };
+        let rocksdb = crate::profile("rocksdb").expect("known").tree;
+        let tree = TreeOptions { memtable_bytes, ..rocksdb };
         let pressure = Pressure::default();
-        Self { adoc: Adoc::new(&options), second: 0, pressure, sealed: 0 }
+        Self { adoc: adoc(&tree), second: 0, pressure, sealed: 0 }
     }
 
     /// A flush of 100 MB at so many MB/s, and the end of its second.
@@ -140,8 +145,7 @@ fn nothing_changes_without_a_flush_nor_within_an_interval() {
 
 #[test]
 fn constants_fit_the_options() {
-    let options = PolicyOptions { compaction_jobs: 2, ..PolicyOptions::vlsm(Bytes::mib(8)) };
-    let mut adoc = Adoc::new(&options);
+    let mut adoc = adoc(&TreeOptions { compaction_jobs: 2, ..TreeOptions::default() });
     assert_eq!((adoc.batch, adoc.batches), (Bytes::mib(8), (Bytes::mib(8), Bytes::mib(8))));
     let signs = Signs { slow: true, sealed: 2, l0: true, debt: false };
     adoc.tune(signs, 16);

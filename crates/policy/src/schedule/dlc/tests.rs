@@ -2,6 +2,7 @@
 //! Times are those of the loop; nothing here waits.
 
 use super::*;
+use crate::PolicyOptions;
 use crate::candidate::Inputs;
 use crate::device::DeviceMap;
 use crate::signals::Counters;
@@ -39,8 +40,13 @@ fn running(job: u64, candidate: Candidate) -> Running {
     }
 }
 
-fn options() -> PolicyOptions {
-    PolicyOptions { l0_slowdown: 100, l0_stop: 100, l0_max: 100, ..PolicyOptions::rocksdb() }
+fn tree() -> TreeOptions {
+    let rocksdb = crate::profile("rocksdb").expect("known").tree;
+    TreeOptions { l0_slowdown: 100, l0_stop: 100, l0_max: 100, ..rocksdb }
+}
+
+fn dlc(own: &DlcOptions) -> Dlc {
+    Dlc::new(&tree(), own).expect("the options work")
 }
 
 /// With a tree that has so many runs, all from flushes.
@@ -74,11 +80,8 @@ struct Loop {
 
 impl Loop {
     fn new(burst: Burst) -> Self {
-        let mut options = options();
-        options.dlc.burst = burst;
-        options.merge_flushed = options.dlc.burst_runs;
         Self {
-            dlc: Dlc::new(&options),
+            dlc: dlc(&DlcOptions { burst, ..DlcOptions::default() }),
             millis: 0,
             missed: 0,
             runs: (0, 0),
@@ -213,7 +216,7 @@ fn a_short_dip_is_no_low_load() {
 #[test]
 fn one_deeper_job_goes_on_while_the_load_is_high() {
     let deeper = |part| candidate(Class::Level(1), JobKind::Compact, part);
-    let mut dlc = Dlc::new(&options());
+    let mut dlc = dlc(&DlcOptions::default());
     dlc.high = true;
     let mut jobs: Vec<Running> = (1..=3).map(|n| running(n, deeper(n))).collect();
     let more = deeper(4);
@@ -243,9 +246,7 @@ fn one_deeper_job_goes_on_while_the_load_is_high() {
 
 #[test]
 fn part_delays_only_what_goes_into_l1() {
-    let mut options = options();
-    options.dlc.delay = Delay::Part;
-    let mut dlc = Dlc::new(&options);
+    let mut dlc = dlc(&DlcOptions { delay: Delay::Part, ..DlcOptions::default() });
     dlc.high = true;
     let down = candidate(Class::L0, JobKind::Compact, 1);
     let within = candidate(Class::L0, JobKind::MergeWithin, 1);
@@ -255,12 +256,11 @@ fn part_delays_only_what_goes_into_l1() {
 
 #[test]
 fn a_burst_follows_bytes_and_the_bound_of_l0() {
-    let mut options = options();
-    options.dlc.burst = Burst::Part;
-    options.dlc.burst_bytes = Bytes(100);
-    options.merge_flushed = 4;
-    let high = |options: &PolicyOptions| {
-        let mut dlc = Dlc::new(options);
+    let (burst, burst_bytes) = (Burst::Part, Bytes(100));
+    let own = DlcOptions { burst, burst_bytes, ..DlcOptions::default() };
+    let mut options = tree();
+    let high = |tree: &TreeOptions| {
+        let mut dlc = Dlc::new(tree, &own).expect("the options work");
         dlc.high = true;
         dlc
     };
@@ -282,7 +282,7 @@ fn a_burst_follows_bytes_and_the_bound_of_l0() {
 
 #[test]
 fn the_floor_fits_a_slow_device() {
-    let mut dlc = Dlc::new(&options());
+    let mut dlc = dlc(&DlcOptions::default());
     assert_eq!(dlc.bandwidth(BytesPerSec(40 * MIB)), None, "no load is known yet");
     dlc.load = Some(BytesPerSec(39 * MIB));
     let granted = dlc.bandwidth(BytesPerSec(40 * MIB)).map(|rate| (rate.limit, rate.floor));
@@ -292,38 +292,28 @@ fn the_floor_fits_a_slow_device() {
 }
 
 #[test]
-fn parts_need_the_options_that_propose_them() {
-    let refused = |change: fn(&mut PolicyOptions)| {
-        let mut options = PolicyOptions::dlc();
-        change(&mut options);
-        options.validate().map_err(|error| error.to_string())
+fn parts_need_a_shape_that_proposes_them() {
+    let refused = |changes: &str| {
+        let text = format!("profile = \"dlc\"\n{changes}");
+        let options = PolicyOptions::try_from(text.parse::<toml::Table>().expect("a table"))?;
+        options.build().map(drop).map_err(|error| error.to_string())
     };
-    let burst = refused(|o| o.dlc.burst = Burst::Part);
-    assert!(burst.expect_err("refused").contains("merge_flushed"));
-    let delay = refused(|o| o.dlc.delay = Delay::Part);
-    assert!(delay.expect_err("refused").contains("intra_l0_beside"));
-    let both = |o: &mut PolicyOptions| {
-        (o.dlc.burst, o.dlc.delay) = (Burst::Part, Delay::Part);
-        (o.merge_flushed, o.intra_l0_beside) = (20, true);
-    };
-    refused(both).expect("they are proposed");
-    let late = |o: &mut PolicyOptions| (o.dlc.burst, o.merge_flushed) = (Burst::Part, 21);
-    let late = refused(late).expect_err("a burst comes before there is anything to merge");
+    let burst = "dlc.burst = \"part\"\n";
+    let delay = "dlc.delay = \"part\"\nintra_l0_beside = true\n";
+    assert!(refused(burst).expect_err("refused").contains("merge_flushed"));
+    let why = refused("dlc.delay = \"part\"\n").expect_err("refused");
+    assert!(why.contains("intra_l0_beside"), "{why}");
+    let burst = |from: usize| format!("{burst}merge_flushed = {from}\n");
+    refused(&burst(20)).expect("they are proposed");
+    refused(delay).expect("they are proposed");
+    let late = refused(&burst(21)).expect_err("a burst comes before there is anything to merge");
     assert!(late.contains("dlc.burst_runs"), "{late}");
-    for part in [
-        |o: &mut PolicyOptions| (o.dlc.burst, o.merge_flushed) = (Burst::Part, 20),
-        |o: &mut PolicyOptions| (o.dlc.delay, o.intra_l0_beside) = (Delay::Part, true),
-    ] {
-        let mut options = PolicyOptions::dlc();
-        part(&mut options);
-        options.shape = "vlsm".into();
-        let why = options.validate().expect_err("vlsm has nothing to merge within L0");
-        assert!(why.to_string().contains("tiered_l0"), "{why}");
+    for part in [&*burst(20), delay] {
+        let why = refused(&format!("{part}shape = \"vlsm\"\n"));
+        let why = why.expect_err("vlsm has nothing to merge within L0");
+        assert!(why.contains("tiered_l0"), "{why}");
     }
-    let unused = |o: &mut PolicyOptions| {
-        (o.dlc.burst, o.schedule) = (Burst::Part, "fifo".into());
-    };
-    refused(unused).expect("it is not in use");
+    refused(&format!("{}schedule = \"fifo\"\n", burst(1))).expect("it is not in use");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn running(job: u64, candidate: &Candidate) -> Running {
 }
 
 fn priority() -> Priority {
-    Priority::new(&PolicyOptions::default())
+    Priority::new(&TreeOptions::default(), &PriorityOptions::default()).expect("they work")
 }
 
 fn at(millis: u64) -> Signals {

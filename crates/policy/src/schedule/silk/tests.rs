@@ -11,9 +11,8 @@ use vlsm_core::event::JobKind;
 
 fn silk(device: u64) -> Silk {
     let device_bandwidth = BytesPerSec(device);
-    let options =
-        PolicyOptions { compaction_jobs: 3, device_bandwidth, ..PolicyOptions::default() };
-    Silk::new(&options)
+    let tree = TreeOptions { compaction_jobs: 3, device_bandwidth, ..TreeOptions::default() };
+    Silk::new(&tree, &SilkOptions::default()).expect("the options work")
 }
 
 fn candidate(tree: u64, frees: Class) -> Candidate {

@@ -1,0 +1,45 @@
+//! The answer to a name that is not known: the nearest known one, and all of them. Names are those
+//! of profiles, mechanisms, options, workloads and figures.
+
+use vlsm_core::Error;
+
+/// The error for a name that is not known.
+pub fn unknown<'a>(
+    option: &'static str,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Error {
+    Error::InvalidOption { option, why: suggestion(name, known) }
+}
+
+/// What to say of a name that is not known.
+pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.collect();
+    let list = known.join(", ");
+    let nearest = known.into_iter().map(|entry| (distance(name, entry), entry)).min();
+    let hint = match nearest {
+        Some((distance, entry)) if resembles(name, entry, distance) => {
+            format!("; did you mean {entry:?}?")
+        }
+        _ => ".".into(),
+    };
+    format!("{name:?} is not known{hint} There are: {list}")
+}
+
+/// Whether `name` may be a typo of `entry`: at least half of the letters and the first one are
+/// right, or only one is wrong. Otherwise a guess would mislead.
+fn resembles(name: &str, entry: &str, distance: usize) -> bool {
+    let first = |word: &str| word.chars().next().map(|letter| letter.to_ascii_lowercase());
+    let close = distance <= 3 && 2 * distance <= name.len().min(entry.len());
+    close && (distance == 1 || first(name) == first(entry))
+}
+
+/// The number of letters to change, add or leave out that makes one word the other. Capitals are as
+/// small letters.
+fn distance(a: &str, b: &str) -> usize {
+    // Names are short; longer ones resemble none.
+    if a.len() > 64 {
+        return a.len();
+    }
+    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
+}
