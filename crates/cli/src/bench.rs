@@ -13,7 +13,7 @@ mod live;
 
 pub use args::Args;
 
-use args::Place;
+use args::Folder;
 use live::Live;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -33,19 +33,19 @@ type Result<T = (), E = String> = std::result::Result<T, E>;
 pub fn run(args: Args) -> Result {
     let spec = args.spec()?;
     runner::check_rates(&spec)?;
-    let place = Place::prepare(&args, &spec)?;
-    let stop = stop_flag(place.temporary().map(Path::to_owned))?;
+    let folder = Folder::prepare(&args, &spec)?;
+    let stop = stop_flag(folder.temporary().map(Path::to_owned))?;
     let mut live: Option<Live> = None;
     let (mut report, failure) =
-        runner::run(&spec, &open, place.path(), stop, &mut |notice| match notice {
+        runner::run(&spec, &open, folder.path(), stop, &mut |notice| match notice {
             Notice::Begin(name, ..) => live = Some(Live::new(name)),
             Notice::Going(progress) => live.iter().for_each(|live| live.show(progress)),
             Notice::End => live.take().iter().for_each(Live::finish),
         });
     report.method.commit = crate::COMMIT.into();
     report.method.command = std::env::args().collect::<Vec<_>>().join(" ");
-    report.data = place.describe();
-    let removed = place.finish();
+    report.data = folder.describe();
+    let removed = folder.finish();
     publish(&args, &report)?;
     match failure {
         Some(failure) => {

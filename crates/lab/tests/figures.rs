@@ -79,7 +79,11 @@ fn a_measured_figure_has_curves_and_verdicts() {
         show(&format!("figure-{id}.html"), &page::render(&result));
         let json = serde_json::to_string(&result).expect("it has an encoding");
         let read: FigureResult = serde_json::from_str(&json).expect("it can be read back");
-        assert_eq!(read.claims.len(), result.claims.len());
+        assert_eq!(read, result);
+        let kept = serde_json::to_string(&result.kept()).expect("it has an encoding");
+        let read: FigureResult = serde_json::from_str(&kept).expect("it can be read back");
+        assert_eq!((&read.claims, &read.conditions), (&result.claims, &result.conditions));
+        assert!(!kept.contains("over_time") && !kept.contains("proofs"), "{id}");
     }
 }
 

@@ -5,7 +5,7 @@ mod synthetic;
 
 use synthetic::{STALLING, STEADY, report};
 use vlsm_lab::compare::{Comparison, Ratio, Runs, Verdict, interval, median};
-use vlsm_measure::report::figure::Better;
+use vlsm_measure::report::statistic::Better;
 
 #[test]
 fn medians_and_intervals_of_known_values() {
@@ -75,7 +75,8 @@ fn stores(pairs: u64) -> [Runs; 2] {
 #[test]
 fn runs_are_compared_round_by_round() {
     let comparison = Comparison::new(&stores(3), 0);
-    let row = comparison.rows.iter().find(|row| row.figure == "writes P99").expect("it is there");
+    let row =
+        comparison.rows.iter().find(|row| row.statistic == "writes P99").expect("it is there");
     let ratio = row.ratios[1].as_ref().expect("both have it");
     assert_eq!(ratio.pairs.len(), 3);
     assert!((ratio.median - 1.0 / STALLING.slower).abs() < 1e-9, "the noise is the same");
@@ -103,6 +104,7 @@ fn what_one_store_lacks_is_not_compared() {
     let mut stores = stores(3);
     stores[1].reports.iter_mut().for_each(|report| report.peak_memory = None);
     let comparison = Comparison::new(&stores, 1);
-    let row = comparison.rows.iter().find(|row| row.figure == "peak memory").expect("one has it");
+    let row =
+        comparison.rows.iter().find(|row| row.statistic == "peak memory").expect("one has it");
     assert_eq!((row.medians[1], row.ratios[0].as_ref()), (None, None));
 }

@@ -100,9 +100,17 @@ fn a_comparison_has_its_page() {
     let page = comparison::render(&stores, 0, "vlsm beside RocksDB");
     show("comparison.html", &page);
     let document = parsed(&page);
-    let row = row(&document, "writes P99.9");
-    assert_eq!(row.last().map(String::as_str), Some("better"), "{row:?}");
-    assert!(page.contains("vlsm &lt;new&gt; beside rocksdb"));
+    // One table with a column for each store comes first, then the charts, then each pair.
+    let medians = row(&document, "writes P99.9");
+    assert!(medians.len() == 3 && medians[2].contains(" ×0."), "{medians:?}");
+    let (table, rest) = page.split_once("</table>").expect("there is a table");
+    assert!(table.contains("writes P99.9") && table.contains("<span class=\"better\">×0."));
+    let order = ["<svg", "<h2>How it was measured", "vlsm &lt;new&gt; beside rocksdb"];
+    assert!(order.map(|part| rest.find(part).expect(part)).is_sorted());
+    let pairs = document.descendants().filter(|node| node.has_tag_name("details"));
+    let pairs = pairs.last().expect("there is one of the only pair of stores");
+    let verdicts = pairs.descendants().filter_map(|node| node.text());
+    assert!(verdicts.filter(|text| *text == "better").count() > 3);
 }
 
 /// Cells of CSV.

@@ -200,7 +200,7 @@ pub struct Sequence {
 
 /// What a client shall do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum Next {
     /// Serve the request of this number, which was due at this nanosecond.
     Serve(u64, u64),
     /// Sleep until this nanosecond.
@@ -244,18 +244,18 @@ impl Sequence {
     /// What a client does at this time.
     #[must_use]
     #[inline]
-    pub fn turn(&self, now: u64) -> Turn {
+    pub fn next(&self, now: u64) -> Next {
         let mut index = self.next.load(Relaxed);
         loop {
             if index >= self.total {
-                return Turn::End;
+                return Next::End;
             }
             let due = self.due(index);
             if due > now {
-                return Turn::Sleep(self.plan(due));
+                return Next::Sleep(self.plan(due));
             }
             match self.next.compare_exchange_weak(index, index + 1, Relaxed, Relaxed) {
-                Ok(_) => return Turn::Serve(index, due),
+                Ok(_) => return Next::Serve(index, due),
                 Err(other) => index = other,
             }
         }
@@ -297,18 +297,18 @@ mod tests {
     fn every_request_is_taken_once_and_not_before_it_is_due() {
         let sequence = Sequence::new(&Arrivals::Open(1000.0), 5, None, None, 1).expect("open");
         let at = |millis: f64| (millis * 1e6) as u64;
-        assert_eq!(sequence.turn(0), Turn::Serve(0, 0));
-        assert_eq!(sequence.turn(10_000), Turn::Sleep(at(1.0)));
+        assert_eq!(sequence.next(0), Next::Serve(0, 0));
+        assert_eq!(sequence.next(10_000), Next::Sleep(at(1.0)));
         let other = at(1.0) + MIN_SLEEP;
-        assert_eq!(sequence.turn(990_000), Turn::Sleep(other), "another client's wake-up");
+        assert_eq!(sequence.next(990_000), Next::Sleep(other), "another client's wake-up");
         assert_eq!(sequence.backlog(at(3.5)), 3);
-        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(1, at(1.0)));
-        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(2, at(2.0)));
-        assert_eq!(sequence.turn(at(3.5)), Turn::Serve(3, at(3.0)));
-        assert_eq!(sequence.turn(at(3.5)), Turn::Sleep(at(4.0)));
+        assert_eq!(sequence.next(at(3.5)), Next::Serve(1, at(1.0)));
+        assert_eq!(sequence.next(at(3.5)), Next::Serve(2, at(2.0)));
+        assert_eq!(sequence.next(at(3.5)), Next::Serve(3, at(3.0)));
+        assert_eq!(sequence.next(at(3.5)), Next::Sleep(at(4.0)));
         assert_eq!((sequence.untaken(), sequence.backlog(at(60.0))), (1, 1));
-        assert_eq!(sequence.turn(at(60.0)), Turn::Serve(4, at(4.0)));
-        assert_eq!(sequence.turn(at(60.0)), Turn::End);
+        assert_eq!(sequence.next(at(60.0)), Next::Serve(4, at(4.0)));
+        assert_eq!(sequence.next(at(60.0)), Next::End);
     }
 
     #[test]

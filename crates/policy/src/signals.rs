@@ -107,7 +107,7 @@ pub struct Running {
     /// Since when it is paused.
     pub paused_since: Option<Micros>,
     /// Its result is being installed: it ends soon, and cannot be cancelled any more.
-    pub settled: bool,
+    pub installing: bool,
 }
 
 /// Counters since the store was opened.

@@ -269,7 +269,7 @@ impl World {
             done: Bytes::ZERO,
             left: held.candidate.bytes_in,
             paused_since: paused(held.job).map(|(_, since)| *since),
-            settled: false,
+            installing: false,
         };
         let running: Vec<_> = self.busy.reservations.iter().map(running).collect();
         let grants = self.policies.1.decide(&self.signals, &candidates, &running);

@@ -34,7 +34,7 @@ impl Job {
             done: Bytes::ZERO,
             left: self.candidate.bytes_in,
             paused_since: None,
-            settled: false,
+            installing: false,
         }
     }
 }

@@ -7,14 +7,15 @@
 //!    the file, and no job writes into the file's keys there; else a new run of L0, the newest. The
 //!    place is reserved as by a running job, so that no job writes there, or takes the file before
 //!    step 6.
-//! 3. The ingest takes a turn in the commit queue (`write/turn`), which gives all entries of the
-//!    files their sequence number. Trees with a new run of L0 have their memtable sealed there: no
-//!    memtable holds entries both older and newer than the run.
+//! 3. The ingest raises a barrier in the commit queue (`write/barrier`), which gives all entries of
+//!    the files their sequence number. Trees with a new run of L0 have their memtable sealed there:
+//!    no memtable holds entries both older and newer than the run.
 //! 4. The ingest waits for earlier batches. If one of them wrote into the keys of a file for a
-//!    deeper level, the ingest gives up the turn and repeats step 2, for L0.
+//!    deeper level, the ingest gives up the barrier and repeats step 2, for L0.
 //! 5. The WAL is synced, because the ingest must not survive a crash that loses an earlier batch.
 //!    One group of the manifest adds the files to their trees (`install`).
-//! 6. The turn ends, which makes the files visible. Readers at earlier sequence numbers skip them.
+//! 6. The barrier ends, which makes the files visible. Readers at earlier sequence numbers skip
+//!    them.
 //!
 //! Memtables that are older than the new run are not flushed first: readers interleave memtables
 //! and runs of L0 by age (`read/view`), jobs do not touch the newer part until the older memtables
@@ -22,7 +23,7 @@
 //!
 //! Writes after step 3 become visible only after step 6, so they wait for two syncs and the
 //! installs under way, whatever the length of the files. If the device is too full for step 5, the
-//! ingest fails: its edits are withdrawn, and the turn ends. Threads: any. One ingest at a time,
+//! ingest fails: its edits are withdrawn, and the barrier ends. Threads: any. One ingest at a time,
 //! and none while a checkpoint fixes its moment.
 
 use crate::catalog::KeyspaceInfo;
@@ -296,27 +297,27 @@ impl<'a> Ingest<'a> {
         Ok(())
     }
 
-    /// Steps 2 to 6. Returns how long the turn was held.
+    /// Steps 2 to 6. Returns how long the barrier was held.
     fn bring_in(&self, copies: &mut Copies<'_>) -> Result<Duration> {
         let _alone = self.engine.installer.without_ingests()?;
         // Sync most of the WAL before writers have to wait.
         self.engine.log.sync_all()?;
         let mut deep = true;
         loop {
-            // Released after the turn: files that are not visible yet must not be a job's input.
+            // Released after the barrier: files that are not visible yet must not be a job's input.
             let _places = self.reserve_places(&mut copies.files, deep)?;
             let in_l0 = copies.files.iter().filter(|file| file.level == 0);
             let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
             seal.dedup();
             self.engine.shared.env.interleave();
-            let turn = self.engine.writer.take_turn(&seal)?;
+            let barrier = self.engine.writer.raise_barrier(&seal)?;
             let since = self.engine.shared.env.now();
-            self.engine.writer.await_published(Seq(turn.seq.0 - 1))?;
+            self.engine.writer.await_published(Seq(barrier.seq.0 - 1))?;
             if self.places_are_free(&copies.files)? {
                 self.engine.log.sync_all()?;
-                self.install_files(copies, turn.seq)?;
-                let seq = turn.seq;
-                drop(turn);
+                self.install_files(copies, barrier.seq)?;
+                let seq = barrier.seq;
+                drop(barrier);
                 self.engine.writer.await_published(seq)?;
                 return Ok(self.engine.shared.env.now().saturating_sub(since));
             }

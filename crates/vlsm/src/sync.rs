@@ -6,7 +6,7 @@
 //! schedules. Code that never blocks and orders nothing (counters, the skip list, the arrays of
 //! views) keeps the real ones.
 //!
-//! A scenario proves little unless it can fail: [`Slip`] lists mistakes that a scenario plants, to
+//! A scenario proves little unless it can fail: [`Race`] lists mistakes that a scenario plants, to
 //! check that it finds them (those of `vlsm_core::planted` are for the simulator: one at a time in
 //! a process, while scenarios run side by side). Outside these tests [`slips`] is false and costs
 //! nothing.
@@ -18,7 +18,7 @@ pub(crate) use self::shuttled::*;
 
 /// A mistake in ordering that a scenario must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Slip {
+pub(crate) enum Race {
     /// A batch becomes visible when it is finished, whatever comes before it.
     PublishAtOnce,
     /// The one that publishes does not look at the ring again after it let go of it.
@@ -44,7 +44,7 @@ mod real {
 
     /// Never.
     #[inline(always)]
-    pub(crate) const fn slips(_: super::Slip) -> bool {
+    pub(crate) const fn races(_: super::Race) -> bool {
         false
     }
 }
@@ -86,16 +86,16 @@ mod shuttled {
     }
 
     thread_local! {
-        static PLANTED: Cell<Option<super::Slip>> = const { Cell::new(None) };
+        static PLANTED: Cell<Option<super::Race>> = const { Cell::new(None) };
     }
 
     /// Whether this mistake is to be made. A run of shuttle is on one thread.
-    pub(crate) fn slips(bug: super::Slip) -> bool {
+    pub(crate) fn races(bug: super::Race) -> bool {
         PLANTED.get() == Some(bug)
     }
 
     /// Has a mistake made from here on.
-    pub(crate) fn plant(bug: Option<super::Slip>) {
+    pub(crate) fn plant(bug: Option<super::Race>) {
         PLANTED.set(bug);
     }
 }

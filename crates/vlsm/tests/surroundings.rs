@@ -231,6 +231,32 @@ fn garbage_that_cannot_be_removed_stops_nothing() {
     assert!(bench.disk.files().len() < left, "what was left is removed once that can be done");
 }
 
+/// Each dead file is tried once, and with each of them one of those that could not be removed: the
+/// calls do not grow with the square of their number.
+#[test]
+fn garbage_is_not_tried_over_and_over() {
+    let mut bench = Bench::new();
+    let rule = bench.faults.add(Rule::once(Op::Remove, ".sst", Fault::Eio).forever());
+    let db = bench.open();
+    for n in 0..20_000 {
+        bench.put(&db, n % 300, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    soon(|| db.stats().zombie_files == db.stats().stuck_files);
+    let (stuck, tried) = (db.stats().stuck_files, bench.faults.fired(rule));
+    assert!(stuck > 50, "{stuck} files");
+    assert!((stuck..=3 * stuck).contains(&tried), "{tried} calls for {stuck} files");
+    // Once they can be removed, all of them go with the next dead file.
+    bench.faults.end(rule);
+    for n in 0..1_000 {
+        bench.put(&db, n % 300, Durability::Buffered).unwrap();
+    }
+    db.flush().unwrap();
+    soon(|| db.stats().stuck_files == 0);
+    db.close().unwrap();
+}
+
 /// Files whose names only look like the store's: it neither reads nor removes them, and gives no
 /// file a number that follows from theirs.
 #[test]

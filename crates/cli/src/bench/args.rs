@@ -314,14 +314,14 @@ impl Args {
 }
 
 /// The folder of the store.
-pub enum Place {
+pub enum Folder {
     /// Removed afterwards.
     Temporary(TempDir),
     /// Kept.
     Kept(PathBuf),
 }
 
-impl Place {
+impl Folder {
     /// Finds or creates the folder and checks that it is empty and has enough space.
     pub fn prepare(args: &Args, spec: &RunSpec) -> Result<Self, String> {
         let Some(path) = &args.path else {
@@ -511,10 +511,10 @@ mod tests {
         let path = folder.path().to_str().unwrap();
         let parse = |args: &[&str]| Cli::try_parse_from([&["bench"], args].concat()).unwrap().args;
         let args = parse(&["--path", path]);
-        let error = Place::prepare(&args, &args.spec().unwrap()).err().unwrap();
+        let error = Folder::prepare(&args, &args.spec().unwrap()).err().unwrap();
         assert!(error.contains("not empty"), "{error}");
         let args = parse(&["--pairs", "900000G"]);
-        let error = Place::prepare(&args, &args.spec().unwrap()).err().unwrap();
+        let error = Folder::prepare(&args, &args.spec().unwrap()).err().unwrap();
         assert!(error.contains("free"), "{error}");
     }
 }

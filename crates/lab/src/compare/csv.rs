@@ -5,27 +5,27 @@
 
 use std::fmt::Write;
 use vlsm_measure::report::chart::Unit;
-use vlsm_measure::report::figure::{self, Figure};
+use vlsm_measure::report::statistic::{self, Statistic};
 use vlsm_measure::report::{PhaseReport, Report};
 
 /// The figures of all runs: for each run a row for each of its phases and one for the whole of it.
 #[must_use]
 pub fn summary(reports: &[Report]) -> String {
-    let (of_phases, of_runs) = (figure::of_phases(), figure::of_runs());
+    let (of_phases, of_runs) = (statistic::of_phases(), statistic::of_runs());
     let mut head = ["run", "store", "profile", "commit", "phase", "load", "seconds", "operations"]
         .map(str::to_owned)
         .to_vec();
     head.extend(of_phases.iter().map(column));
     head.extend(of_runs.iter().map(|figure| format!("run {}", column(figure))));
     let mut out = row(&head);
-    for (report, name) in reports.iter().zip(figure::names(reports)) {
+    for (report, name) in reports.iter().zip(statistic::names(reports)) {
         let method = &report.method;
         let who = [&name, &method.store, &method.profile, &method.commit].map(String::clone);
-        for (label, phase) in figure::phases(report) {
+        for (label, phase) in statistic::phases(report) {
             let mut cells = who.to_vec();
-            cells.extend([label, figure::arrivals(&phase.arrivals)]);
+            cells.extend([label, statistic::arrivals(&phase.arrivals)]);
             cells.extend([phase.seconds.to_string(), phase.ops.to_string()]);
-            cells.extend(of_phases.iter().map(|figure| cell((figure.take)(phase))));
+            cells.extend(of_phases.iter().map(|statistic| cell((statistic.take)(phase))));
             cells.extend(of_runs.iter().map(|_| String::new()));
             out += &row(&cells);
         }
@@ -36,7 +36,7 @@ pub fn summary(reports: &[Report]) -> String {
         cells
             .extend([seconds.iter().sum::<f64>().to_string(), ops.iter().sum::<u64>().to_string()]);
         cells.extend(of_phases.iter().map(|_| String::new()));
-        cells.extend(of_runs.iter().map(|figure| cell((figure.take)(report))));
+        cells.extend(of_runs.iter().map(|statistic| cell((statistic.take)(report))));
         out += &row(&cells);
     }
     out
@@ -61,8 +61,8 @@ pub fn series(reports: &[Report]) -> String {
         "backlog",
     ];
     let mut out = row(&head.map(str::to_owned));
-    for (report, name) in reports.iter().zip(figure::names(reports)) {
-        for (label, phase) in figure::phases(report) {
+    for (report, name) in reports.iter().zip(statistic::names(reports)) {
+        for (label, phase) in statistic::phases(report) {
             let mut at = 0.0;
             for point in &phase.series.0 {
                 // An interval without operations has no latency.
@@ -84,8 +84,8 @@ pub fn series(reports: &[Report]) -> String {
 }
 
 /// A figure's name with its unit.
-fn column<T>(figure: &Figure<T>) -> String {
-    let unit = match figure.unit {
+fn column<T>(statistic: &Statistic<T>) -> String {
+    let unit = match statistic.unit {
         Unit::Plain | Unit::Times => "",
         Unit::PerSecond => " 1/s",
         Unit::Micros => " µs",
@@ -93,7 +93,7 @@ fn column<T>(figure: &Figure<T>) -> String {
         Unit::Bytes => " bytes",
         Unit::Percent => " %",
     };
-    format!("{}{unit}", figure.name)
+    format!("{}{unit}", statistic.name)
 }
 
 fn cell(value: Option<f64>) -> String {

@@ -23,7 +23,7 @@ pub mod page;
 
 use std::fmt::Write;
 use vlsm_measure::report::chart::Unit;
-use vlsm_measure::report::figure::{self, Better, Figure};
+use vlsm_measure::report::statistic::{self, Better, Statistic};
 use vlsm_measure::report::{Report, table};
 
 /// The fewest pairs that anything is concluded from.
@@ -63,7 +63,7 @@ pub struct Row {
     /// The phase; none for figures of whole runs.
     pub phase: Option<String>,
     /// The figure's name.
-    pub figure: &'static str,
+    pub statistic: &'static str,
     /// Its unit.
     pub unit: Unit,
     /// Which direction is better.
@@ -181,14 +181,16 @@ impl Comparison {
         let mut rows = Vec::new();
         let first: Vec<Report> =
             stores.iter().filter_map(|runs| runs.reports.first().cloned()).collect();
-        for label in figure::phase_labels(&first) {
-            for figure in figure::of_phases() {
-                let take = |report: &Report| (figure.take)(figure::phase(report, &label)?);
-                rows.extend(row(stores, baseline, Some(&label), &figure, &take));
+        for label in statistic::phase_labels(&first) {
+            for statistic in statistic::of_phases() {
+                let take = |report: &Report| (statistic.take)(statistic::phase(report, &label)?);
+                rows.extend(row(stores, baseline, Some(&label), &statistic, &take));
             }
         }
-        for figure in figure::of_runs() {
-            rows.extend(row(stores, baseline, None, &figure, &|report| (figure.take)(report)));
+        for statistic in statistic::of_runs() {
+            rows.extend(row(stores, baseline, None, &statistic, &|report| {
+                (statistic.take)(report)
+            }));
         }
         let names = stores.iter().map(|runs| runs.name.clone()).collect();
         Self { names, baseline, pairs, rows }
@@ -252,7 +254,7 @@ impl Comparison {
                 let _ = writeln!(
                     out,
                     "  {:<23}{:>14}{:>14}{:>8}  {:<17}{}",
-                    clipped(row.figure, 23),
+                    clipped(row.statistic, 23),
                     text(self.baseline),
                     text(other),
                     plain(ratio.median),
@@ -270,7 +272,7 @@ fn row<T>(
     stores: &[Runs],
     baseline: usize,
     phase: Option<&str>,
-    figure: &Figure<T>,
+    statistic: &Statistic<T>,
     take: &dyn Fn(&Report) -> Option<f64>,
 ) -> Option<Row> {
     let values = |runs: &Runs| runs.reports.iter().map(take).collect::<Vec<Option<f64>>>();
@@ -283,15 +285,15 @@ fn row<T>(
     let ratio = |index: usize| {
         let both = all[index].iter().zip(&all[baseline]);
         let pairs: Vec<(f64, f64)> = both.filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
-        (index != baseline).then(|| Ratio::of(&pairs, figure.better)).flatten()
+        (index != baseline).then(|| Ratio::of(&pairs, statistic.better)).flatten()
     };
     let known =
         |values: &Vec<Option<f64>>| median(&values.iter().flatten().copied().collect::<Vec<f64>>());
     Some(Row {
         phase: phase.map(str::to_owned),
-        figure: figure.name,
-        unit: figure.unit,
-        better: figure.better,
+        statistic: statistic.name,
+        unit: statistic.unit,
+        better: statistic.better,
         medians: all.iter().map(known).collect(),
         ratios: (0..stores.len()).map(ratio).collect(),
     })

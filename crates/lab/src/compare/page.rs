@@ -1,11 +1,11 @@
-//! A comparison as a page: for each store beside the baseline its ratios as a chart and as a table,
-//! then one run of each store. Nothing is fetched.
+//! A comparison as a page: one table with a column for each store, the charts of one run of each
+//! store overlaid, how it was measured, and last the ratios pair by pair. Nothing is fetched.
 
 use super::{Comparison, Row, Runs, Verdict, plain};
 use std::fmt::Write;
 use vlsm_measure::report::Report;
 use vlsm_measure::report::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series, Unit};
-use vlsm_measure::report::html::{FULL, cell, document, group, sections};
+use vlsm_measure::report::html::{FULL, cell, document, group, head, sections};
 use vlsm_measure::report::theme::escape;
 
 /// The page of stores that were run in turns: what the comparison says, then the run of each store
@@ -15,14 +15,16 @@ use vlsm_measure::report::theme::escape;
 /// When there is no store at `baseline`.
 #[must_use]
 pub fn render(stores: &[Runs], baseline: usize, title: &str) -> String {
+    let found = Comparison::new(stores, baseline);
     let mut body = String::new();
-    compared(&Comparison::new(stores, baseline), &mut body);
+    medians(&found, &mut body);
     let (names, reports): (Vec<String>, Vec<Report>) = stores
         .iter()
         .filter_map(|runs| Some((runs.name.clone(), middle(&runs.reports)?.clone())))
         .unzip();
-    body.push_str("<h2>One run of each store</h2><p>The one in the middle by throughput.</p>");
+    body.push_str("<p>The charts show one run of each store: the middle one by throughput.</p>");
     sections(&reports, &names, &mut body);
+    compared(&found, &mut body);
     document(title, &body)
 }
 
@@ -34,14 +36,57 @@ fn middle(reports: &[Report]) -> Option<&Report> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
-/// The result of a comparison: a chart of ratios and a table for each store beside the baseline.
+/// One table: the medians of each store, and how they compare with the baseline's.
+fn medians(found: &Comparison, out: &mut String) {
+    out.push_str("<h2>Result</h2>");
+    let baseline = escape(&found.names[found.baseline]);
+    let _ = write!(
+        out,
+        "<p>{} Beside a median stands its ratio to that of {baseline}, coloured where the \
+         difference is shown.</p><div class=\"wide\"><table>",
+        escape(&found.method())
+    );
+    head(&found.names, "", out);
+    out.push_str("<tbody>");
+    let mut phase = None;
+    for row in &found.rows {
+        if phase != Some(&row.phase) {
+            group(row.phase.as_deref().unwrap_or("whole run"), found.names.len(), out);
+            phase = Some(&row.phase);
+        }
+        let _ = write!(out, "<tr><th>{}</th>", escape(row.statistic));
+        for (median, ratio) in row.medians.iter().zip(&row.ratios) {
+            let median = median.map(|value| row.unit.text(value));
+            match (median, ratio) {
+                (Some(median), Some(ratio)) => {
+                    let (class, times) = (class(ratio.verdict), plain(ratio.median));
+                    let _ =
+                        write!(out, "<td>{median} <span class=\"{class}\">×{times}</span></td>");
+                }
+                (median, _) => out.push_str(&cell(median.as_deref())),
+            }
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>");
+}
+
+/// How a verdict is shown.
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Better => "better",
+        Verdict::Worse => "worse",
+        Verdict::NoDifferenceShown | Verdict::TooFew(_) => "none",
+    }
+}
+
+/// The ratios pair by pair: a chart and a table for each store beside the baseline.
 fn compared(found: &Comparison, out: &mut String) {
     let baseline = escape(&found.names[found.baseline]);
-    out.push_str("<h2>Comparison</h2>");
-    let _ = write!(out, "<p>{}</p>", escape(&found.method()));
+    out.push_str("<h2>Ratios pair by pair</h2>");
     for other in found.others() {
         let name = escape(&found.names[other]);
-        let _ = write!(out, "<h3>{name} beside {baseline}</h3>");
+        let _ = write!(out, "<details><summary>{name} beside {baseline}</summary>");
         if let Some(chart) = ratios(found, other) {
             let rows = chart.series.iter().map(|series| series.points.len()).sum::<usize>();
             let svg = chart.svg(FULL, 110 + 22 * rows as u32);
@@ -61,22 +106,19 @@ fn compared(found: &Comparison, out: &mut String) {
             }
             compared_row(row, found.baseline, other, out);
         }
-        out.push_str("</tbody></table></div>");
+        out.push_str("</tbody></table></div></details>");
     }
 }
 
 fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
     let median = |index: usize| cell(row.medians[index].map(|v| row.unit.text(v)).as_deref());
-    let _ = write!(out, "<tr><th>{}</th>{}{}", escape(row.figure), median(baseline), median(other));
+    let _ =
+        write!(out, "<tr><th>{}</th>{}{}", escape(row.statistic), median(baseline), median(other));
     let Some(ratio) = &row.ratios[other] else {
         out.push_str("<td colspan=\"4\" class=\"none\">no pair has both</td></tr>");
         return;
     };
-    let class = match ratio.verdict {
-        Verdict::Better => "better",
-        Verdict::Worse => "worse",
-        Verdict::NoDifferenceShown | Verdict::TooFew(_) => "none",
-    };
+    let class = class(ratio.verdict);
     let (low, high) = ratio.interval;
     let pairs: Vec<String> = ratio.pairs.iter().map(|ratio| plain(*ratio)).collect();
     let _ = write!(
@@ -116,8 +158,8 @@ fn ratios(found: &Comparison, other: usize) -> Option<Chart> {
     }
     let series = points.into_iter().zip(kinds).filter(|(points, _)| !points.is_empty());
     let name = |row: &&Row| match &row.phase {
-        Some(phase) => format!("{phase}: {}", row.figure),
-        None => row.figure.to_owned(),
+        Some(phase) => format!("{phase}: {}", row.statistic),
+        None => row.statistic.to_owned(),
     };
     (!rows.is_empty()).then(|| Chart {
         title: format!("{} ÷ {}", found.names[other], found.names[found.baseline]),

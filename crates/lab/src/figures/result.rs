@@ -1,5 +1,5 @@
 //! What came of a figure: its points round by round, the conditions that make it a measurement, and
-//! the verdict on each claim. It is the JSON that is kept, and all that a page is drawn from.
+//! the verdict on each claim. All that a page is drawn from.
 
 pub use super::measure::Unit;
 use super::{Form, X};
@@ -42,10 +42,24 @@ pub struct FigureResult {
     /// The verdicts.
     pub claims: Vec<ClaimResult>,
     /// Of each phase that was used, what the conditions are judged by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
 }
 
 impl FigureResult {
+    /// What is worth keeping for good: values, conditions and verdicts, without what was seen over
+    /// time and without the proofs of each phase, which are twenty times as long.
+    #[must_use]
+    pub fn kept(&self) -> Self {
+        let mut kept = self.clone();
+        kept.proofs.clear();
+        for point in kept.panels.iter_mut().flat_map(|panel| &mut panel.points) {
+            point.over_time.clear();
+            point.jobs.clear();
+        }
+        kept
+    }
+
     /// Whether all conditions hold.
     #[must_use]
     pub fn measured(&self) -> bool {

@@ -154,10 +154,17 @@ pub fn run(args: &Args) -> failure::Result {
     Ok(())
 }
 
-/// Writes a figure's JSON and page; an overview's tables, too.
+/// Writes a figure's page, the JSON that is worth keeping, and that with everything; an overview's
+/// tables, too.
 fn publish(out: &Path, result: &FigureResult) -> Result {
-    let json = serde_json::to_string_pretty(result).map_err(|error| error.to_string())?;
-    let mut files = vec![("json", json), ("html", page::render(result))];
+    let json = |result: &FigureResult| {
+        serde_json::to_string_pretty(result).map_err(|error| error.to_string())
+    };
+    let mut files = vec![
+        ("json", json(&result.kept())?),
+        ("raw.json", json(result)?),
+        ("html", page::render(result)),
+    ];
     if figures::is_overview(&result.id) {
         files.push(("md", matrix::render(result)));
     }

@@ -8,7 +8,7 @@
 //! collector, which holds it for no longer than an exchange of two pointers takes.
 
 use super::Run;
-use crate::arrivals::{Sequence, Turn};
+use crate::arrivals::{Next, Sequence};
 use crate::clock::exact_wakeups;
 use crate::metrics::{Interval, Kind};
 use crate::store::{StoreResult, Write};
@@ -82,13 +82,13 @@ impl<'a> Client<'a> {
         let clock = self.run.clock;
         let mut now = clock.now();
         while !self.over(now) {
-            match sequence.turn(now) {
-                Turn::End => return,
-                Turn::Sleep(until) => {
+            match sequence.next(now) {
+                Next::End => return,
+                Next::Sleep(until) => {
                     clock.sleep_until(until);
                     now = clock.now();
                 }
-                Turn::Serve(index, due) => {
+                Next::Serve(index, due) => {
                     let done = match &self.run.trace {
                         Some((trace, values)) => self.replay(trace.op(index as usize), values),
                         None => {

@@ -1,15 +1,15 @@
 //! Reports as one HTML file for people: everything is inside of it, nothing is fetched.
 //!
-//! From top to bottom: how the figures came about; a table of figures, a column for each run, the
-//! best of each row marked; the charts of each phase, all runs overlaid; the exact configurations
-//! and what to type. A figure that was not measured is said to be so.
+//! From top to bottom: one table, a column for each run, the best of each row marked; the charts of
+//! each phase, all runs overlaid; how it was measured; the exact configurations and what to type. A
+//! value that was not measured is said to be so.
 //!
 //! The page is well-formed XML too, which is how tests read it.
 
 use super::Report;
 use super::chart::{Colour, Unit};
-use super::figure::{self, Better, Figure};
 use super::phase::{self, Of};
+use super::statistic::{self, Better, Statistic};
 use super::theme::{self, escape};
 use std::fmt::Write;
 use vlsm_core::Bytes;
@@ -21,8 +21,16 @@ const HALF: u32 = 520;
 /// The page of one or several runs.
 #[must_use]
 pub fn page(reports: &[Report], title: &str) -> String {
-    let mut body = String::new();
-    sections(reports, &figure::names(reports), &mut body);
+    let mut body = String::from("<h2>Result</h2>");
+    let names = statistic::names(reports);
+    if reports.len() > 1 {
+        body.push_str(
+            "<p>The best of each row is marked. One run each: how far such values vary from run \
+             to run, only several pairs can tell.</p>",
+        );
+    }
+    summary(reports, &names, &mut body);
+    sections(reports, &names, &mut body);
     document(title, &body)
 }
 
@@ -38,21 +46,14 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Writes all that is said of these runs, beside each other.
+/// Writes what follows the table: the charts of these runs, how they were measured, and their
+/// configurations.
 pub fn sections(reports: &[Report], names: &[String], out: &mut String) {
-    out.push_str("<h2>How it was measured</h2>");
-    method(reports, names, out);
-    out.push_str("<h2>Figures</h2>");
-    if reports.len() > 1 {
-        out.push_str(
-            "<p>The best of each row is marked. One run each: how far such figures vary from run \
-             to run, only several pairs can tell.</p>",
-        );
-    }
-    summary(reports, names, out);
-    for label in figure::phase_labels(reports) {
+    for label in statistic::phase_labels(reports) {
         charts(reports, names, &label, out);
     }
+    out.push_str("<h2>How it was measured</h2>");
+    method(reports, names, out);
     configuration(reports, names, out);
 }
 
@@ -64,7 +65,8 @@ pub fn cell(value: Option<&str>) -> String {
     })
 }
 
-fn head(names: &[String], first: &str, out: &mut String) {
+/// Writes the head of a table that has a column for each store, in the store's colour.
+pub fn head(names: &[String], first: &str, out: &mut String) {
     let _ = write!(out, "<thead><tr><th>{first}</th>");
     for (slot, name) in names.iter().enumerate() {
         let (colour, name) = (Colour::Slot(slot).css(), escape(name));
@@ -109,10 +111,10 @@ const METHOD: [(&str, Said); 14] = [
     ("levels when the last phase began", |run| {
         let first = run.phases.last().and_then(|phase| phase.samples.first());
         let levels = run.phases.last().map_or(&run.store.levels, |phase| &phase.store.levels);
-        let bytes = first.map(|sample| figure::fullness(levels, Some(&sample.levels)));
+        let bytes = first.map(|sample| statistic::fullness(levels, Some(&sample.levels)));
         bytes.unwrap_or_default().join(", ")
     }),
-    ("levels at the end", |run| figure::fullness(&run.store.levels, None).join(", ")),
+    ("levels at the end", |run| statistic::fullness(&run.store.levels, None).join(", ")),
     ("clients", |run| format!("{} threads, seed {}", run.method.threads, run.method.seed)),
     ("the driver alone", |run| {
         let floor = &run.method.floor;
@@ -157,27 +159,27 @@ fn summary(reports: &[Report], names: &[String], out: &mut String) {
     out.push_str("<div class=\"wide\"><table>");
     head(names, "", out);
     out.push_str("<tbody>");
-    for label in figure::phase_labels(reports) {
-        let phases: Vec<_> = reports.iter().map(|run| figure::phase(run, &label)).collect();
+    for label in statistic::phase_labels(reports) {
+        let phases: Vec<_> = reports.iter().map(|run| statistic::phase(run, &label)).collect();
         group(&label, names.len(), out);
         let load = phases.iter().map(|phase| {
             phase.map(|phase| {
                 let stopped = if phase.stopped { ", stopped" } else { "" };
                 let seconds = Unit::Seconds.text(phase.seconds);
-                format!("{}, {seconds}{stopped}", figure::arrivals(&phase.arrivals))
+                format!("{}, {seconds}{stopped}", statistic::arrivals(&phase.arrivals))
             })
         });
         out.push_str("<tr><th>load</th>");
         load.for_each(|text| out.push_str(&cell(text.as_deref())));
         out.push_str("</tr>");
-        for figure in figure::of_phases() {
-            let take = |phase: &Option<_>| phase.and_then(|phase| (figure.take)(phase));
-            values(&figure, &phases.iter().map(take).collect::<Vec<_>>(), out);
+        for statistic in statistic::of_phases() {
+            let take = |phase: &Option<_>| phase.and_then(|phase| (statistic.take)(phase));
+            values(&statistic, &phases.iter().map(take).collect::<Vec<_>>(), out);
         }
     }
     group("whole run", names.len(), out);
-    for figure in figure::of_runs() {
-        values(&figure, &reports.iter().map(figure.take).collect::<Vec<_>>(), out);
+    for statistic in statistic::of_runs() {
+        values(&statistic, &reports.iter().map(statistic.take).collect::<Vec<_>>(), out);
     }
     out.push_str("</tbody></table></div>");
 }
@@ -189,21 +191,21 @@ pub fn group(label: &str, columns: usize, out: &mut String) {
 }
 
 /// A row of figures; none where no run has it.
-fn values<T>(figure: &Figure<T>, values: &[Option<f64>], out: &mut String) {
+fn values<T>(statistic: &Statistic<T>, values: &[Option<f64>], out: &mut String) {
     let known = || values.iter().flatten().copied();
     if known().next().is_none() {
         return;
     }
-    let best = match figure.better {
+    let best = match statistic.better {
         Better::Higher => known().fold(f64::NEG_INFINITY, f64::max),
         Better::Lower => known().fold(f64::INFINITY, f64::min),
     };
     // One alone is not best, nor are those that all read the same.
-    let best_text = figure.unit.text(best);
-    let equal = known().all(|value| figure.unit.text(value) == best_text);
-    let _ = write!(out, "<tr><th>{}</th>", escape(figure.name));
+    let best_text = statistic.unit.text(best);
+    let equal = known().all(|value| statistic.unit.text(value) == best_text);
+    let _ = write!(out, "<tr><th>{}</th>", escape(statistic.name));
     for value in values {
-        let text = value.map(|value| figure.unit.text(value));
+        let text = value.map(|value| statistic.unit.text(value));
         let cell = cell(text.as_deref());
         match text {
             Some(text) if text == best_text && !equal => {
@@ -217,7 +219,7 @@ fn values<T>(figure: &Figure<T>, values: &[Option<f64>], out: &mut String) {
 
 fn charts(reports: &[Report], names: &[String], label: &str, out: &mut String) {
     let of = |(slot, report): (usize, _)| {
-        let phase = figure::phase(report, label)?;
+        let phase = statistic::phase(report, label)?;
         Some(Of { name: &names[slot], slot, phase })
     };
     let all: Vec<Of> = reports.iter().enumerate().filter_map(of).collect();

@@ -14,9 +14,9 @@
 //! disagreement; everything else is.
 
 pub mod chart;
-pub mod figure;
 pub mod html;
 mod phase;
+pub mod statistic;
 pub mod table;
 pub mod theme;
 

@@ -3,7 +3,7 @@
 //! Rows that no phase has a figure for are left out. The method comes first, because a figure
 //! without it is none.
 
-use super::{Amplification, PhaseReport, Report, figure};
+use super::{Amplification, PhaseReport, Report, statistic};
 use crate::arrivals::Arrivals;
 use crate::metrics::{Group, Percentiles, Stalls};
 use crate::store::LevelStats;
@@ -140,8 +140,8 @@ fn phases(report: &Report, out: &mut String) {
         let width = phase.store.chain_bytes.checked_div(phase.store.chains)?;
         Some(Bytes(width).to_string())
     });
-    for figure in figure::of_phases().iter().filter(|f| f.name.starts_with("chains behind")) {
-        row(out, all, figure.name, |phase| Some(figure.unit.text((figure.take)(phase)?)));
+    for statistic in statistic::of_phases().iter().filter(|f| f.name.starts_with("chains behind")) {
+        row(out, all, statistic.name, |phase| Some(statistic.unit.text((statistic.take)(phase)?)));
     }
     waits(out, all);
     out.push('\n');
@@ -156,8 +156,8 @@ fn both(store: Option<f64>, device: Option<f64>) -> Option<String> {
 }
 
 fn latencies(out: &mut String, phases: &[PhaseReport], group: Group) {
-    type Figure = fn(&Percentiles) -> f64;
-    let figures: [(&str, Figure); 6] = [
+    type Take = fn(&Percentiles) -> f64;
+    let percentiles: [(&str, Take); 6] = [
         ("P50", |p| p.p50_us),
         ("P90", |p| p.p90_us),
         ("P99", |p| p.p99_us),
@@ -165,9 +165,9 @@ fn latencies(out: &mut String, phases: &[PhaseReport], group: Group) {
         ("P99.99", |p| p.p9999_us),
         ("max", |p| p.max_us),
     ];
-    for (name, figure) in figures {
+    for (name, take) in percentiles {
         let label = format!("{} {name}", group.name());
-        row(out, phases, &label, |phase| phase.percentiles(group).map(|p| micros(figure(p))));
+        row(out, phases, &label, |phase| phase.percentiles(group).map(|p| micros(take(p))));
     }
 }
 

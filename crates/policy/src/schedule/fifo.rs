@@ -32,7 +32,7 @@ use vlsm_core::{Result, TreeId};
 pub struct Fifo {
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
-    turns: Turns,
+    trees: TreeQueue,
 }
 
 impl Mechanism for Fifo {
@@ -47,7 +47,7 @@ impl Mechanism for Fifo {
 impl Fifo {
     /// With the number of slots of the options.
     pub(super) fn of(tree: &TreeOptions) -> Self {
-        Self { compaction_jobs: tree.compaction_jobs, turns: Turns::default() }
+        Self { compaction_jobs: tree.compaction_jobs, trees: TreeQueue::default() }
     }
 
     /// Compactions that may run at the same time.
@@ -71,8 +71,8 @@ impl Fifo {
                 start.push(index);
             }
         }
-        self.turns.update(candidates);
-        while let Some(index) = self.turns.next(candidates, |index| {
+        self.trees.update(candidates);
+        while let Some(index) = self.trees.next(candidates, |index| {
             (slots > 0 || !takes_slot(candidates[index]))
                 && is_free(index, candidates, &start)
                 && may(index, &start)
@@ -86,11 +86,11 @@ impl Fifo {
 
 /// Trees with something to compact, each from when it first had.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct TreeQueue {
     queue: Vec<TreeId>,
 }
 
-impl Turns {
+impl TreeQueue {
     /// Trees with something to compact keep their places, others leave, new ones come last.
     pub(super) fn update(&mut self, candidates: &[&Candidate]) {
         let compacts = |candidate: &&&Candidate| candidate.frees != Class::Memtable;

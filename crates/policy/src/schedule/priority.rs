@@ -7,7 +7,7 @@
 //! third one is all other compactions, *deeper* ones here.
 //! 1. Jobs that free memtables start at once and take no slot. Of the others as many run as there
 //!    are slots, one a worker unless `compaction_jobs` says otherwise; of those that may start, the
-//!    trees take turns, and of a tree the first one in the order of its shape goes.
+//!    trees take ended, and of a tree the first one in the order of its shape goes.
 //! 2. While memory has work, running or waiting, deeper jobs do not start, and those that run are
 //!    paused and hold no slot. Not paused is one that memory waits for.
 //! 3. A level beyond `FAR` times its target goes before memory. Its jobs take the first slots,
@@ -159,8 +159,8 @@ impl Priority {
     }
 
     /// Rule 4: records waits, and returns those that are over.
-    fn mind_waits(&mut self, now: Micros, plan: &Plan<'_>) -> Turns {
-        let (needed, mut turns) = (plan.needed(), Turns::default());
+    fn update_waits(&mut self, now: Micros, plan: &Plan<'_>) -> Ended {
+        let (needed, mut ended) = (plan.needed(), Ended::default());
         let deeper = |candidate: &Candidate| plan.rank(candidate) == Rank::Deeper;
         let key_of = |candidate: &Candidate| (candidate.tree, candidate.frees);
         for candidate in plan.candidates.iter().filter(|candidate| deeper(candidate)) {
@@ -189,19 +189,19 @@ impl Priority {
                 Wait::Since(since) => Wait::Since(since),
             };
             match *wait {
-                Wait::Through(job) => turns.through.push(job),
-                Wait::Since(since) if is_over(since) => turns.to_start.push(*key),
+                Wait::Through(job) => ended.through.push(job),
+                Wait::Since(since) if is_over(since) => ended.to_start.push(*key),
                 Wait::Since(since) if oldest.is_some() || plan.lists(*key) => {
                     let over = since + self.starvation;
-                    turns.next = Some(turns.next.map_or(over, |next| next.min(over)));
+                    ended.next = Some(ended.next.map_or(over, |next| next.min(over)));
                 }
                 Wait::Since(_) | Wait::Granted => {}
             }
         }
-        turns
+        ended
     }
 
-    /// Starts what is wanted and can start, while there are slots; trees take turns.
+    /// Starts what is wanted and can start, while there are slots; trees take ended.
     fn start(&mut self, plan: &mut Plan<'_>, wanted: impl Fn(&Plan<'_>, &Candidate) -> bool) {
         while let Some((place, index)) = self.next(plan, &wanted) {
             plan.grant(index);
@@ -227,7 +227,7 @@ impl Priority {
 
 /// Whose wait is over.
 #[derive(Debug, Default)]
-struct Turns {
+struct Ended {
     /// These jobs go on.
     through: Vec<JobId>,
     /// These may start one.
@@ -321,17 +321,17 @@ impl Schedule for Priority {
         let (start, paused) = (Vec::new(), Vec::new());
         let mut plan = Plan { candidates, running, far, slots: 0, start, paused };
         let memory_works = plan.memory_works();
-        let turns = match memory_works {
-            true => self.mind_waits(signals.now, &plan),
+        let ended = match memory_works {
+            true => self.update_waits(signals.now, &plan),
             false => {
                 self.waits.clear();
-                Turns::default()
+                Ended::default()
             }
         };
         self.update_queue(candidates);
-        plan.pause(memory_works, &turns.through, slots.max(1));
+        plan.pause(memory_works, &ended.through, slots.max(1));
         self.start(&mut plan, |plan, candidate| plan.rank(candidate) == Rank::Far);
-        for key in turns.to_start {
+        for key in ended.to_start {
             let first = plan.first(|candidate| {
                 (candidate.tree, candidate.frees) == key && plan.rank(candidate) == Rank::Deeper
             });
@@ -347,7 +347,7 @@ impl Schedule for Priority {
         if !memory_works {
             self.start(&mut plan, |plan, candidate| plan.rank(candidate) == Rank::Deeper);
         }
-        Grants { start: plan.start, paused: plan.paused, again: turns.next, ..Grants::default() }
+        Grants { start: plan.start, paused: plan.paused, again: ended.next, ..Grants::default() }
     }
 }
 

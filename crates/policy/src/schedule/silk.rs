@@ -67,7 +67,7 @@
 //! Cost: O(candidates² + candidates · running). State: load and I, the queue, the jobs preempted, a
 //! number a tree, the random numbers, which repeat from run to run.
 
-use super::fifo::{Fifo, Turns, fits, is_free, takes_slot};
+use super::fifo::{Fifo, TreeQueue, fits, is_free, takes_slot};
 use super::load::{LoadMeter, LoadModel};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class};
@@ -176,7 +176,7 @@ pub struct Silk {
     rate: Option<BytesPerSec>,
     /// Gives the slots where `scheduling` is off.
     fifo: Fifo,
-    turns: Turns,
+    trees: TreeQueue,
     /// Deeper jobs without a slot, in the order in which they lost it.
     preempted: Vec<JobId>,
     /// How often in a row L0→L1 of a tree went ahead; one more while it is the others' turn.
@@ -263,7 +263,7 @@ impl Round<'_> {
             into_l1(candidate) && self.jobs().any(|job| job.tree == candidate.tree && into_l1(job));
         let may_cancel = |id: &JobId| {
             let mut running = self.running.iter();
-            running.any(|job| job.job == *id && !job.settled && is_deeper_job(&job.candidate))
+            running.any(|job| job.job == *id && !job.installing && is_deeper_job(&job.candidate))
         };
         if second
             || !candidate.conflicts.iter().all(may_cancel)
@@ -294,7 +294,7 @@ impl Mechanism for Silk {
             load: BytesPerSec::ZERO,
             rate: None,
             fifo: Fifo::of(tree),
-            turns: Turns::default(),
+            trees: TreeQueue::default(),
             preempted: Vec::new(),
             overtaken: BTreeMap::new(),
             random: SEED,
@@ -337,7 +337,7 @@ impl Silk {
     ) -> Grants {
         let (start, cancel) = (Vec::new(), Vec::new());
         let mut round = Round { candidates, running, by_load, start, cancel };
-        self.turns.update(candidates);
+        self.trees.update(candidates);
         // What is held is so whatever starts beside it: a merge within L0 is no way past a turn.
         let is_held = |&index: &usize| {
             let candidate = candidates[index];
@@ -367,7 +367,7 @@ impl Silk {
         loop {
             let free = round.l0_jobs() + 1 < slots;
             let overtaken = &self.overtaken;
-            let next = self.turns.next(candidates, |index| {
+            let next = self.trees.next(candidates, |index| {
                 let candidate = candidates[index];
                 let overtaken = count_of(overtaken, candidate.tree);
                 candidate.frees == Class::L0
@@ -446,7 +446,7 @@ impl Silk {
     fn start_deeper(&mut self, round: &mut Round<'_>, held: &[usize], mut free: usize) {
         let candidates = round.candidates;
         loop {
-            let next = self.turns.next(candidates, |index| {
+            let next = self.trees.next(candidates, |index| {
                 let candidate = candidates[index];
                 is_deeper(candidate)
                     && (free > 0 || !takes_slot(candidate))

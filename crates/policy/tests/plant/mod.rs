@@ -112,7 +112,7 @@ struct Job {
     begun: Micros,
     paused_since: Option<Micros>,
     /// Its result is being installed.
-    settled: bool,
+    installing: bool,
 }
 
 impl Job {
@@ -133,8 +133,8 @@ impl Job {
         let all = self.candidate.bytes_in;
         let done = Bytes(share(all.0, self.moved, self.total));
         let (job, candidate) = (self.id, self.candidate.clone());
-        let (paused_since, settled) = (self.paused_since, self.settled);
-        Running { job, candidate, done, left: all - done, paused_since, settled }
+        let (paused_since, installing) = (self.paused_since, self.installing);
+        Running { job, candidate, done, left: all - done, paused_since, installing }
     }
 }
 
@@ -371,13 +371,13 @@ impl Plant {
         budget - rest
     }
 
-    /// Installs what is settled, and settles what has moved everything.
+    /// Installs what is installing, and settles what has moved everything.
     fn install(&mut self) {
-        if self.jobs.iter().any(|job| job.settled) {
+        if self.jobs.iter().any(|job| job.installing) {
             let jobs = std::mem::take(&mut self.jobs).into_iter();
-            let (settled, rest): (Vec<Job>, Vec<Job>) = jobs.partition(|job| job.settled);
+            let (installing, rest): (Vec<Job>, Vec<Job>) = jobs.partition(|job| job.installing);
             self.jobs = rest;
-            for job in settled {
+            for job in installing {
                 let index = place(job.candidate.tree);
                 self.trees[index].install(&*self.shape, &job.as_of, &job.candidate);
                 self.marked[index] = true;
@@ -385,7 +385,7 @@ impl Plant {
             }
         }
         for job in &mut self.jobs {
-            job.settled = job.left() == 0;
+            job.installing = job.left() == 0;
         }
     }
 
@@ -453,7 +453,7 @@ impl Plant {
             seen: 0,
             begun: self.effort,
             paused_since: None,
-            settled: total == 0,
+            installing: total == 0,
         });
     }
 }
@@ -509,7 +509,7 @@ impl World for Plant {
         let mut acted = false;
         let mut refused = Vec::new();
         for id in &grants.cancel {
-            match self.jobs.iter().position(|job| job.id == *id && !job.settled) {
+            match self.jobs.iter().position(|job| job.id == *id && !job.installing) {
                 Some(index) => {
                     let job = self.jobs.remove(index);
                     self.watch.wasted += job.moved;

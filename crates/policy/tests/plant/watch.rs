@@ -201,7 +201,7 @@ impl Plant {
         let could = free || !self.jobs.is_empty();
         let unpaused = || self.jobs.iter().filter(|job| job.paused_since.is_none());
         let limited = unpaused().any(|job| !self.pace.allows(job.candidate.frees));
-        let installing = self.jobs.iter().any(|job| job.settled);
+        let installing = self.jobs.iter().any(|job| job.installing);
         if moved > 0 || !could || limited || installing || self.is_high() {
             self.watch.idle_since = None;
             return;
@@ -219,7 +219,7 @@ impl Plant {
         let mut served: BTreeMap<(TreeId, Class), bool> = BTreeMap::new();
         let mut paused = None;
         for job in &mut self.jobs {
-            let got = job.moved > job.seen || job.settled;
+            let got = job.moved > job.seen || job.installing;
             job.seen = job.moved;
             *served.entry((job.candidate.tree, job.candidate.frees)).or_default() |= got;
             let since = job.paused_since.map(|since| since.max(self.watch.high_until));

@@ -43,14 +43,14 @@ pub(crate) struct Slot {
     pub paused_since: Option<Micros>,
     pub cancelled: bool,
     /// Its result is being installed: it cannot be cancelled any more.
-    pub settled: bool,
+    pub installing: bool,
 }
 
 impl Slot {
     fn of(id: JobId, candidate: Arc<Candidate>, job: Option<Box<Job>>) -> Self {
-        let settled = job.is_none();
+        let installing = job.is_none();
         let (turn, done, paused_since, cancelled) = (0, Bytes::ZERO, None, false);
-        Self { id, candidate, job, turn, done, paused_since, cancelled, settled }
+        Self { id, candidate, job, turn, done, paused_since, cancelled, installing }
     }
 
     /// The place of who writes what a job would write, and is none.
@@ -213,16 +213,16 @@ impl State {
 
     /// Cancels a job. False when its result is being installed, or it has ended.
     pub fn cancel(&mut self, id: JobId) -> bool {
-        let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.settled);
+        let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.installing);
         slot.map(|slot| slot.cancelled = true).is_some()
     }
 
-    /// Settles that a job's result will be installed. False when the job was cancelled.
-    pub fn settle(&mut self, id: JobId) -> bool {
+    /// Begins the install of a job's result. False when the job was cancelled.
+    pub fn begin_install(&mut self, id: JobId) -> bool {
         let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.cancelled);
         let Some(slot) = slot else { return false };
-        assert!(slot.job.is_none() && !slot.settled, "{id} is not with its worker");
-        slot.settled = true;
+        assert!(slot.job.is_none() && !slot.installing, "{id} is not with its worker");
+        slot.installing = true;
         true
     }
 
@@ -234,7 +234,7 @@ impl State {
             done: slot.done,
             left: slot.candidate.bytes_in.saturating_sub(slot.done),
             paused_since: slot.paused_since,
-            settled: slot.settled,
+            installing: slot.installing,
         };
         self.jobs.iter().filter(|slot| !slot.cancelled).map(running).collect()
     }

@@ -204,7 +204,7 @@ impl Control {
     fn put_back(&self, id: JobId, job: Box<Job>, merged: Bytes) {
         let mut state = self.state.lock();
         let Some(slot) = state.jobs.iter_mut().find(|slot| slot.id == id) else { return };
-        assert!(slot.job.is_none() && !slot.settled, "{id} was stepped by two workers");
+        assert!(slot.job.is_none() && !slot.installing, "{id} was stepped by two workers");
         slot.done += merged;
         let candidate = slot.candidate.clone();
         slot.job = Some(job);
@@ -216,8 +216,8 @@ impl Control {
     /// Hands a finished job's result over; its slot stays until it is installed. One that was
     /// cancelled in its last step has no result.
     fn finish(self: &Arc<Self>, id: JobId, job: Box<Job>, request: Request) {
-        let settled = self.state.lock().settle(id);
-        if !settled {
+        let begun = self.state.lock().begin_install(id);
+        if !begun {
             return self.abandon(id, job);
         }
         let candidate = &job.candidate;

@@ -4,13 +4,18 @@
 //! file becomes a *zombie*); the last reader that uses it drops its view (only the list of zombies
 //! holds its metadata); a background thread removes the file. No drop on a latency path does a file
 //! operation.
+//!
+//! A file that the system does not remove is tried again with the next dead ones. Of many such
+//! files one is tried, in turns, and the others only when that one goes: if nothing can be removed,
+//! the calls grow with the number of dead files and not with its square.
 
 use crate::shared::Shared;
 use crate::sync::Mutex;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use vlsm_core::event::Event;
-use vlsm_core::{Error, FileMeta};
+use vlsm_core::{Error, FileMeta, Result};
 use vlsm_disk::sst::sst_path;
 
 /// Files that are to be removed.
@@ -18,7 +23,7 @@ use vlsm_disk::sst::sst_path;
 pub(crate) struct DeadFiles {
     zombies: Mutex<Vec<Arc<FileMeta>>>,
     /// Dead files that the system did not remove when asked.
-    stuck: Mutex<Vec<Arc<FileMeta>>>,
+    stuck: Mutex<VecDeque<Arc<FileMeta>>>,
 }
 
 impl DeadFiles {
@@ -40,11 +45,9 @@ impl DeadFiles {
 
     /// Number of zombies and their bytes, with those that cannot be removed.
     pub fn zombies(&self) -> (usize, u64) {
-        let count = |files: &[Arc<FileMeta>]| {
-            (files.len(), files.iter().map(|file| file.bytes.0).sum::<u64>())
-        };
-        let (zombies, stuck) = (count(&self.zombies.lock()), count(&self.stuck.lock()));
-        (zombies.0 + stuck.0, zombies.1 + stuck.1)
+        let (zombies, stuck) = (self.zombies.lock(), self.stuck.lock());
+        let bytes = zombies.iter().chain(stuck.iter()).map(|file| file.bytes.0).sum();
+        (zombies.len() + stuck.len(), bytes)
     }
 
     /// Number of dead files that the system did not remove when asked.
@@ -55,8 +58,8 @@ impl DeadFiles {
     /// Removes the files that nobody sees any more, and tries those again that could not be removed
     /// before. Does file calls: on a background thread only.
     pub fn remove(&self, shared: &Shared) {
-        let mut dead = std::mem::take(&mut *self.stuck.lock());
-        let known = dead.len();
+        self.retry(shared);
+        let mut dead = Vec::new();
         self.zombies.lock().retain(|file| {
             let unseen = Arc::strong_count(file) == 1;
             if unseen {
@@ -64,19 +67,33 @@ impl DeadFiles {
             }
             !unseen
         });
-        for (n, file) in dead.into_iter().enumerate() {
-            let path = sst_path(&shared.dir, file.number);
-            match shared.env.fs().remove(&path) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    if n >= known {
-                        let error = Error::io("cannot remove", &path, error);
-                        shared.events.emit(Event::NotRemoved { error });
-                    }
-                    self.stuck.lock().push(file);
-                }
+        for file in dead {
+            if let Err(error) = remove(shared, &file) {
+                shared.events.emit(Event::NotRemoved { error });
+                self.stuck.lock().push_back(file);
             }
         }
+    }
+
+    /// Tries files that could not be removed, until one still cannot be.
+    fn retry(&self, shared: &Shared) {
+        loop {
+            let Some(file) = self.stuck.lock().pop_front() else { return };
+            if remove(shared, &file).is_err() {
+                self.stuck.lock().push_back(file);
+                return;
+            }
+        }
+    }
+}
+
+/// Removes a file, unless it is gone already.
+fn remove(shared: &Shared, file: &FileMeta) -> Result<()> {
+    let path = sst_path(&shared.dir, file.number);
+    match shared.env.fs().remove(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io("cannot remove", &path, error))
+        }
+        _ => Ok(()),
     }
 }

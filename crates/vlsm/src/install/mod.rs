@@ -40,7 +40,7 @@ use crate::read::Reader;
 use crate::read::view::{TreeView, Views};
 use crate::shared::{Shared, Watch};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard, Slip, slips};
+use crate::sync::{Mutex, MutexGuard, Race, races};
 use dead_files::DeadFiles;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -95,7 +95,7 @@ impl Drop for Leading<'_> {
     fn drop(&mut self) {
         self.watch.take();
         self.held.take();
-        if !slips(Slip::LeadNoNotify) {
+        if !races(Race::LeadNoNotify) {
             self.shared.channel.made_room();
         }
     }
@@ -218,7 +218,7 @@ impl Installer {
             }
             drop(leader);
             self.snapshot_manifest();
-            if self.queue.lock().is_empty() || slips(Slip::InstallNoSecondLook) {
+            if self.queue.lock().is_empty() || races(Race::InstallNoSecondLook) {
                 break;
             }
         }

@@ -39,7 +39,7 @@ const HELD_BYTES: usize = 1 << 20;
 
 /// What a job must know to decide over versions.
 #[derive(Default)]
-pub(crate) struct Sight {
+pub(crate) struct MergeContext {
     /// The sequence numbers that readers hold, as of the job's start.
     pub snapshots: Vec<Seq>,
     /// Whether no older version of the job's keys lies below its output.
@@ -55,7 +55,7 @@ pub(crate) struct Sight {
     pub level: u8,
 }
 
-impl Sight {
+impl MergeContext {
     /// How many snapshots do not see this sequence number.
     #[inline]
     fn stripe(&self, seq: Seq) -> usize {
@@ -96,7 +96,7 @@ enum State {
 
 /// Decides over versions, key by key.
 pub(crate) struct Combine {
-    sight: Sight,
+    context: MergeContext,
     /// What hides, in key order, and the first fragment that does not end before the current key.
     hiding: Vec<Fragment>,
     next: usize,
@@ -116,14 +116,14 @@ pub(crate) struct Combine {
 
 impl Combine {
     /// Decides by this, and writes there.
-    pub fn new(mut sight: Sight, mut outputs: Outputs) -> Self {
-        sight.snapshots.sort_unstable();
-        sight.snapshots.dedup();
-        let ranges = sight.hiding();
+    pub fn new(mut context: MergeContext, mut outputs: Outputs) -> Self {
+        context.snapshots.sort_unstable();
+        context.snapshots.dedup();
+        let ranges = context.hiding();
         let hiding = fragments(&ranges);
-        outputs.set_ranges(fragments(&sight.lasting(ranges)));
+        outputs.set_ranges(fragments(&context.lasting(ranges)));
         Self {
-            sight,
+            context,
             hiding,
             next: 0,
             over: None,
@@ -147,7 +147,7 @@ impl Combine {
         trailer: Trailer,
         value: &[u8],
     ) -> Result<()> {
-        let stripe = self.sight.stripe(trailer.seq());
+        let stripe = self.context.stripe(trailer.seq());
         if new_key {
             self.end_key();
             self.key_is_out = false;
@@ -200,17 +200,17 @@ impl Combine {
         let Some(over) = self.over else { return false };
         let seqs = &self.hiding[over].seqs;
         let newer = seqs.partition_point(|tombstone| *tombstone > seq);
-        newer > 0 && self.sight.stripe(seqs[newer - 1]) == self.stripe
+        newer > 0 && self.context.stripe(seqs[newer - 1]) == self.stripe
     }
 
     /// A version that is not an operand, and which no newer one of its stripe shadows.
     #[inline]
     fn base(&mut self, gave_up: bool, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         let (mut trailer, mut value) = (trailer, value);
-        let is_newest = self.stripe == self.sight.snapshots.len();
+        let is_newest = self.stripe == self.context.snapshots.len();
         if trailer.kind() == Some(Kind::PutExpiring)
             && is_newest
-            && expiry(value)? <= self.sight.now
+            && expiry(value)? <= self.context.now
         {
             trailer = Trailer::new(trailer.seq(), Kind::Delete);
             value = &[];
@@ -248,7 +248,7 @@ impl Combine {
     }
 
     fn tombstone(&mut self, key: &[u8], trailer: Trailer) {
-        if self.stripe == 0 && self.sight.nothing_below {
+        if self.stripe == 0 && self.context.nothing_below {
             self.counters.dropped_tombstones += 1;
         } else {
             self.emit(key, trailer, &[]);
@@ -257,14 +257,14 @@ impl Combine {
 
     #[inline]
     fn asks_filter(&self) -> bool {
-        self.sight.filters && self.sight.rules.filter.is_some()
+        self.context.filters && self.context.rules.filter.is_some()
     }
 
     /// A value that no snapshot sees, as the compaction filter leaves it.
     #[cold]
     fn filtered(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
         let skip = if trailer.kind() == Some(Kind::PutExpiring) { EXPIRY_LEN } else { 0 };
-        match self.sight.rules.filter(self.sight.level, key, &value[skip..]) {
+        match self.context.rules.filter(self.context.level, key, &value[skip..]) {
             Decision::Change(new) if skip + new.len() <= MAX_VALUE_LEN => {
                 self.emit(key, trailer, &[&value[..skip], &new].concat());
             }
@@ -279,7 +279,7 @@ impl Combine {
         let is_full = |this: &Self| {
             this.held.len() >= HELD_MAX || this.bytes.len() + value.len() > HELD_BYTES
         };
-        let mut holds = self.state == State::Open && self.sight.rules.operator.is_some();
+        let mut holds = self.state == State::Open && self.context.rules.operator.is_some();
         if holds && !self.held.is_empty() && is_full(self) {
             holds = self.held.len() > 1 && self.combine_partly() && !is_full(self);
         }
@@ -305,9 +305,9 @@ impl Combine {
             return;
         }
         // A range tombstone of the stripe that does not hide them is older than all of them.
-        let of_stripe = |seq: &Seq| self.sight.stripe(*seq) == self.stripe;
+        let of_stripe = |seq: &Seq| self.context.stripe(*seq) == self.stripe;
         let deleted = self.over.is_some_and(|over| self.hiding[over].seqs.iter().any(of_stripe));
-        let is_absent = deleted || (ends_key && self.sight.nothing_below);
+        let is_absent = deleted || (ends_key && self.context.nothing_below);
         if is_absent && self.combine(None) {
             return;
         }
@@ -321,12 +321,12 @@ impl Combine {
     /// combine them.
     fn combine(&mut self, base: Option<&[u8]>) -> bool {
         let operands = self.operands();
-        let Ok(value) = self.sight.rules.merge(&self.key, base, &operands) else { return false };
+        let Ok(value) = self.context.rules.merge(&self.key, base, &operands) else { return false };
         self.counters.combined += operands.len() as u64 - 1;
         let trailer = Trailer::new(self.held[0].0, Kind::Put);
         self.clear_held();
         let key = std::mem::take(&mut self.key);
-        match self.stripe == self.sight.snapshots.len() && self.asks_filter() {
+        match self.stripe == self.context.snapshots.len() && self.asks_filter() {
             true => self.filtered(&key, trailer, &value),
             false => self.emit(&key, trailer, &value),
         }
@@ -337,7 +337,9 @@ impl Combine {
     /// One operand in place of those held back. False when the operator cannot.
     fn combine_partly(&mut self) -> bool {
         let operands = self.operands();
-        let Some(one) = self.sight.rules.merge_partial(&self.key, &operands) else { return false };
+        let Some(one) = self.context.rules.merge_partial(&self.key, &operands) else {
+            return false;
+        };
         self.counters.combined += operands.len() as u64 - 1;
         let newest = self.held[0].0;
         self.clear_held();

@@ -16,7 +16,7 @@
 //! corrupt); M2 no allocation per entry; M3 at most two chunks per source are outstanding or ready.
 //! Threads and locks: owned by one job; a step holds no lock but the pool's own for a moment.
 
-use super::combine::{Combine, Sight};
+use super::combine::{Combine, MergeContext};
 use super::output::Outputs;
 use std::cmp::Ordering;
 use vlsm_core::planted::{self, Bug};
@@ -225,7 +225,7 @@ impl Merge {
     ///
     /// # Errors
     /// What a memtable's cursor fails with.
-    pub fn new(mut sources: Vec<Source>, sight: Sight, outputs: Outputs) -> Result<Self> {
+    pub fn new(mut sources: Vec<Source>, context: MergeContext, outputs: Outputs) -> Result<Self> {
         let mut bounds = None;
         for source in &mut sources {
             source.widen(&mut bounds)?;
@@ -239,7 +239,7 @@ impl Merge {
             started: false,
             done: false,
             common,
-            combine: Combine::new(sight, outputs),
+            combine: Combine::new(context, outputs),
             last_key: Vec::new(),
             last_prefix: 0,
             last_trailer: Trailer::FIRST,

@@ -24,7 +24,7 @@ use crate::read::snapshots::{Filtering, Snapshots};
 use crate::read::table_cache::TableCache;
 use crate::read::view::{TreeView, Views};
 use crate::shared::Shared;
-use combine::Sight;
+use combine::MergeContext;
 use files::OutputFiles;
 use merge::{Merge, READ_DEPTH, READ_LEN, READ_LEN_WANTED, Source};
 use output::{Outputs, UNWRITTEN_MAX};
@@ -94,7 +94,7 @@ pub(crate) struct Job {
     memtables: Vec<Arc<Memtable>>,
     outputs: Option<Outputs>,
     /// What its merge decides by; the inputs' range tombstones are added when they are open.
-    sight: Sight,
+    context: MergeContext,
     /// Held while a compaction filter may have its say.
     filtering: Option<Arc<Filtering>>,
     files: OutputFiles,
@@ -144,7 +144,7 @@ impl Job {
             (0..20).for_each(|_| drop(shared.env.fs().exists(&shared.dir)));
             now = shared.clock.now();
         }
-        let sight = Sight {
+        let merge = MergeContext {
             snapshots: frozen,
             nothing_below: nothing_below(&version, &candidate)
                 || planted::is(Bug::TombstoneDroppedEarly),
@@ -159,7 +159,7 @@ impl Job {
             started: shared.env.now(),
             stage: Stage::Move,
             outputs: None,
-            sight,
+            context: merge,
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
@@ -213,16 +213,16 @@ impl Job {
     /// The merge of all inputs: one source a memtable, one a run of L0, one a level.
     fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
         let mut sources = Vec::new();
-        let mut sight = std::mem::take(&mut self.sight);
+        let mut context = std::mem::take(&mut self.context);
         for memtable in &self.memtables {
             for part in memtable.parts() {
-                part.add_ranges_to(&mut sight.ranges);
+                part.add_ranges_to(&mut context.ranges);
                 sources.push(Source::memory(part.cursor()));
             }
         }
         let mut runs: Vec<(Place, Vec<Part>)> = Vec::new();
         for ((place, table), reader) in self.candidate.inputs.tables.iter().zip(readers) {
-            sight.ranges.add(reader.range_tombstones(), &table.range);
+            context.ranges.add(reader.range_tombstones(), &table.range);
             let part = (reader, table.range.clone());
             match runs.iter_mut().find(|(other, _)| other == place) {
                 Some((_, parts)) => parts.push(part),
@@ -243,7 +243,7 @@ impl Job {
         }
         let outputs = self.outputs.take();
         let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
-        let merge = Merge::new(sources, sight, outputs)?;
+        let merge = Merge::new(sources, context, outputs)?;
         Ok(Stage::Merging(Box::new(merge)))
     }
 

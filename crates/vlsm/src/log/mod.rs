@@ -34,7 +34,7 @@ pub(crate) mod tail;
 
 use crate::shared::{Shared, WAIT_EVENT};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, MutexGuard, Slip, slips};
+use crate::sync::{Mutex, MutexGuard, Race, races};
 use live::LiveWal;
 use sequence::Sequence;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ impl Log {
         let mut since = None;
         loop {
             let epoch = self.write_done.epoch();
-            if self.written.load(Ordering::Acquire) >= position || slips(Slip::WriteNoWait) {
+            if self.written.load(Ordering::Acquire) >= position || races(Race::WriteNoWait) {
                 if let Some(since) = since {
                     self.shared.note_wait(WaitCause::WalQueue, since);
                 }

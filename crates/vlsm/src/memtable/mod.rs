@@ -43,7 +43,7 @@ use vlsm_core::{FileNumber, KeyRange, MemtableId, RangeTombstones, Seq, Trailer}
 
 use crate::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use crate::sync::{Mutex, Slip, slips};
+use crate::sync::{Mutex, Race, races};
 use bytes::Bytes;
 use vlsm_disk::Gauge;
 
@@ -222,7 +222,7 @@ impl Memtable {
     /// # Panics
     /// When there was none.
     pub fn end_write(&self) -> bool {
-        let too_early = slips(Slip::EndWriteLooksFirst) && !self.sealed();
+        let too_early = races(Race::EndWriteLooksFirst) && !self.sealed();
         let before = self.counts.0.writers.fetch_sub(1, SeqCst);
         assert!(before > 0, "end_write without begin_write");
         before == 1 && self.counts.0.sealed.load(SeqCst) && !too_early

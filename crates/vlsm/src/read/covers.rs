@@ -1,7 +1,7 @@
 //! Finds the range tombstone over a key that a walk over a tree sees.
 //!
 //! Around each key there is a window in which the answer stays the same. It is put together from
-//! the places of the tree that have range tombstones, once for each window that the walk enters; a
+//! the sources of the tree that have range tombstones, once for each window that the walk enters; a
 //! tree without any costs nothing. A table's file is opened only when the walk gets to a key that
 //! it may delete.
 //!
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use vlsm_core::range_tombstones::{Fragment, Window, end_of};
 use vlsm_core::{Result, Seq, Tables};
 
-/// Where range tombstones are.
-enum Place {
+/// What holds range tombstones.
+enum Source {
     Memtable(Arc<Memtable>),
     Run(Tables),
 }
@@ -26,9 +26,9 @@ pub(crate) struct Cover {
     pub window: Window,
     /// [`Seq::ZERO`] for none.
     pub seq: Seq,
-    /// The age of the newest place that has a visible one: all that older places hold is deleted.
+    /// The age of the newest source that has a visible one: all that older sources hold is deleted.
     pub age: Option<usize>,
-    /// Whether the walk went on at the window's end with what older places hold.
+    /// Whether the walk went on at the window's end with what older sources hold.
     pub skipped: bool,
 }
 
@@ -36,36 +36,36 @@ pub(crate) struct Cover {
 pub(crate) struct Covers {
     cache: Arc<TableCache>,
     seq: Seq,
-    /// Those that have some, each with its age: the newest place of the tree is number 0. Newest
+    /// Those that have some, each with its age: the newest source of the tree is number 0. Newest
     /// first.
-    places: Vec<(usize, Place)>,
+    sources: Vec<(usize, Source)>,
     current: Option<Cover>,
 }
 
 impl Covers {
     pub fn new(cache: Arc<TableCache>, seq: Seq) -> Self {
-        Self { cache, seq, places: Vec::new(), current: None }
+        Self { cache, seq, sources: Vec::new(), current: None }
     }
 
     /// A memtable or one of its parts, of this age. After the sequence number was loaded, so that
     /// it has all of its range tombstones that the reader may see.
     pub fn add_memtable(&mut self, age: usize, memtable: &Arc<Memtable>) {
         if memtable.has_ranges() {
-            self.places.push((age, Place::Memtable(memtable.clone())));
+            self.sources.push((age, Source::Memtable(memtable.clone())));
         }
     }
 
     /// A run of this age.
     pub fn add_run(&mut self, age: usize, tables: &Tables) {
         if tables.ranged() > 0 {
-            self.places.push((age, Place::Run(tables.clone())));
+            self.sources.push((age, Source::Run(tables.clone())));
         }
     }
 
     /// Whether the tree has no range tombstone.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.sources.is_empty()
     }
 
     /// What lies over a key.
@@ -80,10 +80,10 @@ impl Covers {
 
     fn find(&self, key: &[u8]) -> Result<Cover> {
         let mut cover = Cover::default();
-        for (age, place) in &self.places {
-            let window = match place {
-                Place::Memtable(memtable) => memtable.window(key),
-                Place::Run(tables) => self.window_in(tables, key)?,
+        for (age, source) in &self.sources {
+            let window = match source {
+                Source::Memtable(memtable) => memtable.window(key),
+                Source::Run(tables) => self.window_in(tables, key)?,
             };
             narrow(&mut cover.window, &window);
             let fragment = Fragment { hi: Default::default(), seqs: window.seqs };

@@ -9,14 +9,14 @@
 //!
 //! The first place that has a visible entry decides, because of any key every place holds newer
 //! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides
-//! too: everything in older places is older than it. Only where the entry is an operand for the
+//! too: everything in older sources is older than it. Only where the entry is an operand for the
 //! merge operator, the key's versions are collected in a second pass ([`Reader::collect`]). A read
 //! error ends the search: it never lets an older value show.
 
 use crate::memtable::Memtable;
 use crate::read::Reader;
-use crate::read::view::{Moment, Pinned, Place, TreeView};
-use crate::rules::resolve::{Resolver, Says, says};
+use crate::read::view::{Moment, Pinned, Source, TreeView};
+use crate::rules::resolve::{Meaning, Resolver, meaning};
 use crate::trace::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use vlsm_core::{Cursor, Micros, Result, Seq, Table, Trailer, TreeId};
 use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
-/// places up to that.
+/// sources up to that.
 type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
@@ -66,11 +66,11 @@ impl Reader {
         let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {
             return Ok(None);
         };
-        match says(trailer, &value, cover, &now)? {
-            Says::Absent => Ok(None),
-            Says::Value(0) => Ok(Some(value)),
-            Says::Value(skip) => Ok(Some(value.slice(skip..))),
-            Says::Operand => self.collect(tree, Moment { seq, now: now() }, key),
+        match meaning(trailer, &value, cover, &now)? {
+            Meaning::Absent => Ok(None),
+            Meaning::Value(0) => Ok(Some(value)),
+            Meaning::Value(skip) => Ok(Some(value.slice(skip..))),
+            Meaning::Operand => self.collect(tree, Moment { seq, now: now() }, key),
         }
     }
 
@@ -108,10 +108,12 @@ impl Reader {
 
     #[cold]
     fn newest_in_turns(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
-        for place in tree.places() {
-            let newest = match place {
-                Place::Memtable(memtable) => self.newest_in(memtable, seq, key).unwrap_or_default(),
-                Place::Run(tables) => match tables.find(key) {
+        for source in tree.sources() {
+            let newest = match source {
+                Source::Memtable(memtable) => {
+                    self.newest_in(memtable, seq, key).unwrap_or_default()
+                }
+                Source::Run(tables) => match tables.find(key) {
                     Some(table) => self.search(table, seq, key)?,
                     None => continue,
                 },
@@ -146,10 +148,10 @@ impl Reader {
     #[cold]
     fn collect(&self, tree: &TreeView, at: Moment, key: &[u8]) -> Result<Option<Bytes>> {
         let mut resolver = Resolver::default();
-        for place in tree.places() {
-            let decided = match place {
-                Place::Memtable(memtable) => collect_in(memtable, at, key, &mut resolver)?,
-                Place::Run(tables) => match tables.find(key) {
+        for source in tree.sources() {
+            let decided = match source {
+                Source::Memtable(memtable) => collect_in(memtable, at, key, &mut resolver)?,
+                Source::Run(tables) => match tables.find(key) {
                     Some(table) => self.collect_from(table, at, key, &mut resolver)?,
                     None => continue,
                 },
@@ -178,8 +180,8 @@ impl Reader {
             let mut cursor = reader.cursor(self.tables.cache(), true);
             cursor.seek(key, Trailer::seek(at.seq))?;
             while cursor.valid() && cursor.key() == key {
-                let says = says(cursor.trailer(), cursor.value(), cover, || at.now)?;
-                if resolver.add_older(says, cursor.value_shared()) {
+                let meaning = meaning(cursor.trailer(), cursor.value(), cover, || at.now)?;
+                if resolver.add_older(meaning, cursor.value_shared()) {
                     return Ok(true);
                 }
                 cursor.next()?;
@@ -206,8 +208,8 @@ fn collect_in(
     let mut versions = versions_in(memtable, key, at.seq)?;
     versions.sort_by_key(|(trailer, _)| std::cmp::Reverse(*trailer));
     for (trailer, value) in versions {
-        let says = says(trailer, &value, cover, || at.now)?;
-        if resolver.add_older(says, value) {
+        let meaning = meaning(trailer, &value, cover, || at.now)?;
+        if resolver.add_older(meaning, value) {
             return Ok(true);
         }
     }

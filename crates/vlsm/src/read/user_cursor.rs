@@ -6,7 +6,7 @@
 //! the merge operator fails, that is an error of the key alone, and the walk continues.
 //!
 //! Long deleted stretches are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row,
-//! the sources older than its place skip to its end. All entries in older places are older than it,
+//! the sources older than itself skip to its end. All entries in older sources are older than it,
 //! so nothing visible is skipped.
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
@@ -15,9 +15,9 @@ use crate::read::covers::Covers;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
 use crate::read::table_cache::TableCache;
-use crate::read::view::{Moment, Place, TreeView};
+use crate::read::view::{Moment, Source, TreeView};
 use crate::rules::Rules;
-use crate::rules::resolve::{Resolver, Says, says};
+use crate::rules::resolve::{Meaning, Resolver, meaning};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -71,15 +71,15 @@ impl UserCursor {
         let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
         let mut covers = Covers::new(cache.clone(), at.seq);
         let mut older = Vec::new();
-        for place in tree.places() {
-            match place {
-                Place::Memtable(memtable) => {
+        for source in tree.sources() {
+            match source {
+                Source::Memtable(memtable) => {
                     for part in memtable.parts() {
                         covers.add_memtable(older.len(), &part);
                         sources.push(Box::new(part.cursor()));
                     }
                 }
-                Place::Run(tables) => {
+                Source::Run(tables) => {
                     covers.add_run(older.len(), tables);
                     sources.push(run(tables));
                 }
@@ -149,11 +149,11 @@ impl UserCursor {
             self.last_key.extend_from_slice(entry.key());
             self.has_last = true;
             let cover = cover(&mut self.covers, &self.last_key)?;
-            let value = match says(trailer, entry.value(), cover, || self.at.now)? {
-                Says::Absent => None,
-                Says::Value(0) => Some(entry.value_shared()),
-                Says::Value(skip) => Some(entry.value_shared().slice(skip..)),
-                Says::Operand => {
+            let value = match meaning(trailer, entry.value(), cover, || self.at.now)? {
+                Meaning::Absent => None,
+                Meaning::Value(0) => Some(entry.value_shared()),
+                Meaning::Value(skip) => Some(entry.value_shared().slice(skip..)),
+                Meaning::Operand => {
                     let value = self.add_up_forward(cover)?;
                     if let Some(value) = value {
                         return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
@@ -180,8 +180,8 @@ impl UserCursor {
             if entry.key() != &self.last_key[..] {
                 break;
             }
-            let says = says(entry.trailer(), entry.value(), cover, || self.at.now)?;
-            let decided = resolver.add_older(says, entry.value_shared());
+            let meaning = meaning(entry.trailer(), entry.value(), cover, || self.at.now)?;
+            let decided = resolver.add_older(meaning, entry.value_shared());
             self.merge.step()?;
             if decided {
                 break;
@@ -204,9 +204,9 @@ impl UserCursor {
                 }
                 let trailer = entry.trailer();
                 if trailer.seq() <= self.at.seq {
-                    let says = says(trailer, entry.value(), cover, || self.at.now)?;
+                    let meaning = meaning(trailer, entry.value(), cover, || self.at.now)?;
                     is_hidden = trailer.seq() < cover;
-                    resolver.add_newer(says, entry.value_shared());
+                    resolver.add_newer(meaning, entry.value_shared());
                 }
                 self.merge.step()?;
             }

@@ -10,7 +10,7 @@
 //! number is visible only after they are.
 //!
 //! Age order: mostly all memtables are newer than all of L0. While ingested files lie in L0 above
-//! memtables that wait for their flush, they are interleaved ([`TreeView::places`]).
+//! memtables that wait for their flush, they are interleaved ([`TreeView::sources`]).
 //!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.
@@ -40,8 +40,8 @@ pub(crate) struct TreeView {
     pub mixed: bool,
 }
 
-/// Where entries of a tree are.
-pub(crate) enum Place<'a> {
+/// What holds entries of a tree.
+pub(crate) enum Source<'a> {
     Memtable(&'a Arc<Memtable>),
     Run(&'a Tables),
 }
@@ -51,21 +51,21 @@ fn first_seq(memtable: &Memtable) -> Seq {
 }
 
 impl TreeView {
-    /// All places, newest first: of any key each holds newer entries than those after it.
-    pub fn places(&self) -> Vec<Place<'_>> {
+    /// All sources, newest first: of any key each holds newer entries than those after it.
+    pub fn sources(&self) -> Vec<Source<'_>> {
         let mut runs = self.version.l0.iter().rev().peekable();
-        let mut places = vec![Place::Memtable(&self.active)];
+        let mut sources = vec![Source::Memtable(&self.active)];
         for sealed in self.immutables.iter().rev() {
             while self.mixed
                 && let Some(run) = runs.next_if(|run| run.seq_min > first_seq(sealed))
             {
-                places.push(Place::Run(&run.tables));
+                sources.push(Source::Run(&run.tables));
             }
-            places.push(Place::Memtable(sealed));
+            sources.push(Source::Memtable(sealed));
         }
         let levels = self.version.levels.iter().filter(|tables| !tables.is_empty());
-        places.extend(runs.map(|run| &run.tables).chain(levels).map(Place::Run));
-        places
+        sources.extend(runs.map(|run| &run.tables).chain(levels).map(Source::Run));
+        sources
     }
 
     /// The tree without what is as new as the first run of L0 that is newer than a sealed memtable,

@@ -1,7 +1,7 @@
 //! Resolves the versions of one user key to its value, for gets, iterators and compactions.
 //!
-//! A version means one of three things to a reader ([`says`]): the key has this value, the key is
-//! absent, or this operand changes the value. The key is absent for a tombstone, for an expired
+//! A version means one of three things to a reader ([`meaning`]): the key has this value, the key
+//! is absent, or this operand changes the value. The key is absent for a tombstone, for an expired
 //! value, and for a version below a visible range tombstone of a larger sequence number. From the
 //! newest visible version on, operands are collected until a version is a value or absent; older
 //! versions do not matter. If the versions end first, the key was absent before.
@@ -17,7 +17,7 @@ use vlsm_core::{Error, Kind, Micros, Result, Seq, Trailer};
 
 /// The meaning of a version to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum Meaning {
     /// The key is absent.
     Absent,
     /// The key has the value that begins at this offset.
@@ -28,21 +28,21 @@ pub(crate) enum Says {
 
 /// The meaning of a version if `cover` is the newest visible range tombstone over its key.
 #[inline]
-pub(crate) fn says(
+pub(crate) fn meaning(
     trailer: Trailer,
     value: &[u8],
     cover: Seq,
     now: impl FnOnce() -> Micros,
-) -> Result<Says> {
+) -> Result<Meaning> {
     if trailer.seq() < cover {
-        return Ok(Says::Absent);
+        return Ok(Meaning::Absent);
     }
     match trailer.kind() {
-        Some(Kind::Put) => Ok(Says::Value(0)),
-        Some(Kind::Delete) => Ok(Says::Absent),
-        Some(Kind::Merge) => Ok(Says::Operand),
-        Some(Kind::PutExpiring) if expiry(value)? <= now() => Ok(Says::Absent),
-        Some(Kind::PutExpiring) => Ok(Says::Value(EXPIRY_LEN)),
+        Some(Kind::Put) => Ok(Meaning::Value(0)),
+        Some(Kind::Delete) => Ok(Meaning::Absent),
+        Some(Kind::Merge) => Ok(Meaning::Operand),
+        Some(Kind::PutExpiring) if expiry(value)? <= now() => Ok(Meaning::Absent),
+        Some(Kind::PutExpiring) => Ok(Meaning::Value(EXPIRY_LEN)),
         Some(Kind::RangeDelete) | None => Err(unknown_kind(trailer)),
     }
 }
@@ -70,14 +70,14 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// Adds the next older version. True if still older ones do not matter.
-    pub fn add_older(&mut self, says: Says, value: Bytes) -> bool {
-        match says {
-            Says::Absent => true,
-            Says::Value(skip) => {
+    pub fn add_older(&mut self, meaning: Meaning, value: Bytes) -> bool {
+        match meaning {
+            Meaning::Absent => true,
+            Meaning::Value(skip) => {
                 self.base = Some(value.slice(skip..));
                 true
             }
-            Says::Operand => {
+            Meaning::Operand => {
                 self.operands.push_front(value);
                 false
             }
@@ -85,13 +85,13 @@ impl Resolver {
     }
 
     /// Adds the next newer version.
-    pub fn add_newer(&mut self, says: Says, value: Bytes) {
-        match says {
-            Says::Operand => self.operands.push_back(value),
-            Says::Absent | Says::Value(_) => {
+    pub fn add_newer(&mut self, meaning: Meaning, value: Bytes) {
+        match meaning {
+            Meaning::Operand => self.operands.push_back(value),
+            Meaning::Absent | Meaning::Value(_) => {
                 self.operands.clear();
                 self.base = None;
-                self.add_older(says, value);
+                self.add_older(meaning, value);
             }
         }
     }
@@ -160,14 +160,18 @@ mod tests {
             ("6@3b 5=a", 0, 4, None),
         ];
         for (versions, cover, now, expected) in cases {
-            let says_at = |(trailer, value): (Trailer, Bytes)| {
-                (says(trailer, &value, Seq(cover), || Micros(now)).expect("sound"), value)
+            let meaning_at = |(trailer, value): (Trailer, Bytes)| {
+                (meaning(trailer, &value, Seq(cover), || Micros(now)).expect("sound"), value)
             };
             let versions: Vec<_> =
-                versions.split_whitespace().map(|text| says_at(version(text))).collect();
+                versions.split_whitespace().map(|text| meaning_at(version(text))).collect();
             let (mut older, mut newer) = (Resolver::default(), Resolver::default());
-            let _ = versions.iter().any(|(says, value)| older.add_older(*says, value.clone()));
-            versions.iter().rev().for_each(|(says, value)| newer.add_newer(*says, value.clone()));
+            let _ =
+                versions.iter().any(|(meaning, value)| older.add_older(*meaning, value.clone()));
+            versions
+                .iter()
+                .rev()
+                .for_each(|(meaning, value)| newer.add_newer(*meaning, value.clone()));
             for resolver in [older, newer] {
                 let found = resolver.finish(&rules, b"key").expect("append never refuses");
                 assert_eq!(found.as_deref(), expected.map(str::as_bytes), "{versions:?} {cover}");
@@ -177,12 +181,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_an_error() {
-        let says =
-            |kind, value| says(Trailer::new(Seq(1), kind), value, Seq::ZERO, Micros::default);
-        assert!(says(Kind::PutExpiring, b"short").is_err());
-        assert!(says(Kind::RangeDelete, b"z").is_err());
+        let meaning =
+            |kind, value| meaning(Trailer::new(Seq(1), kind), value, Seq::ZERO, Micros::default);
+        assert!(meaning(Kind::PutExpiring, b"short").is_err());
+        assert!(meaning(Kind::RangeDelete, b"z").is_err());
         let mut resolver = Resolver::default();
-        resolver.add_older(Says::Operand, Bytes::from_static(b"a"));
+        resolver.add_older(Meaning::Operand, Bytes::from_static(b"a"));
         let failed = resolver.finish(&Rules::default(), b"key");
         assert!(matches!(failed, Err(Error::MergeFailed { .. })));
     }

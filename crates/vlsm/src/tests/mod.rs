@@ -12,7 +12,7 @@
 
 mod scenarios;
 
-use crate::sync::{Slip, plant};
+use crate::sync::{Race, plant};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
@@ -135,12 +135,12 @@ fn holds(scenario: fn()) {
 }
 
 /// Asserts that a scenario fails once a mistake is planted.
-fn finds(slip: Slip, scenario: fn()) {
-    plant(Some(slip));
+fn finds(race: Race, scenario: fn()) {
+    plant(Some(race));
     let failures = FailurePersistence::None;
     let run = catch_unwind(AssertUnwindSafe(|| explore(scenario, 20_000, failures)));
     plant(None);
-    assert!(run.is_err(), "{slip:?} was planted and not found");
+    assert!(run.is_err(), "{race:?} was planted and not found");
 }
 
 fn store_path() -> PathBuf {

@@ -7,7 +7,7 @@ use super::{ShuttleEnv, finds, holds, store_path};
 use crate::memtable::{Arena, Memtable};
 use crate::shared::events::Events;
 use crate::shared::health::Health;
-use crate::sync::Slip;
+use crate::sync::Race;
 use crate::write::gate::Gate;
 use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
 use shuttle::thread;
@@ -92,7 +92,7 @@ fn shuttle_commit() {
 
 #[test]
 fn shuttle_commit_finds() {
-    for bug in [Slip::PublishAtOnce, Slip::PublishNoSecondLook, Slip::WriteNoWait] {
+    for bug in [Race::PublishAtOnce, Race::PublishNoSecondLook, Race::WriteNoWait] {
         finds(bug, commit);
     }
 }
@@ -130,7 +130,7 @@ fn shuttle_seal() {
 
 #[test]
 fn shuttle_seal_finds() {
-    finds(Slip::EndWriteLooksFirst, seal);
+    finds(Race::EndWriteLooksFirst, seal);
 }
 
 /// A writer fills a memtable, which is rotated and flushed while it is at work; nothing is lost.
@@ -196,7 +196,7 @@ fn shuttle_install() {
 
 #[test]
 fn shuttle_install_finds() {
-    for bug in [Slip::InstallNoSecondLook, Slip::LeadNoNotify] {
+    for bug in [Race::InstallNoSecondLook, Race::LeadNoNotify] {
         finds(bug, install);
     }
 }
@@ -224,7 +224,7 @@ fn shuttle_gate() {
 
 #[test]
 fn shuttle_gate_finds() {
-    finds(Slip::GateNoNotify, gate);
+    finds(Race::GateNoNotify, gate);
 }
 
 /// Closing ends every writer, one that is held back at the gate too; what they were told stays.
@@ -256,5 +256,5 @@ fn shuttle_close() {
 
 #[test]
 fn shuttle_close_finds() {
-    finds(Slip::CloseNoNotify, close);
+    finds(Race::CloseNoNotify, close);
 }

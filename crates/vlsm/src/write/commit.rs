@@ -42,20 +42,20 @@ use vlsm_disk::wal::LARGE_BATCH;
 use vlsm_disk::wal::writer::COMMIT_LEN;
 
 /// A batch after sequencing.
-struct Placed {
+struct Sequenced {
     ticket: u64,
     first_seq: Seq,
     last_seq: Seq,
     /// The WAL position up to which it must be written.
     position: u64,
     /// Its memtables with the space claimed there, by tree.
-    places: Vec<Place>,
+    claims: Vec<Claim>,
     rotated: bool,
 }
 
 /// The result of the sequencing step.
 enum Attempt {
-    Placed(Placed),
+    Sequenced(Sequenced),
     /// There is no room in a memtable for now, and why.
     Full(WaitCause),
     /// Too many batches are on their way to being published.
@@ -64,14 +64,14 @@ enum Attempt {
     LogFull(u64),
 }
 
-struct Place {
+struct Claim {
     tree: TreeId,
     memtable: Arc<Memtable>,
     space: Reservation,
 }
 
 /// A batch after stage 1.
-enum Load {
+enum Staged {
     /// Its entries are inserted after sequencing. `checksum` is that of its payload; none when it
     /// is not for the WAL.
     Small { needs: Vec<Need>, checksum: Option<u32> },
@@ -79,7 +79,7 @@ enum Load {
     Large(Prepared),
 }
 
-impl Load {
+impl Staged {
     /// Length of its record's payload.
     fn record(&self, batch: &Batch) -> usize {
         match self {
@@ -104,8 +104,8 @@ struct Need {
     entries: usize,
     /// In the arena.
     bytes: usize,
-    /// Beside the arena: of range tombstones.
-    beside: usize,
+    /// Outside of the arena: of range tombstones.
+    tombstones: usize,
 }
 
 impl Writer {
@@ -135,88 +135,90 @@ impl Writer {
             turn.inspect(|turn| self.gate.give_back(*turn));
             error
         };
-        let load = self.load(batch, durability).map_err(give_back)?;
-        let placed = self.place(batch, &load, durability, give_up);
-        let mut placed = match placed {
-            Ok(placed) => placed,
+        let staged = self.stage(batch, durability).map_err(give_back)?;
+        let sequenced = self.sequence(batch, &staged, durability, give_up);
+        let mut sequenced = match sequenced {
+            Ok(sequenced) => sequenced,
             Err(error) => {
-                self.log.unpin(load.pinned());
+                self.log.unpin(staged.pinned());
                 return Err(give_back(error));
             }
         };
         let early = planted::is(Bug::PublishedBeforeInsert);
         if early {
-            self.publish(placed.ticket, placed.last_seq)?;
+            self.publish(sequenced.ticket, sequenced.last_seq)?;
         }
         env.interleave();
-        self.fill(batch, &mut placed);
+        self.fill(batch, &mut sequenced);
         env.interleave();
         match durability {
-            Durability::Sync | Durability::Buffered => self.log.write_through(placed.position)?,
-            Durability::Lazy => self.log.write_if_large(placed.position)?,
+            Durability::Sync | Durability::Buffered => {
+                self.log.write_through(sequenced.position)?
+            }
+            Durability::Lazy => self.log.write_if_large(sequenced.position)?,
             Durability::NoWal => {}
         }
         if !early {
-            self.publish(placed.ticket, placed.last_seq)?;
+            self.publish(sequenced.ticket, sequenced.last_seq)?;
         }
-        if placed.rotated {
+        if sequenced.rotated {
             self.shared.channel.wake();
         }
         if durability == Durability::Sync {
             let since = self.shared.env.now();
-            self.log.sync_through(placed.position)?;
+            self.log.sync_through(sequenced.position)?;
             self.shared.note_wait(WaitCause::WalSync, since);
         }
         Ok(())
     }
 
     /// Stage 1.
-    fn load(self: &Arc<Self>, batch: &Batch, durability: Durability) -> Result<Load> {
+    fn stage(self: &Arc<Self>, batch: &Batch, durability: Durability) -> Result<Staged> {
         let in_wal = durability != Durability::NoWal;
         if batch.encoded_len() >= LARGE_BATCH {
-            return Ok(Load::Large(self.prepare_large(batch, in_wal)?));
+            return Ok(Staged::Large(self.prepare_large(batch, in_wal)?));
         }
         let checksum = in_wal.then(|| checksum(batch.payload()));
-        Ok(Load::Small { needs: needs_of(batch), checksum })
+        Ok(Staged::Small { needs: needs_of(batch), checksum })
     }
 
     /// Stage 2, again and again while there is no room.
-    fn place(
+    fn sequence(
         self: &Arc<Self>,
         batch: &Batch,
-        load: &Load,
+        staged: &Staged,
         durability: Durability,
         give_up: Option<Duration>,
-    ) -> Result<Placed> {
-        if let Attempt::Placed(placed) = self.try_place(batch, load, durability)? {
-            return Ok(placed);
+    ) -> Result<Sequenced> {
+        if let Attempt::Sequenced(sequenced) = self.try_sequence(batch, staged, durability)? {
+            return Ok(sequenced);
         }
         let since = self.shared.env.now();
         self.shared.counters.waiting_writers.add(1);
         self.shared.counters.stopped_writers.add(1);
-        let result = self.wait_for_place(batch, load, durability, since, give_up);
+        let result = self.wait_to_sequence(batch, staged, durability, since, give_up);
         self.shared.counters.waiting_writers.sub(1);
         self.shared.counters.stopped_writers.sub(1);
         result
     }
 
     #[cold]
-    fn wait_for_place(
+    fn wait_to_sequence(
         self: &Arc<Self>,
         batch: &Batch,
-        load: &Load,
+        staged: &Staged,
         durability: Durability,
         since: Duration,
         give_up: Option<Duration>,
-    ) -> Result<Placed> {
+    ) -> Result<Sequenced> {
         let mut cause = WaitCause::MemtableFull;
         loop {
             let room = self.shared.channel.room_epoch();
             let published = self.publisher.epoch();
-            let attempt = self.try_place(batch, load, durability)?;
-            if let Attempt::Placed(placed) = attempt {
+            let attempt = self.try_sequence(batch, staged, durability)?;
+            if let Attempt::Sequenced(sequenced) = attempt {
                 self.shared.note_wait(cause, since);
-                return Ok(placed);
+                return Ok(sequenced);
             }
             let now = self.shared.env.now();
             if give_up.is_some_and(|give_up| now >= give_up) {
@@ -225,7 +227,7 @@ impl Writer {
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
-                Attempt::Placed(_) => {}
+                Attempt::Sequenced(_) => {}
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
                     self.publisher.wait(published, give_up);
@@ -245,10 +247,10 @@ impl Writer {
     }
 
     /// Stage 2.
-    fn try_place(
+    fn try_sequence(
         self: &Arc<Self>,
         batch: &Batch,
-        load: &Load,
+        staged: &Staged,
         durability: Durability,
     ) -> Result<Attempt> {
         let mut sequence = self.log.sequence();
@@ -260,14 +262,14 @@ impl Writer {
             return Ok(Attempt::Crowded);
         }
         let first_seq = Seq(sequence.next_seq);
-        let len = record_len(load.record(batch));
+        let len = record_len(staged.record(batch));
         if durability != Durability::NoWal && !self.log.make_room(&mut sequence, len) {
             return Ok(Attempt::LogFull(len));
         }
         assert!(!batch.is_empty(), "an empty batch has no sequence numbers");
         debug_assert!(self.views.visible() < first_seq, "{first_seq} is visible already");
         let last_seq = Seq(first_seq.0 + batch.len() as u64 - 1);
-        let (places, rotated) = match self.claim(&mut sequence, load, first_seq..=last_seq) {
+        let (claims, rotated) = match self.claim(&mut sequence, staged, first_seq..=last_seq) {
             Ok(claimed) => claimed,
             Err(why) => return Ok(Attempt::Full(why)),
         };
@@ -280,12 +282,12 @@ impl Writer {
                 let tail = &mut sequence.tail;
                 let hint = self.log.synced_hint(tail.number());
                 tail.append(|framer, out| {
-                    match load {
-                        Load::Small { checksum, .. } => {
+                    match staged {
+                        Staged::Small { checksum, .. } => {
                             let checksum = checksum.expect("only NoWal batches have none");
                             framer.batch(out, first_seq, hint, batch.payload(), checksum)
                         }
-                        Load::Large(large) => {
+                        Staged::Large(large) => {
                             let commit = large.commit.as_ref().expect("made with the fragments");
                             framer.commit(out, first_seq, hint, commit)
                         }
@@ -293,7 +295,7 @@ impl Writer {
                 })
             }
         };
-        if let Some(number) = load.pinned() {
+        if let Some(number) = staged.pinned() {
             sequence.unpin_wal(number);
         }
         if durability == Durability::NoWal {
@@ -303,7 +305,7 @@ impl Writer {
         self.shared.counters.batches.bump(1);
         self.shared.counters.writes.bump(batch.len() as u64);
         self.shared.counters.write_bytes.bump(batch.encoded_len() as u64);
-        Ok(Attempt::Placed(Placed { ticket, first_seq, last_seq, position, places, rotated }))
+        Ok(Attempt::Sequenced(Sequenced { ticket, first_seq, last_seq, position, claims, rotated }))
     }
 
     /// Claims a batch's space in its memtables, or attaches its own ones, and says whether any was
@@ -311,23 +313,23 @@ impl Writer {
     fn claim(
         &self,
         sequence: &mut Sequence,
-        load: &Load,
+        staged: &Staged,
         seqs: RangeInclusive<Seq>,
-    ) -> Result<(Vec<Place>, bool), WaitCause> {
+    ) -> Result<(Vec<Claim>, bool), WaitCause> {
         let mut rotated = false;
-        match load {
-            Load::Small { needs, checksum } => {
+        match staged {
+            Staged::Small { needs, checksum } => {
                 // The entries of one tree need not be consecutive, so the towers of the whole batch
                 // are claimed for each: exact for one tree, a little more for several.
                 let towers =
                     towers_size(*seqs.start(), (seqs.end().0 - seqs.start().0 + 1) as usize);
                 for (index, need) in needs.iter().enumerate() {
-                    let bytes = need.bytes + towers + need.beside;
+                    let bytes = need.bytes + towers + need.tombstones;
                     let served = |tree| needs[..index].iter().any(|need| need.tree == tree);
                     rotated |= self.make_room(sequence, need.tree, bytes, served)?;
                 }
                 let view = self.views.load();
-                let mut places = Vec::with_capacity(needs.len());
+                let mut claims = Vec::with_capacity(needs.len());
                 for need in needs {
                     let memtable = view.tree(need.tree).active.clone();
                     let space = memtable
@@ -336,11 +338,11 @@ impl Writer {
                     if checksum.is_some() {
                         memtable.note_wal(sequence.tail.number());
                     }
-                    places.push(Place { tree: need.tree, memtable, space });
+                    claims.push(Claim { tree: need.tree, memtable, space });
                 }
-                Ok((places, rotated))
+                Ok((claims, rotated))
             }
-            Load::Large(large) => {
+            Staged::Large(large) => {
                 for (tree, part) in &large.parts {
                     let bytes = part.bytes().min(self.shared.arenas.block_bytes() / 2);
                     rotated |= self.make_room(sequence, *tree, bytes, |_| false)?;
@@ -361,35 +363,35 @@ impl Writer {
     }
 
     /// Stage 3.
-    fn fill(&self, batch: &Batch, placed: &mut Placed) {
-        if placed.places.is_empty() {
+    fn fill(&self, batch: &Batch, sequenced: &mut Sequenced) {
+        if sequenced.claims.is_empty() {
             return;
         }
-        let mut seq = placed.first_seq;
+        let mut seq = sequenced.first_seq;
         for entry in batch.entries() {
-            let place = match placed.places.as_mut_slice() {
+            let claim = match sequenced.claims.as_mut_slice() {
                 [only] => only,
-                places => places
+                claims => claims
                     .iter_mut()
-                    .find(|place| place.tree == entry.tree)
-                    .expect("every tree of the batch got a place"),
+                    .find(|claim| claim.tree == entry.tree)
+                    .expect("every tree of the batch got a claim"),
             };
             let (key, value) = (batch.key(entry), batch.value(entry));
             if entry.kind == Kind::RangeDelete {
-                place.memtable.delete_range(key, value, seq);
+                claim.memtable.delete_range(key, value, seq);
             } else {
                 let trailer = Trailer::new(seq, entry.kind);
-                place.memtable.insert(&mut place.space, key, trailer, value);
+                claim.memtable.insert(&mut claim.space, key, trailer, value);
             }
             seq.0 += 1;
         }
-        assert!(seq.0 == placed.last_seq.0 + 1, "each entry has one of the batch's numbers");
+        assert!(seq.0 == sequenced.last_seq.0 + 1, "each entry has one of the batch's numbers");
         let mut drained = false;
-        for place in &placed.places {
-            drained |= place.memtable.end_write();
+        for claim in &sequenced.claims {
+            drained |= claim.memtable.end_write();
         }
         if drained {
-            placed.rotated = true;
+            sequenced.rotated = true;
         }
     }
 
@@ -400,7 +402,7 @@ impl Writer {
             return Ok(());
         }
         let since = self.shared.env.now();
-        let cause = match self.turns.load(Ordering::Relaxed) {
+        let cause = match self.barriers.load(Ordering::Relaxed) {
             0 => WaitCause::WalQueue,
             _ => WaitCause::Ingest,
         };
@@ -415,7 +417,7 @@ fn needs_of(batch: &Batch) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::with_capacity(1);
     for entry in batch.entries() {
         let (key, value) = (batch.key(entry).len(), batch.value(entry).len());
-        let (bytes, beside) = match entry.kind {
+        let (bytes, tombstones) = match entry.kind {
             Kind::RangeDelete => (0, range_size(key, value)),
             _ => (body_size(key, value), 0),
         };
@@ -423,9 +425,9 @@ fn needs_of(batch: &Batch) -> Vec<Need> {
             Some(need) => {
                 need.entries += 1;
                 need.bytes += bytes;
-                need.beside += beside;
+                need.tombstones += tombstones;
             }
-            None => needs.push(Need { tree: entry.tree, entries: 1, bytes, beside }),
+            None => needs.push(Need { tree: entry.tree, entries: 1, bytes, tombstones }),
         }
     }
     needs

@@ -13,7 +13,7 @@
 
 use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use crate::sync::{Mutex, Slip, slips};
+use crate::sync::{Mutex, Race, races};
 use crate::write::Writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ const AT_ONCE: Duration = Duration::from_micros(1);
 const SECOND: u128 = 1_000_000_000;
 
 /// The tickets of writers; all positions and sums in bytes since the store was opened.
-struct Turns {
+struct Tickets {
     /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
     rate: u64,
     /// When it came into force.
@@ -51,7 +51,7 @@ struct Turns {
     untold: u64,
 }
 
-impl Turns {
+impl Tickets {
     const NONE: Self = Self {
         rate: OPEN,
         since: Duration::ZERO,
@@ -105,7 +105,7 @@ impl Turns {
         (u128::from(self.rate) * BURST.as_nanos() / SECOND) as u64
     }
 
-    /// When the turn at this place comes; none while nobody is let in.
+    /// When the ticket at this place comes; none while nobody is let in.
     fn due(&self, place: u64) -> Option<Duration> {
         match self.rate {
             0 => None,
@@ -119,7 +119,7 @@ impl Turns {
         }
     }
 
-    /// Takes back a turn that was not used. True when those behind it should look again: not
+    /// Takes back a ticket that was not used. True when those behind it should look again: not
     /// during a stop, whose end wakes them, and not for less than a burst, which is what they may
     /// come too late by.
     fn give_back(&mut self, place: u64, bytes: u64) -> bool {
@@ -153,16 +153,16 @@ impl Turns {
 /// A write that was let in.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admitted {
-    /// Its turn; none where the gate was open.
+    /// Its ticket; none where the gate was open.
     place: Option<u64>,
     bytes: u64,
 }
 
 /// Holds writers back as the admission says.
 pub(crate) struct Gate {
-    /// As [`Turns::rate`], for those who need no turn.
+    /// As [`Tickets::rate`], for those who need no ticket.
     rate: AtomicU64,
-    turns: Mutex<Turns>,
+    tickets: Mutex<Tickets>,
     cause: AtomicU8,
     changed: Arc<dyn Condition>,
 }
@@ -172,7 +172,7 @@ impl Gate {
     pub fn new(changed: Arc<dyn Condition>) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),
-            turns: Mutex::new(Turns::NONE),
+            tickets: Mutex::new(Tickets::NONE),
             cause: AtomicU8::new(WaitCause::Admission as u8),
             changed,
         }
@@ -184,21 +184,21 @@ impl Gate {
             self.cause.store(cause as u8, Ordering::Relaxed);
         }
         let rate = admit.writes.map_or(OPEN, |rate| rate.0);
-        let mut turns = self.turns.lock();
-        if turns.rate == rate {
+        let mut tickets = self.tickets.lock();
+        if tickets.rate == rate {
             return;
         }
-        turns.change(rate, now);
+        tickets.change(rate, now);
         self.rate.store(rate, Ordering::Release);
-        drop(turns);
-        if !slips(Slip::GateNoNotify) {
+        drop(tickets);
+        if !races(Race::GateNoNotify) {
             self.changed.notify();
         }
     }
 
     /// Wakes waiters so that they look at the store's health.
     pub fn wake(&self) {
-        if !slips(Slip::CloseNoNotify) {
+        if !races(Race::CloseNoNotify) {
             self.changed.notify();
         }
     }
@@ -228,31 +228,31 @@ impl Gate {
         bytes: u64,
         give_up: Option<Duration>,
     ) -> Result<Admitted> {
-        let mut turn = Admitted { place: None, bytes: bytes.max(1) };
+        let mut admitted = Admitted { place: None, bytes: bytes.max(1) };
         let due = |now| {
-            let mut turns = self.turns.lock();
-            let place = *turn.place.get_or_insert_with(|| turns.take(turn.bytes, now));
-            turns.due(place)
+            let mut tickets = self.tickets.lock();
+            let place = *admitted.place.get_or_insert_with(|| tickets.take(admitted.bytes, now));
+            tickets.due(place)
         };
         match self.wait(env, health, give_up, due) {
-            Ok(()) => Ok(turn),
+            Ok(()) => Ok(admitted),
             Err(error) => {
-                self.give_back(turn);
+                self.give_back(admitted);
                 Err(error)
             }
         }
     }
 
-    /// Takes back the turn of a write that came to nothing.
-    pub fn give_back(&self, turn: Admitted) {
-        let Some(place) = turn.place else { return };
-        let tell = self.turns.lock().give_back(place, turn.bytes);
+    /// Takes back the ticket of a write that came to nothing.
+    pub fn give_back(&self, admitted: Admitted) {
+        let Some(place) = admitted.place else { return };
+        let tell = self.tickets.lock().give_back(place, admitted.bytes);
         if tell {
             self.changed.notify();
         }
     }
 
-    /// Waits for a turn, of which `due` tells when it comes.
+    /// Waits for a ticket, of which `due` tells when it comes.
     fn wait(
         &self,
         env: &dyn Env,

@@ -1,11 +1,12 @@
 //! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable,
-//! WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a memtable is full. [`turn`]
-//! orders operations other than batches (ingests) among the batches, [`flush`] waits until
-//! memtables are flushed.
+//! WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a memtable is full.
+//! [`barrier`] orders operations other than batches (ingests) among the batches, [`flush`] waits
+//! until memtables are flushed.
 //!
 //! [`Writer`] sees the shared state, the view, the log and the names of keyspaces. The control sets
 //! the rate of the [`gate`]; the installer signals free memtables through the channel.
 
+pub(crate) mod barrier;
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod flush;
@@ -13,7 +14,6 @@ pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod publish;
 pub(crate) mod rotate;
-pub(crate) mod turn;
 
 use crate::catalog::Catalog;
 use crate::log::Log;
@@ -33,8 +33,8 @@ pub(crate) struct Writer {
     catalog: Arc<Catalog>,
     gate: Gate,
     publisher: Publisher,
-    /// Turns that were taken and not ended ([`turn`]).
-    turns: AtomicU64,
+    /// Barriers that were raised and not ended ([`barrier`]).
+    barriers: AtomicU64,
     /// Whether the shape gathers memtables before they go out.
     gathers: bool,
     /// Whether writes outside the WAL were made.
@@ -58,7 +58,7 @@ impl Writer {
             views: views.clone(),
             log: log.clone(),
             catalog: catalog.clone(),
-            turns: AtomicU64::new(0),
+            barriers: AtomicU64::new(0),
             gathers,
             unlogged: AtomicBool::new(false),
             closing: AtomicBool::new(false),

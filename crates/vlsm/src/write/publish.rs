@@ -3,7 +3,7 @@
 
 use crate::read::view::Views;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Slip, slips};
+use crate::sync::{Race, races};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::Seq;
@@ -68,7 +68,7 @@ impl Publisher {
     pub fn finish(&self, ticket: u64, last_seq: Seq) {
         let before = self.slot(ticket).swap(last_seq.0, Ordering::SeqCst);
         assert!(before == 0 && last_seq > Seq(0), "ticket {ticket} meets {before} in its slot");
-        if slips(Slip::PublishAtOnce) {
+        if races(Race::PublishAtOnce) {
             self.views.publish(self.views.visible().max(last_seq));
         }
         // SeqCst throughout: who finds `advancing` set relies on its holder to see the slot stored
@@ -89,7 +89,7 @@ impl Publisher {
             }
             self.advancing.store(false, Ordering::SeqCst);
             self.advanced.notify();
-            if slips(Slip::PublishNoSecondLook) {
+            if races(Race::PublishNoSecondLook) {
                 return;
             }
         }

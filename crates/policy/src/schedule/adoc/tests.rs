@@ -28,7 +28,7 @@ fn flush(id: u64, bytes: Bytes) -> Running {
         done: Bytes::ZERO,
         left: bytes,
         paused_since: None,
-        settled: false,
+        installing: false,
     }
 }
 

@@ -36,7 +36,7 @@ fn running(job: u64, candidate: Candidate) -> Running {
         done: Bytes::ZERO,
         left: Bytes(1),
         paused_since: None,
-        settled: false,
+        installing: false,
     }
 }
 

@@ -94,8 +94,8 @@ fn sliced(entries: &[Entry]) -> Source {
 }
 
 /// No reader holds anything, nothing lies below, and nothing is special.
-fn everything() -> Sight {
-    Sight { nothing_below: true, filters: true, ..Sight::default() }
+fn everything() -> MergeContext {
+    MergeContext { nothing_below: true, filters: true, ..MergeContext::default() }
 }
 
 fn outputs(rule: CutRule) -> Outputs {
@@ -217,12 +217,12 @@ proptest! {
             })
             .collect();
         let outputs = outputs(CutRule::Size { sst: Bytes(sst_bytes) });
-        let sight = Sight {
+        let context = MergeContext {
             snapshots: snapshots.clone(),
             nothing_below: drop_tombstones,
-            ..Sight::default()
+            ..MergeContext::default()
         };
-        let mut merge = Merge::new(sources, sight, outputs).expect("sound");
+        let mut merge = Merge::new(sources, context, outputs).expect("sound");
         let files = finish(&mut merge, &pool, quantum);
         let counters = merge.counters();
         let summaries = merge.outputs().finished().to_vec();

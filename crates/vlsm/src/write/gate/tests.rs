@@ -1,4 +1,4 @@
-//! The gate alone: turns in made-up time, and the gate itself with threads, which may be late
+//! The gate alone: tickets in made-up time, and the gate itself with threads, which may be late
 //! without any of them failing.
 
 use super::*;
@@ -35,130 +35,130 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Turns at 100 bytes a second from the beginning.
-fn slow_turns() -> Turns {
-    let mut turns = Turns::NONE;
-    turns.change(100, ZERO);
-    turns
+/// Tickets at 100 bytes a second from the beginning.
+fn slow_tickets() -> Tickets {
+    let mut tickets = Tickets::NONE;
+    tickets.change(100, ZERO);
+    tickets
 }
 
-/// When these turns come, in seconds.
-fn dues<const N: usize>(turns: &Turns, places: [u64; N]) -> [f64; N] {
-    places.map(|place| turns.due(place).expect("no stop").as_secs_f64())
+/// When these tickets come, in seconds.
+fn dues<const N: usize>(tickets: &Tickets, places: [u64; N]) -> [f64; N] {
+    places.map(|place| tickets.due(place).expect("no stop").as_secs_f64())
 }
 
 #[test]
 fn turns_stay_in_order_whatever_the_rate_does() {
-    let mut turns = slow_turns();
-    let [a, b, c] = [100, 100, 100].map(|bytes| turns.take(bytes, ZERO));
-    assert_eq!(dues(&turns, [a, b, c]), [0.0, 1.0, 2.0]);
+    let mut tickets = slow_tickets();
+    let [a, b, c] = [100, 100, 100].map(|bytes| tickets.take(bytes, ZERO));
+    assert_eq!(dues(&tickets, [a, b, c]), [0.0, 1.0, 2.0]);
     // Half a second's bytes have passed; the rest comes twice as fast, and the next one last.
-    turns.change(200, seconds(0.5));
-    let d = turns.take(100, seconds(0.5));
-    assert_eq!(dues(&turns, [b, c, d]), [0.75, 1.25, 1.75]);
-    turns.change(0, seconds(1.0));
-    assert_eq!(turns.due(c), None, "a stop");
-    turns.change(100, seconds(5.0));
-    assert_eq!(dues(&turns, [c, d]), [5.5, 6.5]);
+    tickets.change(200, seconds(0.5));
+    let d = tickets.take(100, seconds(0.5));
+    assert_eq!(dues(&tickets, [b, c, d]), [0.75, 1.25, 1.75]);
+    tickets.change(0, seconds(1.0));
+    assert_eq!(tickets.due(c), None, "a stop");
+    tickets.change(100, seconds(5.0));
+    assert_eq!(dues(&tickets, [c, d]), [5.5, 6.5]);
 }
 
 #[test]
 fn what_was_let_in_ahead_stays_owed_and_what_nobody_used_is_lost() {
-    let mut turns = slow_turns();
-    turns.take(100, ZERO);
-    turns.change(50, ZERO);
-    let next = turns.take(10, ZERO);
-    assert_eq!(turns.due(next), Some(seconds(2.0)), "a new rate forgives nothing");
+    let mut tickets = slow_tickets();
+    tickets.take(100, ZERO);
+    tickets.change(50, ZERO);
+    let next = tickets.take(10, ZERO);
+    assert_eq!(tickets.due(next), Some(seconds(2.0)), "a new rate forgives nothing");
     // After a pause only a burst: a millisecond of 50,000 bytes a second.
-    turns.change(50_000, seconds(10.0));
-    let [first, second] = [50, 50].map(|bytes| turns.take(bytes, seconds(20.0)));
-    let third = turns.take(50, seconds(20.0));
-    assert!([first, second].iter().all(|place| turns.due(*place) <= Some(seconds(20.0))));
-    assert_eq!(turns.due(third), Some(seconds(20.001)));
+    tickets.change(50_000, seconds(10.0));
+    let [first, second] = [50, 50].map(|bytes| tickets.take(bytes, seconds(20.0)));
+    let third = tickets.take(50, seconds(20.0));
+    assert!([first, second].iter().all(|place| tickets.due(*place) <= Some(seconds(20.0))));
+    assert_eq!(tickets.due(third), Some(seconds(20.001)));
 }
 
 #[test]
 fn who_gives_up_delays_nobody_and_helps_nobody_ahead() {
-    let mut turns = slow_turns();
-    let [first, ahead, gone, last] = [100; 4].map(|bytes| turns.take(bytes, ZERO));
-    assert!(turns.give_back(gone, 100), "one is behind");
-    assert_eq!(dues(&turns, [first, ahead, last]), [0.0, 1.0, 2.0]);
+    let mut tickets = slow_tickets();
+    let [first, ahead, gone, last] = [100; 4].map(|bytes| tickets.take(bytes, ZERO));
+    assert!(tickets.give_back(gone, 100), "one is behind");
+    assert_eq!(dues(&tickets, [first, ahead, last]), [0.0, 1.0, 2.0]);
     // Once its place has come the gap has passed, whatever the rate does.
-    turns.change(50, seconds(1.0));
-    assert_eq!(dues(&turns, [last]), [3.0]);
-    turns.change(100, seconds(3.0));
-    assert!(turns.gaps.is_empty());
-    let next = turns.take(100, seconds(3.0));
-    assert_eq!(dues(&turns, [last, next]), [3.0, 4.0]);
+    tickets.change(50, seconds(1.0));
+    assert_eq!(dues(&tickets, [last]), [3.0]);
+    tickets.change(100, seconds(3.0));
+    assert!(tickets.gaps.is_empty());
+    let next = tickets.take(100, seconds(3.0));
+    assert_eq!(dues(&tickets, [last, next]), [3.0, 4.0]);
 }
 
 #[test]
 fn the_last_one_that_gives_up_was_never_there() {
-    let mut turns = slow_turns();
-    let first = turns.take(1_000, ZERO);
+    let mut tickets = slow_tickets();
+    let first = tickets.take(1_000, ZERO);
     for _ in 0..10 {
-        let place = turns.take(500, seconds(1.0));
-        assert_eq!(dues(&turns, [place]), [10.0]);
-        assert!(!turns.give_back(place, 500), "nobody is behind");
+        let place = tickets.take(500, seconds(1.0));
+        assert_eq!(dues(&tickets, [place]), [10.0]);
+        assert!(!tickets.give_back(place, 500), "nobody is behind");
     }
-    assert!(turns.gaps.is_empty() && turns.due(first) <= Some(seconds(1.0)));
+    assert!(tickets.gaps.is_empty() && tickets.due(first) <= Some(seconds(1.0)));
 }
 
 #[test]
 fn gaps_side_by_side_are_one_and_go_with_the_last_writer() {
-    let mut turns = slow_turns();
-    let [_, a, b, c, last] = [1_000, 100, 100, 100, 100].map(|bytes| turns.take(bytes, ZERO));
-    turns.change(0, ZERO);
+    let mut tickets = slow_tickets();
+    let [_, a, b, c, last] = [1_000, 100, 100, 100, 100].map(|bytes| tickets.take(bytes, ZERO));
+    tickets.change(0, ZERO);
     for place in [a, c, b] {
-        assert!(!turns.give_back(place, 100), "a stop wakes nobody");
+        assert!(!tickets.give_back(place, 100), "a stop wakes nobody");
     }
-    assert_eq!(turns.gaps, BTreeMap::from([(a, 300)]));
-    turns.change(100, ZERO);
-    assert_eq!(dues(&turns, [last]), [10.0]);
-    assert!(!turns.give_back(last, 100), "nobody is behind");
-    assert!(turns.gaps.is_empty() && turns.given == a);
+    assert_eq!(tickets.gaps, BTreeMap::from([(a, 300)]));
+    tickets.change(100, ZERO);
+    assert_eq!(dues(&tickets, [last]), [10.0]);
+    assert!(!tickets.give_back(last, 100), "nobody is behind");
+    assert!(tickets.gaps.is_empty() && tickets.given == a);
 }
 
 #[test]
 fn a_turn_that_is_settled_is_nobodys_any_more() {
     // What was not used before a pause is lost, whoever gives it back.
-    let mut turns = slow_turns();
-    let late = turns.take(400, ZERO);
-    let [a, b] = [100, 100].map(|bytes| turns.take(bytes, seconds(10.0)));
-    assert!(!turns.give_back(late, 400));
-    assert_eq!(dues(&turns, [a, b]), [10.0, 11.0]);
+    let mut tickets = slow_tickets();
+    let late = tickets.take(400, ZERO);
+    let [a, b] = [100, 100].map(|bytes| tickets.take(bytes, seconds(10.0)));
+    assert!(!tickets.give_back(late, 400));
+    assert_eq!(dues(&tickets, [a, b]), [10.0, 11.0]);
     // So is what was let in before the gate was open.
-    let late = turns.take(400, seconds(11.0));
-    turns.change(OPEN, seconds(12.0));
-    turns.change(100, seconds(20.0));
-    let [a, b] = [100, 100].map(|bytes| turns.take(bytes, seconds(20.0)));
-    assert!(!turns.give_back(late, 400));
-    assert_eq!(dues(&turns, [a, b]), [20.0, 21.0]);
+    let late = tickets.take(400, seconds(11.0));
+    tickets.change(OPEN, seconds(12.0));
+    tickets.change(100, seconds(20.0));
+    let [a, b] = [100, 100].map(|bytes| tickets.take(bytes, seconds(20.0)));
+    assert!(!tickets.give_back(late, 400));
+    assert_eq!(dues(&tickets, [a, b]), [20.0, 21.0]);
 }
 
 #[test]
 fn waiters_are_told_of_gaps_that_are_worth_it() {
-    let mut turns = slow_turns();
-    turns.change(100_000, ZERO);
-    let places = [60; 5].map(|bytes| turns.take(bytes, ZERO));
-    let told = [0, 1, 2, 3].map(|index| turns.give_back(places[index], 60));
+    let mut tickets = slow_tickets();
+    tickets.change(100_000, ZERO);
+    let places = [60; 5].map(|bytes| tickets.take(bytes, ZERO));
+    let told = [0, 1, 2, 3].map(|index| tickets.give_back(places[index], 60));
     assert_eq!(told, [false, true, false, true], "a burst is 100 bytes");
 }
 
 #[test]
 fn open_lets_all_in_and_nothing_of_it_is_owed() {
-    let mut turns = slow_turns();
-    let last = [100; 4].map(|bytes| turns.take(bytes, ZERO))[3];
-    turns.change(OPEN, seconds(0.5));
-    assert_eq!(dues(&turns, [last]), [0.5]);
-    turns.change(100, seconds(0.6));
-    let next = turns.take(100, seconds(0.6));
-    assert_eq!(dues(&turns, [next]), [0.6]);
+    let mut tickets = slow_tickets();
+    let last = [100; 4].map(|bytes| tickets.take(bytes, ZERO))[3];
+    tickets.change(OPEN, seconds(0.5));
+    assert_eq!(dues(&tickets, [last]), [0.5]);
+    tickets.change(100, seconds(0.6));
+    let next = tickets.take(100, seconds(0.6));
+    assert_eq!(dues(&tickets, [next]), [0.6]);
 }
 
 /// Until so many bytes are in the row, or who should bring them has left again.
 fn wait_for<T>(gate: &Gate, given: u64, who: &ScopedJoinHandle<T>) {
-    while gate.turns.lock().given < given && !who.is_finished() {
+    while gate.tickets.lock().given < given && !who.is_finished() {
         std::thread::yield_now();
     }
 }
@@ -185,7 +185,7 @@ fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
     // A full disk sends those away who wait, and nothing of them is owed.
     gate.set(slow(1), env.now());
     admit(1 << 20, None).expect("the burst");
-    let given = gate.turns.lock().given;
+    let given = gate.tickets.lock().given;
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| admit(1 << 20, None));
         wait_for(&gate, given + (1 << 20), &waits);
@@ -193,5 +193,5 @@ fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
         gate.wake();
         assert!(waits.join().expect("no panic").is_err());
     });
-    assert_eq!(gate.turns.lock().given, given);
+    assert_eq!(gate.tickets.lock().given, given);
 }

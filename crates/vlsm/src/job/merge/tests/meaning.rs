@@ -182,7 +182,7 @@ proptest! {
         let mut before: Vec<Entry> = runs.concat();
         let count = before.len() as u64;
         let source = |run: &Vec<Entry>| Source::memory(VecCursor(run.clone(), 0));
-        let sight = Sight {
+        let context = MergeContext {
             snapshots: snapshots.iter().map(|(seq, _)| Seq(*seq)).collect(),
             nothing_below,
             ranges: set_of(&ranges),
@@ -193,7 +193,7 @@ proptest! {
         };
         let outputs = outputs_above(rule, next_level(next.into_iter().map(user_key)));
         let mut merge =
-            Merge::new(runs.iter().map(source).collect(), sight, outputs).expect("sound");
+            Merge::new(runs.iter().map(source).collect(), context, outputs).expect("sound");
         let files = finish(&mut merge, &pool, quantum);
         let (mut after, ranges_after, _) = written(&mut merge, files);
         let counters = merge.counters();
@@ -241,13 +241,13 @@ fn a_wide_range_tombstone_is_cut_so_that_no_part_overlaps_much() {
     let key = |n: u64| n.to_be_bytes().to_vec();
     let count = 5_000;
     let next = next_level((0..count).map(key));
-    let sight = Sight {
+    let context = MergeContext {
         ranges: set_of(&vec![(key(0), key(count), Seq(9)), (key(10), key(20), Seq(12))]),
-        ..Sight::default()
+        ..MergeContext::default()
     };
     let sources = vec![Source::memory(VecCursor(Vec::new(), 0))];
     let outputs = outputs_above(look_ahead(), next.clone());
-    let mut merge = Merge::new(sources, sight, outputs).expect("sound");
+    let mut merge = Merge::new(sources, context, outputs).expect("sound");
     let files = finish(&mut merge, &pool, 100);
     let (entries, ranges, metas) = written(&mut merge, files);
     assert!(entries.is_empty());
@@ -266,8 +266,8 @@ fn operands_beyond_the_bound_go_out_as_they_are() {
     entries.push((b"k".to_vec(), Trailer::new(Seq(1), Kind::Put), b"base".to_vec()));
     for (partial, expected) in [(false, entries.len()), (true, 1)] {
         let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
-        let sight = Sight { rules: rules(Picky { partial }), ..everything() };
-        let mut merge = Merge::new(sources, sight, outputs(CutRule::Never)).expect("sound");
+        let context = MergeContext { rules: rules(Picky { partial }), ..everything() };
+        let mut merge = Merge::new(sources, context, outputs(CutRule::Never)).expect("sound");
         let files = finish(&mut merge, &pool, 1 << 20);
         let (found, _, _) = written(&mut merge, files);
         assert_eq!(found.len(), expected);
@@ -310,10 +310,15 @@ fn the_filter_is_asked_for_what_no_snapshot_sees() {
         let filter: Arc<dyn CompactionFilter> = Arc::new(Letters);
         let filter = Guarded::new(filter, Callback::CompactionFilter, ("", ""), None);
         let rules = Rules { filter: Some(filter), ..Rules::default() };
-        let sight =
-            Sight { snapshots, nothing_below, rules: Arc::new(rules), level: 3, ..everything() };
+        let context = MergeContext {
+            snapshots,
+            nothing_below,
+            rules: Arc::new(rules),
+            level: 3,
+            ..everything()
+        };
         let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
-        let mut merge = Merge::new(sources, sight, outputs(CutRule::Never)).expect("sound");
+        let mut merge = Merge::new(sources, context, outputs(CutRule::Never)).expect("sound");
         let files = finish(&mut merge, &pool(), 1 << 20);
         let (found, _, _) = written(&mut merge, files);
         found

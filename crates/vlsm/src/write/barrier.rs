@@ -1,10 +1,10 @@
-//! A turn in the commit queue for an operation that is not a batch: a sequence number of its own
-//! between batches.
+//! A barrier in the commit queue, for an operation that is not a batch: a sequence number of its
+//! own between batches.
 //!
 //! 1. In the sequencing step the requested memtables are sealed, so that none holds entries from
-//!    both before and after the turn; the next sequence number is taken.
+//!    both before and after the barrier; the next sequence number is taken.
 //! 2. A holder that needs it waits for earlier batches ([`Writer::await_published`]).
-//! 3. The turn ends when it is dropped, also after a failure. Until then later batches do not
+//! 3. The barrier ends when it is dropped, also after a failure. Until then later batches do not
 //!    become visible, and their writers wait: the holder must be quick.
 //!
 //! Threads and locks: the sequencing lock, for the step.
@@ -16,31 +16,31 @@ use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq, TreeId};
 
-/// How soon it is looked again whether there is room for a turn.
+/// How soon it is looked again whether there is room for a barrier.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// A turn, held.
-pub(crate) struct Turn<'a> {
+/// A barrier, held.
+pub(crate) struct Barrier<'a> {
     writer: &'a Writer,
     ticket: u64,
     pub seq: Seq,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Barrier<'_> {
     fn drop(&mut self) {
         self.writer.publisher.finish(self.ticket, self.seq);
-        self.writer.turns.fetch_sub(1, Ordering::Relaxed);
+        self.writer.barriers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Writer {
-    /// Takes a turn, and seals the memtables of `seal` before it. Waits while there are too many
+    /// Takes a barrier, and seals the memtables of `seal` before it. Waits while there are too many
     /// batches under way, or too many sealed memtables.
-    pub fn take_turn(&self, seal: &[TreeId]) -> Result<Turn<'_>> {
+    pub fn raise_barrier(&self, seal: &[TreeId]) -> Result<Barrier<'_>> {
         loop {
             let epoch = self.shared.channel.room_epoch();
-            if let Some(turn) = self.try_turn(seal)? {
-                return Ok(turn);
+            if let Some(barrier) = self.try_barrier(seal)? {
+                return Ok(barrier);
             }
             self.shared.channel.wake();
             self.shared.channel.wait_for_room(epoch, Some(self.shared.env.now() + RETRY));
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    fn try_turn(&self, seal: &[TreeId]) -> Result<Option<Turn<'_>>> {
+    fn try_barrier(&self, seal: &[TreeId]) -> Result<Option<Barrier<'_>>> {
         let mut sequence = self.log.sequence();
         self.shared.health.check()?;
         if self.closing.load(Ordering::Relaxed) {
@@ -80,7 +80,7 @@ impl Writer {
         let (ticket, seq) = (sequence.next_ticket, Seq(sequence.next_seq));
         sequence.next_ticket += 1;
         sequence.next_seq += 1;
-        self.turns.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Turn { writer: self, ticket, seq }))
+        self.barriers.fetch_add(1, Ordering::Relaxed);
+        Ok(Some(Barrier { writer: self, ticket, seq }))
     }
 }

@@ -1,7 +1,7 @@
-//! The figures of a report: their names, their units, which direction is better, and how they are
-//! taken. One list for the page, the CSV and the comparison, so that all of them say the same.
+//! The statistics of a report: their names, their units, which direction is better, and how they
+//! are taken. One list for the page, the CSV and the comparison, so that all of them say the same.
 //!
-//! A figure that was not measured is None and never zero. Counters of a store that has none are
+//! A statistic that was not measured is None and never zero. Counters of a store that has none are
 //! zero in its report; where zero cannot be a count, it is None here.
 
 use super::chart::Unit;
@@ -20,9 +20,9 @@ pub enum Better {
     Lower,
 }
 
-/// A figure of a phase or a run.
+/// A statistic of a phase or a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Figure<T> {
+pub struct Statistic<T> {
     /// Its name, the same everywhere.
     pub name: &'static str,
     /// Its unit.
@@ -35,19 +35,19 @@ pub struct Figure<T> {
 
 use Better::{Higher, Lower};
 
-const fn figure<T>(
+const fn statistic<T>(
     name: &'static str,
     unit: Unit,
     better: Better,
     take: fn(&T) -> Option<f64>,
-) -> Figure<T> {
-    Figure { name, unit, better, take }
+) -> Statistic<T> {
+    Statistic { name, unit, better, take }
 }
 
 /// Latencies of one group of operations.
 macro_rules! latencies {
     ($name:literal $group:ident: $($at:literal $field:ident),*) => {
-        [$(figure(
+        [$(statistic(
             concat!($name, " ", $at),
             Unit::Micros,
             Lower,
@@ -60,74 +60,82 @@ macro_rules! latencies {
     };
 }
 
-/// The figures of a phase.
+/// The statistics of a phase.
 #[must_use]
-pub fn of_phases() -> Vec<Figure<PhaseReport>> {
+pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
     let mut all = vec![
-        figure("throughput", Unit::PerSecond, Higher, |phase: &PhaseReport| Some(phase.throughput)),
-        figure("tail throughput (99 %)", Unit::PerSecond, Higher, |phase| phase.tail_throughput),
+        statistic("throughput", Unit::PerSecond, Higher, |phase: &PhaseReport| {
+            Some(phase.throughput)
+        }),
+        statistic("tail throughput (99 %)", Unit::PerSecond, Higher, |phase| phase.tail_throughput),
     ];
     all.extend(latencies!("writes" Write));
     all.extend(latencies!("reads" Read));
     all.extend(latencies!("scans" Scan));
     all.extend(latencies!("transactions" Transaction));
     all.extend([
-        figure("seconds at zero", Unit::Seconds, Lower, |phase: &PhaseReport| {
+        statistic("seconds at zero", Unit::Seconds, Lower, |phase: &PhaseReport| {
             Some(phase.stalls.seconds)
         }),
-        figure("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest)),
-        figure("not served in time", Unit::Plain, Lower, |phase| match phase.arrivals {
+        statistic("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest)),
+        statistic("not served in time", Unit::Plain, Lower, |phase| match phase.arrivals {
             Arrivals::Closed => None,
             _ => Some(phase.unserved as f64),
         }),
-        figure("CPU per operation", Unit::Micros, Lower, |phase| Some(phase.cpu_us_per_op)),
-        figure("write amp. (system)", Unit::Times, Lower, |p| p.amplification.device_write()),
-        figure("write amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.write())),
-        figure("I/O amp. (system)", Unit::Times, Lower, |p| p.amplification.device_io()),
-        figure("I/O amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.io())),
-        figure("chains behind L0, mean", Unit::Bytes, Lower, |phase| {
+        statistic("CPU per operation", Unit::Micros, Lower, |phase| Some(phase.cpu_us_per_op)),
+        statistic("write amp. (system)", Unit::Times, Lower, |p| p.amplification.device_write()),
+        statistic("write amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.write())),
+        statistic("I/O amp. (system)", Unit::Times, Lower, |p| p.amplification.device_io()),
+        statistic("I/O amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.io())),
+        statistic("chains behind L0, mean", Unit::Bytes, Lower, |phase| {
             let bytes: u64 = phase.standing().map(ChainMark::width).sum();
             counted(Some(bytes as f64 / phase.standing().count() as f64))
         }),
-        figure("chains behind L0, widest", Unit::Bytes, Lower, |phase| {
+        statistic("chains behind L0, widest", Unit::Bytes, Lower, |phase| {
             phase.standing().map(|chain| chain.width() as f64).reduce(f64::max)
         }),
-        figure("chains behind L0, longest", Unit::Plain, Lower, |phase| {
+        statistic("chains behind L0, longest", Unit::Plain, Lower, |phase| {
             phase.standing().map(|chain| chain.stages.len() as f64).reduce(f64::max)
         }),
     ]);
     all
 }
 
-/// The figures of a whole run.
+/// The statistics of a whole run.
 #[must_use]
-pub fn of_runs() -> Vec<Figure<Report>> {
+pub fn of_runs() -> Vec<Statistic<Report>> {
     vec![
-        figure("sustainable rate", Unit::PerSecond, Higher, |run: &Report| run.sustainable),
-        figure("write amp. (system)", Unit::Times, Lower, |run| run.amplification.device_write()),
-        figure("write amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.write())),
-        figure("I/O amp. (system)", Unit::Times, Lower, |run| run.amplification.device_io()),
-        figure("I/O amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.io())),
-        figure("space amplification", Unit::Times, Lower, Report::space_amplification),
-        figure("peak memory", Unit::Bytes, Lower, |run| run.peak_memory.map(|bytes| bytes as f64)),
-        figure("work left at the end", Unit::Seconds, Lower, |run| run.settled),
-        figure("chain behind L0, mean", Unit::Bytes, Lower, |run| {
+        statistic("sustainable rate", Unit::PerSecond, Higher, |run: &Report| run.sustainable),
+        statistic("write amp. (system)", Unit::Times, Lower, |run| {
+            run.amplification.device_write()
+        }),
+        statistic("write amp. (store)", Unit::Times, Lower, |run| {
+            counted(run.amplification.write())
+        }),
+        statistic("I/O amp. (system)", Unit::Times, Lower, |run| run.amplification.device_io()),
+        statistic("I/O amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.io())),
+        statistic("space amplification", Unit::Times, Lower, Report::space_amplification),
+        statistic("peak memory", Unit::Bytes, Lower, |run| {
+            run.peak_memory.map(|bytes| bytes as f64)
+        }),
+        statistic("work left at the end", Unit::Seconds, Lower, |run| run.settled),
+        statistic("chain behind L0, mean", Unit::Bytes, Lower, |run| {
             let store = &run.store;
             store.standing_bytes.checked_div(store.standing_count).map(|bytes| bytes as f64)
         }),
-        figure("chain behind L0, widest", Unit::Bytes, Lower, |run| {
+        statistic("chain behind L0, widest", Unit::Bytes, Lower, |run| {
             counted(Some(run.store.standing_width as f64))
         }),
-        figure("chain behind L0, longest", Unit::Plain, Lower, |run| {
+        statistic("chain behind L0, longest", Unit::Plain, Lower, |run| {
             counted(Some(run.store.standing_length as f64))
         }),
-        figure("widest compaction", Unit::Bytes, Lower, |run| {
+        statistic("widest compaction", Unit::Bytes, Lower, |run| {
             counted(Some(run.store.widest_job as f64))
         }),
     ]
 }
 
-/// Zero where a store does not count, and no number, are no figures.
+/// Zero where a store does not count, and no number, are no statistics.
 fn counted(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
