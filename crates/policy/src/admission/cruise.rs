@@ -2,50 +2,61 @@
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V and §VIII.D and F. y is the share of the memory for memtables that is in
-//! use, e = y − 50 %. The limit is in bytes of keys and values per second.
-//! 1. *Open.* At first nothing is held back. The average throughput of a window is the first limit:
-//!    of the first one of 0.4 M operations (`first = window`, the profile `cruise`), or of the
-//!    first at whose end the watermark is at its target or above (`watermark`). At 80 % this need
-//!    not wait for the window's end where T_c can be told. With `watermark` a window ends after two
-//!    seconds at the latest as long as there is no limit; with either, in a pause of the writers:
-//!    what is measured is how fast they write, not how long they were away.
+//! use, and e = y − 50 %. The limit is in bytes of keys and values per second.
+//! 1. *Open.* At first there is no limit. The first limit is the average throughput of a window: of
+//!    the first window of 0.4 M operations (`first = window`, the profile `cruise`), or of the
+//!    first window at whose end the watermark is at its target or above (`watermark`). At 80 % the
+//!    first limit does not wait for the end of a window if T_c is known. While there is no limit, a
+//!    pause of the writers ends a window, because the window measures how fast they write and not
+//!    how long they pause. With `watermark` two seconds end a window, too.
 //! 2. *Feedback* (Eq. 2). At the end of each window of 0.4 M operations the limit is multiplied by
 //!    1 − K1·e − K2·(e − e of the window before).
-//! 3. *Conservative.* While y is 80 % or more the limit is at most T_c, what the device can do by
-//!    its own figures (Eq. 3). That holds at once, by the amplifications of the last whole window,
-//!    and again at each window's end, by those of this one.
+//! 3. *Conservative.* While y is 80 % or more, the limit is at most T_c, the rate that the device
+//!    can sustain by its own figures (Eq. 3). This holds at once, with the amplifications of the
+//!    last whole window. At the end of each window it holds with the amplifications of that window.
 //!
-//! T_c: in the window clients wrote W bytes and had R bytes read from the device. Since the store
-//! was first written to M bytes left memory, which is what was written less what memory holds, and
-//! for them jobs wrote J bytes and read as many (so Eq. 3). So a byte that is let in costs R ÷ W
-//! and twice J ÷ M. The mix of reads and writes is R ÷ W + J ÷ M to J ÷ M, and the map of the
-//! device says how many bytes T it moves of that mix. T_c = T ÷ (R ÷ W + 2 J ÷ M).
+//! T_c: in the window clients wrote W bytes, and their reads read R bytes from the device. Since
+//! the first write to the store M bytes have left memory: the bytes written less the bytes that
+//! memory holds. For these M bytes jobs wrote J bytes and, by Eq. 3, read as many. So a byte that
+//! is let in costs R ÷ W bytes and twice J ÷ M bytes. The mix of reads and writes is R ÷ W + J ÷ M
+//! to J ÷ M. The map of the device gives T, the bytes per second that it moves with this mix. T_c =
+//! T ÷ (R ÷ W + 2 J ÷ M).
 //!
-//! Readings. *Unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces
-//! bytes written, so ours is Eq. 3's T_c · P_w in bytes; then P_w · R_WA is J ÷ M, and P_r · R_RA,
-//! R ÷ W. R_WA, "the total write amplification rate", is that of all time, as in the published
-//! code: merges out of memory are so coarse that a window may have all of one or none, and what
-//! comes in has not been paid for while memory fills. *T_R and T_W*: both are T, the bytes moved
-//! per second of device time at this mix, as Eq. 3 adds shares of time (the published code, too,
-//! has one rate for the device). The rates at which reads and writes go on side by side are parts
-//! of T, and would count the device twice. *Operations* are writes, gets and scans: all requests
-//! pass the paper's limiter. *At 80 %*: the text sets the limit of the next round; its two modes do
-//! not say that a round must end first, and memory that is nearly full should not wait for one.
+//! Readings:
+//! - *unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces bytes
+//!   written, so our T_c is Eq. 3's T_c · P_w in bytes. Then P_w · R_WA is J ÷ M, and P_r · R_RA is
+//!   R ÷ W;
+//! - *R_WA*, "the total write amplification rate", is that of all time, as in the published code.
+//!   Merges out of memory are so coarse that a window may contain all of one merge or none. And
+//!   while memory fills, no job has paid yet for the bytes that come in;
+//! - *T_R and T_W*: both are T, the bytes moved per second of device time with this mix, because
+//!   Eq. 3 adds shares of time. The published code, too, has one rate for the device. The rates at
+//!   which reads and writes go on side by side are parts of T, and would count the device twice;
+//! - *operations* are writes, gets and scans, because all requests pass the paper's limiter;
+//! - *at 80 %* the text sets the limit of the next round. Its two modes do not say that a round
+//!   must end first, and memory that is nearly full should not wait for one.
 //!
-//! Deviations. The paper limits all requests; only writes are held back here, because reads fill no
-//! memory, and they keep their share of the device in R. It has one limiter for each column family;
-//! here one rate holds for the store, and y is that of its fullest tree. With `watermark` there is
-//! no limit while the watermark has never come to its target: a store that is asked for little must
-//! not be held to the little it was asked for, which `window`, the paper's, does. T_c only ever
-//! lowers the limit, and at 80 % feedback goes on: T_c counts the device alone, and would raise the
-//! limit where processors are what is scarce. Where there is no map, or nothing has left memory
-//! yet, feedback alone remains. The limit is never below 1 % of the first one (at least
-//! `RATE_MIN`), as a product with zero stays zero; and it does not rise while less than nine tenths
-//! of it are used, or the next burst would meet a limit that nobody had needed. A window also ends
-//! after twice the time that one takes at the rate of operations seen last (a time that at most
-//! doubles from window to window): at a low limit 0.4 M operations would take for ever.
+//! Deviations:
+//! - the paper limits all requests. Here only writes are held back, because reads fill no memory. R
+//!   leaves the reads their share of the device;
+//! - the paper has one limiter for each column family. Here one rate holds for the store, and y is
+//!   that of its fullest tree;
+//! - with `watermark` there is no limit until the watermark has reached its target, because a store
+//!   with a light load must not be held to that load. With `window`, as in the paper, it is held to
+//!   it;
+//! - T_c only ever lowers the limit, and feedback goes on at 80 % and above. T_c counts the device
+//!   alone, so it would raise the limit when processors are the scarce resource;
+//! - without a map of the device, or while nothing has left memory, feedback alone remains;
+//! - the limit is at least 1 % of the first limit and at least `RATE_MIN`, because a product with
+//!   zero stays zero;
+//! - the limit does not rise while less than nine tenths of it are used. Otherwise the next burst
+//!   would meet a limit that no load had needed;
+//! - a window also ends after twice the time that a window takes at the last seen rate of
+//!   operations. This time at most doubles from window to window. At a low limit 0.4 M operations
+//!   would take for ever.
 //!
-//! K1 and K2 should be below 0.6: beyond, the paper sees the limit swing (§VIII.F, Fig. 15).
+//! K1 and K2 should be below 0.6. With larger weights the paper sees the limit swing (§VIII.F, Fig.
+//! 15).
 //!
 //! Cost: O(1). State: the beginning of the window, the limit, T_c.
 
@@ -64,21 +75,22 @@ use vlsm_core::{Bytes, BytesPerSec, Error, Micros, Result};
 const TARGET: f64 = 0.5;
 /// y_h: from here on the limit is conservative.
 const HIGH: f64 = 0.8;
-/// No limit is lower, in bytes per second.
+/// The least limit, in bytes per second.
 const RATE_MIN: f64 = 64.0 * 1024.0;
 /// The lowest limit as a share of the first one.
 const FLOOR: f64 = 0.01;
 /// The limit rises only where this share of it is used.
 const USED: f64 = 0.9;
-/// The longest window, as a multiple of its duration at the last rate of operations.
+/// The longest window, as a multiple of its duration at the last seen rate of operations.
 const SLOW: f64 = 2.0;
-/// Without a limit: the longest window, a pause that ends it, and the interval of checks.
+/// While there is no limit: the longest window, the pause that ends a window, and the interval of
+/// checks.
 const OPEN_LONGEST: Micros = Micros(2_000_000);
 const OPEN_PAUSE: Micros = Micros(100_000);
 const OPEN_LOOK: Micros = Micros(50_000);
-/// No window takes longer, in seconds.
+/// The longest window of all, in seconds.
 const SLOWEST: f64 = 600.0;
-/// Checks per window while something is written.
+/// Checks per window while clients write.
 const LOOKS: u64 = 32;
 /// The least time between checks.
 const LOOK_MIN: Micros = Micros(10_000);
@@ -87,9 +99,9 @@ const LOOK_MIN: Micros = Micros(10_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum First {
-    /// A whole window of operations (CruiseDB (2021), §V.A).
+    /// The end of a whole window of operations (CruiseDB (2021), §V.A).
     Window,
-    /// The watermark at its target.
+    /// The watermark is at its target.
     #[default]
     Watermark,
 }
@@ -142,7 +154,7 @@ impl MechanismOptions for CruiseOptions {
     }
 }
 
-/// What was counted at one moment.
+/// The counters at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: Micros,
@@ -157,12 +169,12 @@ impl Sample {
     }
 }
 
-/// What happened between two moments.
+/// The work between two moments.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     seconds: f64,
     operations: u64,
-    /// Bytes: W, R; and of all time, J and M.
+    /// Bytes: W and R of the window; J and M of all time.
     written: f64,
     missed: f64,
     jobs: f64,
@@ -170,7 +182,8 @@ struct Window {
 }
 
 impl Window {
-    /// From one moment to another, of a store that was first written to at `origin`.
+    /// The window from one moment to another. `origin` is the moment of the first write to the
+    /// store.
     fn between(origin: &Sample, from: &Sample, to: &Sample) -> Self {
         let (before, now) = (&from.counters, &to.counters);
         let first = &origin.counters;
@@ -185,12 +198,12 @@ impl Window {
         }
     }
 
-    /// Bytes written per second; none where there is nothing to divide.
+    /// Bytes written per second; none if nothing was written or no time has passed.
     fn throughput(&self) -> Option<f64> {
         (self.seconds > 0.0 && self.written > 0.0).then(|| self.written / self.seconds)
     }
 
-    /// T_c. None where the device is not known, or no work was seen.
+    /// T_c. None if the device is unknown, or if no work was seen.
     fn capacity(&self, device: &DeviceMap) -> Option<f64> {
         if self.written <= 0.0 || self.jobs <= 0.0 || self.left <= 0.0 {
             return None;
@@ -201,7 +214,7 @@ impl Window {
         Some(throughput.as_f64() / (read + written))
     }
 
-    /// The longest that a window of so many operations takes, at the rate of this one.
+    /// The longest time that a window of `size` operations may take, by the rate of this window.
     fn longest(&self, size: u64) -> Micros {
         let seconds = self.seconds * size as f64 / self.operations.max(1) as f64;
         Micros(((seconds * SLOW).min(SLOWEST) * 1e6) as u64).max(LOOK_MIN)
@@ -215,7 +228,7 @@ struct Limit {
     floor: f64,
     /// e of the last window.
     error: f64,
-    /// The longest a window takes.
+    /// The longest time that a window may take.
     longest: Micros,
     /// T_c by the last window.
     capacity: Option<f64>,
@@ -246,7 +259,7 @@ impl Limit {
         self.longest = window.longest(options.window).min(self.longest * 2);
     }
 
-    /// The second one.
+    /// The second case of Eq. 2 (rule 3).
     fn hold(&mut self, fill: f64) {
         if fill >= HIGH
             && let Some(capacity) = self.capacity
@@ -260,12 +273,12 @@ impl Limit {
 #[derive(Debug)]
 pub struct Cruise {
     options: CruiseOptions,
-    /// When there was the first write, and where the window began; none before it, and none for
-    /// the window in a pause without a limit.
+    /// The moment of the first write, and the beginning of the window. Both are none before the
+    /// first write. The window is also none in a pause while there is no limit.
     origin: Option<Sample>,
     began: Option<Sample>,
     limit: Option<Limit>,
-    /// Writes as of the last call, and when there were more than before.
+    /// The number of writes at the last call, and the time when it last grew or a writer waited.
     writes: u64,
     wrote_at: Micros,
 }
@@ -282,7 +295,7 @@ impl Mechanism for Cruise {
 }
 
 impl Cruise {
-    /// Rule 1: the first limit, or none yet.
+    /// Rule 1: sets the first limit, if it is time.
     fn open(&mut self, window: &Window, now: Sample, fill: f64, device: &DeviceMap) {
         let is_whole = window.operations >= self.options.window;
         let (is_over, is_enough) = match self.options.first {

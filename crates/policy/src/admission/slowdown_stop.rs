@@ -1,21 +1,24 @@
 //! `slowdown_stop`: RocksDB's delayed write rate and stop.
 //!
 //! Source: RocksDB's `ColumnFamilyData::RecalculateWriteStallConditions` and `SetupDelay`.
-//! Deviations: RocksDB recomputes when a flush or compaction is installed, we when the pressure has
-//! changed since the last decision, which is the same moment; "near to the stop" is 94 % of the way
-//! for L0 (RocksDB: two runs short of 36) and for debt alike (RocksDB: three quarters of the way
-//! from soft to hard); its slowdown for nearly full memtables applies only above three of them and
-//! is left out.
 //!
-//! Of the trees, one at its stop counts, else one at its slowdown; among those the nearest to its
-//! stop:
-//! 1. at its stop: nothing is let in;
-//! 2. at its slowdown: writes get the delayed rate. Whenever the pressure has changed: ×0.6 just
-//!    after a stop or near one; else ×0.8 while the debt has not shrunk; else ÷0.8, at most the
-//!    initial rate;
-//! 3. below: no limit. The rate is kept, ×1.4, for the next time.
+//! One tree decides: a tree at its stop, else a tree at its slowdown. Among several, the tree
+//! nearest to its stop decides.
+//! 1. At its stop nothing is let in.
+//! 2. At its slowdown writes get the delayed rate. Whenever the pressure has changed, the rate
+//!    changes as well: ×0.6 just after a stop or near one; else ×0.8 while the debt has not shrunk;
+//!    else ÷0.8, at most the initial rate.
+//! 3. Below its slowdown there is no limit. The rate ×1.4 is kept for the next slowdown.
 //!
-//! Cost: O(trees). State: the rate and what was seen last.
+//! Deviations:
+//! - RocksDB recomputes when a flush or compaction is installed. We recompute when the pressure has
+//!   changed since the last decision, which is the same moment;
+//! - "near to the stop" is 94 % of the way, for L0 and for debt. In RocksDB it is two runs short of
+//!   36 for L0, and for debt three quarters of the way from the soft to the hard limit;
+//! - RocksDB's slowdown for nearly full memtables applies only with more than three of them. It is
+//!   left out.
+//!
+//! Cost: O(trees). State: the rate, and the last state, debt and runs.
 
 use super::Admission;
 use crate::decision::Admit;
@@ -26,17 +29,17 @@ use serde::{Deserialize, Serialize};
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Result};
 
-/// No lower than this.
+/// The least rate, in bytes per second.
 const RATE_MIN: f64 = 16.0 * 1024.0;
-/// While the debt does not shrink.
+/// The factor of the rate while the debt does not shrink.
 const WORSE: f64 = 0.8;
-/// While it shrinks.
+/// The factor while the debt shrinks.
 const BETTER: f64 = 1.0 / WORSE;
-/// Near to a stop, or just after one.
+/// The factor near a stop, or just after one.
 const NEAR_STOP: f64 = 0.6;
-/// Once writes are slowed down no more.
+/// The factor when the slowdown ends.
 const RECOVER: f64 = 1.4;
-/// How far towards the stop is near it.
+/// The share of the way to the stop that counts as near it.
 const NEAR: f64 = 0.94;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +55,7 @@ pub struct SlowdownStop {
     rate_max: f64,
     rate: f64,
     state: State,
-    /// Debt and runs of the tree that counted last.
+    /// The debt and the runs of the tree that counted in the last decision.
     seen: Option<(Bytes, usize)>,
 }
 
@@ -93,7 +96,7 @@ impl Mechanism for SlowdownStop {
 impl SlowdownStop {
     fn adjust(&mut self, now: (Bytes, usize), stop: f64) {
         let factor = match self.seen {
-            // The first slowdown after a free stretch takes the rate as it is.
+            // The first slowdown after a time without a limit keeps the rate.
             _ if self.state == State::Free => 1.0,
             Some(before) if before == now && self.state == State::Slowed => 1.0,
             _ if self.state == State::Stopped || stop >= NEAR => NEAR_STOP,

@@ -1,35 +1,43 @@
 //! `adoc`: the number of background jobs and the size of memtables follow what overflows.
 //!
 //! Source: Yu, Noh, Choi, Xue: "ADOC: Automatically Harmonizing Dataflow Between Components in
-//! Log-Structured Key-Value Stores for Improved Performance" (FAST 2023); its constants and the
-//! order of its rules from its published code (`FEAT_Tuner` in the repository supermt/FEAT_7.11,
-//! and the same code as others took it over), which it runs with both parts, for threads and for
-//! batches. Data overflows where more comes in than goes out: in memory (MMO; memtables wait
-//! because flushes are slow), in L0 (L0O), and as redundant data, bytes that compaction owes (RDO).
-//! 1. Once an interval (1 s) in which a flush ended the signs are read: the mean speed of those
-//!    flushes, the number of sealed memtables, runs in L0, bytes owed. Without a flush nothing is
-//!    changed, and the first such interval only says what speed is usual. A flush is slow below
-//!    half of the best mean of any interval.
-//! 2. *Jobs*: at L0's slowdown trigger (L0O) or at the soft limit of debt (RDO) 2 more; else where
-//!    flushes are slow (MMO: they share the device with too many) half as many; else while a
-//!    memtable is sealed 2 more. Between 2 and the most.
-//! 3. *Batch*, the size at which memtables are sealed: at the soft limit of debt (RDO) half; else
-//!    where flushes are slow or more than one memtable is sealed (MMO) one initial batch more.
-//!    Between the initial batch (64 MB) and `memtable_bytes`.
-//! 4. Of the jobs a quarter, at least one, is for flushes, the rest are slots for compactions, as
-//!    RocksDB divides `max_background_jobs`. It begins with 2. In its slots all goes as in `fifo`.
+//! Log-Structured Key-Value Stores for Improved Performance" (FAST 2023). The constants and the
+//! order of the rules are those of its published code: `FEAT_Tuner` in the repository
+//! supermt/FEAT_7.11, and the same code in the repositories of others. The published code runs with
+//! both parts, for threads and for batches. Data overflows where more comes in than goes out. It
+//! overflows in memory (MMO: memtables wait because flushes are slow), in L0 (L0O), and as
+//! redundant data, the bytes that compaction owes (RDO).
+//! 1. Once an interval (1 s) in which a flush ended, the signs are read: the mean speed of these
+//!    flushes, the number of sealed memtables, the runs in L0, and the bytes owed. In an interval
+//!    without a flush nothing changes. The first interval with one only sets the usual speed. A
+//!    flush is slow below half of the best mean of any interval.
+//! 2. *Jobs*. At L0's slowdown trigger (L0O) or at the soft limit of debt (RDO): 2 more. Else, if
+//!    flushes are slow (MMO: too many jobs share the device with them): half as many. Else, while a
+//!    memtable is sealed: 2 more. The number is between 2 and two a worker.
+//! 3. *Batch*, the size at which memtables are sealed. At the soft limit of debt (RDO): half. Else,
+//!    if flushes are slow or more than one memtable is sealed (MMO): one initial batch more. The
+//!    size is between the initial batch (64 MB) and `memtable_bytes`.
+//! 4. A quarter of the jobs, at least one, is for flushes. The rest are slots for compactions, as
+//!    RocksDB divides `max_background_jobs`. The number of jobs is 2 at first. The slots are
+//!    assigned as in `fifo`.
 //!
-//! Readings and deviations. The published code counts the files of its *base level*, which is L1,
-//! where the paper speaks of L0: ours counts the runs of L0. It comes in versions in which a batch
-//! grows although no memtable is sealed, with a message that says the opposite: left out. With the
-//! batch it sets the size of an SST and of L1; here both stay, as a shape has only its options. It
-//! bounds the jobs by the cores; our workers do not block on the device as RocksDB's threads do, so
-//! a worker carries two (`compaction_jobs` bounds the slots, too). The speed of a flush is its
-//! bytes ÷ the time from its start to its install. Of several trees the worst counts; sealed
-//! memtables are those of the busiest.
+//! Readings and deviations:
+//! - the paper speaks of L0, where the published code counts the files of its *base level*, which
+//!   is L1. Ours counts the runs of L0;
+//! - in some versions of the published code a batch grows although no memtable is sealed, with a
+//!   message that says the opposite. Ours leaves that out;
+//! - the published code sets the size of an SST and of L1 with the batch. Here both are constant,
+//!   because a shape has only its options;
+//! - the published code bounds the jobs by the number of cores. Here a worker carries two jobs,
+//!   because our workers do not block on the device as RocksDB's threads do. `compaction_jobs`
+//!   bounds the slots as well;
+//! - the speed of a flush is its bytes ÷ the time from its start to its install;
+//! - of several trees the worst counts, and the sealed memtables are those of the busiest tree.
 //!
-//! Liveness: there is always a slot, and memtables are sealed at a size above zero. Cost: O(running
-//! · flushes + trees) on top of `fifo`'s. State: jobs, batch, flushes under way, the best speed.
+//! Liveness: there is always a slot, and memtables are sealed at a size above zero.
+//!
+//! Cost: O(running · flushes + trees) on top of `fifo`'s. State: the jobs, the batch, the running
+//! flushes, the best speed.
 
 use super::Schedule;
 use super::fifo::{Fifo, takes_slot};
@@ -44,19 +52,20 @@ use vlsm_core::{Bytes, JobId, Micros, Result};
 
 /// A flush is slow below this share of the best speed.
 const SLOW: f64 = 0.5;
-/// Fewest jobs, and how many more they become at a time.
+/// The fewest jobs, and the step by which their number grows.
 const JOBS_STEP: usize = 2;
-/// Jobs at most for each worker.
+/// The most jobs for each worker.
 const JOBS_PER_WORKER: usize = 2;
 
 /// ADOC's constants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdocOptions {
-    /// How often it tunes.
+    /// The interval of tuning.
     pub interval: Micros,
-    /// The first and least size at which memtables are sealed, and by how much it grows at a time.
-    /// `memtable_bytes` is the largest; where that is no more, batches stay as they are.
+    /// The initial and least size at which memtables are sealed, and the step by which it grows.
+    /// `memtable_bytes` is the largest size. If it is no larger than this one, the size is
+    /// constant.
     pub batch: Bytes,
 }
 
@@ -90,7 +99,7 @@ impl MechanismOptions for AdocOptions {
     }
 }
 
-/// A flush under way.
+/// A running flush.
 #[derive(Debug)]
 struct Flush {
     job: JobId,
@@ -106,15 +115,15 @@ pub struct Adoc {
     batches: (Bytes, Bytes),
     l0_slowdown: usize,
     debt_soft: Option<Bytes>,
-    /// The most compactions at a time; 0 for no such limit.
+    /// The most compactions that run at the same time; 0 for no such limit.
     compaction_jobs: usize,
     queue: Fifo,
     jobs: usize,
     batch: Bytes,
-    /// When the interval began.
+    /// The beginning of the interval.
     begun: Option<Micros>,
     flushes: Vec<Flush>,
-    /// Bytes per second of the flushes that ended in the interval, added up, and their number.
+    /// The sum of the bytes per second of the flushes that ended in the interval, and their number.
     ended: (f64, u32),
     /// The best mean of an interval.
     best: f64,
@@ -156,13 +165,13 @@ impl Mechanism for Adoc {
 }
 
 impl Adoc {
-    /// Times the flushes.
+    /// Measures the time of each flush.
     fn watch(&mut self, now: Micros, running: &[Running]) {
         let ended = &mut self.ended;
         self.flushes.retain(|flush| {
             let goes_on = running.iter().any(|job| job.job == flush.job);
             if !goes_on {
-                // What took no time that can be told took a microsecond.
+                // A flush that is too short to measure counts as a microsecond.
                 let took = now.saturating_sub(flush.since).max(Micros(1));
                 ended.0 += flush.bytes.as_f64() / took.as_secs_f64();
                 ended.1 += 1;
@@ -180,7 +189,7 @@ impl Adoc {
         }
     }
 
-    /// Rule 1: the signs, once an interval in which a flush ended.
+    /// Rule 1: the signs, once for each interval in which a flush ended.
     fn signs(&mut self, signals: &Signals) -> Option<Signs> {
         let begun = *self.begun.get_or_insert(signals.now);
         if signals.now.saturating_sub(begun) < self.interval {
@@ -256,7 +265,7 @@ impl Schedule for Adoc {
         let works = !candidates.is_empty() || !running.is_empty();
         Grants {
             start,
-            // With nothing to choose from, the options' size is in force.
+            // If there is only one size, that of the options is in force.
             memtable_bytes: Some(self.batch).filter(|_| self.batches.0 < self.batches.1),
             again: self.begun.map(|begun| begun + self.interval).filter(|_| works),
             ..Grants::default()

@@ -1,28 +1,30 @@
-//! `auto_tuned`: the slots of `fifo` under RocksDB's auto-tuned limit.
+//! `auto_tuned`: the slots of `fifo` under RocksDB's auto-tuned rate limiter.
 //!
 //! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §2.3;
-//! RocksDB's `GenericRateLimiter` (`TuneLocked`). What jobs write, flushes first, is limited to one
-//! rate between a twentieth of a maximum and the maximum, at first half of it. RocksDB's limiter is
-//! refilled every 100 ms, and counts the refills that somebody waited for. Every 100 refills, at
-//! the next request:
-//! 1. nobody waited (less than 1 %): the rate becomes the least one;
-//! 2. at less than 50 % of the refills: the rate ÷ 1.05;
-//! 3. at more than 90 %: the rate × 1.05; else it stays.
+//! RocksDB's `GenericRateLimiter` (`TuneLocked`). One rate limits the bytes that jobs write,
+//! flushes first. It is between a twentieth of a maximum and the maximum, and at first half of it.
+//! RocksDB's limiter is refilled every 100 ms, and it counts the refills that a request waited for.
+//! The first request after each 100 refills tunes the rate:
+//! 1. if no refill was waited for (less than 1 %), the rate becomes the least one;
+//! 2. if less than 50 % of the refills were waited for: the rate ÷ 1.05;
+//! 3. if more than 90 % were waited for: the rate × 1.05. Else the rate stays.
 //!
-//! A request is a decision while a job runs or waits: nothing is tuned while nobody wants
-//! bandwidth, and a period that was slept through counts as a whole, as there: after a pause the
-//! limit is the least one. Flushes are served first and compactions in turn, without regard to
-//! their levels (`IO_HIGH`, `IO_LOW`).
+//! A request is a decision while a job runs or a candidate waits. So nothing is tuned while no job
+//! wants bandwidth. A period without requests counts as a whole, as in RocksDB: after a pause the
+//! limit is the least one. Flushes are served first (`IO_HIGH`). Compactions are served in turn,
+//! without regard to their levels (`IO_LOW`).
 //!
-//! Deviations: the engine's bucket is filled all the time and holds 10 ms, so its refills are
-//! spans of time in which a job waited; RocksDB lets one of ten refills serve compactions first.
+//! Deviations: the engine's bucket is filled continuously and holds 10 ms, so its refills are spans
+//! of time in which a job waited. RocksDB lets one of ten refills serve compactions first.
 //!
-//! The maximum is the device's bandwidth; while that is not known nothing is limited. With
-//! `step_percent` = 0 nothing is tuned, and the maximum is the limit, as RocksDB's limiter without
-//! auto-tuning has it (SILK (2019), §4.3).
+//! The maximum is the device's bandwidth. While it is unknown nothing is limited. With
+//! `step_percent` = 0 nothing is tuned and the limit is the maximum, as in RocksDB's limiter
+//! without auto-tuning (SILK (2019), §4.3).
 //!
-//! Liveness: the limit is never zero, and `fifo` starves nobody. Cost: O(1) on top of `fifo`'s.
-//! State: the rate, when it was tuned, how many refills had been waited for then.
+//! Liveness: the limit is never zero, and in `fifo` no tree starves.
+//!
+//! Cost: O(1) on top of `fifo`'s. State: the rate, the time when it was tuned, the count of
+//! waited-for refills at that time.
 
 use super::fifo::Fifo;
 use super::{Schedule, device_bandwidth};
@@ -35,7 +37,7 @@ use crate::tree::{TreeOptions, all_hold};
 use serde::{Deserialize, Serialize};
 use vlsm_core::{BytesPerSec, Micros, Result};
 
-/// The least rate is this part of the largest.
+/// The largest rate ÷ the least rate.
 const RANGE: f64 = 20.0;
 /// Refills in a period.
 const REFILLS: u64 = 100;
@@ -44,13 +46,13 @@ const REFILLS: u64 = 100;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AutoTunedOptions {
-    /// How often the limit is tuned, in microseconds.
+    /// The interval of tuning, in microseconds.
     pub period: Micros,
-    /// The rate falls below this percentage of waited-for refills.
+    /// The rate falls when less than this percentage of the refills was waited for.
     pub low_percent: u64,
-    /// The rate rises above this percentage.
+    /// The rate rises when more than this percentage of the refills was waited for.
     pub high_percent: u64,
-    /// The step in percent; 0 for a limit that stays at its maximum.
+    /// The step in percent; 0 keeps the limit at its maximum.
     pub step_percent: u64,
 }
 
@@ -96,13 +98,13 @@ impl MechanismOptions for AutoTunedOptions {
 #[derive(Debug)]
 pub struct AutoTuned {
     options: AutoTunedOptions,
-    /// The maximum; zero for the least that was measured.
+    /// The maximum; zero for the least measured throughput.
     device: BytesPerSec,
     fifo: Fifo,
     tuned: Option<Tuned>,
 }
 
-/// The limit, and how things stood when it was set.
+/// The limit, with the time and the count of waited-for refills when it was set.
 #[derive(Debug, Clone, Copy)]
 struct Tuned {
     rate: f64,

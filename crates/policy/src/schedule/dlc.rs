@@ -1,46 +1,56 @@
 //! `dlc`: compaction of L0 is delayed while the clients' load is high.
 //!
 //! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021),
-//! §3 to §5. T is the device's bandwidth (`device_bandwidth`, else the least that was measured;
-//! while neither is known this is `fifo`). Slots are those of `fifo`.
-//! 1. *Load.* Once an interval (1 s) the clients' load is told by a model (`load.rs`; Eq. 6).
-//! 2. *High or low.* Above `io_high_limit` the load is high. Only after `softness` intervals in
-//!    succession below `io_low_limit` it is low again. At first it is low.
-//! 3. *Delay.* While it is high no job out of L0 starts (`delay = full`), or none into L1, while
-//!    merges within L0 do (`part`); and one deeper job at most goes on.
-//! 4. *Burst.* While it is high and L0 has `burst_runs` runs, or `burst_bytes`: `full` starts
-//!    L0→L1, again and again until the shape has nothing more to bring down; `part` counts and
-//!    merges only runs straight from a flush, into one that is not merged again, and after four of
-//!    those comes a full one. One job of a burst at a time and tree.
-//! 5. *Low.* Everything goes on as in `fifo`.
-//! 6. *Bandwidth* (Eq. 2): T − load for all jobs together, reads and writes counted (§4.2).
-//!    Flushes are never delayed.
+//! §3 to §5. T is the device's bandwidth: `device_bandwidth`, else the least measured throughput.
+//! While T is unknown, this schedule is `fifo`. The slots are those of `fifo`. A *deeper* job is a
+//! job out of L1 or a level below it.
+//! 1. *Load.* Once an interval (1 s) a model computes the clients' load (`load.rs`; Eq. 6).
+//! 2. *High or low.* At first the load is low. Above `io_high_limit` it is high. After `softness`
+//!    intervals in succession below `io_low_limit` it is low again.
+//! 3. *Delay.* While the load is high, no job out of L0 starts (`delay = full`), or L0→L1 does not
+//!    start but merges within L0 do (`part`). At most one deeper job goes on.
+//! 4. *Burst.* L0 bursts while the load is high and L0 has `burst_runs` runs or `burst_bytes`
+//!    bytes. `full` starts L0→L1 again and again until the shape has nothing left to move down.
+//!    `part` counts and merges only runs straight from a flush. The merged run is not merged again,
+//!    and after four such merges comes a full burst. A tree has one job of a burst at a time.
+//! 5. *Low.* While the load is low, the slots are assigned as in `fifo`.
+//! 6. *Bandwidth* (Eq. 2). The limit of all jobs together is T − load; it counts reads and writes
+//!    (§4.2). Flushes are never delayed.
 //!
-//! Readings, where the paper is silent. Between the limits, and where the intervals below the lower
-//! one are interrupted, the state stays. The limits are shares of T, in the proportions of Table 2.
-//! Jobs out of L0 that run when the load turns high go on to their end, as what is delayed is
-//! scheduling: paused they would hold L0 and L1 for all of the peak. Deeper ones beyond the one
-//! allowed are paused; the one that a burst waits for goes on, else the one that did, else the
-//! oldest. Moves of tables cost the device nothing and are not delayed. What collides with a job
-//! that a burst wants does not start before it. The load is one for the store, bursts are by tree.
-//! For `resume full` §5 counts all runs of L0, §6.3 those flushed, which is the same without parts:
-//! ours counts all. A part counts when it is granted. A size of L0 that is reached always means a
-//! full one: parts do not lessen it.
+//! Readings, where the paper is silent:
+//! - between the two limits the state stays. It also stays when the intervals below the lower limit
+//!   are interrupted;
+//! - the limits are shares of T, in the proportions of Table 2;
+//! - a job out of L0 that runs when the load turns high goes on to its end, because the paper
+//!   delays scheduling. A paused job would hold L0 and L1 for the whole peak;
+//! - deeper jobs are paused, except one. That one is a job that a burst waits for, else a job that
+//!   is not paused yet, else the oldest;
+//! - trivial moves cost the device nothing and are not delayed;
+//! - a deeper job does not start before a job of a burst that it collides with;
+//! - the load is one value for the store; bursts are by tree;
+//! - for `resume full` §5 counts all runs of L0 and §6.3 counts the flushed ones, which is the same
+//!   without parts. Ours counts all;
+//! - a part counts when it is granted;
+//! - an L0 with `burst_bytes` bytes always bursts fully, because parts do not shrink it.
 //!
-//! Deviations. The paper has no floor; here flushes and jobs out of L0 have SILK's together, 50
-//! MB/s but at most a quarter of T, and the limit is never below it: a flush that starves would
-//! stop the writers, and a deeper job that starves a burst. ε of Eq. 2 is nothing: the limit
-//! changes once an interval anyway. L0 at the bound of its shape, or where writes are slowed down,
-//! bursts (fully) whatever its number of runs, so that no choice of sizes makes a tree wait for the
-//! load to drop. The shape has to propose the merge of flushed runs (`merge_flushed` of
-//! `tiered_l0`); while too few of them are idle, a full one takes its place. What a person asked to
-//! be compacted is delayed as all else is.
+//! Deviations:
+//! - the paper has no floor. Here flushes and jobs out of L0 share SILK's floor, 50 MB/s but at
+//!   most a quarter of T, and the limit is never below it. A flush that starves would stop the
+//!   writers, and a deeper job that starves would stop a burst;
+//! - ε of Eq. 2 is zero, because the limit changes only once an interval;
+//! - L0 bursts fully when it is at the bound of its shape, or when its writes are slowed down,
+//!   whatever its number of runs. So no choice of sizes makes a tree wait until the load drops;
+//! - the shape has to propose the merge of flushed runs (`merge_flushed` of `tiered_l0`). While too
+//!   few flushed runs are idle, a full burst takes the place of a part;
+//! - a manual compaction is delayed like any other job.
 //!
-//! Liveness: while the load is high one deeper job goes on, with what flushes leave of the limit;
-//! they leave some at the latest when the shape or the admission stops them. A burst starts as soon
-//! as what it conflicts with has ended, and nothing new gets in its way. `burst = none`, which is
-//! there for the paper's Fig. 4, waits for a low load. Cost: O(trees · candidates) on top of
-//! `fifo`'s. State: the load, whether it is high, parts by tree, the queue.
+//! Liveness. While the load is high, one deeper job goes on with the bandwidth that flushes leave.
+//! Flushes leave some at the latest when the shape or the admission stops them. A burst starts as
+//! soon as the jobs that it conflicts with have ended, and no new job takes their place. `burst =
+//! none`, which exists for the paper's Fig. 4, waits until the load is low.
+//!
+//! Cost: O(trees · candidates) on top of `fifo`'s. State: the load, whether it is high, the parts
+//! of each tree, the trees in a full burst, the queue.
 
 use super::fifo::{Fifo, takes_slot};
 use super::load::{LoadMeter, LoadModel};
@@ -56,24 +66,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
-/// What flushes and jobs out of L0 may take together whatever the load (SILK (2019), §5).
+/// The rate of flushes and jobs out of L0 together, whatever the load (SILK (2019), §5).
 const FLOOR: BytesPerSec = BytesPerSec(50 << 20);
-/// The floor is at most this part of the device: SILK's was 50 of 200 MB/s.
+/// The device's bandwidth ÷ this is the largest floor: SILK's floor was 50 of 200 MB/s.
 const FLOOR_PART: u64 = 4;
 /// Merges of flushed runs before a full compaction (DLC (2021), §6.3).
 const PARTS: u32 = 4;
 
-/// Which jobs out of L0 wait while the load is high (DLC (2021), §4.1).
+/// The jobs out of L0 that wait while the load is high (DLC (2021), §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delay {
     /// All of them.
     Full,
-    /// Those into L1: merges within L0 continue.
+    /// The jobs into L1. Merges within L0 continue.
     Part,
 }
 
-/// What happens when L0 grows too large while the load is high (DLC (2021), §5).
+/// The reaction to an L0 that grows too large while the load is high (DLC (2021), §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Burst {
@@ -81,7 +91,7 @@ pub enum Burst {
     None,
     /// All of L0 goes into L1.
     Full,
-    /// Runs straight from a flush become one, four times; then all of L0 goes into L1.
+    /// Flushed runs are merged into one, four times. Then all of L0 goes into L1.
     Part,
 }
 
@@ -91,7 +101,7 @@ pub enum Burst {
 pub struct DlcOptions {
     /// The model of the clients' load.
     pub load: LoadModel,
-    /// Bytes of a get where it is told by weight: ω′ of Eq. 5.
+    /// The bytes that one get counts in the model `weighted`: ω′ of Eq. 5.
     pub weight: Bytes,
     /// The interval of the load: `time_interval`.
     pub interval: Micros,
@@ -101,13 +111,13 @@ pub struct DlcOptions {
     pub io_high_limit: f64,
     /// The load may be low below this share of the device's bandwidth.
     pub io_low_limit: f64,
-    /// What waits while the load is high.
+    /// The jobs out of L0 that wait while the load is high.
     pub delay: Delay,
-    /// What a burst does.
+    /// The work of a burst.
     pub burst: Burst,
-    /// Runs in L0 from which it bursts.
+    /// Runs in L0 that start a burst.
     pub burst_runs: usize,
-    /// Bytes in L0 from which it bursts; 0 for no such limit.
+    /// Bytes in L0 that start a burst; 0 for no such limit.
     pub burst_bytes: Bytes,
 }
 
@@ -180,32 +190,32 @@ impl MechanismOptions for DlcOptions {
 #[derive(Debug)]
 pub struct Dlc {
     options: DlcOptions,
-    /// T; zero for the least that was measured.
+    /// T; zero for the least measured throughput.
     device: BytesPerSec,
-    /// Runs in L0 at which its flushes would wait, or its writes be slowed down.
+    /// Runs in L0 at which flushes wait or writes are slowed down.
     l0_bound: usize,
     queue: Fifo,
     meter: LoadMeter,
-    /// When the load was told last, or first asked for.
+    /// The time at which the load was last computed, or first requested.
     told_at: Option<Micros>,
     load: Option<BytesPerSec>,
     high: bool,
     /// Intervals in succession below the lower limit.
     below: u64,
-    /// Merges of flushed runs since all of L0 went down.
+    /// Merges of flushed runs since the last L0→L1.
     parts: BTreeMap<TreeId, u32>,
     /// Trees in a full burst.
     bursting: BTreeSet<TreeId>,
 }
 
-/// Whether the job is one of those of which one at most goes on while the load is high.
+/// Whether the job is a deeper one. At most one of these goes on while the load is high.
 fn is_deeper(candidate: &Candidate) -> bool {
     matches!(candidate.frees, Class::Level(_)) && candidate.kind != JobKind::TrivialMove
 }
 
 impl Mechanism for Dlc {
     const WHAT: &'static str =
-        "DLC: no compaction of L0 while clients load the device, but for bursts";
+        "DLC: no compaction of L0 while clients load the device, except in bursts";
     type Options = DlcOptions;
 
     fn new(tree: &TreeOptions, own: &DlcOptions) -> Result<Self> {
@@ -248,7 +258,7 @@ impl Dlc {
         }
     }
 
-    /// Rule 4: of each tree whose L0 has to burst, the candidate for it.
+    /// Rule 4: one candidate for each tree whose L0 must burst.
     fn bursts(
         &mut self,
         signals: &Signals,
@@ -310,7 +320,7 @@ impl Dlc {
         })
     }
 
-    /// The deeper jobs beyond the one that goes on.
+    /// The deeper jobs that are paused: all except the one that goes on.
     fn beyond_one(candidates: &[&Candidate], burst: &[usize], running: &[Running]) -> Vec<JobId> {
         let awaited = |job: JobId| burst.iter().any(|&b| candidates[b].conflicts.contains(&job));
         let deeper = || running.iter().filter(|job| is_deeper(&job.candidate));
@@ -320,7 +330,7 @@ impl Dlc {
         deeper().map(|job| job.job).filter(|job| Some(*job) != kept).collect()
     }
 
-    /// Remembers which of the jobs that start are parts.
+    /// Counts the parts among the jobs that start.
     fn count_parts(&mut self, candidates: &[&Candidate], start: &[usize], burst: &[usize]) {
         for &index in start {
             let candidate = candidates[index];
@@ -413,8 +423,8 @@ impl Schedule for Dlc {
         let known = |tree: &TreeId| signals.pressure.iter().any(|(known, _)| known == tree);
         self.parts.retain(|tree, _| known(tree));
         self.bursting.retain(known);
-        // The end of the interval, while there is something to decide or clients load the device:
-        // with rare calls a peak would be hidden in a mean.
+        // The next decision is at the end of the interval while there are jobs, candidates or load.
+        // If calls were rare, a mean would hide a peak.
         let ends = self.told_at.map(|told| told + self.options.interval);
         let loaded = self.load.is_some_and(|load| load > BytesPerSec::ZERO);
         let works = !candidates.is_empty() || !running.is_empty() || loaded;

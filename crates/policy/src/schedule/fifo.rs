@@ -1,21 +1,22 @@
-//! `fifo`: RocksDB's two pools, first come first served.
+//! `fifo`: RocksDB's two pools, first come, first served.
 //!
 //! Source: RocksDB's `DBImpl::MaybeScheduleFlushOrCompaction` and its queue of column families.
-//! Flushes have a pool of their own and never wait for a slot; nor do trivial moves, which do no
-//! I/O. A merge of memtables into L1 (`sp_lsm`) counts as a flush: writers wait for it as they do
-//! for a flush, and a tree has one at most. Compactions take the slots, one a worker unless
-//! `compaction_jobs` says otherwise:
-//! 1. trees stand in a queue, each from when it first has something to compact;
-//! 2. the first tree that can start something starts the first candidate that can, in the order its
-//!    shape lists them, which is by urgency, and goes to the end of the queue;
-//! 3. so on while there are slots.
+//! Flushes have a pool of their own and never wait for a slot. Trivial moves do no I/O and never
+//! wait for one either. A merge of memtables into L1 (`sp_lsm`) counts as a flush: writers wait for
+//! it as they wait for a flush, and a tree has at most one. Compactions take the slots: one a
+//! worker, unless `compaction_jobs` says otherwise.
+//! 1. Trees stand in a queue, in the order in which they first had something to compact.
+//! 2. The first tree with a candidate that can start starts its first such candidate, in the order
+//!    of its shape, which is the order of urgency. Then the tree goes to the end of the queue.
+//! 3. Rule 2 repeats while there are slots.
 //!
-//! Nothing is ever paused, cancelled or limited. A candidate with conflicts is not started: it
-//! waits until what it needs is free. Candidates of one decision may need the same tables; only the
-//! first of them starts.
+//! This schedule pauses, cancels and limits nothing. It does not start a candidate with conflicts:
+//! the candidate waits until what it needs is free. When candidates of one decision need the same
+//! tables, only the first of them starts.
 //!
-//! No tree starves: each start sends its tree behind all that wait. Schedules that refuse some
-//! candidates, or have another number of slots, use its queue (`start`).
+//! No tree starves, because each start sends its tree behind all trees that wait. Other schedules
+//! use the queue (`start`) with candidates that they refuse, or with another number of slots.
+//!
 //! Cost: O(started · candidates · started). State: the queue.
 
 use super::Schedule;
@@ -36,7 +37,7 @@ pub struct Fifo {
 }
 
 impl Mechanism for Fifo {
-    const WHAT: &'static str = "flushes at once, compactions first come first served";
+    const WHAT: &'static str = "flushes at once, compactions first come, first served";
     type Options = NoOptions;
 
     fn new(tree: &TreeOptions, _: &NoOptions) -> Result<Self> {
@@ -45,7 +46,7 @@ impl Mechanism for Fifo {
 }
 
 impl Fifo {
-    /// With the number of slots of the options.
+    /// A schedule with the number of slots of the options.
     pub(super) fn of(tree: &TreeOptions) -> Self {
         Self { compaction_jobs: tree.compaction_jobs, trees: TreeQueue::default() }
     }
@@ -56,8 +57,8 @@ impl Fifo {
         slots.max(1)
     }
 
-    /// Selects the candidates that start, given the free slots: rules 1 to 3, among the candidates
-    /// that `may` start beside those granted already.
+    /// Selects the candidates that start, given the number of free slots (rules 1 to 3). `may` says
+    /// whether a candidate may start beside those already granted.
     pub(super) fn start(
         &mut self,
         mut slots: usize,
@@ -84,14 +85,15 @@ impl Fifo {
     }
 }
 
-/// Trees with something to compact, each from when it first had.
+/// The queue of trees with something to compact, in the order in which they first had it.
 #[derive(Debug, Default)]
 pub(super) struct TreeQueue {
     queue: Vec<TreeId>,
 }
 
 impl TreeQueue {
-    /// Trees with something to compact keep their places, others leave, new ones come last.
+    /// Trees with something to compact keep their places. Other trees leave, and new ones come
+    /// last.
     pub(super) fn update(&mut self, candidates: &[&Candidate]) {
         let compacts = |candidate: &&&Candidate| candidate.frees != Class::Memtable;
         let mut trees: Vec<_> = candidates.iter().filter(compacts).map(|c| c.tree).collect();
@@ -104,7 +106,7 @@ impl TreeQueue {
         }
     }
 
-    /// The first compaction that may start, of the first tree that has one; the tree goes to the
+    /// The first compaction that may start, of the first tree that has one. That tree goes to the
     /// end of the queue.
     pub(super) fn next(
         &mut self,
@@ -131,12 +133,12 @@ pub(super) fn takes_slot(candidate: &Candidate) -> bool {
     candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
 }
 
-/// Whether the candidate can start besides those granted already.
+/// Whether the candidate has no conflicts and can start beside those already granted.
 pub(super) fn is_free(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
     candidates[index].conflicts.is_empty() && fits(index, candidates, granted)
 }
 
-/// Whether it needs nothing that those granted already need.
+/// Whether the candidate needs nothing that those already granted need.
 pub(super) fn fits(index: usize, candidates: &[&Candidate], granted: &[usize]) -> bool {
     let candidate = candidates[index];
     !granted.contains(&index) && granted.iter().all(|&other| !candidates[other].collides(candidate))

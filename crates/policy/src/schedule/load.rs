@@ -1,25 +1,26 @@
 //! The clients' load on the device, by three models, for SILK and DLC.
 //!
 //! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021),
-//! §3. Over the window that has just passed:
-//! 1. `operations`, SILK's (Eq. 1): (reads + writes) · bytes of a pair ÷ time. A read is a get or a
-//!    scan. The bytes of a pair are the mean of all pairs written since the store was opened, 1 KB
-//!    before the first one: readers do not tell what they got;
+//! §3. Each model computes the load over the window that has just ended:
+//! 1. `operations`, SILK's model (Eq. 1): (reads + writes) · bytes of a pair ÷ time. A read is a
+//!    get or a scan. The bytes of a pair are the mean of all pairs written since the store was
+//!    opened, and 1 KB before the first one. Reads do not change the mean, because they do not
+//!    report the size of what they find;
 //! 2. `weighted` (Eq. 3 to 5): gets · ω′ ÷ time. Eq. 3 has a weight for gets and one for scans, in
-//!    pairs; Eq. 4 puts in that scans come in proportion to gets, and ω′ of Eq. 5 replaces both
-//!    weights and the pair: one number (16,000 bytes), fitted to that workload only;
-//! 3. `cache_misses`, DLC's (Eq. 6): bytes that the block cache had to read ÷ time. The paper
-//!    multiplies blocks by the length of a block and by the ratio of compression, γ; ours counts
-//!    the bytes as they lie on the device, which has γ in it.
+//!    pairs. Eq. 4 assumes that scans come in proportion to gets. ω′ of Eq. 5 replaces both weights
+//!    and the pair by one number (16,000 bytes), which is fitted to that workload only;
+//! 3. `cache_misses`, DLC's model (Eq. 6): the bytes that the block cache had to read ÷ time. The
+//!    paper multiplies the number of blocks by the length of a block and by γ, the ratio of
+//!    compression. Ours counts the bytes as they are on the device, which includes γ.
 //!
-//! A window ends at a call: when more than one window has passed, the result is the mean over the
+//! A window ends at a call. When more than one window has passed, the result is the mean over the
 //! whole time, and the next window begins at the call. Cost: O(1).
 
 use crate::signals::{Counters, Signals};
 use serde::{Deserialize, Serialize};
 use vlsm_core::{Bytes, BytesPerSec, Micros};
 
-/// Bytes of a pair before the first one was written.
+/// Bytes of a pair before the first pair is written.
 const PAIR: f64 = 1024.0;
 
 /// A model of the clients' load.
@@ -28,7 +29,7 @@ const PAIR: f64 = 1024.0;
 pub enum LoadModel {
     /// Reads and writes, each a pair (SILK's, Eq. 1 of DLC (2021)).
     Operations,
-    /// Gets, each of a weight (Eq. 5).
+    /// Gets, each with the same weight (Eq. 5).
     Weighted,
     /// Bytes read into the block cache (DLC's, Eq. 6).
     CacheMisses,
@@ -40,19 +41,20 @@ pub struct LoadMeter {
     model: LoadModel,
     weight: Bytes,
     window: Micros,
-    /// When the window began, and the counters then.
+    /// The beginning of the window, and the counters at that time.
     begun: Option<(Micros, Counters)>,
 }
 
 impl LoadMeter {
-    /// By this model, over windows of this length. The weight is ω′ of Eq. 5: bytes of a get.
+    /// A meter with this model and windows of this length. The weight is ω′ of Eq. 5, the bytes
+    /// that one get counts.
     #[must_use]
     pub fn new(model: LoadModel, weight: Bytes, window: Micros) -> Self {
         Self { model, weight, window, begun: None }
     }
 
-    /// Bytes per second that clients took of the device over the window that has just passed. None
-    /// while no window has passed since the last answer, and at the first call.
+    /// The bytes per second that clients took of the device in the window that has just ended. None
+    /// at the first call, and while no window has ended since the last answer.
     pub fn sample(&mut self, signals: &Signals) -> Option<BytesPerSec> {
         let Some((since, before)) = self.begun else {
             self.begun = Some((signals.now, signals.counters));
@@ -67,7 +69,7 @@ impl LoadMeter {
         Some(BytesPerSec((bytes / passed.as_secs_f64()).round() as u64))
     }
 
-    /// When the window that is under way ends.
+    /// The end of the current window.
     #[must_use]
     pub fn due(&self) -> Option<Micros> {
         self.begun.map(|(since, _)| since + self.window)

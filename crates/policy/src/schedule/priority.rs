@@ -1,43 +1,47 @@
-//! `priority`: CruiseDB's order of I/O: jobs that free memory come first.
+//! `priority`: CruiseDB's order of I/O. Jobs that free memory come first.
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
-//! Latency" (2021), §VI.B and §VII ("I/O Scheduler"). The paper has three levels. The first one,
-//! clients and the WAL, is outside of any schedule here. The second one is *memory*: jobs that free
-//! memtables, and those out of L0, which stand between memory and L1 where a tree has an L0. The
-//! third one is all other compactions, *deeper* ones here.
-//! 1. Jobs that free memtables start at once and take no slot. Of the others as many run as there
-//!    are slots, one a worker unless `compaction_jobs` says otherwise; of those that may start, the
-//!    trees take ended, and of a tree the first one in the order of its shape goes.
-//! 2. While memory has work, running or waiting, deeper jobs do not start, and those that run are
-//!    paused and hold no slot. Not paused is one that memory waits for.
-//! 3. A level beyond `FAR` times its target goes before memory. Its jobs take the first slots,
-//!    and while one runs or starts, the memory jobs of the same tree wait and are paused.
-//! 4. Deeper work of a tree and level that has waited for `starvation` gets its turn: one of its
-//!    jobs goes on, or starts before memory's, and runs to its end. Then the wait begins anew.
-//! 5. Moves of tables do no I/O: they start as soon as what they need is free.
+//! Latency" (2021), §VI.B and §VII ("I/O Scheduler"). The paper has three ranks of I/O. The first
+//! rank, clients and the WAL, is outside of any schedule here. The second rank is *memory*: jobs
+//! that free memtables, and jobs out of L0, which stands between memory and L1 in a tree with an
+//! L0. The third rank is all other compactions, here called *deeper*.
+//! 1. Jobs that free memtables start at once and take no slot. Other jobs take the slots: one a
+//!    worker, unless `compaction_jobs` says otherwise. Trees take turns, and a tree starts the
+//!    first of its candidates that may start, in the order of its shape.
+//! 2. While memory has work, running or waiting, no deeper job starts, and running deeper jobs are
+//!    paused and hold no slot. A deeper job that memory waits for is not paused.
+//! 3. A level beyond `FAR` times its target goes before memory. Its jobs take the first slots.
+//!    While one runs or starts, the memory jobs of the same tree wait, or are paused.
+//! 4. Deeper work of a tree and level that has waited for `starvation` has its turn. One of its
+//!    jobs goes on, or starts before memory's jobs, and runs to its end. Then the wait begins anew.
+//! 5. Trivial moves do no I/O. They start as soon as what they need is free.
 //!
-//! While memory has no work, all that can start starts: no worker is kept idle for work that is not
-//! there. The engine's workers take the more urgent job first, too, but whenever that waits for the
-//! device they would go on with a deeper one; pausing keeps the device free of it.
+//! While memory has no work, every candidate that can start starts, so no worker idles for the sake
+//! of work that does not exist. The engine's workers take the more urgent job first as well. But
+//! whenever that job waits for the device, they would go on with a deeper one. A pause keeps deeper
+//! jobs off the device.
 //!
-//! Deviation. In the paper a request of I/O waits while more urgent ones are queued, and
-//! compactions go on beside each other; here whole jobs are paused as long as memory has work, also
-//! while that waits for a processor. Deeper levels get less by it: under overload L1 may stay near
-//! `FAR` times its target, where rule 3 ends it.
+//! Deviation. In the paper a request of I/O waits while more urgent requests are queued, and
+//! compactions go on beside each other. Here whole jobs are paused as long as memory has work, even
+//! while that work waits for a processor. So deeper levels get less. Under overload L1 may stay
+//! near `FAR` times its target, where rule 3 takes effect.
 //!
-//! Readings. The paper names no time for the starvation; the published code lets a write wait for
-//! up to a second. There each request that has waited so long goes on; here a whole job does, as a
-//! merge that moves by a quantum a second would hold its tables for hours. It goes before memory in
-//! starting, too: what conflicts with memory's jobs would else never begin while these follow each
-//! other. Rule 3 counts by tree, because a tree in trouble should not hold up another one's memory.
+//! Readings:
+//! - the paper names no time for the starvation. The published code lets a write wait for up to a
+//!   second, and then each request that has waited so goes on. Here a whole job goes on: a merge
+//!   that moves by one quantum a second would hold its tables for hours;
+//! - deeper work whose turn has come also starts before memory. Otherwise work that conflicts with
+//!   memory's jobs would never begin while these follow each other;
+//! - rule 3 counts by tree, because a tree in trouble should not hold up the memory of another
+//!   tree.
 //!
-//! Liveness. While memory has work, one of its jobs runs or can start, or waits for jobs that are
-//! not paused (rule 2), or for those of a level beyond `FAR`, which wait for nobody. So something
-//! always moves, and whoever is paused goes on when memory's work ends, if not before. A shape does
-//! not propose what lacks tables that a paused job holds: rule 4 ends that. Trees: as in `fifo`,
-//! each start sends its tree behind all that wait.
+//! Liveness. While memory has work, one of its jobs runs, can start, or waits. It waits for jobs
+//! that are not paused (rule 2), or for jobs of a level beyond `FAR`, which wait for no others. So
+//! one job always makes progress, and a paused job resumes at the latest when memory's work ends. A
+//! shape does not propose a job whose tables a paused job holds; rule 4 ends that. As in `fifo`,
+//! each start sends its tree behind all trees that wait.
 //!
-//! Cost: O(trees · candidates · started). State: turns and waits.
+//! Cost: O(trees · candidates · started). State: the queue of trees and the waits.
 
 use super::Schedule;
 use super::fifo::{is_free, takes_slot};
@@ -59,8 +63,8 @@ const FAR: u64 = 5;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PriorityOptions {
-    /// How long compactions of deeper levels wait for those that free memory. A second, as in the
-    /// published code (`MAX_WAITING_TIME`).
+    /// The longest time that compactions of deeper levels wait for jobs that free memory. The
+    /// default is a second, as in the published code (`MAX_WAITING_TIME`).
     pub starvation: Micros,
 }
 
@@ -93,21 +97,21 @@ impl MechanismOptions for PriorityOptions {
 /// The classes of work in this schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
-    /// Of a level far beyond its target.
+    /// A job out of a level far beyond its target.
     Far,
-    /// On the way out of memory.
+    /// A job that frees memory, or one out of L0.
     Memory,
     /// All other compactions.
     Deeper,
-    /// Without I/O.
+    /// A trivial move: no I/O.
     Move,
 }
 
-/// Deeper work of one tree and level, while memory has work.
+/// The wait of deeper work of one tree and level, while memory has work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
     Since(Micros),
-    /// A candidate was granted: there is no other job of it.
+    /// A candidate was granted, and no other job of this tree and level runs.
     Granted,
     /// This job runs to its end.
     Through(JobId),
@@ -119,7 +123,7 @@ pub struct Priority {
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
     starvation: Micros,
-    /// Trees with something to start, each from when it first had.
+    /// Trees with something to start, in the order in which they first had it.
     queue: Vec<TreeId>,
     waits: BTreeMap<(TreeId, Class), Wait>,
 }
@@ -136,7 +140,7 @@ struct Plan<'a> {
 }
 
 impl Mechanism for Priority {
-    const WHAT: &'static str = "CruiseDB: what frees memory first, the rest paused meanwhile";
+    const WHAT: &'static str = "CruiseDB: jobs that free memory come first and pause the others";
     type Options = PriorityOptions;
 
     fn new(tree: &TreeOptions, own: &PriorityOptions) -> Result<Self> {
@@ -158,7 +162,7 @@ impl Priority {
         }
     }
 
-    /// Rule 4: records waits, and returns those that are over.
+    /// Rule 4: records the waits, and returns those that are over.
     fn update_waits(&mut self, now: Micros, plan: &Plan<'_>) -> Ended {
         let (needed, mut ended) = (plan.needed(), Ended::default());
         let deeper = |candidate: &Candidate| plan.rank(candidate) == Rank::Deeper;
@@ -168,7 +172,7 @@ impl Priority {
         }
         for job in plan.running.iter().filter(|job| deeper(&job.candidate)) {
             let wait = self.waits.entry(key_of(&job.candidate)).or_insert(Wait::Since(now));
-            // One that memory waits for goes on.
+            // A job that memory waits for goes on, so its wait begins anew.
             if needed.contains(&job.job) && matches!(wait, Wait::Since(_)) {
                 *wait = Wait::Since(now);
             }
@@ -201,7 +205,7 @@ impl Priority {
         ended
     }
 
-    /// Starts what is wanted and can start, while there are slots; trees take ended.
+    /// Starts the wanted candidates that can start, while there are slots. Trees take turns.
     fn start(&mut self, plan: &mut Plan<'_>, wanted: impl Fn(&Plan<'_>, &Candidate) -> bool) {
         while let Some((place, index)) = self.next(plan, &wanted) {
             plan.grant(index);
@@ -212,7 +216,7 @@ impl Priority {
         }
     }
 
-    /// The next to start, and the place of its tree in the queue.
+    /// The place in the queue of the next tree, and the index of its candidate.
     fn next(
         &self,
         plan: &Plan<'_>,
@@ -225,12 +229,12 @@ impl Priority {
     }
 }
 
-/// Whose wait is over.
+/// The deeper work whose wait is over.
 #[derive(Debug, Default)]
 struct Ended {
     /// These jobs go on.
     through: Vec<JobId>,
-    /// These may start one.
+    /// Each of these may start one job.
     to_start: Vec<(TreeId, Class)>,
     /// When the next wait is over.
     next: Option<Micros>,
@@ -253,7 +257,7 @@ impl Plan<'_> {
         all.any(|candidate| self.rank(candidate) == Rank::Memory)
     }
 
-    /// Running jobs that memory, or a level far beyond its target, waits for.
+    /// The running jobs that memory waits for, or a level far beyond its target.
     fn needed(&self) -> Vec<JobId> {
         let is_urgent = |rank: Rank| matches!(rank, Rank::Memory | Rank::Far);
         let urgent = self.candidates.iter().filter(|candidate| is_urgent(self.rank(candidate)));
@@ -273,7 +277,7 @@ impl Plan<'_> {
         all.any(|candidate| candidate.tree == tree && self.rank(candidate) == Rank::Far)
     }
 
-    /// Decides who is paused, and counts the slots of the others.
+    /// Decides which jobs are paused, and counts the slots that the others leave.
     fn pause(&mut self, memory_works: bool, through: &[JobId], slots: usize) {
         let needed = self.needed();
         let pauses = |job: &&Running| match self.rank(&job.candidate) {
@@ -351,7 +355,7 @@ impl Schedule for Priority {
     }
 }
 
-/// The levels that exceed their targets by far, by tree.
+/// The levels far beyond their targets, with their trees.
 fn far_levels(signals: &Signals) -> Vec<(TreeId, u8)> {
     let mut far = Vec::new();
     for (tree, pressure) in &signals.pressure {

@@ -1,71 +1,78 @@
-//! `silk`: SILK's I/O scheduler: jobs get the bandwidth that clients leave, L0 first.
+//! `silk`: SILK's I/O scheduler. Jobs get the bandwidth that clients leave, and L0 comes first.
 //!
-//! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §5.
-//! *Bandwidth* (§5.2.1), every `window`:
-//! 1. C is the load of the clients in the window that has passed (`load.rs`; SILK's own model is
-//!    Eq. 1 of DLC (2021)), T the device's bandwidth, I = T − C − ε. A new I comes into force where
-//!    it differs from the one in force by `step` or more;
-//! 2. what jobs write is limited to I. All of it is there for flushes, whatever other jobs have
-//!    taken. Flushes and jobs out of L0 have `floor` of it together, and have it also where I is
-//!    less;
-//! 3. while I in force is no more than the floor, deeper jobs are paused and none starts; but not
-//!    while a writer waits for a memtable.
+//! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019), §5. A
+//! *deeper* job is a job out of L1 or a level below it.
+//!
+//! *Bandwidth* (§5.2.1), once every `window`:
+//! 1. C is the load of the clients in the last window (`load.rs`; SILK's own model is Eq. 1 of DLC
+//!    (2021)). T is the device's bandwidth, and I = T − C − ε. A new I comes into force when it
+//!    differs from the I in force by `step` or more;
+//! 2. I limits the bytes that jobs write. Flushes may use all of it, whatever other jobs have
+//!    taken. Flushes and jobs out of L0 have `floor` together, also when I is smaller;
+//! 3. while the I in force is at most the floor, deeper jobs are paused and none starts. This rule
+//!    does not apply while a writer waits for a memtable.
 //!
 //! *Slots* (§5.2.2):
-//! 4. flushes start at once and take no slot. Nor do trivial moves, which do no I/O;
-//! 5. L0→L1 and L0→L0 come next, at most one L0→L1 a tree. If no slot is free because deeper jobs
-//!    have them, one of these, picked at random, is preempted: paused until a slot is free again;
-//! 6. where what is out of L0 needs what deeper jobs hold and nothing else, these are cancelled,
-//!    their partial work is discarded, and it starts. Where another job holds it, it waits;
-//! 7. deeper jobs have the slots that L0 leaves: those preempted go on first, in the order in which
-//!    they were preempted, then candidates start. Trees take turns, as in `fifo`;
-//! 8. *turns*: when L0→L1 has gone ahead of a tree's jobs out of L1, or has cancelled them, four
-//!    times in a row, it lets them go first: they take slots as rule 5 has it, and L0→L1 waits for
-//!    them. Not while rule 3 pauses them.
+//! 4. flushes start at once and take no slot. Trivial moves take no slot either, because they do no
+//!    I/O;
+//! 5. L0→L1 and L0→L0 come next. A tree has at most one L0→L1 at a time. If no slot is free because
+//!    deeper jobs hold them, one of these jobs, picked at random, is preempted: it is paused until
+//!    a slot is free again;
+//! 6. if a job out of L0 conflicts with deeper jobs only, these are cancelled, their partial work
+//!    is discarded, and the job starts. If it conflicts with any other job, it waits;
+//! 7. deeper jobs get the slots that L0 leaves. Preempted jobs resume first, in the order in which
+//!    they were preempted. Then candidates start. Trees take turns, as in `fifo`;
+//! 8. *turns*: four times in a row L0→L1 may go ahead of a tree's jobs out of L1, or cancel them.
+//!    Then these jobs have their turn: they take slots by preemption, as in rule 5, and L0→L1 waits
+//!    for them. They have no turn while rule 3 pauses them.
 //!
 //! Readings, where the paper is silent:
-//! - from which I on compaction as a whole is paused. "Flushing and L0 to L1 compactions proceed at
-//!   50 MB/s if SILK paused the other internal operations" (§6.1), so there is nothing left for
-//!   these where I is what those are sure of. The published code pauses at more than 150 of 200
-//!   MB/s of the clients, which is the same but for ε;
-//! - ε is as large as the step, whose fluctuations it is for;
-//! - the floor is at most half of T, ε and the step a tenth: so I without load is above the floor
-//!   on any device, and no device makes it pause for ever. Nothing is limited and nothing paused
-//!   while T is not known;
-//! - the limit counts bytes written, as RocksDB's limiter does, so T is what may be written;
-//! - scans count as reads, which DLC (2021), §3.2.1, says SILK's model lacks;
-//! - a job out of L0 that "moves to the high-priority pool" is one that is never paused. Its thread
-//!   stays a niced one: the pools of the paper are about slots;
-//! - preempting and cancelling serve all that comes before deeper jobs, so memtables that a shape
-//!   merges straight into L1, too;
-//! - slots: `compaction_jobs` (3 in the profiles: four threads with the one that flushes), and two
-//!   at least, the last of which L0 never has. The paper has no such rule; with three slots and one
-//!   tree it has the same effect;
-//! - alone (Fig. 8C), `bandwidth` is one limit for all jobs, I but no less than the floor, over the
-//!   slots of `fifo`: nothing is paused or preempted. (Of two jobs a worker still steps the more
-//!   urgent one.) `scheduling` alone knows neither load nor limit, so rule 3 does not apply.
+//! - compaction as a whole is paused from I = floor on. "Flushing and L0 to L1 compactions proceed
+//!   at 50 MB/s if SILK paused the other internal operations" (§6.1), so an I of the floor leaves
+//!   nothing for deeper jobs. The published code pauses when the clients take more than 150 of 200
+//!   MB/s, which is the same except for ε;
+//! - ε is as large as the step, because it covers the fluctuations that the step ignores;
+//! - the floor is at most half of T; ε and the step are at most a tenth of T each. So without load
+//!   I exceeds the floor on any device, and no device pauses jobs for ever. While T is unknown,
+//!   nothing is limited and nothing is paused;
+//! - the limit counts bytes written, as RocksDB's rate limiter does. So T is the rate at which jobs
+//!   may write;
+//! - scans count as reads. DLC (2021), §3.2.1, says that SILK's model lacks them;
+//! - a job out of L0 that "moves to the high-priority pool" is a job that is never paused. Its
+//!   thread stays niced, because the paper's pools are about slots;
+//! - every job that comes before deeper jobs may preempt and cancel. So may a merge of memtables
+//!   straight into L1 (`sp_lsm`);
+//! - the number of slots is `compaction_jobs` (3 in the profiles: four threads, with the one that
+//!   flushes), and at least two. L0 never has the last slot. The paper has no such rule; with three
+//!   slots and one tree its algorithm has the same effect;
+//! - Fig. 8C runs each part alone. `bandwidth` alone is one limit for all jobs, I but at least the
+//!   floor, and the slots of `fifo`. It pauses and preempts nothing. (A worker with two jobs still
+//!   steps the more urgent one.) `scheduling` alone knows neither the load nor a limit, so rule 3
+//!   does not apply.
 //!
-//! Deviations. In rule 3 the writer that waits is ours: where a shape bounds its levels, a flush
-//! may need a job out of L1, and would wait for it as long as others read. Deeper jobs share what
-//! L0 leaves by level, not alike. Chunks that a preempted job has handed over for writing are
-//! written: at most 4 MB a job. Rule 8 is ours. The paper's L0→L1 "never wait behind higher-level
-//! compactions", and discarded work was no problem there. But where L0 is due again as soon as it
-//! was merged, or sooner than a job out of L1 takes, no such job would ever end: L1 would grow
-//! without bound, and L0→L1 with it. The published code never preempted a job that ran, and could
-//! leave compaction paused after a peak; ours preempts at the job's next quantum, and for the
-//! pausing see below.
+//! Deviations:
+//! - the exception of rule 3, for a waiting writer, is ours. When a shape bounds its levels, a
+//!   flush may need a job out of L1. Without the exception it would wait as long as clients read;
+//! - deeper jobs share the bandwidth that L0 leaves by level, not equally;
+//! - chunks that a preempted job has handed over for writing are still written: at most 4 MB a job;
+//! - rule 8 is ours. The paper's L0→L1 "never wait behind higher-level compactions", and discarded
+//!   work was no problem there. But L0 may be due again as soon as it is merged, or before a job
+//!   out of L1 can end. Then no job out of L1 would ever end, L1 would grow without bound, and
+//!   L0→L1 would grow with it;
+//! - the published code never preempted a running job, and it could leave compaction paused after a
+//!   peak. Ours preempts a job at its next quantum. The next paragraph says why every pause ends.
 //!
-//! Liveness. A job is paused only as long as each answer names it anew, by I in force; while there
-//! is a job, also a paused one, the next answer is at most a window away. I without load is above
-//! the floor by more than a step, so the first window without load ends the pause. Apart from it:
-//! one slot is never L0's, so some deeper job always has one (and the bandwidth that jobs out of L0
-//! leave: they cannot take all for long, as what they do ends in L1); those preempted go on in
-//! order; trees take turns; and by rule 8 the jobs out of L1 end that L0→L1 collides with. L0→L1
-//! waits for these and for jobs of its class only. Jobs before deeper ones have the floor, which is
-//! not zero.
+//! Liveness. Each decision names the paused jobs anew, by the I in force. While a job exists, even
+//! a paused one, the next decision is at most a window away. Without load I exceeds the floor by
+//! more than a step, so the first window without load ends the pause. The other waits end as well.
+//! One slot is never L0's, so some deeper job always has a slot. That job has the bandwidth that
+//! jobs out of L0 leave; these cannot take all of it for long, because their data ends in L1.
+//! Preempted jobs resume in order. Trees take turns. Rule 8 lets the jobs out of L1 end that L0→L1
+//! collides with. L0→L1 waits only for these jobs and for jobs of its own class. The jobs that come
+//! before deeper ones have the floor, which is not zero.
 //!
-//! Cost: O(candidates² + candidates · running). State: load and I, the queue, the jobs preempted, a
-//! number a tree, the random numbers, which repeat from run to run.
+//! Cost: O(candidates² + candidates · running). State: the load and I, the queue, the preempted
+//! jobs, one number a tree, and the random numbers, which repeat from run to run.
 
 use super::fifo::{Fifo, TreeQueue, fits, is_free, takes_slot};
 use super::load::{LoadMeter, LoadModel};
@@ -80,11 +87,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
-/// One for jobs out of L0, one for deeper ones.
+/// One slot for jobs out of L0, one for deeper jobs.
 const SLOTS_MIN: usize = 2;
-/// How often in a row L0→L1 goes ahead of jobs out of L1.
+/// How many times in a row L0→L1 may go ahead of jobs out of L1.
 const OVERTAKES_MAX: u32 = 4;
-/// Where the random numbers begin.
+/// The seed of the random numbers.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// SILK's constants (SILK (2019), §5.2 and §6.1).
@@ -93,20 +100,20 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct SilkOptions {
     /// Limit what jobs write by the load of the clients (Fig. 8C).
     pub bandwidth: bool,
-    /// Priorities and preemption; without them slots are given as `fifo` does (Fig. 8C).
+    /// Priorities and preemption. Without them slots are assigned as in `fifo` (Fig. 8C).
     pub scheduling: bool,
     /// The model of the clients' load.
     pub load: LoadModel,
-    /// Bytes of a get where it is told by weight: ω′ of Eq. 5 of DLC (2021).
+    /// The bytes that one get counts in the model `weighted`: ω′ of Eq. 5 of DLC (2021).
     pub weight: Bytes,
-    /// The window of the load. Experiments of a smaller size keep it: their rates are the same, so
-    /// a shorter window would count too few operations to be more than noise.
+    /// The window of the load. Smaller experiments keep it: their rates are the same, so a shorter
+    /// window would count too few operations, and the load would be noise.
     pub window: Micros,
     /// ε: the bandwidth that stays unused.
     pub margin: BytesPerSec,
     /// The least change of the limit.
     pub step: BytesPerSec,
-    /// What flushes and jobs out of L0 may take together, whatever the load.
+    /// The rate of flushes and jobs out of L0 together, whatever the load.
     pub floor: BytesPerSec,
 }
 
@@ -165,7 +172,7 @@ impl MechanismOptions for SilkOptions {
 #[derive(Debug)]
 pub struct Silk {
     options: SilkOptions,
-    /// T; zero for the least that was measured.
+    /// T; zero for the least measured throughput.
     device: BytesPerSec,
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
@@ -174,17 +181,18 @@ pub struct Silk {
     load: BytesPerSec,
     /// I in force.
     rate: Option<BytesPerSec>,
-    /// Gives the slots where `scheduling` is off.
+    /// Assigns the slots when `scheduling` is off.
     fifo: Fifo,
     trees: TreeQueue,
     /// Deeper jobs without a slot, in the order in which they lost it.
     preempted: Vec<JobId>,
-    /// How often in a row L0→L1 of a tree went ahead; one more while it is the others' turn.
+    /// How many times in a row L0→L1 of a tree went ahead. One more than the maximum while the jobs
+    /// out of L1 have their turn.
     overtaken: BTreeMap<TreeId, u32>,
     random: u64,
 }
 
-/// What is left to the jobs.
+/// The bandwidth of the jobs.
 #[derive(Debug, Clone, Copy)]
 struct Internal {
     rate: BytesPerSec,
@@ -207,13 +215,13 @@ fn count_of(overtaken: &BTreeMap<TreeId, u32>, tree: TreeId) -> u32 {
     overtaken.get(&tree).copied().unwrap_or(0)
 }
 
-/// The verdict on a candidate that precedes deeper ones.
+/// The verdict on a candidate that comes before deeper jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Start,
-    /// It is the turn of deeper jobs.
+    /// Deeper jobs have their turn.
     Hold,
-    /// Something that it needs is held by others.
+    /// Other jobs hold something that it needs.
     Wait,
 }
 
@@ -222,14 +230,14 @@ enum Verdict {
 struct Round<'a> {
     candidates: &'a [&'a Candidate],
     running: &'a [Running],
-    /// Deeper jobs are paused by the load.
+    /// The load pauses deeper jobs (rule 3).
     by_load: bool,
     start: Vec<usize>,
     cancel: Vec<JobId>,
 }
 
 impl Round<'_> {
-    /// Jobs under way, those granted in this round among them.
+    /// Running jobs, and those granted in this round.
     fn jobs(&self) -> impl Iterator<Item = &Candidate> {
         let running = self.running.iter().map(|job| &*job.candidate);
         running.chain(self.start.iter().map(move |&index| self.candidates[index]))
@@ -239,7 +247,7 @@ impl Round<'_> {
         self.jobs().filter(|job| is_l0_job(job)).count()
     }
 
-    /// Deeper candidates that could start, were it not for this one.
+    /// Deeper candidates that could start if this candidate did not.
     fn rivals(&self, index: usize) -> impl Iterator<Item = usize> {
         let candidate = self.candidates[index];
         (0..self.candidates.len()).filter(move |&other| {
@@ -248,7 +256,7 @@ impl Round<'_> {
         })
     }
 
-    /// Whether it would go ahead of deeper jobs of its tree.
+    /// Whether the candidate would go ahead of deeper jobs of its tree.
     fn overtakes(&self, index: usize) -> bool {
         let candidate = self.candidates[index];
         candidate.output_level > 0
@@ -271,7 +279,7 @@ impl Round<'_> {
         {
             return Verdict::Wait;
         }
-        // A turn is over when nothing is left that it waits for.
+        // A turn is over when the candidate waits for no job any more.
         let their_turn = overtaken == OVERTAKES_MAX
             || (overtaken > OVERTAKES_MAX && !candidate.conflicts.is_empty());
         match their_turn && !self.by_load && self.overtakes(index) {
@@ -283,7 +291,7 @@ impl Round<'_> {
 
 impl Mechanism for Silk {
     const WHAT: &'static str =
-        "SILK: what clients leave of the device; L0 preempts deeper compactions";
+        "SILK: jobs get the bandwidth that clients leave; L0 preempts deeper jobs";
     type Options = SilkOptions;
 
     fn new(tree: &TreeOptions, own: &SilkOptions) -> Result<Self> {
@@ -338,7 +346,8 @@ impl Silk {
         let (start, cancel) = (Vec::new(), Vec::new());
         let mut round = Round { candidates, running, by_load, start, cancel };
         self.trees.update(candidates);
-        // What is held is so whatever starts beside it: a merge within L0 is no way past a turn.
+        // A held candidate stays held whatever starts beside it: a merge within L0 does not end a
+        // turn.
         let is_held = |&index: &usize| {
             let candidate = candidates[index];
             let overtaken = count_of(&self.overtaken, candidate.tree);
@@ -353,7 +362,7 @@ impl Silk {
         Grants { start: round.start, cancel: round.cancel, paused, ..Grants::default() }
     }
 
-    /// Rules 4 to 6: flushes, then L0 with all slots but the last.
+    /// Rules 4 to 6: flushes, then jobs out of L0, which may take all slots except the last.
     fn start_urgent(&mut self, round: &mut Round<'_>, slots: usize) {
         let candidates = round.candidates;
         for (index, candidate) in candidates.iter().enumerate() {
@@ -379,8 +388,8 @@ impl Silk {
         }
     }
 
-    /// Starts one that comes before deeper jobs, cancels those that are in its way, and counts how
-    /// often it went ahead.
+    /// Starts a candidate that comes before deeper jobs, cancels the jobs that it conflicts with,
+    /// and counts how often it went ahead.
     fn start(&mut self, round: &mut Round<'_>, index: usize) {
         let candidate = round.candidates[index];
         if round.overtakes(index) {
@@ -398,8 +407,8 @@ impl Silk {
         round.start.push(index);
     }
 
-    /// Rule 8: what is held waits for the deeper jobs in its way, and where none runs its rivals
-    /// start. Returns the slots these take.
+    /// Rule 8: a held candidate waits for the deeper jobs that it conflicts with. If none of these
+    /// runs, its rivals start. Returns the number of slots that the rivals take.
     fn give_turns(&mut self, round: &mut Round<'_>, held: &[usize], room: usize) -> usize {
         let mut taken = 0;
         for &index in held {
@@ -421,8 +430,8 @@ impl Silk {
         taken
     }
 
-    /// Rules 3, 5 and 7 for the deeper jobs that run: the slots still free after them, and who is
-    /// paused.
+    /// Rules 3, 5 and 7 for the running deeper jobs. Returns the number of slots that they leave
+    /// free, and the jobs that are paused.
     fn share(&mut self, round: &Round<'_>, room: usize) -> (usize, Vec<JobId>) {
         let deeper = round.running.iter().filter(|job| is_deeper_job(&job.candidate));
         let deeper: Vec<JobId> =
@@ -442,7 +451,7 @@ impl Silk {
         (room - active.len() - resumed, self.preempted.clone())
     }
 
-    /// Rule 7: candidates, except those that would delay held ones further.
+    /// Rule 7: starts deeper candidates, except those that would delay a held candidate further.
     fn start_deeper(&mut self, round: &mut Round<'_>, held: &[usize], mut free: usize) {
         let candidates = round.candidates;
         loop {
@@ -486,7 +495,8 @@ impl Schedule for Silk {
         } else {
             self.fifo.decide(signals, candidates, running)
         };
-        // What is below the floor would be nothing but a debt of those that have the floor.
+        // The jobs with the floor exceed any limit below it, so a lower limit would only put them
+        // in debt.
         grants.bandwidth = internal.map(|internal| Bandwidth {
             limit: internal.rate.max(internal.floor),
             floor: if scheduling { internal.floor } else { BytesPerSec::ZERO },

@@ -1,36 +1,38 @@
-//! Where a running merge closes an SST: at a size, or by looking ahead at the next level.
+//! The places where a running merge closes an SST: at a size, or by looking ahead at the next
+//! level.
 //!
 //! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §4.2. A
-//! merge asks [`Cutter::before`] once for each *new* user key, so the versions of one user key are
-//! never split over two SSTs.
+//! merge calls [`Cutter::before`] once for each *new* user key, so it never splits the versions of
+//! one user key over two SSTs.
 //!
 //! Look-ahead:
-//! 1. the open vSST covers [its first key, the last key]; it overlaps the tables of the next level
+//! 1. the open vSST covers [its first key, its last key]. It overlaps the tables of the next level
 //!    that share a key with that range;
-//! 2. would the vSST with one more key overlap more than f, and has it S_m bytes: close it first;
-//! 3. has it S_M bytes: close it first.
+//! 2. if the vSST has S_m bytes and would overlap more than f with one more key, close it before
+//!    that key;
+//! 3. if the vSST has S_M bytes, close it before the next key.
 //!
-//! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes, and a *poor* one, whose overlap went beyond
-//! f while it was smaller than S_m, is S_m long. The last vSST of a job may be smaller than S_m.
+//! So a *good* vSST (overlap ≤ f) has S_m to S_M bytes. A *poor* vSST, whose overlap exceeded f
+//! while it was smaller than S_m, has S_m bytes. The last vSST of a job may be smaller than S_m.
 //!
-//! A range tombstone may overlap any number of tables with hardly a byte. Under one, the lower ends
-//! of the next level's tables are places to cut at too, and S_m does not hold there; so an SST
-//! under it overlaps no more than f either.
+//! A range tombstone may overlap any number of tables with hardly a byte. Under a range tombstone
+//! the lower ends of the next level's tables are places to cut at, too, and S_m does not hold
+//! there. So an SST under a range tombstone overlaps no more than f either.
 //!
-//! Readings. The paper's symbols were lost. [`Overlap::Count`]: the number of overlapped SSTs.
-//! [`Overlap::Ratio`]: their bytes ÷ the bytes of the vSST, as the text says; the ratio falls while
-//! the vSST grows, so only the moment of asking counts.
+//! Readings. The paper's symbols are lost in its text. [`Overlap::Count`] is the number of
+//! overlapped SSTs. [`Overlap::Ratio`] is their bytes ÷ the bytes of the vSST, as the text says.
+//! The ratio falls while the vSST grows, so only the moment of the call counts.
 //!
-//! Cost: the boundary of the first table that is not yet overlapped is cached, so a key costs one
-//! comparison, mostly of its first eight bytes; a crossed boundary and a closed vSST cost O(log
-//! tables) each. The tables are those of the version at the job's start; if the level changes
-//! before the install, the output is still legal.
+//! Cost: the cutter caches the lower end of the first table that is not overlapped yet. So a key
+//! costs one comparison, mostly of its first eight bytes. Each crossed table and each closed vSST
+//! costs O(log tables). The tables are those of the version at the job's start. If the level
+//! changes before the install, the output is still legal.
 
 use super::{CutRule, Overlap};
 use std::sync::Arc;
 use vlsm_core::{Bytes, KeyRange, Table, Tables, key};
 
-/// Whether a vSST is cheap to merge into the next level.
+/// Says whether a vSST is cheap to merge into the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Grade {
     /// Overlap at most f.
@@ -41,7 +43,7 @@ pub enum Grade {
 
 /// Grades an SST of `bytes` over `range` against the next level.
 ///
-/// Cost: O(log tables + overlapped tables), and no more of those than decide it.
+/// Cost: O(log tables + overlapped tables). It stops at the table that decides the grade.
 #[must_use]
 pub fn grade(range: &KeyRange, bytes: Bytes, next: &Tables, overlap: Overlap, max: f64) -> Grade {
     let mut seen = Seen::default();
@@ -54,7 +56,7 @@ pub fn grade(range: &KeyRange, bytes: Bytes, next: &Tables, overlap: Overlap, ma
     Grade::Good
 }
 
-/// What the open vSST overlaps.
+/// The tables that the open vSST overlaps.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     count: u64,
@@ -87,18 +89,18 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// A cutter by this rule. `next_level` is the level the rule looks at
-    /// ([`CutRule::next_level`]), as of the job's start; it is not looked at for a fixed size.
+    /// A cutter with this rule. `next_level` is the level that the rule looks at
+    /// ([`CutRule::next_level`]), as of the job's start. A rule of a fixed size ignores it.
     #[must_use]
     pub fn new(rule: CutRule, next_level: Tables) -> Self {
         Self { rule, next: next_level, seen: Seen::default(), ahead: None, opened: false }
     }
 
-    /// Whether to close the open SST before this user key is added to it. To be asked once for each
-    /// new user key, in ascending order, the first one included. `written` is the open SST's size
-    /// so far.
+    /// Whether to close the open SST before this user key is added to it. Call it once for each new
+    /// user key, in ascending order, from the first key on. `written` is the open SST's size so
+    /// far.
     ///
-    /// After a yes, the key is the first of the next SST.
+    /// After `true` the key is the first of the next SST.
     #[inline]
     pub fn before(&mut self, user_key: &[u8], written: Bytes) -> bool {
         match self.rule {
@@ -129,15 +131,15 @@ impl Cutter {
         }
     }
 
-    /// The lower end of the first table of the next level that lies after the last key asked for.
-    /// Under a range tombstone that reaches there it is a place to cut at like a key.
+    /// The lower end of the first table of the next level that lies after the last key passed in.
+    /// If a range tombstone reaches that far, a merge can cut there as at a key.
     #[must_use]
     pub fn ahead(&self) -> Option<&bytes::Bytes> {
         self.ahead.as_ref().map(|(_, table)| &table.range.lo)
     }
 
-    /// As [`Cutter::before`] for a place under a range tombstone, where the open SST counts as S_m
-    /// long at least: it may overlap far more than it has bytes.
+    /// Like [`Cutter::before`], for a place under a range tombstone. There the open SST counts as
+    /// at least S_m long, because it may overlap far more bytes than it has.
     pub fn before_under_tombstone(&mut self, place: &[u8], written: Bytes) -> bool {
         let least = match self.rule {
             CutRule::LookAhead { sst_min, .. } => sst_min,
@@ -146,8 +148,8 @@ impl Cutter {
         self.before(place, written.max(least))
     }
 
-    /// An SST was opened, by the caller's own decision, with this first key. Not needed after a yes
-    /// of [`Cutter::before`].
+    /// Notes that the caller opened an SST with this first key. Not needed after [`Cutter::before`]
+    /// has returned `true`.
     pub fn note_opened(&mut self, first_key: &[u8]) {
         self.opened = true;
         self.seen = Seen::default();
@@ -160,7 +162,7 @@ impl Cutter {
         self.ahead = ahead.map(|table| (key::prefix(&table.range.lo), table.clone()));
     }
 
-    /// Counts the tables up to this key, which is not before the one ahead.
+    /// Counts the tables up to this key, which is not before the table ahead.
     #[cold]
     fn cross(&mut self, user_key: &[u8]) {
         let Some((_, first)) = self.ahead.take() else { return };

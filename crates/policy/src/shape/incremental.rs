@@ -3,20 +3,21 @@
 //! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §2.2, §2.3
 //! and §4.1. Rules:
 //! 1. a flush needs an L0 slot: fewer than `l0_max` runs. One memtable becomes one run;
-//! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for it
-//!    within target + overflow;
-//! 3. level n gives to level n + 1 when it lacks room for one SST more (L1: for the oldest run)
-//!    within its target, if level n + 1 has room within its target + overflow;
-//! 4. order: by the share of its slack that each place has used: L0 its queue, a level its
-//!    overflow. If L0 comes first but waits for a job out of L1, no further job starts out of L1.
+//! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for the
+//!    run within target + overflow;
+//! 3. level n gives to level n + 1 when level n lacks room for one more SST (L1: for the oldest
+//!    run) within its target, and level n + 1 has room within target + overflow;
+//! 4. the order is by the used share of the slack. The slack of L0 is its queue; that of a level is
+//!    its overflow. If L0 comes first but waits for a job out of L1, no further job out of L1
+//!    starts.
 //!
-//! Chain: L0 full → the oldest run against L1; L1 without room → the step out of it, and so on down
-//! to the first level that has room. The overflow postpones each step; where it has no bound, no
-//! chain forms.
+//! The chain: L0 is full, so the oldest run must be merged with L1. If L1 has no room, the step out
+//! of L1 must come first, and so on down to the first level with room. The overflow postpones each
+//! step. If it has no bound, no chain forms.
 //!
-//! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses wants to give
-//! (`room.rs`); the last level never refuses; the candidate of L0 conflicts only with jobs that
-//! end.
+//! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses a merge wants to
+//! give (`room.rs`). The last level never refuses. The candidate of L0 conflicts only with jobs
+//! that end.
 
 use super::pick::{self, Context};
 use super::room::{Rooms, towards};
@@ -26,10 +27,10 @@ use crate::tree::TreeOptions;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, RunOrigin, Table, Version};
 
-/// What a level gives to the next: the candidates of one step, best first.
+/// The candidates of one step from a level to the next, best first.
 pub type Step<'a> = &'a dyn Fn(&Context<'_>, u8, f64) -> Vec<Candidate>;
 
-/// The shared part of a shape.
+/// The part that the shapes share.
 #[derive(Debug, Clone)]
 pub struct Incremental {
     pub options: TreeOptions,
@@ -73,8 +74,8 @@ impl Incremental {
         Rooms::new(version, busy, &self.options, self.l1_to_l2)
     }
 
-    /// Rule 2. The oldest run that no job reads; an older one that a job reads conflicts where they
-    /// overlap, because both write into L1.
+    /// Rule 2, for the oldest run that no job reads. If it overlaps an older run that a job reads,
+    /// the two conflict, because both write into L1.
     fn oldest_run(
         &self,
         context: &Context<'_>,
@@ -90,7 +91,7 @@ impl Incremental {
         context.merge(pick::of_runs([run]), 1, self.l0_score(version), movable)
     }
 
-    /// The bytes that a level must have room for.
+    /// The number of bytes that a level must have room for.
     fn need(&self, version: &Version, level: u8) -> Bytes {
         let run = version.l0.first().map_or(Bytes::ZERO, |run| run.tables.bytes());
         if level == 1 { self.options.sst_max.max(run) } else { self.options.sst_max }
@@ -100,7 +101,7 @@ impl Incremental {
         version.l0.len() as f64 / self.options.l0_max as f64
     }
 
-    /// Share of the overflow that the level uses; without an overflow, share of the target.
+    /// The share of the overflow that the level uses; without an overflow, the share of the target.
     fn score(&self, rooms: &Rooms, level: u8, need: Bytes) -> f64 {
         let slack = match self.options.overflow {
             Some(overflow) => overflow + need,
@@ -114,7 +115,7 @@ impl Incremental {
         let l0 = version.l0_bytes();
         // Each run is merged with L1 on its own.
         let l1 = rooms.bytes(1).min(self.options.l1_bytes);
-        // Runs below the trigger stay where they are: nobody would ever pay for them.
+        // Runs below the trigger stay in L0, so no job ever pays for them.
         let due = version.l0.len() >= self.options.l0_trigger;
         let (out_of_l0, carried) =
             if due { (l0 + l1 * version.l0.len() as u64, l0) } else { Default::default() };
@@ -122,8 +123,8 @@ impl Incremental {
         pressure(version, &self.options, rooms.pressures(version.depth()), debt)
     }
 
-    /// The chain behind a full L0. Of a step, the width is that of its candidates, as often as it
-    /// takes to make the room.
+    /// The chain behind a full L0. The width of a stage is the bytes of one step's candidates · the
+    /// number of steps that make the room.
     pub fn chain_behind_l0(&self, context: &Context<'_>, step: Step<'_>) -> Chain {
         let version = context.version;
         let rooms = self.rooms(version, &Busy::default());
@@ -157,7 +158,7 @@ impl Incremental {
     }
 }
 
-/// The distances to the limits of the options.
+/// The pressure of a tree: its distances to the limits of the options.
 pub fn pressure(
     version: &Version,
     options: &TreeOptions,

@@ -1,14 +1,14 @@
-//! `lsmi`: incremental compaction without tiering. The strawman of the paper.
+//! `lsmi`: incremental compaction without tiering, the strawman of the vLSM paper.
 //!
 //! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §3.2 and
 //! Fig. 3(a). L0, flushes, chains and the room rule are those of `incremental.rs`: the oldest run
-//! goes against all of L1 it overlaps. Its own:
+//! is merged with every table of L1 that it overlaps. This shape adds:
 //! 1. every SST has the fixed size S_M;
 //! 2. every level gives single SSTs, least overlap first among up to 50;
-//! 3. targets: L1 (256 MB), then f times each. With SSTs of 64 MB the step L0→L1 is 4, with 8 MB it
-//!    is 32, and its amplification grows with it.
+//! 3. targets: L1 (256 MB), then f times the target above. The step L0→L1 has a factor of 4 with
+//!    SSTs of 64 MB and of 32 with SSTs of 8 MB, and its amplification grows with the factor.
 //!
-//! Deviations: as `vlsm`, runs are compacted as soon as there is one.
+//! Deviations: as in `vlsm`, runs are compacted as soon as there is one.
 
 use super::incremental::Incremental;
 use super::pick::Context;
@@ -20,7 +20,7 @@ use crate::tree::TreeOptions;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, Result, Version, Violation};
 
-/// Incremental, no tiering.
+/// Incremental compaction, no tiering.
 #[derive(Debug)]
 pub struct Lsmi {
     tree: Incremental,

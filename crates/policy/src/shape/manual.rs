@@ -1,14 +1,15 @@
-//! A requested compaction: a range of keys, down to the last level.
+//! A manual compaction: it moves a range of keys down to the last level.
 //!
-//! 1. L0, its oldest run first, until no run that was there at the request shares a key with the
-//!    range. Older runs that do not are merged on the way: of L0 the oldest goes first.
-//! 2. Each level from L1 on, in key order, about one SST at a time, into the next one.
-//! 3. The last level's tables that hold tombstones, or values that had expired at the request, are
-//!    rewritten where they are.
+//! 1. L0, oldest run first, until no run that existed at the request shares a key with the range.
+//!    Older runs that share no key are merged on the way, because the oldest run of L0 always goes
+//!    first.
+//! 2. Each level from L1 on, in key order, about one SST at a time, into the next level.
+//! 3. The tables of the last level that hold tombstones, or values that had expired at the request,
+//!    are rewritten in place.
 //!
-//! Each pass goes over the range once, so that the request ends however much is written meanwhile.
-//! One job at a time, as narrow as the shapes' own; it waits for what other jobs hold and never
-//! cancels one. Which pass is under way is the only state; all else is looked up in the version.
+//! Each pass covers the range once, so the request ends however much is written meanwhile. One job
+//! runs at a time, as narrow as the jobs of a shape. It waits for what other jobs hold and never
+//! cancels one. The only state is the current pass; everything else is read from the version.
 
 use super::conflicts;
 use super::pick::{Context, of_runs};
@@ -20,49 +21,49 @@ use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes as ByteCount, FileNumber, Micros, Place, Seq, Table, Version};
 
-/// Better than what a shape proposes, within a class.
+/// Better than the score of any job that a shape proposes, within a class.
 const SCORE: f64 = 1e6;
 
-/// A request, and how far it is.
+/// A request and its progress.
 #[derive(Debug, Clone)]
 pub struct Manual {
     lo: Bytes,
-    /// The end, exclusive; none for no end.
+    /// The end of the range, exclusive; none for no end.
     hi: Option<Bytes>,
-    /// Runs of L0 that began later are not meant.
+    /// Runs of L0 that began later are not part of the request.
     upto: Seq,
     /// The time of the request.
     now: Micros,
     /// The level whose tables go down, 0 for L0.
     level: u8,
-    /// In this level, what lies before is done.
+    /// In this level, all keys before this one are done.
     from: Bytes,
-    /// Files that were proposed last, and the end of their keys.
+    /// The files proposed last, and the end of their keys.
     proposed: Option<(Vec<FileNumber>, Bytes)>,
-    /// The last level, as it was when L0 was done.
+    /// The last level at the time when L0 was done.
     last: u8,
 }
 
-/// What comes next.
+/// The next step of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
-    /// This job.
+    /// Start this job.
     Job(Box<Candidate>),
-    /// Nothing, until a job of the tree ends.
+    /// Wait until a job of the tree ends.
     Wait,
-    /// All is done.
+    /// The request is done.
     Done,
 }
 
 impl Manual {
-    /// A request for the keys from `lo` up to `hi`, exclusive, as of now.
+    /// A request for the keys from `lo` up to `hi`, exclusive, at the time `now`.
     #[must_use]
     pub fn new(lo: Bytes, hi: Option<Bytes>, upto: Seq, now: Micros) -> Self {
         let from = lo.clone();
         Self { lo, hi, upto, now, level: 0, from, proposed: None, last: 0 }
     }
 
-    /// The next job, if it can start. The same one until its tables have left their level.
+    /// The next job, if it can start. It is the same job until its tables have left their level.
     pub fn next(
         &mut self,
         version: &Version,
@@ -93,7 +94,7 @@ impl Manual {
         }
     }
 
-    /// Whether a table shows keys of the range from `from` on.
+    /// Whether a table has keys of the range from `from` on.
     fn wants(&self, table: &Table, from: &[u8]) -> bool {
         !table.range.ends_before(from) && self.hi.as_ref().is_none_or(|hi| table.range.lo < *hi)
     }
@@ -112,7 +113,7 @@ impl Manual {
         Some(offer(context.merge(of_runs([oldest]), 1, SCORE, |_| true)))
     }
 
-    /// Goes on behind what was proposed, once that is gone from the level.
+    /// Moves on behind the proposed files once they have left the level.
     fn pass_by(&mut self, context: &Context<'_>) {
         let Some((files, end)) = &self.proposed else { return };
         let tables = context.version.level(self.level).starting_at(&self.from);
@@ -175,7 +176,7 @@ impl Manual {
     }
 }
 
-/// A candidate that can start, or a wait for those that hold what it needs.
+/// A candidate that can start, or a wait for the jobs that hold what it needs.
 fn offer(candidate: Option<Candidate>) -> Next {
     match candidate {
         Some(candidate) if candidate.conflicts.is_empty() => {
@@ -185,7 +186,7 @@ fn offer(candidate: Option<Candidate>) -> Next {
     }
 }
 
-/// The first key behind a table.
+/// The first key after a table.
 fn end_of(table: &Table) -> Bytes {
     let mut end = table.range.hi.to_vec();
     if table.range.hi_inclusive {
@@ -200,7 +201,7 @@ mod tests {
     use crate::candidate::Reservation;
     use vlsm_core::{FileMeta, JobId, Tables, VersionEdit, text};
 
-    /// Does what a job would, every output a table of its own with one key range.
+    /// Applies the result of a job: one output table with the candidate's key range.
     fn apply(version: &Version, candidate: &Candidate, next_file: &mut u64) -> Version {
         let mut edit = VersionEdit::default();
         candidate.inputs.tables.iter().for_each(|(place, table)| edit.remove(*place, table));

@@ -1,13 +1,13 @@
 //! The fill of the levels, including the bytes that running jobs take out and bring in.
 //!
-//! Two questions make compaction chains (vLSM (2024), §2.3): does a level *want* to give something
-//! to the next (it lacks room for `need` more bytes), and is there *room* below for it. A level
-//! that exceeds its target by no more than the overflow still takes merges in, so the chain forms
-//! only beyond that.
+//! Two questions decide about compaction chains (vLSM (2024), §2.3). Does a level *want* to give
+//! something to the next level, because it lacks room for `need` more bytes? Does the next level
+//! have *room* for it? A level that exceeds its target by no more than the overflow still takes
+//! merges in. So a chain forms only beyond the overflow.
 //!
-//! Progress: while no job runs, a level without room wants to give, whatever the overflow; the last
-//! level always has room. So from any level without room a chain of wants leads to one that can
-//! move.
+//! Progress: while no job runs, a level without room wants to give, whatever the overflow, and the
+//! last level always has room. So from any level without room a chain of wants leads to a level
+//! that can give.
 
 use crate::candidate::{Busy, Class};
 use crate::signals::LevelPressure;
@@ -33,9 +33,9 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// Measures a tree. `l1_to_l2` is the growth factor of that step.
+    /// The rooms of a tree. `l1_to_l2` is the growth factor from L1 to L2.
     pub fn new(version: &Version, busy: &Busy, options: &TreeOptions, l1_to_l2: u64) -> Self {
-        // A tree deeper than the options say keeps its depth.
+        // A tree that is deeper than its options keeps its depth.
         let last = options.levels.max(version.depth());
         let mut levels: Vec<Room> = (1..=last)
             .map(|level| Room {
@@ -56,7 +56,7 @@ impl Rooms {
                 inputs.filter(|(place, _)| usize::from(place.level()) == from).map(|i| i.1.bytes);
             let mut moved: Bytes = moved.sum();
             if candidate.frees == Class::Memtable {
-                // What it reads and is of no table is of memtables.
+                // The bytes that it reads from no table come from memtables.
                 moved += candidate.bytes_in.saturating_sub(candidate.inputs.table_bytes());
             }
             if from > 0
@@ -92,7 +92,7 @@ impl Rooms {
         self.get(level).target
     }
 
-    /// Bytes that no running job takes away.
+    /// Bytes that no running job moves to the next level.
     pub fn staying(&self, level: u8) -> Bytes {
         let room = self.get(level);
         room.bytes.saturating_sub(room.leaving)
@@ -104,7 +104,7 @@ impl Rooms {
         self.excess(level, need) > Bytes::ZERO
     }
 
-    /// Bytes by which the level lacks room for `need` more, at most what stays in it.
+    /// Bytes by which the level lacks room for `need` more; at most the bytes that stay in it.
     pub fn excess(&self, level: u8, need: Bytes) -> Bytes {
         let staying = self.staying(level);
         match self.target(level) {
@@ -133,10 +133,10 @@ impl Rooms {
         }
     }
 
-    /// Bytes that compaction owes until every level is within its target (RocksDB's estimate):
-    /// those to merge out of L0, then each level's excess with its share of the next level. The
-    /// excess includes what comes from above, `carried` bytes from L0, so in a full tree a flush
-    /// raises it and a compaction lowers it.
+    /// Bytes that compaction owes until every level is within its target (RocksDB's estimate): the
+    /// bytes to merge out of L0, then each level's excess with its share of the next level. The
+    /// excess includes the bytes that come from above, `carried` of them from L0. So in a full tree
+    /// a flush raises the debt and a compaction lowers it.
     pub fn owed(&self, out_of_l0: Bytes, carried: Bytes) -> Bytes {
         let (mut carried, mut owed) = (carried.as_f64(), out_of_l0.as_f64());
         for level in 1..self.last() {
@@ -151,9 +151,10 @@ impl Rooms {
         Bytes(owed as u64)
     }
 
-    /// The stages behind a merge that brings `arriving` bytes into L1: of each level that would
-    /// then exceed what `limit` says of the level and its target, what is moved and merged when the
-    /// excess goes down in whole SSTs. They end at the first level that would not.
+    /// The stages behind a merge that brings `arriving` bytes into L1. `limit` gives the limit of a
+    /// level with its target. Each level that would then exceed its limit is a stage: the bytes
+    /// that are moved and merged when its excess goes down in whole SSTs. The stages end at the
+    /// first level that stays within its limit.
     pub fn stages(
         &self,
         mut arriving: Bytes,
@@ -183,7 +184,7 @@ impl Rooms {
         Bytes((moved * (1.0 + overlap)) as u64)
     }
 
-    /// The levels as a pressure reports them.
+    /// The pressure of each level.
     pub fn pressures(&self, depth: u8) -> Vec<LevelPressure> {
         (1..=depth)
             .map(|level| {
@@ -195,7 +196,8 @@ impl Rooms {
     }
 }
 
-/// How far `amount` is towards `limit`, 1.0 being there. No limit is never reached.
+/// The share of `limit` that `amount` has reached; 1.0 at the limit. Without a limit the share is
+/// 0.
 pub fn towards(amount: Bytes, limit: Option<Bytes>) -> f64 {
     limit.map_or(0.0, |limit| amount.as_f64() / limit.as_f64().max(1.0))
 }

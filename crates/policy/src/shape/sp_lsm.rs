@@ -2,41 +2,44 @@
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §VI. There is no flush: a job that frees memory is a compaction into L1. Rules:
-//! 1. memory→L1 takes all memtables that are ready, from the oldest on, and all they overlap of L1,
-//!    once they are as many as L0 has runs elsewhere (`l0_trigger`; at most half of the memtables)
-//!    or one of them is wanted; one at a time, so that they are installed in the order of their
-//!    age;
-//! 2. score of a level: bytes that no job moves down ÷ target. What scores at least 1 gives single
-//!    SSTs, least overlap per byte first, several at once; the level farthest beyond its target
-//!    first;
-//! 3. a level beyond `FAR` times its target stands before memory in the list. An L1 that large
-//!    takes nothing in until its own jobs have brought it back;
+//! 1. memory→L1 takes all memtables that are ready, from the oldest on, and every table of L1 that
+//!    they overlap. It is proposed once as many memtables are ready as other shapes have runs in L0
+//!    (`l0_trigger`, at most half of the memtables), or once one memtable is wanted. One such job
+//!    runs at a time, so that memtables are installed in the order of their age;
+//! 2. the score of a level is the bytes that no job moves down ÷ its target. A level with a score
+//!    of at least 1 gives single SSTs, the least overlap per byte first, several at once. The level
+//!    with the highest score comes first;
+//! 3. a level beyond `FAR` times its target comes before memory in the list. An L1 that large takes
+//!    no merge in until its own jobs have reduced it;
 //! 4. runs of L0 that another shape or an ingest has left go into L1 before anything else, all at
-//!    once, oldest first. Memtables that overlap one wait for it;
-//! 5. if a merge into L1 waits for a job out of L1, no further job starts out of L1: it might wait
-//!    for ever.
+//!    once, from the oldest on. Memtables that overlap such a run wait for it;
+//! 5. if a merge into L1 waits for a job out of L1, no further job out of L1 starts. Otherwise the
+//!    merge might wait for ever.
 //!
-//! Readings. The paper does not say how many memtables go at once, but that a level is reduced by
-//! how far it is beyond its expected size, that memory is expected to be half full, and that it
-//! "temporally stores more user requests"; its published code has memtables in the place of L0's
-//! files, with L0's trigger. All that are ready go at once, as each one more spares a rewrite of
-//! L1: the longer a merge takes, the more memtables wait for the next one.
-//! The paper has compactions run in parallel; two out of one memory would both have to write most
-//! of L1, so they are one after the other, beside those of deeper levels. It has its order kept by
-//! the picker. Here schedules that know no order but that of urgency (`fifo`) would start memory→L1
-//! again and again, and L1, which overlaps all of it, would never get its turn: hence the second
-//! half of rule 3, which keeps L1 within `FAR` targets and what one merge brings in, whatever the
-//! schedule. The schedule `priority` keeps the order across levels.
+//! Readings:
+//! - the paper does not say how many memtables go at once. It says that a level is reduced by the
+//!   amount beyond its expected size, that memory is expected to be half full, and that memory
+//!   "temporally stores more user requests". Its published code puts memtables in the place of L0's
+//!   files, with L0's trigger. Here all memtables that are ready go at once, because each
+//!   additional one saves a rewrite of L1. The longer a merge takes, the more memtables wait for
+//!   the next one;
+//! - the paper runs compactions in parallel. Two jobs out of one memory would both write most of
+//!   L1, so these jobs run one after the other, beside jobs of deeper levels;
+//! - in the paper the picker keeps the order across levels. Here a schedule that knows only the
+//!   order of urgency (`fifo`) would start memory→L1 again and again, and L1, which conflicts with
+//!   all of these jobs, would never have its turn. The second half of rule 3 prevents this under
+//!   every schedule: it keeps L1 within `FAR` targets and what one merge brings in. The schedule
+//!   `priority` keeps the order across levels.
 //!
-//! Debt is that of `tiered_l0`; there are no limits on L0. Chain: the memtables against L1, then
-//! each level that would be beyond target + overflow (L1: beyond rule 3's bound, too). Before the
-//! merge itself can begin only the latter and old runs of L0 must be waited for.
+//! Debt is that of `tiered_l0`; there are no limits on L0. The chain is the memtables against L1,
+//! then each level that would exceed target + overflow (for L1 also: rule 3's bound). Before the
+//! merge itself can begin, only room in L1 and old runs of L0 must be waited for.
 //!
-//! Liveness. The job out of memory waits for: jobs that it conflicts with, which end, and rule 5
-//! lets no others take their place; runs of L0, which no flush adds to, so that an ingest is what
-//! it takes to have another; room in L1. An L1 that refuses is beyond its target, so it proposes
-//! jobs, if L2 has room, and so on down to the last level, which always has. While L1 refuses, rule
-//! 5 stands in nobody's way: neither merge into it is proposed.
+//! Liveness. The job out of memory waits for three things. The jobs that it conflicts with end, and
+//! rule 5 lets no others take their place. The runs of L0 go into L1, and only an ingest adds
+//! another, because there is no flush. Room in L1 comes as well: an L1 that refuses a merge is
+//! beyond its target, so it proposes jobs if L2 has room, and so on down to the last level, which
+//! always has room. While L1 refuses, no merge into L1 is proposed, so rule 5 delays no job.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables).
 
@@ -51,9 +54,9 @@ use crate::tree::TreeOptions;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Place, Result, Run, Version, Violation};
 
-/// How many times its target a level must hold to go before memory (CruiseDB (2021), §VI.B).
+/// The multiple of its target beyond which a level goes before memory (CruiseDB (2021), §VI.B).
 const FAR: u64 = 5;
-/// Jobs out of one level proposed at once.
+/// The most jobs proposed at once out of one level.
 const JOBS_MAX: usize = 4;
 
 /// Levels with their scores and jobs.
@@ -124,7 +127,7 @@ impl SpLsm {
         context.merge(pick::of_runs(oldest), 1, version.l0.len() as f64, |_| true)
     }
 
-    /// The stages behind a merge that brings so many bytes into L1.
+    /// The stages behind a merge that brings `arriving` bytes into L1.
     fn stages(&self, rooms: &Rooms, arriving: Bytes) -> Vec<(u8, Bytes)> {
         let allowed = self.options.overflow.or(self.options.debt_hard);
         rooms.stages(arriving, self.options.sst_max, |level, target| {
@@ -140,8 +143,8 @@ fn far(target: Bytes) -> Bytes {
     Bytes(target.0.saturating_mul(FAR))
 }
 
-/// Whether L1 takes a merge in: it does not exceed its target by more than the overflow, nor is it
-/// so large that it goes before memory.
+/// Whether a merge into L1 may start. L1 must not exceed its target by more than the overflow, and
+/// it must not be so large that it goes before memory (rule 3).
 fn takes_in(rooms: &Rooms) -> bool {
     rooms.allows(1, Bytes::ZERO)
         && rooms.target(1).is_none_or(|target| rooms.staying(1) <= far(target))
@@ -199,7 +202,7 @@ impl Shape for SpLsm {
         }
     }
 
-    /// Memory is what an L0 is elsewhere: the memtables that wait, or a full one, against L1.
+    /// Memory takes the place of L0: the sealed memtables, or a full one, against L1.
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let rooms = self.rooms(version, &Busy::default());
         let sealed: Bytes = facts.memtables.iter().map(|memtable| memtable.bytes).sum();

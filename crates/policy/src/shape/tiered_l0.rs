@@ -4,26 +4,30 @@
 //! Fig. 3(b); RocksDB's `LevelCompactionPicker` and `VersionStorageInfo::{ComputeCompactionScore,
 //! EstimateCompactionBytesNeeded}`. Rules:
 //! 1. a flush takes all memtables that are ready, oldest first, and never waits for L0;
-//! 2. score of L0: max(runs ÷ trigger, bytes ÷ target of L1); of a level: bytes that no job moves
-//!    down ÷ target. What scores at least 1 is proposed, highest score first;
-//! 3. L0→L1 takes every run that is idle, from the oldest on, and all it overlaps of L1; one at a
-//!    time;
-//! 4. while rule 3 is busy or has to wait, at least four neighbouring idle runs may be merged
-//!    within L0 (option), newest first, as long as the bytes per run saved do not grow; with
-//!    `intra_l0_beside` always, after rule 3, for a schedule that holds that back (DLC's `delay =
-//!    part`; DLC (2021), §4.1);
-//! 5. if L0→L1 waits for a job out of L1, no further job starts out of L1: it might wait for ever;
-//! 6. deeper levels give single SSTs, least overlap per byte first, several at once;
-//! 7. with `merge_flushed` set, this many neighbouring idle flushed runs may be merged at any time,
-//!    the newest stretch of them. This candidate is the last of L0's, so that a schedule that keeps
-//!    the order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
+//! 2. the score of L0 is max(runs ÷ trigger, bytes ÷ target of L1). The score of a level is the
+//!    bytes that no job moves down ÷ its target. L0 and the levels with a score of at least 1
+//!    propose jobs, the highest score first;
+//! 3. L0→L1 takes every idle run, from the oldest on, and every table of L1 that these overlap. One
+//!    such job runs at a time;
+//! 4. while rule 3 has no job or its job must wait, at least four neighbouring idle runs may be
+//!    merged within L0 (option `intra_l0`), the newest first, as long as the bytes per saved run do
+//!    not grow. With `intra_l0_beside` this merge is always proposed, after that of rule 3, for a
+//!    schedule that holds L0→L1 back (DLC's `delay = part`; DLC (2021), §4.1);
+//! 5. if L0→L1 waits for a job out of L1, no further job out of L1 starts. Otherwise L0→L1 might
+//!    wait for ever;
+//! 6. deeper levels give single SSTs, the least overlap per byte first, several at once;
+//! 7. with `merge_flushed` set, this number of neighbouring idle flushed runs may be merged at any
+//!    time: the newest stretch of them. This candidate is the last of L0's, so that a schedule that
+//!    keeps the order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
 //!
-//! Debt: what compaction owes, as RocksDB estimates it, slows and stops writes. With `overflow` set
-//! (RocksDB-IO: 0) a level beyond target + overflow takes no merges in, as the paper has it.
+//! Debt is the bytes that compaction owes, as RocksDB estimates them. It slows and stops writes.
+//! With `overflow` set (RocksDB-IO: 0) a level beyond target + overflow takes no merge in, as in
+//! the paper.
 //!
 //! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB
-//! itself merges, and so do we. For its chains L0 counts as full at its trigger (the paper draws L0
-//! as large as L1, which is 4 runs of 64 MB), although a flush may start until writes are stopped.
+//! itself merges the two, and so does this shape. For the chain L0 counts as full at its trigger,
+//! although a flush may start until writes are stopped. The paper draws an L0 as large as L1, which
+//! is 4 runs of 64 MB.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables).
 
@@ -40,21 +44,21 @@ use serde::{Deserialize, Serialize};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Version, Violation};
 
-/// Jobs out of one level proposed at once.
+/// The most jobs proposed at once out of one level.
 const JOBS_MAX: usize = 4;
 /// Fewest runs worth a merge within L0 (RocksDB's `kMinFilesForIntraL0Compaction`).
 const INTRA_L0_MIN: usize = 4;
 
-/// What is merged within L0.
+/// The merges within L0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TieredOptions {
     /// Merge runs within L0 while L0→L1 is busy.
     pub intra_l0: bool,
-    /// Propose merges within L0 also where L0→L1 could start.
+    /// Propose merges within L0 also when L0→L1 could start.
     pub intra_l0_beside: bool,
-    /// Flushed runs in L0 at which a merge of only them is proposed, independent of other rules
-    /// (for DLC's `resume part`); 0 for never.
+    /// The number of flushed runs in L0 at which a merge of only these runs is proposed,
+    /// independent of other rules (for DLC's `resume part`); 0 for never.
     pub merge_flushed: usize,
 }
 
@@ -87,8 +91,8 @@ impl TieredL0 {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
 
-    /// Whether a level may take a merge in: it does not exceed its target by more than the
-    /// overflow.
+    /// Whether a merge into this level may start: the level does not exceed its target by more than
+    /// the overflow.
     fn allows(&self, rooms: &Rooms, level: u8) -> bool {
         rooms.allows(level, Bytes::ZERO)
     }
@@ -99,7 +103,7 @@ impl TieredL0 {
         (runs.len() as f64 / self.options.l0_trigger as f64).max(by_bytes)
     }
 
-    /// Rules 3, 4 and 7: the candidates of L0 with its score.
+    /// Rules 3, 4 and 7: the score of L0 and its candidates.
     fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms) -> (f64, Vec<Candidate>) {
         let Context { version, busy, .. } = *context;
         let idle: Vec<&Run> = version.l0.iter().filter(|run| !context.is_busy(run)).collect();
@@ -159,7 +163,8 @@ impl TieredL0 {
         merge_within(context, count, score)
     }
 
-    /// What compaction owes: all of L0 against L1 once it is due, and what follows from it.
+    /// The bytes that compaction owes: all of L0 against L1 once L0 is due, and the merges that
+    /// follow from it.
     fn debt(&self, version: &Version, rooms: &Rooms) -> Bytes {
         let l0 = version.l0_bytes();
         let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
@@ -168,7 +173,7 @@ impl TieredL0 {
     }
 }
 
-/// The merge of the newest runs of L0, so many of them, into one.
+/// The merge of the `count` newest runs of L0 into one.
 fn merge_within(context: &Context<'_>, count: usize, score: f64) -> Option<Candidate> {
     let l0 = &context.version.l0;
     let tables = pick::of_runs(&l0[l0.len() - count.min(pick::RUNS_MAX)..]);
@@ -233,7 +238,8 @@ impl Shape for TieredL0 {
         pressure(version, &self.options, rooms.pressures(version.depth()), debt)
     }
 
-    /// The tiering step, then each level that would be beyond its target by more than it may.
+    /// The tiering step, then each level that would exceed its target by more than the allowed
+    /// bytes.
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let rooms = self.rooms(version, &Busy::default());
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
@@ -257,7 +263,8 @@ mod tests {
     use std::sync::Arc;
     use vlsm_core::{FileMeta, FileNumber, RunId, Seq, Table, Tables};
 
-    /// However far L0 has grown, what a job takes can be written to the manifest and read back.
+    /// However large L0 has grown, the inputs of a job can be written to the manifest and read
+    /// back.
     #[test]
     fn no_job_takes_more_runs_than_an_edit_may_be_about() {
         let run = |n: u64| {

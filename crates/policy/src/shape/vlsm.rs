@@ -1,26 +1,28 @@
 //! `vlsm`: overlap-aware SSTs in L1, so that L1→L2 may grow by Φ without a wide compaction.
 //!
 //! Source: "vLSM: Low tail latency and I/O amplification in LSM-based KV stores" (2024), §4. L0,
-//! flushes, chains and the room rule are those of `incremental.rs`. Its own:
-//! 1. L0→L1 cuts its output by looking ahead at L2 (`cuts.rs`): good vSSTs overlap at most f of it;
-//! 2. L1→L2 takes good vSSTs, best size ÷ overlapped bytes first, among up to 50 from the
-//!    compaction pointer on, until their sizes sum to S_M; neighbours become one candidate, the
-//!    others one each;
-//! 3. if good ones do not suffice, the best poor ones fill up;
+//! flushes, chains and the room rule are those of `incremental.rs`. This shape adds:
+//! 1. L0→L1 cuts its output by looking ahead at L2 (`cuts.rs`): a good vSST overlaps at most f of
+//!    L2;
+//! 2. L1→L2 takes good vSSTs until their sizes sum to S_M. It looks at up to 50 vSSTs from the
+//!    compaction pointer on, and takes those with the best size ÷ overlapped bytes first.
+//!    Neighbours become one candidate; each other vSST becomes a candidate of its own;
+//! 3. if the good vSSTs do not suffice, the best poor ones fill up;
 //! 4. L2 and below: SSTs of S_M, one at a time, least overlap first among up to 50;
-//! 5. targets: L1, Φ · L1, then f times each.
+//! 5. targets: L1, then Φ · L1, then f times the target above.
 //!
 //! Readings and deviations:
-//! - the paper begins to compact when L0 is at its maximum; we compact whenever there are
-//!   `l0_trigger` (1) runs, because waiting saves nothing where runs go one by one;
-//! - rule 3 is ours: the paper says that poor vSSTs "will not be used during the next compaction",
+//! - the paper begins to compact when L0 is at its maximum. We compact whenever there are
+//!   `l0_trigger` (1) runs, because waiting saves nothing when runs go one by one;
+//! - rule 3 is ours. The paper says that poor vSSTs "will not be used during the next compaction",
 //!   but progress must not depend on the keys;
 //! - "free space for the next SST": L1 gives while it lacks room for one more run within its
 //!   target;
-//! - "overflow (debt) 64 MB" is per level: merges into a level wait once it would exceed its target
+//! - "overflow (debt) 64 MB" is per level: merges into a level wait when it would exceed its target
 //!   by more;
-//! - a run moves into L1 unchanged where L1 has nothing, if it is an SST such as rule 1 would cut:
-//!   good, and of at least S_m bytes. RocksDB's limit on the level after next applies to all moves.
+//! - a run moves into L1 unchanged if L1 has nothing in its range and if the run is an SST such as
+//!   rule 1 would cut: good, and of at least S_m bytes. RocksDB's limit on the overlap with the
+//!   level after next applies to all trivial moves.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables of the window).
 
@@ -46,7 +48,8 @@ pub struct VlsmOptions {
     pub sst_min: Bytes,
     /// Φ: growth factor from L1 to L2.
     pub phi: u64,
-    /// How the overlap of a vSST is counted. A good one has at most f, the growth of the tree.
+    /// How the overlap of a vSST is counted. A good vSST overlaps at most f, the growth of the
+    /// tree.
     pub overlap: Overlap,
 }
 
@@ -84,7 +87,7 @@ pub struct Vlsm {
 /// A vSST of L1 that may go to L2.
 struct Vsst<'a> {
     grade: Grade,
-    /// Overlapped bytes of L2 per byte.
+    /// Overlapped bytes of L2 per byte of the vSST.
     cost: f64,
     table: &'a Arc<Table>,
 }
@@ -110,7 +113,7 @@ impl Vlsm {
         Context { version, facts, busy, options: &self.tree.options }
     }
 
-    /// The grade of an SST of L1 against L2, by the reading in use.
+    /// The grade of an SST of L1 against L2, by the chosen reading of overlap.
     fn grade(&self, version: &Version, table: &Table) -> Grade {
         let options = &self.tree.options;
         let max = options.growth as f64;
