@@ -1,10 +1,10 @@
 //! Reads blocks: a point lookup that copies nothing, and a cursor.
 //!
-//! Both begin at a restart point, found by binary search, and walk from there. The bytes may be
-//! anything: every length is compared with what is there, and damage is said, not skipped. The
-//! layout is that of `block_builder`.
+//! Both find a restart point by binary search and walk over the entries from there. The bytes may
+//! be damaged in any way: every length is compared with the bytes at hand, and damage is reported,
+//! not skipped. `block_builder` describes the layout.
 //!
-//! Threads and locks: a block is immutable and shared; a cursor belongs to one thread.
+//! Threads and locks: a block is immutable and shared. A cursor belongs to one thread.
 
 use super::block_builder::BLOCK_TAIL_LEN;
 use super::format::{Damage, common_prefix, u32_at, varint_at};
@@ -13,10 +13,10 @@ use std::cmp::Ordering;
 use vlsm_core::key::EXPIRY_LEN;
 use vlsm_core::{Kind, Trailer, key};
 
-/// Where the parts of a block's payload lie.
+/// The places of the parts of a block's payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Length of the entries, which begin at zero.
+    /// Length of the entries, which begin at offset 0.
     pub(crate) entries: usize,
     restarts_at: usize,
     pub(crate) restart_count: usize,
@@ -44,18 +44,18 @@ impl Layout {
     }
 }
 
-/// One entry as it lies in a block.
+/// One entry as it is stored in a block.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawEntry {
-    /// Bytes that the key has from the entry before.
+    /// Bytes that the key shares with the key of the previous entry.
     pub(crate) shared: usize,
-    /// Where the rest of the key begins.
+    /// The offset of the rest of the key.
     pub(crate) key_at: usize,
-    /// Sequence number and kind, a known one.
+    /// Sequence number and kind; the kind is a known one.
     pub(crate) trailer: Trailer,
-    /// Where the value begins.
+    /// The offset of the value.
     pub(crate) value_at: usize,
-    /// Where the next entry begins.
+    /// The offset of the next entry.
     pub(crate) end: usize,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
     Ok(RawEntry { shared, key_at, trailer, value_at, end })
 }
 
-/// Appends the key of `entry` to what `key` has of the entry before.
+/// Builds the key of `entry` in `key`, which holds the key of the previous entry.
 #[inline]
 pub(crate) fn assemble(key: &mut Vec<u8>, entries: &[u8], entry: &RawEntry) -> Result<(), Damage> {
     if entry.shared > key.len() {
@@ -106,14 +106,14 @@ pub(crate) fn assemble(key: &mut Vec<u8>, entries: &[u8], entry: &RawEntry) -> R
     Ok(())
 }
 
-/// What a point lookup in one block found.
+/// The result of a point lookup in one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lookup {
     /// The entry.
     Found(Trailer, Bytes),
     /// The key has no such entry.
     Absent,
-    /// All entries of the block come before what was asked for.
+    /// All entries of the block come before the target.
     Beyond,
 }
 
@@ -122,12 +122,12 @@ pub(crate) enum Lookup {
 pub struct Block {
     data: Bytes,
     layout: Layout,
-    /// Bytes of memory it keeps.
+    /// Bytes of memory that it keeps.
     weight: u32,
 }
 
 impl Block {
-    /// Takes the payload of a block that keeps `weight` bytes of memory.
+    /// A block with this payload, which keeps `weight` bytes of memory.
     pub(crate) fn new(data: Bytes, weight: usize) -> Result<Self, Damage> {
         let layout = Layout::parse(&data)?;
         Ok(Self { data, layout, weight: u32::try_from(weight).unwrap_or(u32::MAX) })
@@ -144,8 +144,8 @@ impl Block {
         &self.data[..self.layout.entries]
     }
 
-    /// The restart point from which to look for the first entry at or after the target: the last
-    /// one before the target, or the first.
+    /// The restart point at which the search for the first entry at or after the target begins. It
+    /// is the last restart point before the target, or the first one.
     fn restart_before(&self, target: &[u8], trailer: Trailer) -> Result<usize, Damage> {
         let (mut low, mut high) = (0, self.layout.restart_count);
         while high - low > 1 {
@@ -162,11 +162,11 @@ impl Block {
         self.layout.restart(&self.data, low)
     }
 
-    /// The first entry at or after (target, trailer), if it is one of the target's.
+    /// The first entry at or after (target, trailer), if its key is the target.
     ///
-    /// No key is put together: `matched` is how many bytes the last key has in common with the
-    /// target. It came before the target, so a key that shares more than that with it comes before
-    /// the target too.
+    /// The lookup builds no key. `matched` is the number of bytes that the last key has in common
+    /// with the target. That key comes before the target, so a key that shares more bytes with it
+    /// comes before the target as well.
     pub(crate) fn get(&self, target: &[u8], trailer: Trailer) -> Result<Lookup, Damage> {
         let entries = self.entries();
         let mut at = self.restart_before(target, trailer)?;
@@ -205,7 +205,7 @@ pub(crate) struct BlockCursor {
     block: Block,
     key: Vec<u8>,
     trailer: Trailer,
-    /// Where the entry begins; none when the cursor stands on none.
+    /// The offset of the entry; none if the cursor is on no entry.
     at: Option<usize>,
     value_at: usize,
     end: usize,
@@ -217,7 +217,7 @@ impl BlockCursor {
         Self { block, key, trailer: Trailer::LAST, at: None, value_at: 0, end: 0 }
     }
 
-    /// Goes on with another block, not yet at a position.
+    /// Goes to another block, without a position in it.
     pub(crate) fn set_block(&mut self, block: Block) {
         self.block = block;
         self.at = None;
@@ -289,7 +289,7 @@ impl BlockCursor {
         self.load(self.end)
     }
 
-    /// Walks to the entry before from the last restart point before this entry.
+    /// Goes to the previous entry: walks to it from the last restart point before this entry.
     pub(crate) fn prev(&mut self) -> Result<(), Damage> {
         let Some(here) = self.at.take().filter(|at| *at > 0) else { return Ok(()) };
         let layout = self.block.layout;

@@ -1,16 +1,16 @@
 //! Writes one block after the other into one buffer.
 //!
-//! A block, uncompressed, is
+//! An uncompressed block is
 //! ```text
 //! [entry]* [zeros] [restart offset u32]* [restart count u32] [length of all entries u32]
 //! entry := shared varint · unshared varint · value length varint · key suffix · trailer u64 ·
 //! value
 //! ```
-//! `shared` counts the bytes of the user key that are those of the entry before; every n-th entry,
-//! and one at least every 1024 bytes, is a restart point and shares none, so that a lookup can
-//! begin there.
+//! `shared` is the number of bytes that the user key shares with the key of the previous entry.
+//! Every n-th entry is a restart point, and at least one every 1024 bytes. A restart point shares
+//! no bytes, so a lookup can begin there.
 //!
-//! No allocation per entry: the buffers are used again for the next block.
+//! No allocation per entry: the next block reuses the buffers.
 
 use super::format::BLOCK_TRAILER_LEN;
 use vlsm_core::Trailer;
@@ -18,7 +18,7 @@ use vlsm_core::Trailer;
 /// Bytes after the restart offsets.
 pub(super) const BLOCK_TAIL_LEN: usize = 8;
 
-/// The most bytes from one restart point to the next, about: what a lookup walks over at most.
+/// About the most bytes from one restart point to the next, which a lookup walks over.
 const RESTART_BYTES: usize = 1024;
 
 /// Collects the entries of a block.
@@ -39,7 +39,7 @@ impl BlockBuilder {
         self.restarts.is_empty()
     }
 
-    /// Bytes of the block if it ended here, its trailer included.
+    /// Bytes of the block if it ended here, including its trailer.
     pub(super) fn len(&self) -> usize {
         self.buf.len() + 4 * self.restarts.len() + BLOCK_TAIL_LEN + BLOCK_TRAILER_LEN
     }
@@ -85,9 +85,9 @@ impl BlockBuilder {
         self.buf.extend_from_slice(value);
     }
 
-    /// Ends the block, with zeros inserted so that it takes at least `len` bytes with its trailer.
-    /// The buffer holds its payload then, to which the caller may append before it clears the
-    /// builder.
+    /// Ends the block. It inserts zeros so that the block with its trailer takes at least `len`
+    /// bytes. The returned buffer holds the payload. The caller may append to it, and then clears
+    /// the builder.
     pub(super) fn finish(&mut self, len: usize) -> &mut Vec<u8> {
         let entries = self.buf.len() as u32;
         let zeros = len.saturating_sub(self.len());

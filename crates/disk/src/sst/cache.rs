@@ -1,11 +1,10 @@
-//! The block cache: blocks of SSTs, not compressed, bounded by the memory they keep.
+//! The block cache: uncompressed blocks of SSTs, bounded by the memory that they keep.
 //!
-//! A block is found by its file's uid and its offset, so files that are gone leave no wrong
-//! answers, only entries that age out. Two readers that miss the same block at the same time both
-//! read it.
+//! The key of a block is its file's uid and its offset. So deleted files leave no wrong answers,
+//! only entries that age out. When two readers miss the same block at the same time, both read it.
 //!
-//! Threads and locks: any thread; the locks of the shards are held for a lookup or an insertion,
-//! never while a file is read.
+//! Threads and locks: any thread may use the cache. The lock of a shard is held during a lookup or
+//! an insertion, never while a file is read.
 
 use super::block::Block;
 use crate::gauge::{Charge, Gauge};
@@ -15,7 +14,7 @@ use rustc_hash::FxBuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::FileUid;
 
-/// Memory of an entry beyond its block.
+/// Memory of a cache entry besides its block.
 const ENTRY_OVERHEAD: usize = 128;
 
 #[derive(Clone)]
@@ -39,23 +38,23 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
     }
 }
 
-/// What a cache counted since it was made.
+/// The counters of a cache since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheCounters {
-    /// Blocks that were there.
+    /// Lookups that found their block.
     pub hits: u64,
     /// Blocks that had to be read.
     pub misses: u64,
-    /// Bytes read for them.
+    /// Bytes read for these blocks.
     pub miss_bytes: u64,
 }
 
-/// Blocks that were read lately.
+/// The block cache: blocks that were read recently.
 pub struct BlockCache {
     /// Hashed without a random seed, so that a simulated store evicts the same blocks in each run.
     /// The uids are random.
     blocks: Option<Cache<(FileUid, u64), Block, ByMemory, FxBuildHasher>>,
-    /// All blocks that were read through it, kept by it or by readers.
+    /// The memory of all blocks read through the cache that the cache or a reader still holds.
     held: Gauge,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -63,7 +62,7 @@ pub struct BlockCache {
 }
 
 impl BlockCache {
-    /// A cache that keeps at most `capacity` bytes; 0 for none.
+    /// A cache that keeps at most `capacity` bytes. With 0 it keeps no block.
     ///
     /// # Panics
     /// Never: the options are complete.
@@ -91,7 +90,7 @@ impl BlockCache {
         found
     }
 
-    /// Counts a block that was read, and keeps it if asked to.
+    /// Counts a block that was read, and keeps it if `fill`.
     pub(crate) fn missed(&self, uid: FileUid, offset: u64, bytes: u64, block: &Block, fill: bool) {
         self.misses.fetch_add(1, Relaxed);
         self.miss_bytes.fetch_add(bytes, Relaxed);
@@ -100,7 +99,7 @@ impl BlockCache {
         }
     }
 
-    /// What it counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         CacheCounters {
@@ -116,8 +115,8 @@ impl BlockCache {
         self.blocks.as_ref().map_or(0, Cache::weight)
     }
 
-    /// Shares the memory of a block, `weight` bytes. It is counted for as long as somebody holds a
-    /// part of it, in the cache or out of it.
+    /// Shares the memory of a block, `weight` bytes. The memory is counted as long as the cache or
+    /// a reader holds a part of it.
     pub(crate) fn hold<T>(&self, bytes: T, weight: usize) -> Bytes
     where
         T: AsRef<[u8]> + Send + 'static,
@@ -125,7 +124,7 @@ impl BlockCache {
         Bytes::from_owner(Held { bytes, _charge: self.held.charge(weight as u64) })
     }
 
-    /// Counts memory that a reader holds for blocks to come.
+    /// Counts memory that a reader holds for blocks that it will need next.
     pub(crate) fn pinned(&self, bytes: u64) -> Charge {
         self.held.charge(bytes)
     }
@@ -139,7 +138,7 @@ impl BlockCache {
         self.held.get().saturating_sub(kept)
     }
 
-    /// Changes the capacity. A cache made with none stays off.
+    /// Changes the capacity. A cache that was created with a capacity of 0 stays off.
     pub fn set_capacity(&self, capacity: u64) {
         if let Some(blocks) = &self.blocks {
             blocks.set_capacity(capacity);

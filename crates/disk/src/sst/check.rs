@@ -1,13 +1,15 @@
 //! Checks an SST completely, for `verify`.
 //!
-//! [`SstReader::open`] has verified footer, index, filter and properties. What is left:
+//! [`SstReader::open`] has verified footer, index, filter and properties. This module checks the
+//! rest:
 //! 1. Each block, in the order of the file: its checksum, its layout, its restart points.
-//! 2. Each entry: after the one before it, where the index says it is, known to the filter.
-//! 3. The sums over all entries are those of the properties.
+//! 2. Each entry: it comes after the previous one, the index leads to its block, and the filter
+//!    knows it.
+//! 3. The sums over all entries: they equal those of the properties.
 //!
-//! Damage is reported and skipped, so that all of it is reported. Facts that a damaged block hides
-//! (the order against it, the sums) are not checked. Memory: a megabyte of the file, or one block
-//! where that is longer.
+//! Damage is reported and then skipped, so that all of it is reported. Facts that a damaged block
+//! hides are not checked: the order of the next entry against it, and the sums. Memory: a megabyte
+//! of the file, or one block if that is longer.
 
 use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, Properties, decompress, open_block};
@@ -16,22 +18,22 @@ use crate::aligned::{AlignedBuf, align_down, align_up};
 use std::ops::Range;
 use vlsm_core::{Error, Kind, Result, Seq, Trailer, key};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_LEN: u64 = 1 << 20;
 
-/// Told of each problem: where in the file, and what is wrong there.
+/// The callback for problems: the offset in the file and a description.
 pub type Tell<'a> = dyn FnMut(u64, &str) + 'a;
 
-/// What a file holds.
+/// Counts of a file's entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Keys, the versions of one counted once.
+    /// Distinct user keys.
     pub keys: u64,
-    /// Entries that are neither puts nor deletes: operands, values that expire.
+    /// Entries that are neither puts nor deletes: merge operands, and values that expire.
     pub special: u64,
 }
 
-/// Checks all blocks of an open SST. `progress` is told how many bytes are behind us.
+/// Checks all blocks of an open SST. `progress` receives the number of bytes that are checked.
 pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMut(u64)) -> Found {
     let found = Properties { seq_min: Seq::MAX, ..Properties::default() };
     let counted = Found::default();
@@ -47,7 +49,7 @@ pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMu
         }
         let chunk = walk.load(first..end);
         for block in first..end {
-            // Where the system cannot read a chunk it may still read parts of it.
+            // If the system cannot read a chunk, it may still read parts of it.
             let alone = chunk.is_err().then(|| walk.load(block..block + 1));
             match alone.as_ref().unwrap_or(&chunk) {
                 Ok((from, bytes)) => walk.block(block, *from, bytes),
@@ -67,19 +69,19 @@ pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMu
 struct Walk<'a, 'b> {
     reader: &'a SstReader,
     problem: &'a mut Tell<'b>,
-    /// The key of the entry in hand.
+    /// The key of the current entry.
     key: Vec<u8>,
-    /// The last entry, unless the block before is damaged.
+    /// The last entry; none if the previous block is damaged.
     last: Option<(Vec<u8>, Trailer)>,
-    /// Whether a block could not be looked at.
+    /// Whether a block could not be checked.
     gaps: bool,
-    /// What the properties should say.
+    /// The properties as the entries have them.
     found: Properties,
     counted: Found,
 }
 
 impl Walk<'_, '_> {
-    /// Reads these blocks: the offset and the bytes from there on.
+    /// Reads these blocks. Returns an offset and the bytes from there on.
     fn load(&self, blocks: Range<usize>) -> Result<(u64, AlignedBuf)> {
         let from = align_down(self.reader.extent(blocks.start).start);
         let to = align_up(self.reader.extent(blocks.end - 1).end);
@@ -108,7 +110,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Walks over the entries of a block; what is wrong with one of them, or with the whole block.
+    /// Checks the entries of a block. Returns the first problem of an entry, or as an error a
+    /// problem of the whole block.
     fn entries(&mut self, block: usize, payload: &[u8]) -> Result<Option<Damage>, Damage> {
         let layout = Layout::parse(payload)?;
         let entries = &payload[..layout.entries];
@@ -156,7 +159,7 @@ impl Walk<'_, '_> {
         let (last, before) = self.last.get_or_insert_with(|| (Vec::new(), trailer));
         last.clone_from(key);
         *before = trailer;
-        // Versions of one key may go on from the block in which the index finds it.
+        // The versions of one key may continue behind the block in which the index finds it.
         let place = reader.find(key);
         if !ordered {
             Err("its entries are out of order")
@@ -186,7 +189,8 @@ impl Walk<'_, '_> {
             return;
         }
         let sums = |sums: &Properties| (sums.key_bytes, sums.value_bytes);
-        // Range tombstones may lie farther out; that they lie within was checked at opening.
+        // Range tombstones may extend the bounds. That they are within was checked when the file
+        // was opened.
         let bounds = match said.range_tombstones {
             _ if found.entries == 0 => true,
             0 => {
@@ -215,7 +219,7 @@ mod tests {
 
     const UID: FileUid = FileUid(77);
 
-    /// A file of several blocks, some keys with more versions than a block holds.
+    /// A file of several blocks. One key has more versions than a block holds.
     fn file(compression: Compression) -> Vec<u8> {
         let options = SstOptions { block_bytes: 512, compression, ..SstOptions::default() };
         let mut writer = SstWriter::new(options, UID);
@@ -247,7 +251,7 @@ mod tests {
         SstReader::open_unknown(NotingFile::new(bytes), Path::new("1.sst")).unwrap()
     }
 
-    /// Changes a block and makes its checksum right again.
+    /// Changes a block and corrects its checksum.
     fn forge(bytes: &mut [u8], block: usize, change: impl FnOnce(&mut [u8])) -> u64 {
         let extent = reader(bytes).extent(block);
         let stored = &mut bytes[extent.start as usize..extent.end as usize];
@@ -292,14 +296,14 @@ mod tests {
             let told = found.iter().any(|(offset, what)| *offset == at && what.contains(says));
             assert!(told, "{says}: {found:?}");
         };
-        // The block's first key: key0NNN. Lengths are one byte each, so it begins at 3.
+        // The block's first key is key0NNN. Each length is one byte, so the key begins at offset 3.
         let mut bytes = sound.clone();
         let at = forge(&mut bytes, 2, |block| block[3] = b'a');
         has(&bytes, at, "out of order");
         let mut bytes = sound.clone();
         let at = forge(&mut bytes, 2, |block| block[3] = b'z');
         has(&bytes, at, "the index leads to another block");
-        // A deleted entry that is a put, and the other way round.
+        // A delete becomes a put, or a put becomes a delete.
         let mut bytes = sound.clone();
         forge(&mut bytes, 0, |block| block[3 + 7] ^= 1);
         has(&bytes, sound.len() as u64, "its properties say 600 and 86");

@@ -1,15 +1,16 @@
-//! Walks over an SST through the block cache, reading ahead.
+//! Iterates over an SST through the block cache, with read-ahead.
 //!
-//! Algorithm: a seek reads one block. A cursor that goes on to the block behind reads more than it
-//! asks for, twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]), and takes the next blocks from
-//! there: a short scan waits for the device three times instead of once a block, and a long one
-//! moves as fast as the device. Going back, or elsewhere, begins anew with single blocks. What was
-//! read ahead is not in the cache until the cursor gets there.
+//! Algorithm: a seek reads one block. When the cursor goes on to the next block, it reads more than
+//! that block, and twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]). The next blocks come
+//! from that buffer. So a short scan waits for the device three times instead of once a block, and
+//! a long scan is as fast as the device. A move backwards or to another place begins anew with
+//! single blocks. A block from the buffer enters the cache when the cursor reaches it.
 //!
-//! Invariants: a block from the buffer is verified as any other; the buffer is counted with the
+//! Invariants: a block from the buffer is verified like any other. The buffer counts as memory of
 //! pinned blocks.
 //!
-//! Threads and locks: owned by one thread; holds its file open; takes no lock but the cache's.
+//! Threads and locks: one thread owns the cursor. The cursor holds its file open. It takes no lock
+//! except the cache's.
 
 use super::block::{Block, BlockCursor};
 use super::cache::BlockCache;
@@ -21,13 +22,13 @@ use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Error, Result, Trailer};
 
-/// What a cursor reads when it goes on for the first time.
+/// Bytes of a cursor's first read-ahead.
 const AHEAD_MIN: u64 = 8 << 10;
 
-/// The most that it reads at once.
+/// The most bytes of one read-ahead.
 const AHEAD_MAX: u64 = 64 << 10;
 
-/// Part of a file that was read before it was needed.
+/// A part of a file that was read ahead.
 struct Ahead {
     start: u64,
     bytes: AlignedBuf,
@@ -48,16 +49,16 @@ pub struct SstCursor {
     stats: ReadStats,
     block: Option<BlockCursor>,
     number: usize,
-    /// The block that it went to last, also where that failed.
+    /// The block of the last move, even if that move failed.
     target: usize,
-    /// What the next read of a block that follows will read, at least.
+    /// The least bytes of the next read-ahead.
     window: u64,
     ahead: Option<Ahead>,
     error: Option<Error>,
 }
 
 impl SstReader {
-    /// A cursor over all entries, which fills the cache as it reads if `fill`.
+    /// A cursor over all entries. If `fill`, the blocks that it reads go into the cache.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
         SstCursor {
@@ -76,23 +77,23 @@ impl SstReader {
 }
 
 impl SstCursor {
-    /// What it counted.
+    /// The counters.
     #[must_use]
     pub fn stats(&self) -> &ReadStats {
         &self.stats
     }
 
-    /// After an error: the smallest and the largest key that the block in question may hold.
+    /// After an error: the smallest and the largest key that the unreadable block may hold.
     #[must_use]
     pub fn unread(&self) -> (Bytes, Bytes) {
         self.reader.keys_of(self.target)
     }
 
-    /// After an error: to the first entry behind the block in question, as if it were not there.
-    /// Only for a caller who tells that its keys are missing.
+    /// After an error: goes to the first entry after the unreadable block, as if that block did not
+    /// exist. Only for callers that report the missing keys.
     ///
     /// # Errors
-    /// As the moves of a [`Cursor`]: of the next block that cannot be read.
+    /// As the moves of a [`Cursor`], for the next block that cannot be read.
     pub fn pass_unread(&mut self) -> Result<()> {
         self.error = None;
         let next = self.target + 1;
@@ -106,7 +107,7 @@ impl SstCursor {
         self.block.as_ref().expect("the cursor stands on an entry")
     }
 
-    /// Goes to a block and there to a position; not valid when there is no such block.
+    /// Goes to a block and to a position in it. Without such a block the cursor is not valid.
     fn enter(
         &mut self,
         number: usize,
@@ -137,7 +138,7 @@ impl SstCursor {
         self.reader.block(number, &self.cache, self.fill, &mut self.stats)
     }
 
-    /// The block behind the one that it is in.
+    /// The block after the current one.
     fn following(&mut self, number: usize) -> Result<Block> {
         let Self { reader, cache, stats, .. } = self;
         let extent = reader.extent(number);
@@ -166,7 +167,7 @@ impl SstCursor {
         Ok(block)
     }
 
-    /// Whether it is beyond an end of a block, not of the file.
+    /// Whether the cursor is beyond an end of a block, but not of the file.
     fn is_past_block(&self) -> bool {
         self.block.as_ref().is_some_and(|block| !block.valid())
     }
@@ -188,7 +189,7 @@ impl SstCursor {
         Ok(())
     }
 
-    /// Runs a move. After an error the cursor is not valid and repeats the error.
+    /// Runs a move. After an error the cursor is not valid, and every move returns that error.
     fn sticky(&mut self, run: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {
             return Err(error.clone());

@@ -1,14 +1,14 @@
-//! A Bloom filter over user keys, one cache line a key.
+//! A Bloom filter over user keys, with one cache line a key.
 //!
-//! A key's hash chooses one line of 512 bits, and within it a handful of bits; a lookup touches one
-//! line of memory. That costs a little accuracy against a filter without lines: about 1.0 % false
-//! answers at 10 bits a key.
+//! A key's hash chooses one line of 512 bits, and a few bits in that line. So a lookup touches one
+//! line of memory. Compared with a filter without lines this costs a little accuracy: about 1.0 %
+//! false positives at 10 bits a key.
 //!
 //! ```text
 //! filter := [line of 64 bytes]* · probes u32
 //! ```
 //!
-//! Threads and locks: immutable once built.
+//! Threads and locks: a filter is immutable once built.
 
 use super::format::{Damage, u32_at};
 use bytemuck::{Pod, Zeroable};
@@ -21,27 +21,27 @@ const PROBES_MAX: u32 = 16;
 #[repr(C, align(64))]
 struct Line([u32; 16]);
 
-/// The hash of a user key that filters use. One hash serves the filters of all files.
+/// The hash of a user key for filters. One hash serves the filters of all files.
 #[must_use]
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// A set of keys that may say yes for a key it does not have, but never no for one it has.
+/// A set of keys. It may report a key that it does not have, but it never denies a key that it has.
 pub struct Filter {
     lines: Vec<Line>,
     probes: u32,
 }
 
 impl Filter {
-    /// A filter with `bits_per_key` bits for each of these hashes of distinct keys.
+    /// A filter with `bits_per_key` bits for each of these hashes, which belong to distinct keys.
     #[must_use]
     pub fn build(hashes: &[u64], bits_per_key: u32) -> Self {
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
         let count = bits.div_ceil(8 * LINE_LEN as u64).clamp(1, 1 << 26) as usize;
-        // ln 2 bits a key is best in theory; a line prefers a little less, and so does the
-        // processor.
+        // In theory ln 2 · bits a key is the best number of probes. With lines a little less is
+        // better, and it costs less time.
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX);
         let mut filter = Self { lines: vec![Line::zeroed(); count], probes };
         for hash in hashes {
@@ -58,7 +58,8 @@ impl Filter {
         (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// The bits of a hash in its line: nine bits of a sequence of odd multiples each.
+    /// The bits of a hash in its line. Each takes nine bits of the next number in a sequence of odd
+    /// multiples.
     #[inline]
     fn bits_of(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> + use<> {
         let mut state = hash as u32;
@@ -82,7 +83,7 @@ impl Filter {
         self.lines.len() * LINE_LEN
     }
 
-    /// Bytes that a filter of this many keys takes in a file, about.
+    /// About the bytes that a filter of `keys` keys takes in a file.
     pub(super) fn len_for(keys: usize, bits_per_key: u32) -> usize {
         if bits_per_key == 0 { 0 } else { keys * bits_per_key as usize / 8 + LINE_LEN + 4 }
     }

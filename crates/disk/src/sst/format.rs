@@ -1,17 +1,16 @@
-//! The bytes that are common to all parts of an SST: varints, checksums, footer and properties.
+//! The encodings that all parts of an SST share: varints, checksums, footer and properties.
 //!
-//! Every byte of a file is under a checksum, and every checksum is mixed with the file's uid and
-//! with the offset of what it covers, so that a block read from another file or place does not
-//! verify:
+//! Every byte of a file is under a checksum. Every checksum is mixed with the file's uid and with
+//! the offset of the bytes that it covers, so a block that was read from another file or place does
+//! not verify:
 //! 1. a block's checksum covers its payload and its compression tag;
-//! 2. index, filter, range tombstones and properties have theirs in the footer;
-//! 3. the footer's checksum covers the zeros before it and its own fields, and is kept in the
-//!    manifest.
+//! 2. the checksums of index, filter, range tombstones and properties are in the footer;
+//! 3. the footer's checksum covers the zeros before it and its own fields. The manifest keeps it.
 //!
-//! Invariants: all numbers are little-endian; nothing is allocated by a length that was not
-//! compared with the bytes at hand before. The place and the algorithm of the footer's checksum,
-//! the version and the magic number are the same in all versions, so that a newer file is told from
-//! a damaged one.
+//! Invariants: all numbers are little-endian. A length is compared with the bytes at hand before
+//! anything is allocated by it. The place and the algorithm of the footer's checksum, the version
+//! and the magic number are the same in all versions, so that a reader can tell a newer file from a
+//! damaged one.
 
 use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
@@ -26,22 +25,24 @@ pub const MAGIC: [u8; 8] = *b"vLSM-SST";
 pub const FOOTER_LEN: usize = 136;
 /// Bytes after a block's payload: compression tag and checksum.
 pub const BLOCK_TRAILER_LEN: usize = 9;
-/// Extents beyond this times the stored bytes, and beyond 64 KiB, are not written compressed.
+/// A block is not compressed if its raw bytes exceed both this multiple of the stored bytes and 64
+/// KiB.
 const EXPANSION_MAX: usize = 255;
 
-/// What is wrong with some bytes. The caller knows the file and the offset.
+/// A description of damage. The caller adds the file and the offset.
 pub(crate) type Damage = &'static str;
 
 /// How blocks are compressed. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     None = 0,
     /// LZ4 block format.
     Lz4 = 1,
-    /// Zstandard. Without the feature `zstd` such blocks are written uncompressed and not read.
+    /// Zstandard. Without the feature `zstd` the writer stores blocks uncompressed, and the reader
+    /// refuses blocks of this kind.
     Zstd = 2,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Reads a varint of at most 32 bits at `at`: the value and where the next byte is.
+/// Reads a varint of at most 32 bits at `at`. Returns the value and the offset of the next byte.
 #[inline]
 pub(crate) fn varint_at(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
     let first = *bytes.get(at)?;
@@ -113,8 +114,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// Compresses a block's payload into `out` (its raw length, then the compressed bytes). False when
-/// that is not worth it: less than an eighth saved, or so much that a reader would mistrust it.
+/// Compresses a block's payload into `out`: its raw length, then the compressed bytes. False if
+/// compression saves less than an eighth, or so much that a reader would refuse the block.
 pub(crate) fn compress(compression: Compression, raw: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     match compression {
@@ -144,7 +145,7 @@ fn expansion_max(stored: usize) -> usize {
     stored.saturating_mul(EXPANSION_MAX).max(64 << 10)
 }
 
-/// Checks a stored block and says what its payload is and how it is compressed.
+/// Verifies a stored block. Returns its payload and its compression.
 #[inline]
 pub(crate) fn open_block(
     stored: &[u8],
@@ -195,14 +196,14 @@ pub(crate) fn decompress(
     if len != Some(raw_len) { Err("a block cannot be decompressed") } else { Ok(()) }
 }
 
-/// Where a part of the file lies, and its checksum.
+/// The extent of a part of the file, and its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Section {
-    /// Where it starts.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// Its bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// Their checksum.
+    /// The checksum of these bytes.
     pub checksum: u64,
 }
 
@@ -222,20 +223,20 @@ impl Section {
 pub struct Footer {
     /// The format version.
     pub version: u32,
-    /// The file's random number.
+    /// The file's uid: a random number.
     pub uid: FileUid,
     /// The index.
     pub index: Section,
-    /// The filter; of length zero when there is none.
+    /// The filter; of length 0 if there is none.
     pub filter: Section,
-    /// The range tombstones; of length zero when there is none.
+    /// The range tombstones; of length 0 if there is none.
     pub ranges: Section,
     /// The properties.
     pub properties: Section,
 }
 
 impl Footer {
-    /// The zeros and the footer that end a file whose properties end at `position`, and the
+    /// The zeros and the footer of a file whose properties end at `position`, and the footer's
     /// checksum.
     pub(crate) fn encode(&self, position: u64) -> (Vec<u8>, u64) {
         let zeros =
@@ -255,8 +256,8 @@ impl Footer {
         (out, sum)
     }
 
-    /// Reads the footer at the end of `tail`, the last bytes of a file of `file_len` bytes, and its
-    /// checksum. `tail` has the last 4096 bytes at least.
+    /// Reads the footer and its checksum at the end of `tail`, the last bytes of a file of
+    /// `file_len` bytes. `tail` has at least the last 4096 bytes.
     pub(crate) fn decode(tail: &[u8], file_len: u64) -> Result<(Self, u64), Damage> {
         let start = tail.len().checked_sub(FOOTER_LEN).ok_or("the file is too short")?;
         let fields = &tail[start..];
@@ -298,7 +299,7 @@ impl Footer {
     }
 }
 
-/// What a file says about itself.
+/// The properties that a file records about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
     /// Number of entries, tombstones included.
@@ -313,7 +314,7 @@ pub struct Properties {
     pub seq_min: Seq,
     /// Largest sequence number.
     pub seq_max: Seq,
-    /// When it was written, since the Unix epoch.
+    /// The time of creation, since the Unix epoch.
     pub created: Duration,
     /// Number of fragments of range tombstones.
     pub range_tombstones: u64,
@@ -321,13 +322,14 @@ pub struct Properties {
     pub smallest: Vec<u8>,
     /// Largest user key, or upper end of a range tombstone.
     pub largest: Vec<u8>,
-    /// Whether `largest` is the upper end of a range tombstone and itself not covered.
+    /// Whether `largest` is the upper end of a range tombstone, which the tombstone does not cover.
     pub largest_exclusive: bool,
-    /// When the first of its values expires, since the Unix epoch; none where none does.
+    /// The time when the first of its values expires, since the Unix epoch; none if no value
+    /// expires.
     pub expires: Option<Micros>,
 }
 
-/// Properties with this bit must be understood by who reads the file.
+/// A reader must know every property whose id has this bit, or refuse the file.
 const REQUIRED: u8 = 0x80;
 
 impl Properties {
@@ -337,7 +339,7 @@ impl Properties {
         KeyRange { lo, hi, hi_inclusive: !self.largest_exclusive }
     }
 
-    /// As a list of (id, length, bytes).
+    /// Encodes the properties as a list of (id, length, bytes).
     pub(crate) fn encode(&self) -> Vec<u8> {
         let micros = u64::try_from(self.created.as_micros()).unwrap_or(u64::MAX);
         let numbers = [
@@ -369,7 +371,7 @@ impl Properties {
         out
     }
 
-    /// Reads the list. Unknown ids are skipped, unless they must be understood.
+    /// Reads the list. It skips unknown ids, unless they have the bit `REQUIRED`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Damage> {
         let mut properties = Self::default();
         let mut at = 0;

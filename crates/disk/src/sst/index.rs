@@ -1,19 +1,20 @@
-//! Which block holds a key: one separator a block, kept flat in memory.
+//! The index: it leads from a key to its block, by one separator a block.
 //!
-//! The separator of a block is a shortest key that is not below the block's last user key and below
-//! the next block's first one, so the block of a key is the first whose separator is not below it.
-//! Blocks follow each other without gaps, so their ends are their extents.
+//! The separator of a block is a short key that is not below the block's last user key and not
+//! above the next block's first user key. So the block of a key is the first one whose separator is
+//! not below the key. Blocks follow each other without gaps, so their ends give their extents.
 //!
 //! ```text
 //! index := count varint · [shared varint · unshared varint · suffix · block length varint]*
 //! ```
 //!
-//! In memory: what all separators have in common is kept once; of the rest, the first eight bytes
-//! are numbers in an array that is searched first. About 20 bytes a block with keys of any length.
+//! In memory the common prefix of all separators is kept once. The next eight bytes of each
+//! separator are a number in an array, which is searched first. This takes about 20 bytes a block
+//! with keys of any length.
 //!
-//! A file that holds nothing but range tombstones has no block and an index without separators.
+//! A file with nothing but range tombstones has no block, and an index without separators.
 //!
-//! Invariants (checked when decoded): separators do not descend; extents lie before the index.
+//! Invariants (checked when decoded): separators do not descend; extents are before the index.
 
 use super::format::{Damage, common_prefix, put_varint, varint_at};
 use vlsm_core::key::{MAX_KEY_LEN, prefix};
@@ -28,18 +29,19 @@ pub(super) struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// A block was written with this length; its separator is still to come.
+    /// Adds a block of this length. Its separator follows.
     pub(super) fn block(&mut self, len: usize) {
         assert!(self.pending_len.is_none(), "the block before has no separator yet");
         self.pending_len = Some(len as u64);
     }
 
-    /// Separates the last block from the next, given its last key and the next one's first key.
+    /// Separates the last block from the next one, given the last key of the one and the first key
+    /// of the other.
     pub(super) fn separate(&mut self, last: &[u8], next: &[u8]) {
         let Some(len) = self.pending_len.take() else { return };
         let shared = common_prefix(last, next);
-        // One byte more of `next` is larger than `last`, and smaller than `next` unless that is all
-        // of it.
+        // With one byte more, this prefix of `next` is larger than `last`. It is smaller than
+        // `next` unless it is all of `next`.
         if shared + 1 < next.len() && shared + 1 < last.len() {
             self.push(&next[..=shared], len);
         } else {
@@ -77,14 +79,14 @@ impl IndexBuilder {
 
 /// The index of an open file.
 pub(super) struct Index {
-    /// What all separators begin with.
+    /// The common prefix of all separators.
     common: Vec<u8>,
     /// The next eight bytes of each separator.
     prefixes: Vec<u64>,
-    /// The separators without what they have in common, one after the other.
+    /// The separators without the common prefix, one after the other.
     keys: Vec<u8>,
     key_ends: Vec<u32>,
-    /// Where each block ends.
+    /// The end of each block.
     block_ends: Vec<u64>,
 }
 
@@ -105,7 +107,8 @@ impl Index {
         };
         let mut key: Vec<u8> = Vec::new();
         let mut end = 0u64;
-        // The first pass finds what all have in common: what the first and the last one have.
+        // The first pass finds the common prefix of all separators: that of the first and the last
+        // one.
         let start = at;
         for pass in 0..2 {
             at = start;
@@ -168,7 +171,7 @@ impl Index {
             + 4 * self.key_ends.capacity()
     }
 
-    /// Where a block begins and ends.
+    /// The extent of a block.
     pub(super) fn extent(&self, block: usize) -> std::ops::Range<u64> {
         let start = block.checked_sub(1).map_or(0, |before| self.block_ends[before]);
         start..self.block_ends[block]
@@ -179,14 +182,14 @@ impl Index {
         &self.keys[start as usize..self.key_ends[block] as usize]
     }
 
-    /// The separator behind a block: at or after all of its keys, and at or before all of the next
-    /// block's.
+    /// The separator after a block. It is at or after all keys of the block, and at or before all
+    /// keys of the next block.
     pub(super) fn separator(&self, block: usize) -> Vec<u8> {
         [&self.common[..], self.rest(block)].concat()
     }
 
-    /// The first block whose separator is at or after `key`, or after it when `beyond`; the number
-    /// of blocks when there is none.
+    /// The first block whose separator is at or after `key`, or only after it if `beyond`. The
+    /// number of blocks if there is none.
     fn search(&self, key: &[u8], beyond: bool) -> usize {
         let Some(rest) = key.strip_prefix(&self.common[..]) else {
             return if key < &self.common[..] { 0 } else { self.len() };
@@ -207,20 +210,19 @@ impl Index {
         low
     }
 
-    /// The first block that may hold `key` or a larger one; the number of blocks when there is
-    /// none.
+    /// The first block that may hold `key` or a larger one. The number of blocks if there is none.
     #[inline]
     pub(super) fn find(&self, key: &[u8]) -> usize {
         self.search(key, false)
     }
 
-    /// The first block that holds nothing but keys larger than `key`, except for its predecessor's
-    /// tail.
+    /// The first block whose separator is larger than `key`. The blocks after it hold only larger
+    /// keys.
     pub(super) fn find_after(&self, key: &[u8]) -> usize {
         self.search(key, true)
     }
 
-    /// Whether entries of `key` may go on in the block after this one.
+    /// Whether entries of `key` may continue in the next block.
     pub(super) fn ends_with(&self, block: usize, key: &[u8]) -> bool {
         key.strip_prefix(&self.common[..]).is_some_and(|rest| rest == self.rest(block))
     }

@@ -12,15 +12,15 @@
 //! | `index` | the last key and the extent of every block |
 //! | [`filter`] | the Bloom filter |
 //! | `ranges` | the section of range tombstones |
-//! | [`writer`] | entries to bytes; does no I/O |
-//! | [`reader`] | gets through the block cache |
-//! | `cursor` | walks through the block cache, reading ahead |
+//! | [`writer`] | how entries become bytes; does no I/O |
+//! | [`reader`] | point lookups through the block cache |
+//! | `cursor` | iteration through the block cache, with read-ahead |
 //! | [`cache`] | the block cache |
-//! | [`mod@check`] | whether every byte of a file is as it should be |
+//! | [`mod@check`] | whether every byte of a file is right |
 //! | [`scan`] | sequential reading for compactions, past the block cache |
 //!
-//! The format is described in `docs/format.md`. Writer and scanner never wait: the caller does the
-//! I/O they ask for. Readers are shared; they take no lock of their own.
+//! `docs/format.md` describes the format. Writer and scanner never wait: the caller does the I/O
+//! that they request. Readers are shared and take no lock of their own.
 
 pub mod block;
 mod block_builder;

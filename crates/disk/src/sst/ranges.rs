@@ -5,11 +5,12 @@
 //! fragment := lo · hi · count varint · sequence number varint*      a key is its length and bytes
 //! ```
 //!
-//! Fragments are disjoint and in key order, upper ends exclusive; the sequence numbers of each
-//! descend strictly. Keys are whole, so that what a reader keeps is bounded by what it read: all
-//! keys are slices of one buffer. A reader loads the section when it is opened.
+//! Fragments are disjoint and in key order. Their upper ends are exclusive. The sequence numbers of
+//! a fragment strictly descend. Keys are stored whole, so the memory of a reader is bounded by the
+//! bytes that it read: all keys are slices of one buffer. A reader loads the section when it is
+//! opened.
 //!
-//! Threads and locks: immutable once read.
+//! Threads and locks: a section is immutable once read.
 
 use super::format::Damage;
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use vlsm_core::key::{MAX_END_LEN, Seq};
 use vlsm_core::{KeyRange, RangeTombstones};
 
-/// From the first lower end to the last upper end.
+/// The first lower end and the last upper end.
 pub(super) type Bounds = (Vec<u8>, Vec<u8>);
 
 /// Collects the fragments of a file.
@@ -29,7 +30,7 @@ pub(super) struct RangesBuilder {
 }
 
 impl RangesBuilder {
-    /// Appends a fragment, which must lie after the last one.
+    /// Appends a fragment, which must be after the last one.
     pub(super) fn add(&mut self, lo: &[u8], hi: &[u8], seqs: &[Seq]) {
         debug_assert!(lo < hi, "a fragment is not empty");
         debug_assert!(!seqs.is_empty() && seqs.is_sorted_by(|a, b| a > b), "newest first");
@@ -58,7 +59,7 @@ impl RangesBuilder {
         if self.count == 0 { 0 } else { self.bytes.len() + 5 }
     }
 
-    /// The section, and what it covers.
+    /// The section and its bounds.
     pub(super) fn finish(self) -> (Vec<u8>, Option<Bounds>) {
         let mut out = Vec::with_capacity(self.len());
         if self.count > 0 {
@@ -69,7 +70,7 @@ impl RangesBuilder {
     }
 }
 
-/// Reads a section. With `global`, all tombstones have that sequence number.
+/// Reads a section. If `global` is given, all tombstones have that sequence number.
 pub(super) fn decode(
     section: &[u8],
     bounds: &KeyRange,

@@ -1,17 +1,18 @@
-//! Reads an SST: gets through the block cache; `cursor.rs` walks over one.
+//! Reads an SST: point lookups through the block cache. `cursor.rs` iterates over an SST.
 //!
-//! Open: the last 64 KiB, then the rest of index, filter, range tombstones and properties if they
-//! are longer. They stay in memory; blocks do not. Get: 1. filter; 2. index; 3. one block, or
-//! several where one key's versions fill it. What range tombstones hide is the caller's business.
+//! Open: read the last 64 KiB, then the rest of index, filter, range tombstones and properties if
+//! they are longer. They stay in memory; blocks do not. Get: 1. the filter; 2. the index; 3. one
+//! block, or several if the versions of one key fill it. The caller hides the entries that range
+//! tombstones cover.
 //!
-//! A file that was ingested has one sequence number for all that it holds, whatever stands in it
-//! ([`FileMeta::global_seq`]): every answer gives that one.
+//! An ingested file has one sequence number for all its entries, whatever the file contains
+//! ([`FileMeta::global_seq`]). Every answer has that sequence number.
 //!
 //! Invariants: R1 lengths are compared with the file's length before anything is allocated; R2 no
-//! byte is used before its checksum was verified. All reads are aligned, whether or not the file
+//! byte is used before its checksum is verified. All reads are aligned, whether or not the file
 //! bypasses the page cache.
 //!
-//! Threads and locks: a reader is immutable and shared, a cursor belongs to one thread; no lock is
+//! Threads and locks: a reader is immutable and shared. A cursor belongs to one thread. No lock is
 //! held while the file is read.
 
 use super::block::{Block, Lookup};
@@ -33,17 +34,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
 
-/// What is read at first when a file is opened.
+/// Bytes of the first read when a file is opened.
 const OPEN_LEN: u64 = 64 << 10;
 
-/// What gets and cursors counted.
+/// The counters of gets and cursors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStats {
-    /// Gets that asked a filter.
+    /// Gets that checked a filter.
     pub filter_checks: u64,
-    /// Gets that a filter answered.
+    /// Gets that a filter answered: the file does not have the key.
     pub filter_negatives: u64,
-    /// Gets that a filter let through though the file has no version of the key that they may see.
+    /// Gets that a filter let through although the file has no version of the key that they may
+    /// see.
     pub filter_false_positives: u64,
     /// Blocks found in the cache.
     pub block_hits: u64,
@@ -67,11 +69,11 @@ pub struct SstReader {
 }
 
 impl SstReader {
-    /// Opens the file that the manifest describes so.
+    /// Opens the file that the manifest describes as `expected`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when it is another or damaged file, [`Error::FormatVersion`] when it
-    /// is newer than this code, [`Error::Io`] when it cannot be read.
+    /// [`Error::Corruption`] if it is another file or damaged, [`Error::FormatVersion`] if it is
+    /// newer than this code, [`Error::Io`] if it cannot be read.
     pub fn open(file: Arc<dyn File>, path: &Path, expected: &FileMeta) -> Result<Self> {
         let reader = Self::open_as(file, path, expected.global_seq)?;
         let wrong = |what: &str| Err(Error::corruption(path, 0, what));
@@ -85,7 +87,7 @@ impl SstReader {
         Ok(reader)
     }
 
-    /// Opens a file of which nothing is known, for tools and repairs.
+    /// Opens a file without a description, for tools and repairs.
     ///
     /// # Errors
     /// As [`SstReader::open`].
@@ -149,21 +151,21 @@ impl SstReader {
         })
     }
 
-    /// The reader without its filter, for who reads all of the file.
+    /// The reader without its filter, for callers that read the whole file.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { filter: None, ..self }
     }
 
-    /// The reader of a file that was ingested: all its entries have this sequence number. The file
-    /// has no range tombstones.
+    /// The reader of an ingested file: all its entries have this sequence number. The file has no
+    /// range tombstones.
     #[must_use]
     pub fn with_global_seq(self, seq: Seq) -> Self {
         debug_assert!(self.ranges.is_empty(), "their sequence numbers would stay");
         Self { global_seq: Some(seq), ..self }
     }
 
-    /// Counts its memory on a gauge from here on, for as long as it lives.
+    /// Counts the reader's memory on a gauge from now on, as long as the reader lives.
     pub fn charge_to(&self, gauge: &Gauge) {
         *self.charge.lock() = Some(gauge.charge(self.memory_bytes() as u64));
     }
@@ -189,18 +191,18 @@ impl SstReader {
         &self.ranges
     }
 
-    /// The sequence number that all its entries have here, whatever stands in the file.
+    /// The sequence number of all its entries in this store, whatever the file contains.
     pub(super) fn global_seq(&self) -> Option<Seq> {
         self.global_seq
     }
 
-    /// What is known of the file.
+    /// The summary of the file.
     #[must_use]
     pub fn summary(&self) -> &SstSummary {
         &self.summary
     }
 
-    /// Where it lies.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -259,12 +261,12 @@ impl SstReader {
         self.index.find(key)
     }
 
-    /// Whether versions of `key` may go on in the block behind this one.
+    /// Whether versions of `key` may continue in the next block.
     pub(super) fn ends_with(&self, block: usize, key: &[u8]) -> bool {
         self.index.ends_with(block, key)
     }
 
-    /// Where the last data block ends.
+    /// The end of the last data block.
     pub(super) fn blocks_end(&self) -> u64 {
         self.index.len().checked_sub(1).map_or(0, |last| self.index.extent(last).end)
     }
@@ -300,9 +302,9 @@ impl SstReader {
         Ok(block)
     }
 
-    /// Makes a block of bytes of the file that begin `skip` before it. It is copied: aligned memory
-    /// that comes and goes in the order of a cache leaves holes that take several times what it
-    /// holds.
+    /// Makes a block from bytes of the file that begin `skip` bytes before it. The block is copied:
+    /// aligned memory that is freed in the order of a cache leaves holes, which take several times
+    /// the memory of the blocks.
     pub(super) fn decode(
         &self,
         number: usize,
@@ -325,7 +327,7 @@ impl SstReader {
         decode().map_err(|what| self.damaged(number, what))
     }
 
-    /// Whether the file may hold entries of `key`: what its filter says.
+    /// Whether the file may hold entries of `key`, according to its filter.
     #[must_use]
     pub fn may_contain(&self, key: &[u8], stats: &mut ReadStats) -> bool {
         self.may_contain_hashed(filter::hash(key), stats)
@@ -341,8 +343,8 @@ impl SstReader {
         may
     }
 
-    /// The newest entry of `key` that a reader at `seq` sees, tombstones included. Older ones,
-    /// which a merge operand needs, are what follows it under a cursor.
+    /// The newest entry of `key` that a reader at `seq` sees, tombstones included. A cursor finds
+    /// the older entries after it, which a merge operand needs.
     ///
     /// # Errors
     /// [`Error::Corruption`] or [`Error::Io`].
@@ -400,7 +402,7 @@ impl std::fmt::Debug for SstReader {
     }
 }
 
-/// The trailer as it counts in this store.
+/// The trailer with the sequence number that it has in this store.
 #[inline]
 pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
     match global_seq {
@@ -409,7 +411,7 @@ pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
     }
 }
 
-/// Reads exactly this range of a file, which is aligned and lies within it.
+/// Reads exactly this range of a file. The range is aligned and within the file.
 pub(super) fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<AlignedBuf> {
     let len = usize::try_from(range.end - range.start)
         .map_err(|_| Error::corruption(path, range.start, "an extent is too long"))?;
@@ -423,7 +425,7 @@ pub(super) fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<Al
     Ok(buf)
 }
 
-/// The verified bytes of a section, given the end of the file from `start` on.
+/// The verified bytes of a section. `tail` is the file from `start` on.
 fn section_of<'a>(
     tail: &'a [u8],
     start: u64,

@@ -1,17 +1,17 @@
 //! Sequential reading of slices of SSTs for compactions, past the block cache.
 //!
-//! A scanner walks over the tables of one sorted run as if they were one. It never waits; the
-//! caller does the reading:
-//! 1. [`Scanner::next_read`] asks for the next chunk: whole blocks, at most about `chunk_len`
-//!    bytes. At most `depth` chunks are asked for or ready beyond the one that is being read from.
-//! 2. The caller runs the [`ReadRequest`] wherever it likes and hands the memory in with
+//! A scanner iterates over the tables of one sorted run as if they were one table. It never waits;
+//! the caller does the I/O:
+//! 1. [`Scanner::next_read`] requests the next chunk: whole blocks, at most about `chunk_len`
+//!    bytes. At most `depth` chunks are requested or ready besides the open one.
+//! 2. The caller runs the [`ReadRequest`] wherever it likes and returns the memory with
 //!    [`Scanner::supply`], in any order.
-//! 3. [`Scanner::advance`] goes to the next entry, or says that it lacks the next chunk.
+//! 3. [`Scanner::advance`] goes to the next entry, or reports that it needs the next chunk.
 //!
-//! Invariants: S1 entries outside a table's range are not shown; S2 every block's checksum is
-//! verified before its first entry is shown; S3 no allocation per entry: keys are put together in
-//! one buffer, values are slices of the chunk. Memory: `depth + 1` chunks; a block longer than a
-//! chunk is a chunk of its own.
+//! Invariants: S1 the scanner does not show entries outside a table's range; S2 it verifies a
+//! block's checksum before it shows the block's first entry; S3 no allocation per entry: one buffer
+//! holds the key, and a value is a slice of the chunk. Memory: `depth + 1` chunks. A block longer
+//! than a chunk is a chunk of its own.
 //!
 //! Threads and locks: one thread; no lock.
 
@@ -26,18 +26,18 @@ use std::ops::Range;
 use std::sync::Arc;
 use vlsm_core::{Error, KeyRange, Result, Seq, Trailer};
 
-/// What [`Scanner::advance`] found.
+/// The result of [`Scanner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scan {
-    /// It stands on an entry.
+    /// The scanner is on an entry.
     Entry,
-    /// The next chunk was not supplied yet.
+    /// The next chunk has not been supplied yet.
     NeedMore,
     /// There are no more entries.
     Done,
 }
 
-/// A chunk that a scanner wants.
+/// A request to read a chunk for a scanner.
 #[derive(Debug)]
 pub struct ReadRequest {
     ticket: u64,
@@ -47,13 +47,13 @@ pub struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Which chunk it is: to be handed in with its bytes.
+    /// The number of the chunk, for [`Scanner::supply`].
     #[must_use]
     pub fn ticket(&self) -> u64 {
         self.ticket
     }
 
-    /// The file it is part of.
+    /// The file that contains the chunk.
     #[must_use]
     pub fn reader(&self) -> &Arc<SstReader> {
         &self.reader
@@ -65,7 +65,7 @@ impl ReadRequest {
         self.buf.len()
     }
 
-    /// Reads it at once. Blocks.
+    /// Reads the chunk at once, and waits for the device.
     ///
     /// # Errors
     /// What the system says, or that the file ends too early.
@@ -74,7 +74,7 @@ impl ReadRequest {
         Ok(self.buf)
     }
 
-    /// Reads it as bulk. Blocks.
+    /// Reads the chunk as bulk I/O, and waits for the device.
     ///
     /// # Errors
     /// What the system says, or that the file ends too early.
@@ -101,12 +101,12 @@ struct Part {
     last_from: usize,
 }
 
-/// A chunk that was asked for.
+/// A chunk that was requested.
 struct Slot {
     ticket: u64,
     part: usize,
     blocks: Range<usize>,
-    /// Where its memory begins in the file.
+    /// The offset in the file at which its memory begins.
     offset: u64,
     buf: Option<AlignedBuf>,
 }
@@ -121,18 +121,18 @@ pub struct Scanner {
     next_block: usize,
     next_ticket: u64,
     slots: VecDeque<Slot>,
-    /// The chunk that is being read from, and the next block in it.
+    /// The open chunk, from which entries come, and the next block in it.
     open: Option<Slot>,
     chunk: AlignedBuf,
     block: usize,
-    /// The open block's payload when it was compressed.
+    /// The open block's payload if the block was compressed.
     raw: Vec<u8>,
     is_raw: bool,
-    /// The entries of the open block that are still to come, in `raw` or in `chunk`.
+    /// The remaining entries of the open block, in `raw` or in `chunk`.
     entries: Range<usize>,
     base: usize,
     checks_range: bool,
-    /// The open file's, if all its entries have one sequence number.
+    /// The sequence number of all entries of the open file, if they have only one.
     global_seq: Option<Seq>,
     key: Vec<u8>,
     trailer: Trailer,
@@ -177,14 +177,14 @@ impl Scanner {
         }
     }
 
-    /// Bounds of all keys that it shows; none without tables.
+    /// Bounds of all keys that the scanner shows; none without tables.
     #[must_use]
     pub fn bounds(&self) -> Option<(&[u8], &[u8])> {
         let (first, last) = (self.parts.first()?, self.parts.last()?);
         Some((&first.range.lo, &last.range.hi))
     }
 
-    /// The next chunk to read, if any is wanted now.
+    /// The next chunk to read, if the scanner wants one now.
     pub fn next_read(&mut self) -> Option<ReadRequest> {
         if self.slots.len() >= self.depth {
             return None;
@@ -217,22 +217,22 @@ impl Scanner {
         Some(ReadRequest { ticket, reader, offset, buf })
     }
 
-    /// Hands in a chunk that was asked for.
+    /// Supplies a chunk that was requested.
     ///
     /// # Panics
-    /// When it was not asked for.
+    /// If the chunk was not requested.
     pub fn supply(&mut self, ticket: u64, buf: AlignedBuf) {
         let slot = self.slots.iter_mut().find(|slot| slot.ticket == ticket);
         slot.expect("the chunk was asked for").buf = Some(buf);
     }
 
-    /// Bytes that were asked for so far.
+    /// Bytes requested so far.
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Whether [`Scanner::advance`] would have to say `NeedMore` at the end of the open chunk.
+    /// Whether [`Scanner::advance`] would return `NeedMore` at the end of the open chunk.
     #[must_use]
     pub fn lacks_chunk(&self) -> bool {
         self.slots.front().is_some_and(|slot| slot.buf.is_none())
@@ -267,7 +267,7 @@ impl Scanner {
     /// Goes to the next entry.
     ///
     /// # Errors
-    /// [`Error::Corruption`]. The scanner must not be used any more then.
+    /// [`Error::Corruption`]. The scanner must not be used after an error.
     #[inline]
     pub fn advance(&mut self) -> Result<Scan> {
         loop {
@@ -296,7 +296,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Whether the entry belongs to its table. Beyond the upper end nothing else does.
+    /// Whether the entry is in the range of its table. Beyond the upper end no further entry is.
     fn is_in_range(&mut self) -> bool {
         let part = self.open.as_ref().map_or(0, |slot| slot.part);
         let range = &self.parts[part].range;
@@ -307,7 +307,7 @@ impl Scanner {
         !range.starts_after(&self.key)
     }
 
-    /// Verifies the next block and makes its entries the ones to come.
+    /// Verifies the next block, whose entries come next.
     #[inline(never)]
     fn open_next_block(&mut self) -> Result<Scan> {
         while self.open.as_ref().is_none_or(|slot| self.block >= slot.blocks.end) {

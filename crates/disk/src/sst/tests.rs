@@ -21,7 +21,7 @@ type Entry = (Vec<u8>, Trailer, Vec<u8>);
 
 const UID: FileUid = FileUid(0x0123_4567_89ab_cdef);
 
-/// A file in memory that notes what is read of it: offset and length.
+/// A file in memory that records the offset and the length of each read.
 ///
 /// `crates/testfs` cannot serve here: it implements the [`File`] of the library, and unit tests
 /// compile a `File` of their own.

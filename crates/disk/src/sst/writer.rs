@@ -1,21 +1,21 @@
 //! Turns ascending entries into the bytes of an SST. Does no I/O.
 //!
-//! 1. Entries go into the block builder; a full block is checksummed and copied into the open
+//! 1. Entries go into the block builder. A full block gets its checksum and is copied into the open
 //!    chunk.
-//! 2. A full chunk (256 KiB, aligned) is handed out by [`SstWriter::take_full`]; the caller writes
-//!    it whenever it likes, in any order, and may give the memory back with [`SstWriter::recycle`].
+//! 2. [`SstWriter::take_full`] hands out a full chunk (256 KiB, aligned). The caller writes it
+//!    whenever it likes, in any order, and may return the memory with [`SstWriter::recycle`].
 //! 3. Range tombstones come as fragments ([`SstWriter::add_range`]), before, between or after the
-//!    entries, and are kept in memory until the end.
+//!    entries. They stay in memory until the end.
 //! 4. [`SstWriter::finish`] appends index, filter, range tombstones, properties and footer.
 //!
-//! Where blocks end: uncompressed blocks end at a 4096-byte line, so that reading one touches no
-//! more lines than it must. When that would waste more than a sixteenth of a line (entries are
-//! large), the entry that does not fit is taken in and the next block follows without a gap.
+//! Ends of blocks: an uncompressed block ends at a 4096-byte line, so that reading it touches as
+//! few lines as possible. If that would waste more than a sixteenth of a line, because entries are
+//! large, the block takes in the entry that does not fit, and the next block follows without a gap.
 //! Compressed blocks are not aligned.
 //!
-//! Invariants: W1 entries ascend strictly in tree order, fragments are disjoint and ascend; W2 what
-//! was handed out never changes. Cost: no allocation per entry; two copies of each byte, one within
-//! the first-level cache.
+//! Invariants: W1 entries strictly ascend in tree order, and fragments are disjoint and ascend; W2
+//! a chunk that was handed out never changes. Cost: no allocation per entry; two copies of each
+//! byte, one of them within the first-level cache.
 
 use super::block_builder::BlockBuilder;
 use super::filter::{self, Filter};
@@ -33,15 +33,15 @@ use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Trailer, key, units};
 
 /// Bytes of the chunks that a writer hands out.
 pub const CHUNK_LEN: usize = 256 << 10;
-/// The most chunks that a writer keeps to use again.
+/// The most chunks that a writer keeps for reuse.
 const SPARE_MAX: usize = 16;
-/// The most that is left unused at the end of a line.
+/// The most bytes left unused at the end of a line.
 const WASTE_MAX: usize = ALIGNMENT / 16;
 
-/// How an SST is written.
+/// Options of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SstOptions {
-    /// Bytes of a block before compression, about.
+    /// About the bytes of a block before compression.
     pub block_bytes: usize,
     /// Entries from one restart point to the next.
     pub restart_interval: usize,
@@ -65,21 +65,21 @@ impl Default for SstOptions {
     }
 }
 
-/// What is known of a finished SST.
+/// The facts about a finished SST.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SstSummary {
-    /// The random number its checksums bind.
+    /// The file's uid: the random number in all its checksums.
     pub uid: FileUid,
     /// Length of the file.
     pub bytes: units::Bytes,
     /// The footer's checksum.
     pub checksum: u64,
-    /// What the file says about itself.
+    /// The properties that the file records about itself.
     pub properties: Properties,
 }
 
 impl SstSummary {
-    /// The same as the manifest records it, for the file of this number.
+    /// The facts as the manifest records them, for the file with this number.
     #[must_use]
     pub fn into_meta(self, number: FileNumber) -> FileMeta {
         FileMeta {
@@ -106,7 +106,7 @@ pub struct SstWriter {
     options: SstOptions,
     uid: FileUid,
     block: BlockBuilder,
-    /// Where the open block ends at the latest, if it can.
+    /// The length that the open block should not exceed.
     room: usize,
     index: IndexBuilder,
     hashes: Vec<u64>,
@@ -158,7 +158,7 @@ impl SstWriter {
         self.properties.entries == 0 && self.ranges.count() == 0
     }
 
-    /// Bytes of the file if it were finished now, about.
+    /// About the bytes of the file if it were finished now.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> u64 {
@@ -207,8 +207,8 @@ impl SstWriter {
         properties.seq_max = properties.seq_max.max(trailer.seq());
     }
 
-    /// Adds a fragment of range tombstones: those with the sequence numbers `seqs`, newest first,
-    /// lie over `[lo, hi)`. It must lie after the fragment before; where the entries are does not
+    /// Adds a fragment: range tombstones with the sequence numbers `seqs`, newest first, cover
+    /// `[lo, hi)`. It must be after the previous fragment. The position among the entries does not
     /// matter.
     pub fn add_range(&mut self, lo: &[u8], hi: &[u8], seqs: &[Seq]) {
         self.ranges.add(lo, hi, seqs);
@@ -219,7 +219,7 @@ impl SstWriter {
         }
     }
 
-    /// Ends the open block if the entry belongs into the next one.
+    /// Ends the open block if the entry belongs in the next one.
     #[inline]
     fn make_room(&mut self, shared: usize, key: &[u8], value: &[u8]) {
         if self.block.is_empty() || self.block.len_with(shared, key.len(), value.len()) <= self.room
@@ -234,7 +234,7 @@ impl SstWriter {
         }
     }
 
-    /// How long a block that begins here may get.
+    /// The largest length of a block that begins here.
     fn room_for_block(&self) -> usize {
         let block_bytes = self.options.block_bytes;
         if self.options.compression != Compression::None {
@@ -267,7 +267,7 @@ impl SstWriter {
         self.room = self.room_for_block();
     }
 
-    /// Copies bytes into the open chunk and queues it when it is full.
+    /// Copies bytes into the open chunk, and queues the chunk when it is full.
     fn emit(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.chunk.capacity() == 0 {
@@ -285,13 +285,13 @@ impl SstWriter {
         }
     }
 
-    /// A chunk that is ready to be written at this offset, if any.
+    /// The next full chunk and its offset in the file, if any.
     #[inline]
     pub fn take_full(&mut self) -> Option<(u64, AlignedBuf)> {
         self.full.pop_front()
     }
 
-    /// Takes back the memory of a written chunk, or of anything of the same capacity.
+    /// Takes back the memory of a written chunk, or any memory of the same capacity.
     pub fn recycle(&mut self, mut chunk: AlignedBuf) {
         if chunk.capacity() == CHUNK_LEN && self.spare.len() < SPARE_MAX {
             chunk.clear();
@@ -299,15 +299,15 @@ impl SstWriter {
         }
     }
 
-    /// Hands over the memory that it keeps to use again.
+    /// Hands over the memory that it keeps for reuse.
     pub fn take_spare(&mut self) -> Vec<AlignedBuf> {
         std::mem::take(&mut self.spare)
     }
 
-    /// Ends the file: what remains to be written, and what is known of it.
+    /// Ends the file. Returns the chunks that are still to be written, and the summary.
     ///
     /// # Panics
-    /// When there is neither an entry nor a range tombstone.
+    /// If there is neither an entry nor a range tombstone.
     #[must_use]
     pub fn finish(mut self) -> (Vec<(u64, AlignedBuf)>, SstSummary) {
         assert!(!self.is_empty(), "an SST holds at least one entry or range tombstone");
@@ -333,7 +333,8 @@ impl SstWriter {
             if alone || lo < properties.smallest {
                 properties.smallest = lo;
             }
-            // A key at an upper end lies beyond what is deleted: it is the file's last one then.
+            // A range tombstone does not cover its upper end. So a key there is the file's largest
+            // key.
             properties.largest_exclusive = alone || hi > properties.largest;
             if properties.largest_exclusive {
                 properties.largest = hi;
