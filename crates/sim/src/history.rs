@@ -1,26 +1,26 @@
-//! What concurrent clients were told, and which contents of the store are consistent with it.
+//! The history of concurrent clients, and the contents of the store that are consistent with it.
 //!
-//! Each client numbers its batches 1, 2, 3, … and has at most one under way. Every batch puts its
-//! number under the client's marker key in the first two keyspaces, so a look at the store tells
-//! how many batches of each client it shows: the *cut*, one number per client. (An ingest is a
-//! batch on one of the two and has its marker there only.) A client's other keys are its own, but
-//! for a few that all share; a shared key's value names its batch.
+//! Each client numbers its batches 1, 2, 3, … and has at most one in flight. Every batch writes its
+//! number to the client's marker key in the first two keyspaces. So a view of the store tells how
+//! many batches of each client it shows: the *cut*, one number per client. (An ingest is a batch on
+//! one of the two keyspaces and has its marker there only.) All other keys of a client are its own,
+//! except a few that all clients share. The value of a shared key names its batch.
 //!
-//! With each batch we note how many batches of every client had been acknowledged when it was
-//! issued. The store orders a batch after all of those. So a view of the store is right when
-//! 1. the cut lies between what the view must show and what it may show,
-//! 2. it is closed: a batch in it brings along all that were acknowledged before it was issued
-//!    (exact prefix, across clients and keyspaces),
+//! The history records with each batch how many batches of every client had been acknowledged when
+//! it was issued. The store orders a batch after all of those. So a view of the store is right if
+//! 1. the cut lies between the least that the view must show and the most that it may show,
+//! 2. it is closed: with a batch it shows all batches that were acknowledged before that batch was
+//!    issued (exact prefix, across clients and keyspaces),
 //! 3. each client's own keys are exactly those of its batches within the cut (atomicity, no
 //!    resurrection),
-//! 4. each shared key shows a batch within the cut that no batch within the cut must have
-//!    overwritten.
+//! 4. each shared key shows a batch within the cut, and no batch within the cut must have
+//!    overwritten it.
 //!
 //! With a single client this is the exact prefix of everything.
 //!
-//! What a view must show: a snapshot, all that was acknowledged before it was taken; a store
-//! reopened after power loss, the cut of the last `Sync` acknowledgement; after the death of the
-//! process, that of the last `Buffered` one.
+//! The least that a view must show: a snapshot must show all batches that were acknowledged before
+//! it was taken. A store that is reopened after power loss must show the cut of the last `Sync`
+//! acknowledgement, and after the death of the process that of the last `Buffered` one.
 
 use crate::oracle::{Contents, Op, Show, Write};
 use std::ops::Range;
@@ -28,23 +28,23 @@ use std::ops::Range;
 /// A number of batches for each client.
 pub type Cut = Vec<u64>;
 
-/// How soon a batch is acknowledged, in the words of the oracle.
+/// The promise of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// Nothing until a later promise.
+    /// The batch survives nothing until a later promise.
     Lazy,
-    /// Survives the death of the process.
+    /// The batch survives the death of the process.
     Process,
-    /// Survives power loss.
+    /// The batch survives power loss.
     Power,
 }
 
-/// What was lost since the store was last seen open, least first.
+/// The loss since the store was last open, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// Nothing: the store was closed in order.
     Nothing,
-    /// The process died; what it had given to the file system is there.
+    /// The process died. All that it had written to the file system remains.
     Process,
     /// The power failed.
     Power,
@@ -53,7 +53,7 @@ pub enum Loss {
 #[derive(Debug, Clone)]
 struct Issued {
     writes: Vec<Write>,
-    /// Batches acknowledged when this one was issued.
+    /// The batches that were acknowledged when this one was issued.
     after: Cut,
 }
 
@@ -63,12 +63,12 @@ struct Client {
     acknowledged: u64,
 }
 
-/// What the clients did and were told.
+/// The batches that clients issued, and their acknowledgements.
 #[derive(Debug, Clone)]
 pub struct History {
     spaces: usize,
     clients: Vec<Client>,
-    /// At least this survives the death of the process, and power loss.
+    /// The cuts that survive at least: the death of the process, and power loss.
     kept_by_process: Cut,
     kept_by_power: Cut,
     lost: Loss,
@@ -97,7 +97,7 @@ fn is_marker(key: &[u8]) -> bool {
 }
 
 impl History {
-    /// Of so many clients on so many keyspaces.
+    /// An empty history of `clients` clients on `spaces` keyspaces.
     #[must_use]
     pub fn new(clients: usize, spaces: usize) -> Self {
         let none = vec![0; clients];
@@ -116,12 +116,12 @@ impl History {
         self.clients[client].issued.len() as u64 + 1
     }
 
-    /// Notes a batch that a client is about to write, and adds its markers.
+    /// Records a batch that a client is about to write, and adds its markers.
     pub fn issue(&mut self, client: usize, writes: Vec<Write>) -> Vec<Write> {
         self.issue_in(0..self.spaces.min(2), client, writes)
     }
 
-    /// Notes a batch that touches only these of the first two keyspaces, and adds its markers.
+    /// Records a batch that writes to only these of the first two keyspaces, and adds its markers.
     pub fn issue_in(
         &mut self,
         spaces: Range<usize>,
@@ -137,7 +137,7 @@ impl History {
         writes
     }
 
-    /// Notes that a client's last batch was acknowledged.
+    /// Records that a client's last batch was acknowledged.
     pub fn acknowledge(&mut self, client: usize, promise: Promise) {
         let number = self.clients[client].issued.len() as u64;
         self.clients[client].acknowledged = number;
@@ -151,31 +151,31 @@ impl History {
         }
     }
 
-    /// Forgets a client's last batch, which the store refused without writing anything.
+    /// Removes a client's last batch, which the store refused without writing anything.
     pub fn refuse(&mut self, client: usize) {
         self.clients[client].issued.pop();
     }
 
-    /// How many batches of each client are acknowledged: what a view taken now must show.
+    /// The cut of the acknowledged batches: a view taken now must show at least these.
     #[must_use]
     pub fn acknowledged(&self) -> Cut {
         self.clients.iter().map(|client| client.acknowledged).collect()
     }
 
-    /// How many batches of each client were issued: what a view taken now may show.
+    /// The cut of the issued batches: a view taken now may show at most these.
     #[must_use]
     pub fn issued(&self) -> Cut {
         self.clients.iter().map(|client| client.issued.len() as u64).collect()
     }
 
-    /// What was acknowledged so far, in this cut, survives everything from here on.
+    /// Records that the batches of this cut survive every loss from now on.
     pub fn keep(&mut self, cut: &Cut) {
         raise(&mut self.kept_by_process, cut);
         raise(&mut self.kept_by_power, cut);
     }
 
-    /// What a client's own key may hold: its value after all batches that were acknowledged, and
-    /// after all that were issued. They differ only when a batch failed.
+    /// The values that a client's own key may have: the one after all acknowledged batches, and the
+    /// one after all issued batches. They differ only if a batch failed.
     #[must_use]
     pub fn own_values(&self, client: usize, space: usize, key: &[u8]) -> [Option<Vec<u8>>; 2] {
         let Client { issued, acknowledged } = &self.clients[client];
@@ -192,7 +192,7 @@ impl History {
     /// Checks a view.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The batch or the key that violates the history.
     pub fn check(&self, view: &Contents, must: &Cut, may: &Cut) -> Result<Cut, String> {
         let cut = self.cut_of(view)?;
         self.check_cut(view, 0..self.spaces, &cut, must, may)?;
@@ -208,10 +208,10 @@ impl History {
         batches.filter(|(batch, _)| has(batch)).map(|(_, number)| number).last().unwrap_or(0)
     }
 
-    /// Checks a view of one keyspace only, one that has the markers.
+    /// Checks a view of one keyspace only. The keyspace must have markers.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The batch or the key that violates the history.
     pub fn check_space(
         &self,
         view: &Contents,
@@ -233,7 +233,7 @@ impl History {
         must: &Cut,
         may: &Cut,
     ) -> Result<(), String> {
-        // What one keyspace cannot show of a number of batches does not count.
+        // Batches without a marker in the one keyspace do not count.
         let counted = |client: usize, number: u64| match spaces.len() < self.spaces {
             true => self.marked(client, number, spaces.start),
             false => number,
@@ -258,15 +258,15 @@ impl History {
         Ok(())
     }
 
-    /// Notes how a life of the store ended.
+    /// Records how a life of the store ended.
     pub fn lose(&mut self, loss: Loss) {
         self.lost = self.lost.max(loss);
     }
 
-    /// Checks what a reopened store shows, and goes on from there.
+    /// Checks the contents of a reopened store, and takes them as the new state.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The batch or the key that violates the history.
     pub fn reopened(&mut self, view: &Contents) -> Result<Cut, String> {
         self.expire();
         let must = match self.lost {
@@ -281,13 +281,13 @@ impl History {
             client.issued.truncate(*shown as usize);
             client.acknowledged = *shown;
         }
-        // What a store has shown after reopening it must not lose any more.
+        // A reopened store must not lose what it has shown.
         self.kept_by_process = cut.clone();
         self.kept_by_power = cut.clone();
         Ok(cut)
     }
 
-    /// Between two lives so much time passes that all values expire that ever do.
+    /// Records that all values with an expiry have expired between two lives.
     pub fn expire(&mut self) {
         let batches = self.clients.iter_mut().flat_map(|client| &mut client.issued);
         for write in batches.flat_map(|batch| &mut batch.writes) {
@@ -305,7 +305,7 @@ impl History {
             let cut = shown.iter().copied().max().unwrap_or(0);
             let torn = |space: &usize| shown[*space] != self.marked(client, cut, *space);
             match (0..shown.len()).find(torn) {
-                // That it was not issued is told by who asks for the cut.
+                // The caller reports a batch that was not issued.
                 Some(_) if cut > self.clients[client].issued.len() as u64 => Ok(cut),
                 Some(_) => Err(format!(
                     "client {client}: a torn batch: the markers {shown:?} in the keyspaces"
@@ -360,11 +360,11 @@ impl History {
         keys
     }
 
-    /// Checks what one shared key shows, when the batches of `must` are there and those up to `may`
-    /// may be.
+    /// Checks the value of one shared key in a view that must have the batches of `must` and may
+    /// have those up to `may`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The value, with all writes of the key.
     pub fn check_shared(
         &self,
         space: usize,
@@ -446,7 +446,7 @@ fn written_by(value: &[u8]) -> Option<(usize, u64)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Whether the oracle itself owns a key, so that tests leave it alone.
+/// Whether the oracle itself owns a key. Tests do not write such keys.
 #[must_use]
 pub fn is_reserved(key: &[u8]) -> bool {
     is_marker(key) || is_shared(key)

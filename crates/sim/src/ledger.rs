@@ -1,30 +1,31 @@
-//! The books that are kept of one store: which clients were told what, and what it may show.
+//! The ledger of one store: the promises that clients received, and the contents that the store may
+//! show.
 //!
-//! Batches in the WAL are one history over all keyspaces. Batches outside it promise less: one
-//! keyspace each, nothing across keyspaces, and what was not flushed is lost with the process. But
-//! within one tree they are flushed in commit order and whole. So each keyspace of a single tree
-//! has a history of its own for them, under a prefix of its own, of which only a flush (or an
-//! orderly close) is a promise: after a crash it must show an exact prefix, at least up to the last
-//! flush.
+//! Batches in the WAL are one history over all keyspaces. Batches outside the WAL promise less.
+//! Each belongs to one keyspace, they promise nothing across keyspaces, and those that are not
+//! flushed are lost with the process. But within one tree they are flushed whole and in commit
+//! order. So each keyspace of a single tree has a history of its own for them, under a key prefix
+//! of its own. In that history only a flush (or an orderly close) is a promise: after a crash the
+//! keyspace must show an exact prefix of the history, at least up to the last flush.
 
 use crate::history::{Cut, History, Loss};
 use crate::oracle::{Contents, Op, Write};
 use crate::world::{LATE_MAX, SPACES};
 
-/// Keys that are written outside the WAL begin so.
+/// The prefix of keys that are written outside the WAL.
 const UNLOGGED: &[u8] = b"nowal/";
 
-/// The number of batches of each client, by book.
+/// One cut for each book.
 pub type Cuts = Vec<Cut>;
 
-/// One history, and where its keys lie.
+/// One history, and the place of its keys in the store.
 #[derive(Debug, Clone)]
 pub struct Book {
     /// Whether its batches are in the WAL.
     pub logged: bool,
-    /// Its keyspaces, by their numbers in the store.
+    /// The numbers of its keyspaces in the store.
     pub spaces: Vec<usize>,
-    /// What clients were told.
+    /// The batches that clients issued, and their acknowledgements.
     pub history: History,
 }
 
@@ -34,7 +35,7 @@ impl Book {
         Self { logged, spaces, history }
     }
 
-    /// A key of the book as the store has it.
+    /// A key of the book as it is in the store.
     #[must_use]
     pub fn key(&self, key: &[u8]) -> Vec<u8> {
         if self.logged { key.to_vec() } else { [UNLOGGED, key].concat() }
@@ -70,7 +71,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Of a new store with so many clients. Book 0 is the one of the WAL.
+    /// The ledger of a new store with `clients` clients. Book 0 is that of the WAL.
     #[must_use]
     pub fn new(clients: usize) -> Self {
         let mut books = vec![Book::new(true, (0..SPACES.len() + LATE_MAX).collect(), clients)];
@@ -96,7 +97,7 @@ impl Ledger {
         &mut self.books[book].history
     }
 
-    /// Notes a batch that a client is about to write; returns it as the store gets it.
+    /// Records a batch that a client is about to write. Returns it as the store receives it.
     pub fn issue(&mut self, book: usize, client: usize, writes: Vec<Write>) -> Vec<Write> {
         let book = &mut self.books[book];
         let writes = book.history.issue(client, writes);
@@ -111,31 +112,32 @@ impl Ledger {
         writes.into_iter().map(real).collect()
     }
 
-    /// What a view taken now must show.
+    /// The cuts that a view taken now must show at least.
     #[must_use]
     pub fn acknowledged(&self) -> Cuts {
         self.books.iter().map(|book| book.history.acknowledged()).collect()
     }
 
-    /// What a view taken now may show.
+    /// The cuts that a view taken now may show at most.
     #[must_use]
     pub fn issued(&self) -> Cuts {
         self.books.iter().map(|book| book.history.issued()).collect()
     }
 
-    /// What was acknowledged before a flush that has ended survives everything.
+    /// Records a flush that has ended. The batches that were acknowledged before it survive every
+    /// loss.
     pub fn flushed(&mut self, acknowledged: &Cuts) {
         for (book, cut) in self.books.iter_mut().zip(acknowledged) {
             book.history.keep(cut);
         }
     }
 
-    /// Notes how a life of the store ended.
+    /// Records how a life of the store ended.
     pub fn lose(&mut self, loss: Loss) {
         self.books.iter_mut().for_each(|book| book.history.lose(loss));
     }
 
-    /// So much time passes that all values expire that ever do.
+    /// Records that all values with an expiry have expired.
     pub fn expire(&mut self) {
         self.books.iter_mut().for_each(|book| book.history.expire());
     }
@@ -143,7 +145,7 @@ impl Ledger {
     /// Checks a view.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The batch or the key that violates the history.
     pub fn check(&self, view: &Contents, must: &Cuts, may: &Cuts) -> Result<(), String> {
         for (book, (must, may)) in self.books.iter().zip(must.iter().zip(may)) {
             let told = |why| format!("{}{why}", book.name());
@@ -152,10 +154,10 @@ impl Ledger {
         Ok(())
     }
 
-    /// Checks what a reopened store shows, and goes on from there.
+    /// Checks the contents of a reopened store, and takes them as the new state.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The batch or the key that violates the history.
     pub fn reopened(&mut self, view: &Contents) -> Result<Cuts, String> {
         let reopened = |book: &mut Book| {
             let (part, name) = (book.part(view), book.name());
