@@ -1,5 +1,5 @@
-//! Starts the `vlsm-lab` program: the laboratory. What its commands do is in the library beside it
-//! (`program`).
+//! The `vlsm-lab` program: starts the laboratory. The module `program` of the library implements
+//! its commands.
 
 use std::process::ExitCode;
 

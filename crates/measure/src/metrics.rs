@@ -342,8 +342,8 @@ impl Series {
         Stalls { seconds: rounded(stalls.seconds), longest: rounded(stalls.longest), ..stalls }
     }
 
-    /// The throughput that 99 % of the intervals reach (cruisedb.txt, definition III.3, with
-    /// seconds for intervals): of their throughputs sorted descending, the one at 99 %.
+    /// The throughput that 99 % of the intervals reach (CruiseDB (2021), definition III.3, with
+    /// seconds as intervals): the one at 99 % of the throughputs sorted in descending order.
     #[must_use]
     pub fn tail_throughput(&self) -> Option<f64> {
         let mut all: Vec<f64> = self.whole().map(Point::throughput).collect();

@@ -95,7 +95,7 @@ pub struct JobMark {
     pub written: u64,
 }
 
-/// A compaction chain (vlsm.txt §2.3).
+/// A compaction chain (vLSM (2024), §2.3).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChainMark {
     /// Seconds since the phase began.
@@ -154,7 +154,7 @@ pub struct LevelStats {
     pub bytes: u64,
     /// Target, where it has one.
     pub target: Option<u64>,
-    /// Tables that are good vSSTs by the number of SSTs they overlap (vlsm.txt §4.2).
+    /// Tables that are good vSSTs by the number of SSTs that they overlap (vLSM (2024), §4.2).
     pub good_by_count: u64,
     /// Tables that are good vSSTs by the ratio of bytes.
     pub good_by_ratio: u64,

@@ -434,9 +434,9 @@ fn unflushed(phase: &PhaseSpec, data: &DataSpec) -> Bytes {
     Bytes((writes * 1.5) as u64).max(Bytes::mib(64))
 }
 
-/// Clients: as many as cores where pairs are vLSM's, whose runs mostly write. SILK's eight for the
-/// others (SILK §6.1): their reads wait for the device, and half as many would be what limits a
-/// peak of 20 k/s.
+/// The number of clients. With vLSM's pairs it is the number of cores, because those runs mostly
+/// write. With other pairs it is SILK's eight (SILK (2019), §6.1): their reads wait for the device,
+/// and four clients would limit a peak of 20 k/s.
 fn threads(shape: &Shape) -> usize {
     if *shape == Shape::default() { 2 } else { 8 }
 }

@@ -32,7 +32,8 @@ pub(super) struct Recipe {
     config: Option<String>,
     pub(super) setup: Option<String>,
     policy: Map,
-    /// Below 8 MB vLSM's Φ grows with L2 as it is, instead of the tree by a level (vLSM §6.2).
+    /// Below 8 MB vLSM's Φ grows and L2 stays as it is, instead of the tree growing by a level
+    /// (vLSM (2024), §6.2).
     same_l2: bool,
 }
 
@@ -114,7 +115,8 @@ fn set(all: &mut Value, said: Value) {
     }
 }
 
-/// vLSM with this SST size in MB; below 8 MB with a level more instead of a larger Φ (vLSM §6.2).
+/// vLSM with this SST size in MB; below 8 MB with one more level instead of a larger Φ (vLSM
+/// (2024), §6.2).
 fn vlsm_of(sst: u64, same_l2: bool) -> PolicyOptions {
     let mut policy = PolicyOptions::vlsm(Bytes::mib(sst));
     if sst < 8 && !same_l2 {

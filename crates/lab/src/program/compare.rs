@@ -42,32 +42,33 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Stores, as KIND or KIND:CONFIG; the first one is what the others are compared to. Of ours
-    /// CONFIG is PROFILE or PROFILE/AXIS=MECHANISM/…, an axis being shape, schedule or admission
+    /// Stores, as KIND or KIND:CONFIG. The others are compared to the first one. For vlsm, CONFIG
+    /// is PROFILE or PROFILE/AXIS=MECHANISM/…, where AXIS is shape, schedule or admission
     #[arg(required = true, value_name = "STORE")]
     stores: Vec<String>,
-    /// What is asked, one after the other (`vlsm-lab workloads` lists them); the first one says
-    /// what the pairs look like
+    /// Workloads, one after the other (`vlsm-lab workloads` lists them). The first one sets the
+    /// keys and values of the data
     #[arg(long, value_name = "LIST", default_value = "a", value_delimiter = ',')]
     workload: Vec<String>,
-    /// A recorded trace to replay instead
+    /// Replay this recorded trace instead of a workload
     #[arg(long, value_name = "FILE", conflicts_with = "load")]
     trace: Option<PathBuf>,
-    /// How it is offered, phase by phase: max (closed loop), N (requests per second), pN (Poisson
-    /// arrivals), N% (of the maximum before), own (as the workload has it), sustainable
+    /// Load of each phase: max (closed loop), N (requests per second), pN (N per second, Poisson
+    /// arrivals), N% (of the throughput at max), own (the arrivals of the workload), sustainable
+    /// (the highest rate whose queue does not grow)
     #[arg(long, value_name = "LIST", default_value = "max", value_delimiter = ',')]
     load: Vec<String>,
-    /// Open the stores again after the load with an L0 trigger of one: a load leaves none to three
-    /// runs in L0 by chance, each of which costs every scan a read
+    /// After the load open the stores again with an L0 trigger of one. A load leaves up to three
+    /// runs in L0 by chance, and each of them costs every scan a read
     #[arg(long)]
     empty_l0: bool,
-    /// Pairs to load before
+    /// Pairs to load first
     #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
     pairs: u64,
     /// Seconds of each phase
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = positive)]
     seconds: f64,
-    /// Rounds [default: 3, and 1 for one store]
+    /// Rounds [default: 3; 1 for one store]
     #[arg(long, value_name = "N", value_parser = super::figure::rounds)]
     rounds: Option<usize>,
     /// Client threads
@@ -79,13 +80,13 @@ pub struct Args {
     /// Bytes of a value [default: the workload's]
     #[arg(long, value_name = "BYTES")]
     value_size: Option<usize>,
-    /// Size of a memtable [default: the profile's; others take RocksDB's 64M]
+    /// Size of a memtable [default: the profile's; 64M, RocksDB's, for other stores]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memtable: Option<ByteCount>,
-    /// Block cache
+    /// Size of the block cache
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     cache: ByteCount,
-    /// Regions the keys are split into
+    /// Number of regions that the keys are split into
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=4096))]
     regions: u16,
     /// When a write is acknowledged: sync, buffered, lazy or no-wal
@@ -94,20 +95,20 @@ pub struct Args {
     /// Compression of SSTs: none, lz4 or zstd
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = compression)]
     compression: Compression,
-    /// Through the page cache
+    /// Read and write through the page cache
     #[arg(long)]
     buffered_io: bool,
-    /// Each store with the memory and the I/O that it has by itself, as a user finds it; no
-    /// compression, and the filters that the others' configurations here have
+    /// Give each store its own defaults for memory and I/O, as users find it. It has no
+    /// compression, and the filters of its configuration here
     #[arg(long, conflicts_with_all = ["cache", "buffered_io"])]
     shipped: bool,
-    /// Bytes per second from the device, and as many to it, by cgroups (as root)
+    /// Limit of bytes per second from the device, and the same limit to it, by cgroups (as root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device: Option<ByteCount>,
-    /// Memory of the process, page cache included, by cgroups (as root)
+    /// Limit of the process's memory, including the page cache, by cgroups (as root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteCount>,
-    /// Everything smaller by this factor: full, or a share such as 1/16
+    /// Make everything smaller by this factor: full, or a share such as 1/16
     #[arg(long, default_value_t = Scale::FULL)]
     scale: Scale,
     /// Seed of keys, values and choices
@@ -125,7 +126,7 @@ fn within(range: std::ops::RangeInclusive<i64>) -> clap::builder::RangedI64Value
     clap::value_parser!(u16).range(range)
 }
 
-/// Runs and reports.
+/// Runs the stores and reports the results.
 pub fn run(args: &Args) -> failure::Result {
     let programs = Programs::find()?;
     let specs: Vec<RunSpec> =
@@ -134,7 +135,7 @@ pub fn run(args: &Args) -> failure::Result {
         programs.check(&spec.store)?;
         spec.check_space(&spec.dir())?;
     }
-    // The stores have the same phases.
+    // All stores have the same phases.
     specs.iter().take(1).try_for_each(runner::check_rates)?;
     let rounds = args.rounds.unwrap_or(if specs.len() == 1 { 1 } else { PAIRS_MIN });
     let seconds = specs.iter().map(RunSpec::seconds).sum::<f64>() * rounds as f64;
@@ -179,7 +180,7 @@ pub fn run(args: &Args) -> failure::Result {
 }
 
 impl Args {
-    /// The run of one store.
+    /// The specification of one store's run.
     fn spec(&self, name: &str) -> Result<RunSpec> {
         let presets: Vec<Preset> = (self.workload.iter())
             .map(|name| Preset::named(name.trim()).map_err(|error| error.to_string()))
@@ -276,7 +277,7 @@ impl Args {
     }
 }
 
-/// What a word of `--load` asks for.
+/// The load that a word of `--load` names.
 fn offered(word: &str, preset: &Preset, scale: Scale) -> Result<Offered> {
     let word = word.trim();
     Ok(match word {
@@ -301,8 +302,8 @@ fn offered(word: &str, preset: &Preset, scale: Scale) -> Result<Offered> {
     })
 }
 
-/// With the memory that the store has when its user sets none (RocksDB 11, Pebble 2, fjall 3,
-/// redb), and buffered I/O, which is the others' default. Ours keeps its default options.
+/// The store with its default memory (RocksDB 11, Pebble 2, fjall 3, redb), and with buffered I/O,
+/// which is the default of the other stores. Our engine keeps its default options.
 fn shipped(mut store: StoreSpec) -> StoreSpec {
     if store.kind == "vlsm" {
         return store;
@@ -315,7 +316,7 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
             store.options.policy.tree.memtable_bytes = ByteCount::mib(4);
             ByteCount::mib(8)
         }
-        // Its cache is as large as cache and memtables together.
+        // In redb one cache has the memory of cache and memtables.
         "redb" => ByteCount(ByteCount::mib(1024).0.saturating_sub(memtables)),
         _ => ByteCount(store.cache),
     };
@@ -324,8 +325,8 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
     store
 }
 
-/// Memtables of this size, and the tree scaled with them as the reference runs had it: L1 of 256 MB
-/// with 64 MB memtables, of 64 MB with 8 MB ones.
+/// Sets the size of memtables, and scales the tree with them as in the reference runs: an L1 of 256
+/// MB with memtables of 64 MB, and of 64 MB with memtables of 8 MB.
 fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
     if memtable < policy.tree.memtable_bytes {
         policy.tree.l1_bytes = policy.tree.l1_bytes.min(ByteCount::mib(64));
@@ -335,7 +336,7 @@ fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
     policy.tree.memtable_bytes = memtable;
 }
 
-/// Prints the report, and writes it as a page, as JSON and as CSV.
+/// Writes the report as a page, as JSON and as CSV, and prints it.
 fn publish(out: &Path, all: &[Runs]) -> failure::Result {
     let reports: Vec<Report> = all.iter().flat_map(|runs| runs.reports.clone()).collect();
     if reports.is_empty() {
@@ -361,7 +362,7 @@ fn publish(out: &Path, all: &[Runs]) -> failure::Result {
         std::fs::write(&file, content)
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    // Last, so that nothing is lost when nobody reads it.
+    // The report is printed last, so that the files exist even if standard output is closed.
     let text = match &compared {
         Some(comparison) => comparison.text(),
         None => table::render(&reports[0]),

@@ -17,14 +17,14 @@ use vlsm_cli::COMMIT;
 use vlsm_cli::bench::args::positive;
 use vlsm_cli::failure;
 
-/// What the experiment is like.
+/// Options of an experiment, common to `list` and `figure`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Shared {
-    /// By how much everything is smaller than in the papers: full, campaign (1/32), smoke (1/64),
-    /// or a share such as 1/16
+    /// Make everything smaller than in the papers by this factor: full, campaign (1/32), smoke
+    /// (1/64), or a share such as 1/16
     #[arg(long, default_value_t = Scale::CAMPAIGN)]
     pub scale: Scale,
-    /// Rounds: how often each run is done
+    /// Rounds: the number of times that each run is done
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = rounds)]
     pub rounds: usize,
     /// Seconds of phases whose length the paper leaves open
@@ -36,14 +36,14 @@ pub struct Shared {
     /// Leave out the other stores that figures name
     #[arg(long)]
     pub no_peers: bool,
-    /// Stores to show beside a figure's own, as KIND or KIND:CONFIG: the same data, workload and
-    /// loads. They are shown, not judged
+    /// Stores to show beside a figure's own, as KIND or KIND:CONFIG, with the same data, workload
+    /// and loads. They are shown, not judged
     #[arg(long, value_name = "STORES", value_delimiter = ',')]
     pub also: Vec<String>,
 }
 
 impl Shared {
-    /// As the figures want it.
+    /// The setting for figures.
     pub fn setting(&self) -> Setting {
         Setting {
             scale: self.scale,
@@ -74,18 +74,18 @@ pub struct Args {
     figures: Vec<String>,
     #[command(flatten)]
     shared: Shared,
-    /// Folder for reports and pages; what is there already is not done again
+    /// Folder for reports and pages. Runs whose reports exist there are not done again
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     out: PathBuf,
-    /// Say what would be done, and how long it would take, and do nothing
+    /// Print the runs to do and how long they take, and do nothing
     #[arg(long)]
     plan: bool,
-    /// Judge and draw what is there, without doing runs
+    /// Judge and draw the reports that exist, without doing runs
     #[arg(long)]
     judge: bool,
 }
 
-/// Does the figures asked for.
+/// Does the figures that the command line names.
 pub fn run(args: &Args) -> failure::Result {
     let shared = &args.shared;
     let all = args.figures.iter().any(|name| name == "all");

@@ -38,7 +38,7 @@ Stores are named KIND or KIND:CONFIG: vlsm:PROFILE is this engine, and vlsm:PROF
 has another schedule (shape, admission) at that profile's sizes; rocksdb, pebble, fjall and others
 are built by peers/build. Reports are pages that need no network, with JSON and CSV beside them.";
 
-/// Measure stores beside each other; do the papers' figures again
+/// Measure stores beside each other, and repeat the papers' figures
 #[derive(Debug, Parser)]
 #[command(name = "vlsm-lab", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
@@ -46,23 +46,23 @@ struct Cli {
     command: Command,
 }
 
-/// What to do in the laboratory.
+/// The commands of the laboratory.
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the papers' figures: what they show, what they need, how long they take
     List(list::Args),
     /// List the workloads
     Workloads,
-    /// Do figures of the papers again and say whether their claims hold here
+    /// Repeat figures of the papers, and judge whether their claims hold here
     Figure(figure::Args),
     /// Run the same work on one store or several in turn, with a report
     Compare(compare::Args),
-    /// One run, told by standard input: what the others start
+    /// Do one run, which standard input specifies: the other commands start it
     #[command(hide = true)]
     Child,
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,

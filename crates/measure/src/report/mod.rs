@@ -315,8 +315,9 @@ impl PhaseReport {
         self.chains.iter().filter(|chain| chain.waited.is_none())
     }
 
-    /// Compaction chains: one for each flush with one behind L0 (vlsm.txt §2.3). Of a store that
-    /// tells none, its flushes: with full levels each has one behind it.
+    /// The number of compaction chains: one for each flush with a chain behind L0 (vLSM (2024),
+    /// §2.3). For a store that reports no chains it is the number of flushes, because with full
+    /// levels each flush has a chain behind L0.
     #[must_use]
     pub fn chain_count(&self) -> u64 {
         match self.standing().filter(|chain| !chain.stages.is_empty()).count() {

@@ -1,9 +1,10 @@
 //! CruiseDB's mixes: inserts with point reads, and inserts with scans, at any share of reads.
 //!
-//! Source: cruisedb.txt §VIII.A and B: 5 % to 95 % *get* or *scan*, the rest *insert*; keys of 16
-//! bytes, values of 1 KB, 10 M of them loaded before; a scan reads 5 pairs in the mean. Its
-//! "A-variant" (§III) is `cruise-get-50`. The distribution of keys is not given: YCSB's zipfian
-//! here. Of the scans only the mean is given: 1 to 9 pairs here.
+//! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
+//! Latency" (2021), §VIII.A and B: 5 % to 95 % *get* or *scan*, the rest *insert*; keys of 16 bytes
+//! and values of 1 KB; 10 M pairs loaded first; a scan reads 5 pairs in the mean. Its "A-variant"
+//! (§III) is `cruise-get-50`. The paper does not give the distribution of keys: here it is YCSB's
+//! zipfian. Of the scans it gives only the mean: here they read 1 to 9 pairs.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::Choice;

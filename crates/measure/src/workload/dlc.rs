@@ -1,19 +1,21 @@
 //! DLC's OLTP: sysbench's transaction at a load that is high and low in turn.
 //!
-//! Source: dlc.txt §6.1 and 6.2: a transaction of 10 point reads, 4 ranges, 2 updates, 1 delete and
-//! 1 insert; 1,200 per second for 500 s, then 300 per second for 100 s; §6.2.3: 550 or 1,100 s over
-//! 50 s; §6.3: the high load without a pause; §6.2.2 and 6.4: without ranges and updates, at
-//! read:write ratios of 5:5, 1:9 (of 2,500 and 2,350 per second) and 9:1. The rates are nine tenths
-//! of what the paper's machine could do: give a peak of your own (`Pattern::with_peak`).
+//! Source: "DLC: A New Compaction Scheme for LSM-tree with High Stability and Low Latency" (2021).
+//! §6.1 and 6.2: a transaction of 10 point reads, 4 ranges, 2 updates, 1 delete and 1 insert; 1,200
+//! per second for 500 s, then 300 per second for 100 s. §6.2.3: 550 or 1,100 s over 50 s. §6.3: the
+//! high load without a pause. §6.2.2 and 6.4: without ranges and updates, at read:write ratios of
+//! 5:5, 1:9 (of 2,500 and 2,350 per second) and 9:1. The rates are nine tenths of what the paper's
+//! machine could do. For another machine set the peak (`Pattern::with_peak`).
 //!
-//! From sysbench's oltp_read_write: ranges of 100 rows; the delete and the insert are of the same
-//! row, which keeps the table's size; a row is a key of 16 and a value of 184 bytes (dlc.txt §6.1).
-//! Ours: what one of the read:write ratios counts is operations, of which a transaction has twenty.
-//! The low load of those is a quarter of the high one, as it is of the default transaction. The
-//! paper does not say how keys are chosen, so as sysbench does by default: three quarters of them
-//! out of a hundredth of the rows that lie together, the others out of all (alike; sysbench prefers
-//! the middle). About one of five reads misses a cache as in the paper, whose Eq. 5 weighs a get
-//! with 16,000 bytes: a block of 64 KB for every fourth.
+//! From sysbench's oltp_read_write: a range has 100 rows. The delete and the insert are of the same
+//! row, which keeps the table's size. A row is a key of 16 and a value of 184 bytes (§6.1).
+//!
+//! Ours: the read:write ratios count operations, of which a transaction has twenty. The low load of
+//! these workloads is a quarter of the high one, as in the default transaction. The paper does not
+//! say how keys are chosen, so they are chosen as sysbench does by default: three quarters of them
+//! out of a hundredth of the rows that lie together, the others out of all rows (all alike, where
+//! sysbench prefers the middle). About one of five reads misses a cache as in the paper, whose Eq.
+//! 5 weighs a get with 16,000 bytes: a block of 64 KB for every fourth get.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::{Choice, HotRanges};

@@ -1,14 +1,15 @@
 //! SILK's bursts: a production-like mix, and its stress test.
 //!
-//! Source: silk.txt §6.2: 57:41:2 write:read:scan, scans of tens of keys, sizes between 250 B and
-//! 1 KB with a median of 400 B; peaks of about 20 k/s, of which 90 % last 10 to 20 s and the rest
-//! over 100 s, 400 s at most; valleys of hundreds of requests per second or less, of 5 to 20 s, 15
-//! s in the mean. §6.4: 50:50 and 90:10 write:read, 8 B keys, 1,024 B values, uniform; peaks of 40
-//! k/s that last 10, 50, 100 and up to 500 s over valleys of 10 s at 10 k/s.
+//! Source: "SILK: Preventing Latency Spikes in Log-Structured Merge Key-Value Stores" (2019). §6.2:
+//! 57:41:2 write:read:scan, scans of tens of keys, sizes between 250 B and 1 KB with a median of
+//! 400 B; peaks of about 20 k/s, of which 90 % last 10 to 20 s and the rest over 100 s, 400 s at
+//! most; valleys of hundreds of requests per second or less, of 5 to 20 s, 15 s in the mean. §6.4:
+//! 50:50 and 90:10 write:read, 8 B keys, 1,024 B values, uniform; peaks of 40 k/s that last 10, 50,
+//! 100 and up to 500 s over valleys of 10 s at 10 k/s.
 //!
-//! The trace of §6.2 is not published, so [`production`] makes one round of twenty peaks with these
+//! The trace of §6.2 is not published. So [`production`] makes one round of twenty peaks with these
 //! figures, the same in every run. Writes are updates; keys are uniform; scans read 10 to 90 pairs.
-//! All times scale, rates do not.
+//! All times scale; rates do not.
 
 use super::data::{KeyOrder, Shape, mix};
 use super::keys::Choice;
