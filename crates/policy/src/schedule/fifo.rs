@@ -6,8 +6,9 @@
 //! it as they wait for a flush, and a tree has at most one. Compactions take the slots: one a
 //! worker, unless `compaction_jobs` says otherwise.
 //! 1. Trees stand in a queue, in the order in which they first had something to compact.
-//! 2. The first tree with a candidate that can start starts its first such candidate, in the order
-//!    of its shape, which is the order of urgency. Then the tree goes to the end of the queue.
+//! 2. The next job comes from the first tree in the queue that has a candidate which can start. It
+//!    is the first such candidate in the order of the tree's shape, which is the order of urgency.
+//!    Then the tree goes to the end of the queue.
 //! 3. Rule 2 repeats while there are slots.
 //!
 //! This schedule pauses, cancels and limits nothing. It does not start a candidate with conflicts:

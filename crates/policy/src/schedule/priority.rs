@@ -28,8 +28,8 @@
 //!
 //! Readings:
 //! - the paper names no time for the starvation. The published code lets a write wait for up to a
-//!   second, and then each request that has waited so goes on. Here a whole job goes on: a merge
-//!   that moves by one quantum a second would hold its tables for hours;
+//!   second, and then each request that has waited for a second goes on. Here a whole job goes on:
+//!   a merge that moves by one quantum a second would hold its tables for hours;
 //! - deeper work whose turn has come also starts before memory. Otherwise work that conflicts with
 //!   memory's jobs would never begin while these follow each other;
 //! - rule 3 counts by tree, because a tree in trouble should not hold up the memory of another

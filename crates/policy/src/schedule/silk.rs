@@ -13,6 +13,7 @@
 //!    does not apply while a writer waits for a memtable.
 //!
 //! *Slots* (§5.2.2):
+//!
 //! 4. flushes start at once and take no slot. Trivial moves take no slot either, because they do no
 //!    I/O;
 //! 5. L0→L1 and L0→L0 come next. A tree has at most one L0→L1 at a time. If no slot is free because
@@ -27,10 +28,10 @@
 //!    for them. They have no turn while rule 3 pauses them.
 //!
 //! Readings, where the paper is silent:
-//! - compaction as a whole is paused from I = floor on. "Flushing and L0 to L1 compactions proceed
-//!   at 50 MB/s if SILK paused the other internal operations" (§6.1), so an I of the floor leaves
-//!   nothing for deeper jobs. The published code pauses when the clients take more than 150 of 200
-//!   MB/s, which is the same except for ε;
+//! - compaction as a whole is paused while I is at most the floor. "Flushing and L0 to L1
+//!   compactions proceed at 50 MB/s if SILK paused the other internal operations" (§6.1), so an I
+//!   of the floor leaves nothing for deeper jobs. The published code pauses when the clients take
+//!   more than 150 of 200 MB/s, which is the same except for ε;
 //! - ε is as large as the step, because it covers the fluctuations that the step ignores;
 //! - the floor is at most half of T; ε and the step are at most a tenth of T each. So without load
 //!   I exceeds the floor on any device, and no device pauses jobs for ever. While T is unknown,

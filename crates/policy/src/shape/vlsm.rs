@@ -6,7 +6,8 @@
 //!    L2;
 //! 2. L1→L2 takes good vSSTs until their sizes sum to S_M. It looks at up to 50 vSSTs from the
 //!    compaction pointer on, and takes those with the best size ÷ overlapped bytes first.
-//!    Neighbours become one candidate; each other vSST becomes a candidate of its own;
+//!    Neighbours become one candidate. A vSST without a chosen neighbour becomes a candidate of its
+//!    own;
 //! 3. if the good vSSTs do not suffice, the best poor ones fill up;
 //! 4. L2 and below: SSTs of S_M, one at a time, least overlap first among up to 50;
 //! 5. targets: L1, then Φ · L1, then f times the target above.
