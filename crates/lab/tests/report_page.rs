@@ -107,8 +107,8 @@ fn a_comparison_has_its_page() {
     assert!(table.contains("writes P99.9") && table.contains("<span class=\"better\">×0."));
     let order = ["<svg", "<h2>How it was measured", "vlsm &lt;new&gt; beside rocksdb"];
     assert!(order.map(|part| rest.find(part).expect(part)).is_sorted());
-    let pairs = document.descendants().filter(|node| node.has_tag_name("details"));
-    let pairs = pairs.last().expect("there is one of the only pair of stores");
+    let mut pairs = document.descendants().filter(|node| node.has_tag_name("details"));
+    let pairs = pairs.next_back().expect("there is one of the only pair of stores");
     let verdicts = pairs.descendants().filter_map(|node| node.text());
     assert!(verdicts.filter(|text| *text == "better").count() > 3);
 }

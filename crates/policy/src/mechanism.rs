@@ -1,6 +1,6 @@
 //! What a mechanism brings along: its options, and the line of its axis' registry.
 //!
-//! Each axis lists its mechanisms once, in [`registry!`]. That makes the axis' `REGISTRY`, by which
+//! Each axis lists its mechanisms once, in `registry!`. That makes the axis' `REGISTRY`, by which
 //! a mechanism is found by name, and a struct with the options of each, a table of its own in a
 //! file of options. Nothing else lists mechanisms or their options.
 
