@@ -4,6 +4,7 @@
 //! levels, versions and the edits between them. Nothing here does I/O, starts a thread, takes a
 //! lock or reads a clock; everything can be built, compared and printed in a test.
 
+pub mod attachment;
 pub mod cursor;
 pub mod edit;
 pub mod error;

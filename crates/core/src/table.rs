@@ -3,15 +3,14 @@
 //! Everywhere in the tree a [`Table`] is a *(file, visible slice of its key range)*. All tables
 //! that show a part of a file share it; the file is removed after the last of them.
 
+use crate::attachment::Attachment;
 use crate::ids::{FileNumber, FileUid};
 use crate::key::Seq;
 use crate::range::KeyRange;
 use crate::units::{self, Micros};
 use bytes::Bytes;
-use std::any::Any;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// One SST file, as the manifest records it. Immutable.
 #[derive(Default)]
@@ -95,8 +94,8 @@ pub struct Table {
     pub range: KeyRange,
     /// The bytes of the slice: exact for a whole file, else estimated.
     pub bytes: units::Bytes,
-    /// The file's open reader.
-    pub reader: ReaderSlot,
+    /// What an upper layer keeps with it: the reader of the open file.
+    pub attachment: Attachment,
 }
 
 impl Table {
@@ -109,12 +108,12 @@ impl Table {
     /// The table that shows `range` of a file, about `bytes` of it.
     #[must_use]
     pub fn slice(file: Arc<FileMeta>, range: KeyRange, bytes: units::Bytes) -> Self {
-        Self { file, range, bytes, reader: ReaderSlot::default() }
+        Self { file, range, bytes, attachment: Attachment::default() }
     }
 
-    /// The same table without its reader.
+    /// The same table without its attachment.
     #[must_use]
-    pub fn without_reader(&self) -> Self {
+    pub fn detached(&self) -> Self {
         Self::slice(self.file.clone(), self.range.clone(), self.bytes)
     }
 
@@ -122,72 +121,5 @@ impl Table {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.range.covers(&self.file.range())
-    }
-}
-
-/// A slot for the open reader of a table. Only the layer that opens files knows the reader's type.
-///
-/// A slot is filled once and never emptied, so a read through it needs no lock and no reference
-/// count. To evict a reader, [`Table::without_reader`] replaces the table in the next version; the
-/// reader is dropped with the last holder of the previous version.
-#[derive(Default)]
-pub struct ReaderSlot {
-    reader: OnceLock<Arc<dyn Any + Send + Sync>>,
-    used: AtomicBool,
-}
-
-impl ReaderSlot {
-    /// The reader; this counts as a use.
-    #[must_use]
-    #[inline]
-    pub fn get(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        let reader = self.peek()?;
-        // The flag is nearly always set. It is read first, so that the cache line stays shared.
-        if !self.used.load(Relaxed) {
-            self.used.store(true, Relaxed);
-        }
-        Some(reader)
-    }
-
-    /// The reader, without counting as a use of it.
-    #[must_use]
-    #[inline]
-    pub fn peek(&self) -> Option<&Arc<dyn Any + Send + Sync>> {
-        self.reader.get()
-    }
-
-    /// Whether there is a reader.
-    #[must_use]
-    pub fn is_filled(&self) -> bool {
-        self.peek().is_some()
-    }
-
-    /// Stores a reader. If two threads store one at the same time, one of them wins.
-    pub fn fill(&self, reader: Arc<dyn Any + Send + Sync>) {
-        let _ = self.reader.set(reader);
-    }
-
-    /// Whether the reader was used since the last call.
-    pub fn take_used(&self) -> bool {
-        self.used.swap(false, Relaxed)
-    }
-}
-
-impl Clone for ReaderSlot {
-    fn clone(&self) -> Self {
-        Self { reader: self.reader.clone(), used: AtomicBool::new(self.used.load(Relaxed)) }
-    }
-}
-
-/// Open readers do not affect equality.
-impl PartialEq for ReaderSlot {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl fmt::Debug for ReaderSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_filled() { "open" } else { "closed" })
     }
 }

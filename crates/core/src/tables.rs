@@ -304,10 +304,10 @@ mod tests {
     fn a_map_changes_some_tables_and_shares_the_rest() {
         let run = Tables::new((0..5000).map(table).collect());
         let open = |n: u32| run.find(format!("{:08}", n * 10).as_bytes()).expect("there");
-        open(4000).reader.fill(Arc::new(1_u8));
-        assert!(open(4000).reader.get().is_some_and(|any| any.is::<u8>()));
-        let closed = run.map(|t| t.reader.is_filled().then(|| Arc::new(t.without_reader())));
-        assert!(closed == run && closed.iter().all(|table| !table.reader.is_filled()));
+        open(4000).attachment.set(Arc::new(1_u8));
+        assert_eq!(open(4000).attachment.get(), Some(&1_u8));
+        let closed = run.map(|t| t.attachment.is_set().then(|| Arc::new(t.detached())));
+        assert!(closed == run && closed.iter().all(|table| !table.attachment.is_set()));
         let shared = closed.chunks.iter().zip(run.chunks.iter()).filter(|(a, b)| Arc::ptr_eq(a, b));
         assert_eq!(shared.count(), run.chunks.len() - 1);
         closed.check(None).expect("sound");

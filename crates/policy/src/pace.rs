@@ -18,7 +18,8 @@
 //!
 //! A bucket holds at most what `BURST` fills. This is a pure value: the caller passes the time.
 
-use crate::{Bandwidth, Class, Counted};
+use crate::candidate::Class;
+use crate::decision::{Bandwidth, Counted};
 use std::time::Duration;
 use vlsm_core::{Bytes, BytesPerSec};
 

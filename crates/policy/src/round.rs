@@ -10,8 +10,12 @@
 //! A round works on a [`World`]: the engine, or a model of it in tests. So the tests run the
 //! production code.
 
-use crate::{Admission, Admit, Busy, Candidate, Candidates, Class, Grants, Pressure, Running};
-use crate::{Schedule, Shape, Signals, TreeFacts};
+use crate::admission::Admission;
+use crate::candidate::{Busy, Candidate, Candidates, Class};
+use crate::decision::{Admit, Grants};
+use crate::schedule::Schedule;
+use crate::shape::Shape;
+use crate::signals::{Pressure, Running, Signals, TreeFacts};
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Micros, TreeId, Version};

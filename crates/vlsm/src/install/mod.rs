@@ -369,7 +369,7 @@ impl Installer {
         let mut any = false;
         for change in requests.iter().flat_map(|request| &request.edit.changes) {
             if let Change::Add { table, .. } = change
-                && !table.reader.is_filled()
+                && !table.attachment.is_set()
             {
                 self.reader.tables().reader(table)?;
                 any = true;

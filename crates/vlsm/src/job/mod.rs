@@ -190,7 +190,7 @@ impl Job {
             let reader = |(_, table): &(Place, Arc<Table>)| cache.reader_for_job(table);
             tables.iter().map(reader).collect()
         };
-        let all_open = |(_, table): &(Place, Arc<Table>)| table.reader.is_filled();
+        let all_open = |(_, table): &(Place, Arc<Table>)| table.attachment.is_set();
         if self.candidate.inputs.tables.iter().all(all_open) {
             return Pending::ready(open());
         }

@@ -8,7 +8,6 @@ use crate::shared::Shared;
 use crate::shared::counters::Counter;
 use crate::shared::events::Events;
 use crate::shared::memory::Memory;
-use std::any::Any;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -39,22 +38,6 @@ impl Deref for OpenFile<'_> {
     }
 }
 
-type AnyReader = Arc<dyn Any + Send + Sync>;
-
-#[inline]
-fn as_reader(any: &AnyReader) -> Result<&SstReader> {
-    any.downcast_ref().ok_or_else(other_type)
-}
-
-fn as_shared(any: &AnyReader) -> Result<Arc<SstReader>> {
-    any.clone().downcast().map_err(|_| other_type())
-}
-
-#[cold]
-fn other_type() -> Error {
-    Error::Internal("a file's reader is of another type".into())
-}
-
 /// The version without the readers of about `bytes`, which are evicted: those first that were not
 /// used since this was last asked. None when there are none. An older version still has them.
 pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) -> Option<Version> {
@@ -64,14 +47,14 @@ pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) 
     let runs = next.l0.iter_mut().map(|run| &mut run.tables);
     for tables in next.levels.iter_mut().rev().chain(runs) {
         *tables = tables.map(|table| {
-            if *bytes == 0 || !table.reader.is_filled() || table.reader.take_used() {
+            if *bytes == 0 || !table.attachment.is_set() || table.attachment.take_used() {
                 return None;
             }
-            let reader = as_reader(table.reader.peek()?).ok()?;
+            let reader: &SstReader = table.attachment.peek()?;
             reader.charge_to(evicted);
             *bytes = bytes.saturating_sub(reader.memory_bytes() as u64);
             any = true;
-            Some(Arc::new(table.without_reader()))
+            Some(Arc::new(table.detached()))
         });
     }
     any.then_some(next)
@@ -123,16 +106,19 @@ impl TableCache {
     /// The reader of a table's file, opened where it is not.
     #[inline]
     pub fn reader<'a>(&self, table: &'a Table) -> Result<OpenFile<'a>> {
-        match table.reader.get() {
-            Some(kept) => Ok(OpenFile::Kept(as_reader(kept)?)),
+        match table.attachment.get() {
+            Some(kept) => Ok(OpenFile::Kept(kept)),
             None => Ok(OpenFile::Lent(self.open_to_keep(table)?)),
         }
     }
 
     /// The reader of a table's file, to hold on to.
     pub fn shared_reader(&self, table: &Table) -> Result<Arc<SstReader>> {
-        match table.reader.get() {
-            Some(kept) => as_shared(kept),
+        match table.attachment.share() {
+            Some(kept) => {
+                table.attachment.mark_used();
+                Ok(kept)
+            }
             None => self.open_to_keep(table),
         }
     }
@@ -140,8 +126,8 @@ impl TableCache {
     /// The reader of a table's file for a job, which does not make the table a used one and asks no
     /// filter.
     pub fn reader_for_job(&self, table: &Table) -> Result<Arc<SstReader>> {
-        match table.reader.peek() {
-            Some(kept) => as_shared(kept),
+        match table.attachment.share() {
+            Some(kept) => Ok(kept),
             None => Ok(Arc::new(self.charged(self.open(&table.file)?.without_filter()))),
         }
     }
@@ -151,7 +137,7 @@ impl TableCache {
     fn open_to_keep(&self, table: &Table) -> Result<Arc<SstReader>> {
         let reader = Arc::new(self.charged(self.open(&table.file)?));
         if self.memory.readers_fit() {
-            table.reader.fill(reader.clone());
+            table.attachment.set(reader.clone());
         }
         Ok(reader)
     }
@@ -164,7 +150,7 @@ impl TableCache {
     /// Keeps a reader with the new table of its file, if there is memory for that.
     pub fn keep(&self, table: &Table, reader: SstReader) {
         if self.memory.readers_fit() {
-            table.reader.fill(Arc::new(self.charged(reader)));
+            table.attachment.set(Arc::new(self.charged(reader)));
         }
     }
 
