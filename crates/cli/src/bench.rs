@@ -9,7 +9,9 @@
 //! as usual. A second Ctrl-C removes the store and ends the program at once.
 
 pub mod args;
+
 mod live;
+pub mod work;
 
 pub use args::Args;
 

@@ -192,7 +192,9 @@ pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
 pub fn read_options(path: &Path) -> std::result::Result<Options, String> {
     let named = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
-    Options::from_toml(&text).map_err(|error| named(error.to_string()))
+    let options = Options::from_toml(&text).map_err(|error| named(error.to_string()))?;
+    options.check().map_err(|error| named(error.to_string()))?;
+    Ok(options)
 }
 
 fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {

@@ -179,6 +179,36 @@ fn a_name_that_resembles_none_gets_no_suggestion() {
     assert!(!world.path("s").exists());
 }
 
+/// What is wrong in a file of options is said with the file's name and a remedy, and no store is
+/// made.
+#[test]
+fn a_wrong_file_of_options() {
+    let world = World::new();
+    let put = |text: &str| {
+        std::fs::write(world.path("own.toml"), text).expect("written");
+        world.run(&["put", "s", "k", "v", "--options", "own.toml"])
+    };
+    for (text, says) in [
+        ("workerz = 2", "workers"),
+        ("workers = 1000", "workers"),
+        ("workers =", "line 1"),
+        ("[policy]\nprofile = 'rocksbd'", "did you mean \"rocksdb\"?"),
+        ("[policy]\nadmission = 'crise'", "did you mean \"cruise\"?"),
+        ("[policy.silc]\nwindow = 20_000", "did you mean \"silk\"?"),
+        ("[policy.silk]\nwindw = 20_000", "did you mean \"window\"?"),
+        ("[policy.silk]\nwindow = 1", "1 ms"),
+        ("[policy.tree]\nmemtable_bytes = '1Q'", "64K"),
+        ("[policy.tree]\nmemtable_count = 1", "memtable_count"),
+        ("memory_limit = '1M'", "memory_limit"),
+    ] {
+        put(text).fails(2, &["own.toml", says]);
+    }
+    world.run(&["put", "s", "k", "v", "--options", "none.toml"]).fails(2, &["none.toml"]);
+    assert!(!world.path("s").exists());
+    put("durability = 'sync'\n[policy]\nprofile = 'cruise'").ok();
+    world.run(&["get", "s", "k", "--options", "own.toml"]).ok();
+}
+
 /// A WAL that is damaged in its midst, as `verify` finds it, can be opened as `verify` says.
 #[test]
 fn the_advice_of_verify_can_be_followed() {

@@ -201,7 +201,9 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidArgument`] with the line and the problem.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let wrong = |error| Error::InvalidArgument(format!("options: {error}"));
+        let wrong = |error: toml::de::Error| {
+            Error::InvalidArgument(format!("options: {}", error.to_string().trim_end()))
+        };
         let mut options: Self = toml::from_str(text).map_err(wrong)?;
         let said: toml::Table = text.parse().map_err(wrong)?;
         if !said.contains_key("memory_limit") {

@@ -2,17 +2,17 @@
 //!
 //! No data is written before all options and the free space of the device are checked.
 
+use super::work::{Work, count, percent, positive, size};
 use crate::store::read_options;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use vlsm::{Compression, Durability, Options};
+use vlsm::Options;
 use vlsm_core::Bytes;
 use vlsm_measure::arrivals::Arrivals;
 use vlsm_measure::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use vlsm_measure::workload::Workload;
-use vlsm_measure::workload::data::{MIN_KEY_SIZE, Shape};
-use vlsm_measure::workload::sizes::Sizes;
+use vlsm_measure::workload::data::Shape;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,9 +52,9 @@ pub struct Args {
     /// dlc; or `load` for none
     #[arg(long, value_name = "LIST", default_value = "a")]
     pub workload: String,
-    /// Pairs to load
-    #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
-    pub pairs: u64,
+    /// What `vlsm-lab compare` takes as well
+    #[command(flatten)]
+    pub work: Work,
     /// Limit on the operations of each run
     #[arg(long, value_name = "N", value_parser = count)]
     pub ops: Option<u64>,
@@ -67,27 +67,9 @@ pub struct Args {
     /// Inserts per second of the load (open loop) [default: closed loop]
     #[arg(long, value_name = "N", value_parser = count)]
     pub load_rate: Option<u64>,
-    /// Client threads [default: the number of cores, at most 4]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
     /// Share of point reads in each run, in percent [default: the workload's]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub reads: Option<f64>,
-    /// Bytes of a key
-    #[arg(long, value_name = "BYTES", default_value_t = 24)]
-    pub key_size: usize,
-    /// Bytes of a value; values are random bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 176)]
-    pub value_size: usize,
-    /// When a write is acknowledged: sync, buffered, lazy or no-wal [default: buffered]
-    #[arg(long, value_name = "WHEN", value_parser = durability)]
-    pub durability: Option<Durability>,
-    /// Compression of SSTs: none, lz4 or zstd [default: none]
-    #[arg(long, value_name = "NAME", value_parser = compression)]
-    pub compression: Option<Compression>,
-    /// Size of a memtable [default: the profile's]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub memtable: Option<Bytes>,
     /// Limit on memtables, including the active one [default: the profile's]
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
@@ -113,91 +95,6 @@ pub struct Args {
     /// Also write the report as a page with charts
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Seed of keys, values and random choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-}
-
-/// A number with an optional suffix k, M or G (thousands).
-///
-/// # Errors
-/// A message that says why the text is no such number.
-pub fn count(text: &str) -> Result<u64, String> {
-    match suffixed(text, 1000)? {
-        0 => Err("must be at least 1".into()),
-        number => Ok(number),
-    }
-}
-
-/// A number of bytes with an optional suffix K, M or G (binary).
-///
-/// # Errors
-/// A message that says why the text is no such number.
-pub fn size(text: &str) -> Result<Bytes, String> {
-    Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
-}
-
-fn suffixed(text: &str, base: u64) -> Result<u64, String> {
-    let (digits, power) = match text.char_indices().next_back() {
-        Some((at, 'k' | 'K')) => (&text[..at], 1),
-        Some((at, 'm' | 'M')) => (&text[..at], 2),
-        Some((at, 'g' | 'G')) => (&text[..at], 3),
-        _ => (text, 0),
-    };
-    let number: u64 = digits
-        .replace([',', '_'], "")
-        .parse()
-        .map_err(|_| format!("{text:?} is not a whole number with an optional suffix k, M or G"))?;
-    number.checked_mul(base.pow(power)).ok_or_else(|| format!("{text} is too large"))
-}
-
-/// A positive number.
-///
-/// # Errors
-/// That it is none.
-pub fn positive(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(number) if number > 0.0 && number < 1e9 => Ok(number),
-        _ => Err(format!("{text:?} is not a positive number")),
-    }
-}
-
-/// A number from 0 to 100, with or without `%`.
-///
-/// # Errors
-/// That it is none.
-pub fn percent(text: &str) -> Result<f64, String> {
-    match text.trim_end_matches('%').parse() {
-        Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),
-        _ => Err(format!("{text:?} is not within 0 and 100")),
-    }
-}
-
-/// A durability by its name.
-///
-/// # Errors
-/// The names.
-pub fn durability(text: &str) -> Result<Durability, String> {
-    Ok(match text {
-        "sync" => Durability::Sync,
-        "buffered" => Durability::Buffered,
-        "lazy" => Durability::Lazy,
-        "no-wal" | "nowal" => Durability::NoWal,
-        _ => return Err("use sync, buffered, lazy or no-wal".into()),
-    })
-}
-
-/// A compression by its name.
-///
-/// # Errors
-/// The names.
-pub fn compression(text: &str) -> Result<Compression, String> {
-    Ok(match text {
-        "none" => Compression::None,
-        "lz4" => Compression::Lz4,
-        "zstd" => Compression::Zstd,
-        _ => return Err("use none, lz4 or zstd".into()),
-    })
 }
 
 /// How long to wait for background work, after the load and at the end, in seconds.
@@ -206,11 +103,7 @@ const SETTLE_MAX: f64 = 60.0;
 impl Args {
     /// Checks the options that clap cannot check, and makes the plan.
     pub fn spec(&self) -> Result<RunSpec, String> {
-        if self.key_size < MIN_KEY_SIZE {
-            return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
-        }
-        vlsm_core::key::check_lengths(self.key_size, self.value_size)
-            .map_err(|error| error.to_string())?;
+        let shape = self.work.shape(Shape::default())?;
         let phase = |workload: Workload, rate: Option<u64>, ops, seconds| {
             let arrivals = rate.map_or(Arrivals::Closed, |rate| Arrivals::Open(rate as f64));
             Step::Phase(PhaseSpec {
@@ -224,7 +117,7 @@ impl Args {
         };
         let named =
             |name: &str| Workload::named(name).map_err(|error| format!("--workload: {error}"));
-        let mut steps = vec![phase(named("load")?, self.load_rate, Some(self.pairs), None)];
+        let mut steps = vec![phase(named("load")?, self.load_rate, Some(self.work.pairs), None)];
         let names = self.workload.split(',').map(str::trim);
         for name in names.filter(|&name| name != "load") {
             let workload = named(&name.to_lowercase())?;
@@ -239,9 +132,6 @@ impl Args {
             steps.push(phase(workload, self.rate, self.ops, seconds));
         }
         steps.push(Step::Settle(SETTLE_MAX));
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let values = Sizes::Fixed(self.value_size);
-        let shape = Shape { key_size: self.key_size, values, ..Shape::default() };
         Ok(RunSpec {
             store: StoreSpec {
                 kind: "vlsm".into(),
@@ -250,12 +140,12 @@ impl Args {
                 cache: 0,
                 regions: 1,
             },
-            data: DataSpec { pairs: self.pairs, shape },
+            data: DataSpec { pairs: self.work.pairs, shape },
             load: None,
             steps,
-            threads: self.threads.map_or(cores.min(4), usize::from),
+            threads: self.work.threads(),
             limits: Limits::default(),
-            seed: self.seed,
+            seed: self.work.seed,
             dir: None,
         })
     }
@@ -292,16 +182,13 @@ impl Args {
                 name.clone_from(said);
             }
         }
-        if let Some(bytes) = self.memtable {
+        if let Some(bytes) = self.work.memtable {
             options.policy.tree.memtable_bytes = bytes;
         }
         if let Some(count) = self.memtables {
             options.policy.tree.memtable_count = count;
         }
-        options.durability = self.durability.unwrap_or(options.durability);
-        if let Some(compression) = self.compression {
-            options.compression = vec![compression];
-        }
+        self.work.apply(&mut options);
         options.memory_limit = self.memory_limit.unwrap_or(options.memory_limit);
         options.wal_limit = options.wal_limit.max(options.least_wal());
         options.workers = self.workers.unwrap_or(options.workers);
@@ -395,6 +282,7 @@ fn space(spec: &RunSpec, folder: &Path) -> Result<(), String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use vlsm::Durability;
 
     #[derive(Parser)]
     struct Cli {

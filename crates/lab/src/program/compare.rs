@@ -9,9 +9,9 @@ use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use vlsm::{ByteCount, Compression, Durability, Options, PolicyOptions};
+use vlsm::{ByteCount, Options, PolicyOptions};
 use vlsm_cli::COMMIT;
-use vlsm_cli::bench::args::{compression, count, durability, percent, positive, size};
+use vlsm_cli::bench::work::{Work, count, percent, positive, size};
 use vlsm_cli::failure::{self, Failure};
 use vlsm_measure::arrivals::{Arrivals, Replay};
 use vlsm_measure::child::Line;
@@ -19,7 +19,6 @@ use vlsm_measure::report::{Report, html, table};
 use vlsm_measure::runner;
 use vlsm_measure::spec::{Change, DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use vlsm_measure::trace::Trace;
-use vlsm_measure::workload::data::MIN_KEY_SIZE;
 use vlsm_measure::workload::{Preset, Workload};
 
 const EXAMPLES: &str = "\
@@ -62,39 +61,21 @@ pub struct Args {
     /// runs in L0 by chance, and each of them costs every scan a read
     #[arg(long)]
     empty_l0: bool,
-    /// Pairs to load first
-    #[arg(long, value_name = "N", default_value = "4M", value_parser = count)]
-    pairs: u64,
+    /// What `vlsm bench` takes as well
+    #[command(flatten)]
+    work: Work,
     /// Seconds of each phase
     #[arg(long, value_name = "S", default_value_t = 60.0, value_parser = positive)]
     seconds: f64,
     /// Rounds [default: 3; 1 for one store]
     #[arg(long, value_name = "N", value_parser = super::figure::rounds)]
     rounds: Option<usize>,
-    /// Client threads
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within(1..=1024))]
-    threads: u16,
-    /// Bytes of a key [default: the workload's]
-    #[arg(long, value_name = "BYTES")]
-    key_size: Option<usize>,
-    /// Bytes of a value [default: the workload's]
-    #[arg(long, value_name = "BYTES")]
-    value_size: Option<usize>,
-    /// Size of a memtable [default: the profile's; 64M, RocksDB's, for other stores]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    memtable: Option<ByteCount>,
     /// Size of the block cache
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     cache: ByteCount,
     /// Number of regions that the keys are split into
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=4096))]
     regions: u16,
-    /// When a write is acknowledged: sync, buffered, lazy or no-wal
-    #[arg(long, value_name = "WHEN", default_value = "buffered", value_parser = durability)]
-    durability: Durability,
-    /// Compression of SSTs: none, lz4 or zstd
-    #[arg(long, value_name = "NAME", default_value = "none", value_parser = compression)]
-    compression: Compression,
     /// Read and write through the page cache
     #[arg(long)]
     buffered_io: bool,
@@ -111,9 +92,6 @@ pub struct Args {
     /// Make everything smaller by this factor: full, or a share such as 1/16
     #[arg(long, default_value_t = Scale::FULL)]
     scale: Scale,
-    /// Seed of keys, values and choices
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Folder for the stores' data [default: the system's for temporary files]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -185,27 +163,15 @@ impl Args {
         let presets: Vec<Preset> = (self.workload.iter())
             .map(|name| Preset::named(name.trim()).map_err(|error| error.to_string()))
             .collect::<Result<_>>()?;
-        let mut shape = presets.first().ok_or("--workload: name one")?.shape;
-        if let Some(bytes) = self.key_size {
-            shape.key_size = bytes;
-        }
-        if let Some(bytes) = self.value_size {
-            shape.values = vlsm_measure::workload::sizes::Sizes::Fixed(bytes);
-        }
-        if shape.key_size < MIN_KEY_SIZE {
-            return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
-        }
-        vlsm_core::key::check_lengths(shape.key_size, shape.values.max())
-            .map_err(|error| error.to_string())?;
+        let shape = self.work.shape(presets.first().ok_or("--workload: name one")?.shape)?;
         let (kind, config) = StoreSpec::parts(name);
         let profile = if kind == "vlsm" { config } else { "rocksdb" };
         let mut options = Options::default();
         options.set_profile(profile).map_err(|e| e.to_string())?;
-        if let Some(bytes) = self.memtable {
+        if let Some(bytes) = self.work.memtable {
             sized(&mut options.policy, bytes);
         }
-        options.durability = self.durability;
-        options.compression = vec![self.compression];
+        self.work.apply(&mut options);
         if !self.shipped {
             options.direct_io = !self.buffered_io;
             options.direct_reads = !self.buffered_io;
@@ -218,19 +184,19 @@ impl Args {
             cache: self.cache.0,
             regions: usize::from(self.regions),
         };
-        let pairs = self.scale.count(self.pairs);
+        let pairs = self.scale.count(self.work.pairs);
         let store = self.scale.store(store);
         Ok(RunSpec {
             store: if self.shipped { shipped(store) } else { store.with_memory_for(pairs) },
             data: DataSpec { pairs, shape },
             load: None,
             steps: self.steps(pairs, &presets)?,
-            threads: usize::from(self.threads),
+            threads: self.work.threads(),
             limits: Limits {
                 device: self.device.map(|bytes| bytes.0),
                 memory: self.memory.map(|bytes| bytes.0),
             },
-            seed: self.seed,
+            seed: self.work.seed,
             dir: self.dir.clone(),
         })
     }

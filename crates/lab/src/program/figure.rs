@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use vlsm_cli::COMMIT;
-use vlsm_cli::bench::args::positive;
+use vlsm_cli::bench::work::positive;
 use vlsm_cli::failure;
 
 /// Options of an experiment, common to `list` and `figure`.
