@@ -493,7 +493,8 @@ mod tests {
         assert_eq!(rounds(false), (1, 4), "nobody else is there");
         rounds(true);
         assert!(pool.bulk().limit(Way::Read).is_some() && pool.bulk().limit(Way::Write).is_none());
-        let (pieces, most) = rounds(true);
-        assert!(pieces > 1 && most == 1, "{pieces}, {most}");
+        // On a loaded machine the clients may seem to pause, and the limit is lifted meanwhile.
+        let mut found = (0..20).map(|_| rounds(true));
+        assert!(found.any(|(pieces, most)| pieces > 1 && most == 1), "never one thread in pieces");
     }
 }

@@ -31,11 +31,11 @@ use vlsm_core::{Bytes, Result};
 #[serde(try_from = "Table")]
 #[non_exhaustive]
 pub struct PolicyOptions {
-    /// Name of the shape: `vlsm`, `tiered_l0`, `lsmi` or `sp_lsm`.
+    /// Name of the shape: one of [`shape::REGISTRY`].
     pub shape: String,
-    /// Name of the schedule: `fifo`, `silk`, `auto_tuned`, `dlc`, `adoc` or `priority`.
+    /// Name of the schedule: one of [`schedule::REGISTRY`].
     pub schedule: String,
-    /// Name of the admission: `open`, `slowdown_stop` or `cruise`.
+    /// Name of the admission: one of [`admission::REGISTRY`].
     pub admission: String,
     /// Sizes and bounds that all mechanisms share.
     pub tree: TreeOptions,

@@ -122,11 +122,11 @@ impl TryFrom<Table> for PolicyOptions {
             Some(other) => return Err(format!("profile is a name, not {other}")),
         };
         let mut all = Table::try_from(base).map_err(|why| why.to_string())?;
-        // What stands outside of its table was said apart, so it counts.
+        // An option outside of its table overrides the one in the table.
         let (tables, single): (Vec<_>, Vec<_>) = file.into_iter().partition(|(_, v)| v.is_table());
         for (key, value) in tables.into_iter().chain(single) {
-            match (place(&mut all, &key)?, value) {
-                (Value::Table(table), Value::Table(said)) => change(&key, table, said)?,
+            match (locate(&mut all, &key)?, value) {
+                (Value::Table(table), Value::Table(said)) => merge(&key, table, said)?,
                 (at, value) => *at = value,
             }
         }
@@ -134,8 +134,8 @@ impl TryFrom<Table> for PolicyOptions {
     }
 }
 
-/// Changes a table of options, which has all of them.
-fn change(name: &str, table: &mut Table, said: Table) -> std::result::Result<(), String> {
+/// Puts what a file says into a table that has every option.
+fn merge(name: &str, table: &mut Table, said: Table) -> std::result::Result<(), String> {
     for (key, value) in said {
         match table.get_mut(&key) {
             Some(at) => *at = value,
@@ -149,7 +149,7 @@ fn change(name: &str, table: &mut Table, said: Table) -> std::result::Result<(),
 }
 
 /// Where the value of a key of the file belongs.
-fn place<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Value, String> {
+fn locate<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Value, String> {
     let has = |value: &Value| value.as_table().is_some_and(|table| table.contains_key(key));
     let mut names: Vec<String> = all.keys().cloned().collect();
     if all.contains_key(key) {

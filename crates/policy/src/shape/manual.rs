@@ -19,7 +19,9 @@ use crate::tree::TreeOptions;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes as ByteCount, FileNumber, Micros, Place, Seq, Table, Version};
+use vlsm_core::{
+    Bytes as ByteCount, FileNumber, KeyRange, Micros, Place, Seq, Table, Tables, Version,
+};
 
 /// Better than the score of any job that a shape proposes, within a class.
 const SCORE: f64 = 1e6;
@@ -78,6 +80,7 @@ impl Manual {
             }
             self.last = context.version.depth().max(1);
             self.level = 1;
+            self.end_with(context.version);
         }
         loop {
             self.pass_by(context);
@@ -92,6 +95,17 @@ impl Manual {
             self.from = self.lo.clone();
             self.proposed = None;
         }
+    }
+
+    /// Ends the range with the largest key there is, now that L0 is done: greater keys are newer
+    /// than the request. A pass would follow a writer of ascending keys for ever.
+    fn end_with(&mut self, version: &Version) {
+        let ranges = version.levels.iter().filter_map(Tables::range);
+        let end = ranges.map(|range| end_of(&range)).max();
+        self.hi = match (self.hi.take(), end) {
+            (Some(hi), Some(end)) => Some(hi.min(end)),
+            (hi, end) => hi.or(end),
+        };
     }
 
     /// Whether a table has keys of the range from `from` on.
@@ -146,7 +160,7 @@ impl Manual {
 
     fn propose(&mut self, context: &Context<'_>, group: Vec<Arc<Table>>) -> Next {
         let files = group.iter().map(|table| table.file.number).collect();
-        let end = group.last().map_or_else(Bytes::new, |table| end_of(table));
+        let end = group.last().map_or_else(Bytes::new, |table| end_of(&table.range));
         self.proposed = Some((files, end));
         if group.iter().any(|table| context.busy.reads(table).is_some()) {
             return Next::Wait;
@@ -186,10 +200,10 @@ fn offer(candidate: Option<Candidate>) -> Next {
     }
 }
 
-/// The first key after a table.
-fn end_of(table: &Table) -> Bytes {
-    let mut end = table.range.hi.to_vec();
-    if table.range.hi_inclusive {
+/// The first key after a range.
+fn end_of(range: &KeyRange) -> Bytes {
+    let mut end = range.hi.to_vec();
+    if range.hi_inclusive {
         end.push(0);
     }
     end.into()
@@ -199,7 +213,7 @@ fn end_of(table: &Table) -> Bytes {
 mod tests {
     use super::*;
     use crate::candidate::Reservation;
-    use vlsm_core::{FileMeta, JobId, Tables, VersionEdit, text};
+    use vlsm_core::{FileMeta, JobId, VersionEdit, text};
 
     /// Applies the result of a job: one output table with the candidate's key range.
     fn apply(version: &Version, candidate: &Candidate, next_file: &mut u64) -> Version {
@@ -286,6 +300,26 @@ mod tests {
         assert!(version.levels[..2].iter().all(Tables::is_empty), "{}", text::print(&version));
         let stale = version.levels[2].iter().any(|table| table.file.tombstones > 0);
         assert!(!stale && jobs >= 5, "{jobs} jobs: {}", text::print(&version));
+    }
+
+    #[test]
+    fn it_ends_while_a_writer_appends_keys() {
+        let mut version = tree();
+        let mut manual = Manual::new(Bytes::new(), None, Seq(50), Micros(7));
+        let (facts, options) = (TreeFacts::default(), TreeOptions::default());
+        let mut next_file = 1000;
+        for round in 0..50 {
+            let next = manual.next(&version, &facts, &Busy::default(), &options);
+            let Next::Job(candidate) = next else {
+                assert_eq!(next, Next::Done);
+                return;
+            };
+            version = apply(&version, &candidate, &mut next_file);
+            let (key, mut edit) = (format!("zz{round:02}"), VersionEdit::default());
+            edit.add(1, table(2000 + round, &key, &key, 0));
+            version = edit.apply(&version).expect("sound");
+        }
+        panic!("it follows the writer: {}", text::print(&version));
     }
 
     #[test]
