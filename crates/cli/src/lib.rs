@@ -61,7 +61,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Load and read a store and report throughput, latencies, stalls and compaction chains
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Say how to start the laboratory, which compares stores and repeats the papers' figures
     #[command(disable_help_flag = true)]
     Lab {
@@ -134,7 +134,7 @@ fn laboratory(arguments: &[String]) -> Failure {
 
 fn run(command: Command) -> Result {
     match command {
-        Command::Bench(args) => bench::run(args).map_err(Failure::new),
+        Command::Bench(args) => bench::run(*args).map_err(Failure::new),
         Command::Lab { arguments } => Err(laboratory(&arguments)),
         Command::Put(args) => data::put(&args),
         Command::Get(args) => data::get(&args),
