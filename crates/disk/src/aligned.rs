@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 use std::ops::{Deref, DerefMut};
 
-/// What direct I/O asks of offsets, lengths and addresses.
+/// The unit of offsets, lengths and addresses in direct I/O.
 pub const ALIGNMENT: usize = 4096;
 
 /// One page.
@@ -57,12 +57,12 @@ impl AlignedBuf {
         self.pages.len() * ALIGNMENT
     }
 
-    /// Forgets the content and keeps the memory.
+    /// Removes the content and keeps the memory.
     pub fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Makes the length `len`. What is new has any content: zeros, or what the memory held before.
+    /// Sets the length to `len`. New bytes have any content: zeros, or what the memory held before.
     pub fn set_len(&mut self, len: usize) {
         if len > self.capacity() {
             self.pages.resize(len.div_ceil(ALIGNMENT), Page::zeroed());
@@ -70,7 +70,7 @@ impl AlignedBuf {
         self.len = len;
     }
 
-    /// Appends `bytes`, growing where needed.
+    /// Appends `bytes`, and grows if needed.
     #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let start = self.len;
@@ -78,7 +78,7 @@ impl AlignedBuf {
         self[start..].copy_from_slice(bytes);
     }
 
-    /// Appends as much of `bytes` as fits without growing and says how much that was.
+    /// Appends as much of `bytes` as fits without growing. Returns the length of that part.
     #[inline]
     pub fn fill_from(&mut self, bytes: &[u8]) -> usize {
         let start = self.len;

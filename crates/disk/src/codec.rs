@@ -1,8 +1,8 @@
-//! Numbers and byte strings in the WAL's and the manifest's payloads.
+//! The encoding of numbers and byte strings in the payloads of the WAL and the manifest.
 //!
-//! Little endian; variable numbers in LEB128, at most ten bytes; a byte string is its length and
-//! then its bytes. Reading checks every length against what is left before it takes it, so that no
-//! damaged or crafted input can make it panic or allocate.
+//! Numbers are little endian; variable numbers are LEB128, at most ten bytes. A byte string is its
+//! length and its bytes. A reader checks every length against the rest of the input, so no damaged
+//! or crafted input can make it panic or allocate too much.
 
 use bytes::Bytes;
 
@@ -23,7 +23,7 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// What a reader answers when the bytes do not hold what they should.
+/// The error of a reader: the bytes do not hold the expected item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether all is read.
+    /// Whether everything is read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// When there are fewer. So do all reads.
+    /// There are fewer. The other reads fail likewise.
     #[inline]
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(Malformed("ends too early"))?;
@@ -114,8 +114,8 @@ impl<'a> Reader<'a> {
         self.bytes().map(Bytes::copy_from_slice)
     }
 
-    /// A number of items of which each takes at least one byte of what is left: safe to allocate
-    /// for.
+    /// A number of items, each of at least one byte. It is at most the rest of the input, so it is
+    /// safe to allocate for.
     pub fn count(&mut self) -> Result<usize, Malformed> {
         let count = self.varint()?;
         match usize::try_from(count) {

@@ -2,9 +2,9 @@
 //! [`Env`].
 //!
 //! In production it is the operating system (`RealEnv`). In the simulator it is a seeded scheduler
-//! that runs the same engine, its workers and concurrent clients, as coroutines on one thread: they
-//! switch only at [`Condition::wait`], at file operations and at [`Env::interleave`], so one seed
-//! is one run.
+//! that runs the same engine, its workers and concurrent clients as coroutines on one thread. They
+//! switch only at [`Condition::wait`], at file operations and at [`Env::interleave`], so a seed
+//! determines a run.
 //!
 //! Rule for callers: no lock is held across a wait, a file operation or an interleave point, unless
 //! the lock is only ever taken with `try_lock`. (A coroutine that blocks on a lock blocks the whole
@@ -15,33 +15,33 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How urgently a thread wants the processor.
+/// The priority of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
-    /// As the clients.
+    /// The priority of client threads.
     Normal,
-    /// Niced: runs when clients leave time.
+    /// Niced: runs when clients leave processor time.
     Background,
 }
 
-/// The payload with which an environment unwinds a thread that it stops for good, as the simulator
-/// does at a crash. No panic: who catches panics passes it on with `resume_unwind`, or the thread
-/// unwinds again from its next wait.
+/// The payload with which an environment unwinds a thread to stop it for good, as the simulator
+/// does at a crash. It is not a panic: code that catches panics must pass it on with
+/// `resume_unwind`. Otherwise the thread unwinds again at its next wait.
 #[derive(Debug)]
 pub struct Stopped;
 
 /// Waits for a thread to end.
 pub trait Join: Send {
-    /// Returns when the thread has ended. True when it ended by itself, false when it panicked.
+    /// Returns when the thread has ended: true if it returned, false if it panicked.
     fn join(self: Box<Self>) -> bool;
 }
 
-/// The machine as the engine sees it.
+/// The engine's view of the machine.
 pub trait Env: Send + Sync + 'static {
     /// The files.
     fn fs(&self) -> &Arc<dyn Fs>;
 
-    /// Monotonic time since the environment was made.
+    /// Monotonic time since the creation of the environment.
     fn now(&self) -> Duration;
 
     /// Wall-clock time since the Unix epoch, for file stamps and the LOG only.
@@ -53,7 +53,7 @@ pub trait Env: Send + Sync + 'static {
     /// Runs `body` on a thread of its own.
     ///
     /// # Errors
-    /// What the system says when it starts no more threads; `body` does not run then.
+    /// The system's error if it starts no more threads. `body` does not run then.
     fn spawn(
         &self,
         name: &str,
@@ -68,7 +68,7 @@ pub trait Env: Send + Sync + 'static {
     fn interleave(&self) {}
 }
 
-/// Something to wait for: an event count. It has no memory but its epoch, so the state waited for
+/// An event count to wait on. It has no memory except its epoch. The state that a thread waits for
 /// lives with the caller, in atomics or behind a lock that is not held while waiting:
 ///
 /// ```text
@@ -80,7 +80,7 @@ pub trait Env: Send + Sync + 'static {
 /// ```
 ///
 /// No wake-up is lost: a notify after `epoch()` makes the following `wait` return at once.
-/// Notifying is cheap when nobody sleeps.
+/// A notify is cheap when no thread sleeps.
 pub trait Condition: Send + Sync {
     /// The number of notifications so far.
     fn epoch(&self) -> u64;

@@ -1,11 +1,11 @@
 //! The environment in production: the operating system's files, clock, threads and waits.
 //!
-//! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load;
-//! only when somebody sleeps does it wake sleepers (`sleepers`: a futex on Linux). A waiter spins
-//! for a while first, because the wake-up of a sleeper costs both sides more than a short wait.
+//! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load. It
+//! wakes sleepers only if there are any (`sleepers`: a futex on Linux). A waiter spins first,
+//! because the wake-up of a sleeper costs both sides more than a short wait.
 //!
-//! Invariant: a waiter counts itself as a sleeper before it looks at the epoch for the last time,
-//! and a notifier raises the epoch before it looks for sleepers, so one of them sees the other.
+//! Invariant: a waiter counts itself as a sleeper before its last look at the epoch, and a notifier
+//! raises the epoch before it looks for sleepers. So one of them sees the other.
 
 use crate::env::{Condition, Env, Join, Priority};
 use crate::fs::Fs;
@@ -20,7 +20,7 @@ mod sleepers;
 
 use sleepers::{Native, Sleepers};
 
-/// How much [`Priority::Background`] gives way to clients.
+/// The nice value of [`Priority::Background`].
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
 
@@ -32,13 +32,13 @@ pub struct RealEnv {
 }
 
 impl RealEnv {
-    /// The operating system, with its own files.
+    /// The operating system with its own files.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_fs(Arc::new(PosixFs))
     }
 
-    /// The operating system, with other files: for tests that inject faults.
+    /// The operating system with other files, for tests that inject faults.
     #[must_use]
     #[allow(clippy::disallowed_methods)]
     pub fn with_fs(fs: Arc<dyn Fs>) -> Arc<Self> {
@@ -92,13 +92,13 @@ impl Env for RealEnv {
     }
 }
 
-/// Nices this thread. Best effort: a sandbox may forbid it.
+/// Nices this thread, if possible: a sandbox may forbid it.
 #[cfg(target_os = "linux")]
 fn give_way() {
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
 }
 
-/// Nothing: elsewhere than on Linux the call would nice the whole process, its clients among them.
+/// Does nothing: outside Linux the call would nice the whole process, its clients included.
 #[cfg(not(target_os = "linux"))]
 fn give_way() {}
 
@@ -110,8 +110,8 @@ impl Join for Thread {
     }
 }
 
-/// The epoch is 32 bits wide: a waiter would have to sleep through exactly 2³² notifications
-/// between its look at the epoch and its wait to miss them.
+/// The epoch is 32 bits wide. A waiter misses notifications only if exactly 2³² of them fall
+/// between its last look at the epoch and its sleep.
 struct EventCount<S> {
     word: AtomicU32,
     count: AtomicU32,
@@ -130,7 +130,7 @@ impl<S: Sleepers> EventCount<S> {
         self.word.load(Ordering::SeqCst) != epoch as u32
     }
 
-    /// Spins until the epoch changes, or the time to spin is over (false).
+    /// Spins until the epoch changes (true) or the time to spin is over (false).
     fn spin(&self, epoch: u64, deadline: Option<Duration>) -> bool {
         if self.spin.is_zero() {
             return self.changed(epoch);
@@ -159,7 +159,7 @@ impl<S: Sleepers> EventCount<S> {
             if left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
-            // Interrupted, timed out or changed already: the loop looks again.
+            // Interrupted, timed out or changed already: the loop checks.
             self.sleepers.sleep(&self.word, epoch as u32, left);
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
     use sleepers::Portable;
 
-    /// This platform's condition, and the one of those without a futex.
+    /// This platform's condition, and that of platforms without a futex.
     fn conditions(env: &RealEnv, spin: Duration) -> [Arc<dyn Condition>; 2] {
         [env.condition(spin), Arc::new(EventCount::<Portable>::new(spin, env.start))]
     }

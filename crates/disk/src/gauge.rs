@@ -1,11 +1,10 @@
-//! Counted memory: what is held is charged to a gauge for as long as it lives.
+//! Counted memory: each large object is charged to a gauge as long as it lives.
 //!
-//! The creator of a large object takes a [`Charge`] for it and keeps both together; both are
-//! dropped together, on any thread. So a gauge also counts memory that only a forgotten reader
-//! holds.
+//! The creator of the object takes a [`Charge`] for it and stores both together. Both are dropped
+//! together, on any thread. So a gauge also counts memory that only a forgotten reader holds.
 //!
-//! Threads and locks: relaxed atomics, no lock. A gauge is for things of kilobytes: it is changed
-//! when they come and go, never when they are used.
+//! Threads and locks: relaxed atomics, no lock. A gauge is for objects of kilobytes: it changes
+//! when they are created and dropped, never when they are used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -30,7 +29,7 @@ impl Gauge {
     }
 }
 
-/// Bytes counted on a gauge, taken off it when dropped.
+/// A number of bytes counted on a gauge. Dropping the charge subtracts them.
 #[derive(Debug)]
 pub struct Charge {
     gauge: Gauge,
@@ -38,13 +37,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// How many bytes.
+    /// The number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts another number of bytes.
+    /// Changes the number of bytes.
     pub fn set(&mut self, bytes: u64) {
         if bytes >= self.bytes {
             self.gauge.0.fetch_add(bytes - self.bytes, Relaxed);
@@ -54,9 +53,9 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Counts the bytes on another gauge from here on.
+    /// Moves the bytes to another gauge.
     pub fn move_to(&mut self, gauge: &Gauge) {
-        // First there, then no longer here: for a moment too much is counted, never too little.
+        // Adds before it subtracts: for a moment too much is counted, never too little.
         *self = gauge.charge(self.bytes);
     }
 }

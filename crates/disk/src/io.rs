@@ -1,21 +1,22 @@
 //! Blocking file calls on threads of their own, so that jobs never wait for the device.
 //!
-//! 1. `submit` queues a closure and hands back a [`Pending`]; one idle thread is woken.
-//! 2. The thread runs it, keeps its result in the pending, and notifies the condition given at
-//!    construction (the one the workers wait for).
-//! 3. Whoever holds the pending asks `is_ready` or takes the result.
+//! 1. `submit` queues a closure, returns a [`Pending`], and wakes one idle thread.
+//! 2. The thread runs the closure, stores its result in the pending, and notifies the condition
+//!    given at construction (the workers wait on it).
+//! 3. The holder of the pending calls `is_ready` or takes the result.
 //!
-//! Long reads and writes of jobs are *bulk* ([`IoPool::submit_bulk`]). They have a queue of their
-//! own, after the other one, and go on in pieces, as [`crate::throttle`] says. While that holds
-//! nothing back all threads may do bulk work, else one of them, so that the others are there for
-//! what is short or urgent.
+//! Long reads and writes of jobs are *bulk* ([`IoPool::submit_bulk`]). They have a second queue,
+//! which is served after the first one, and proceed in pieces, as [`crate::throttle`] says. While
+//! no limit is in force, all threads may do bulk work. Otherwise one thread may, so that the others
+//! are free for short or urgent calls.
 //!
-//! Invariants: every submitted closure runs or answers `Closed`; one that panics answers
-//! `Error::Internal`, and its thread goes on. No lock is held while a closure runs or a thread
-//! waits. The queue is bounded by the budgets of those who submit: a job has a few calls in flight.
+//! Invariants: every submitted closure runs or returns `Closed`; one that panics returns
+//! `Error::Internal`, and its thread continues. No lock is held while a closure runs or a thread
+//! waits. The queue is bounded, because each job has only a few calls in flight.
 //!
 //! A thread that unwinds while it waits (a simulated machine lost power) closes the pool and drops
-//! what is queued: closures hold whom they work for, who holds the pool.
+//! the queued closures. Otherwise there would be a cycle: a closure holds its submitter, which
+//! holds the pool.
 
 use crate::env::{Condition, Env, Join, Priority};
 use crate::throttle::Throttle;
@@ -31,7 +32,7 @@ use vlsm_core::{Error, Result};
 
 type Work = Box<dyn FnOnce(&Bulk) + Send>;
 
-/// For this time after its last call to the device a client counts as active.
+/// The time after its last device call in which a client counts as active.
 const CLIENTS_STAY: Duration = Duration::from_millis(50);
 
 /// Threads that do blocking file calls.
@@ -42,13 +43,13 @@ pub struct IoPool {
 
 struct Shared {
     state: Mutex<State>,
-    /// One for each thread, so that a submit wakes only one.
+    /// One condition for each thread, so that a submit wakes only one.
     wake: Vec<Arc<dyn Condition>>,
     done: Arc<dyn Condition>,
     bulk: Bulk,
 }
 
-/// Where the bytes of a bulk call go.
+/// The direction of a bulk call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// From the device.
@@ -57,15 +58,15 @@ pub enum Way {
     Write,
 }
 
-/// What bulk calls share: the device, with the clients.
+/// The state that bulk calls share.
 pub struct Bulk {
     env: Arc<dyn Env>,
     reads: Mutex<Throttle>,
     writes: Mutex<Throttle>,
-    /// Nobody notifies it: it is there to sleep on.
+    /// Only for sleeping: it is never notified.
     sleep: Arc<dyn Condition>,
-    /// How many calls clients have made to the device, as told last; when that last changed, in
-    /// microseconds; and whether a writer waits for a job.
+    /// The clients' device calls at the last report, the time when that number last changed, in
+    /// microseconds, and whether a writer waits for a job.
     calls: AtomicU64,
     called: AtomicU64,
     urgent: AtomicBool,
@@ -84,8 +85,8 @@ impl Bulk {
         }
     }
 
-    /// Takes note of what clients do: how often they called the device so far, and whether a writer
-    /// waits for a job.
+    /// Reports what clients do: the number of their device calls so far, and whether a writer waits
+    /// for a job.
     pub fn note_clients(&self, calls: u64, urgent: bool) {
         if self.calls.swap(calls, Ordering::Relaxed) != calls {
             self.called.store(self.env.now().as_micros() as u64, Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Bulk {
         self.urgent.store(urgent, Ordering::Relaxed);
     }
 
-    /// Whether clients wait for the device, and no writer for a job.
+    /// Whether clients wait for the device and no writer waits for a job.
     fn waiting(&self, now: Duration) -> bool {
         let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
         let stay = !called.is_zero() && now.saturating_sub(called) <= CLIENTS_STAY;
@@ -107,23 +108,23 @@ impl Bulk {
         }
     }
 
-    /// The limit in force on calls of one way, in bytes per second.
+    /// The limit in force in one direction, in bytes per second.
     #[must_use]
     pub fn limit(&self, way: Way) -> Option<u64> {
         let limit = self.throttle(way).lock().rate();
         limit.filter(|_| self.waiting(self.env.now()))
     }
 
-    /// How many threads may do bulk work.
+    /// The number of threads that may do bulk work.
     fn depth(&self, threads: usize) -> usize {
         let limited = [Way::Read, Way::Write].iter().any(|way| self.limit(*way).is_some());
         if limited { 1 } else { threads }
     }
 
-    /// Makes a call of `len` bytes in pieces, of which each is given its part. Blocks.
+    /// Makes a call of `len` bytes in pieces, and calls `piece` with the range of each. Blocks.
     ///
     /// # Errors
-    /// What a piece fails with; none is made after it.
+    /// The first error of a piece. No further piece is made.
     pub fn call(
         &self,
         way: Way,
@@ -153,13 +154,13 @@ impl Bulk {
 struct State {
     queue: VecDeque<Work>,
     bulk: VecDeque<Work>,
-    /// How many threads do bulk work.
+    /// The number of threads that do bulk work.
     bulky: usize,
     idle: Vec<usize>,
     closed: bool,
 }
 
-/// A result that is not there yet.
+/// The result of a submitted call, which may still be missing.
 pub struct Pending<T>(Arc<Slot<T>>);
 
 struct Slot<T> {
@@ -172,7 +173,7 @@ impl<T> Pending<T> {
         Self(Arc::new(Slot { ready: AtomicBool::new(false), result: Mutex::new(None) }))
     }
 
-    /// One that is there already, for calls that had nothing to do.
+    /// A result that is available at once, for calls with nothing to do.
     #[must_use]
     pub fn ready(result: Result<T>) -> Self {
         let pending = Self::new();
@@ -186,7 +187,7 @@ impl<T> Pending<T> {
         self.0.ready.load(Ordering::Acquire)
     }
 
-    /// The result, if it is there and was not taken before.
+    /// The result, if it is there and was not taken yet.
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T>> {
         if !self.is_ready() {
@@ -207,7 +208,7 @@ impl IoPool {
     /// Starts the threads. Every completion notifies `done`.
     ///
     /// # Errors
-    /// What the system says when it does not start all of them; none is left then.
+    /// The system's error if not all threads start. Those that did are then ended.
     pub fn new(
         env: &Arc<dyn Env>,
         threads: usize,
@@ -234,7 +235,7 @@ impl IoPool {
         Ok(pool)
     }
 
-    /// Has a thread run `work`.
+    /// Runs `work` on a thread of the pool.
     pub fn submit<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -242,7 +243,8 @@ impl IoPool {
         self.put(false, move |_| work())
     }
 
-    /// Has a thread run `work`, which makes its calls by what it is given. After all other work.
+    /// Runs `work` on a thread of the pool, after all other work. It makes its calls by the
+    /// [`Bulk`] that it receives.
     pub fn submit_bulk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
@@ -250,7 +252,7 @@ impl IoPool {
         self.put(true, work)
     }
 
-    /// What bulk calls share.
+    /// The state that bulk calls share.
     #[must_use]
     pub fn bulk(&self) -> &Bulk {
         &self.shared.bulk
@@ -286,10 +288,10 @@ impl IoPool {
         pending
     }
 
-    /// Waits for a result. Not for jobs, which give way instead.
+    /// Waits for a result. Jobs do not call this; they yield instead.
     ///
     /// # Errors
-    /// What the closure failed with.
+    /// The closure's error.
     pub fn wait<T>(&self, pending: &Pending<T>) -> Result<T> {
         loop {
             let epoch = self.shared.done.epoch();
@@ -303,7 +305,7 @@ impl IoPool {
         }
     }
 
-    /// Runs what is queued, then ends the threads. Later submits answer [`Error::Closed`].
+    /// Runs the queued work, then ends the threads. Later submits return [`Error::Closed`].
     pub fn shutdown(&self) {
         self.shared.state.lock().closed = true;
         for wake in &self.shared.wake {
@@ -339,7 +341,7 @@ impl Drop for CloseOnUnwind<'_> {
 }
 
 impl Shared {
-    /// The life of thread `index`.
+    /// The loop of thread `index`.
     fn run(&self, index: usize) {
         let _unwinding = CloseOnUnwind(self);
         let wake = &self.wake[index];
@@ -359,7 +361,8 @@ impl Shared {
                     }
                     state.idle.push(index);
                 }
-                // Of what others did not take because of a limit that is no more, too.
+                // The queue may also hold bulk work that threads left because of a limit that has
+                // ended.
                 let more = state.bulky < depth && !state.bulk.is_empty();
                 let other = if more && next.is_some() { state.idle.pop() } else { None };
                 next.map(|(work, is_bulk)| (work, is_bulk, other))
@@ -382,8 +385,7 @@ impl Shared {
 }
 
 impl State {
-    /// What a thread does next, and whether that is bulk work, of which at most `depth` threads do
-    /// some.
+    /// The next work of a thread, and whether it is bulk. At most `depth` threads do bulk work.
     fn next(&mut self, depth: usize) -> Option<(Work, bool)> {
         if let Some(work) = self.queue.pop_front() {
             return Some((work, false));
@@ -451,7 +453,7 @@ mod tests {
         assert_eq!(*order.lock(), ["short", "bulk", "bulk"]);
     }
 
-    /// A device that is slow in these calls, beside clients.
+    /// Calls of a slow device, while clients are active.
     #[test]
     fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
         let env: Arc<dyn Env> = RealEnv::new();

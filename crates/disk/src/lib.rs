@@ -1,6 +1,6 @@
 //! Everything that knows bytes: the environment, file systems, SSTs, the WAL and the manifest.
 //!
-//! Sees [`vlsm_core`] only. Must not know policies, memtables, jobs or who calls it.
+//! Depends on [`vlsm_core`] only. It must not know policies, memtables, jobs or its callers.
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!(

@@ -1,21 +1,22 @@
-//! Numbers in files' names: how they are written, and which are ours.
+//! The numbers in the names of the store's files: their form and their bound.
 //!
-//! A name counts only in the one form in which the store writes it, so that the path made of its
-//! number is its own, and only up to a bound, so that the numbers after it can be written, too.
-//! Anything else is a stranger: it is neither read nor removed, and gives no number to a new file.
+//! A number counts only in the form in which the store writes it, so that the path made of the
+//! number is the path of the file. It counts only below a bound, so that later numbers can be
+//! written, too. Any other file is foreign: the store neither reads nor removes it, and its name
+//! does not affect the numbers of new files.
 
 use std::path::Path;
 
-/// No file has this number or a larger one.
+/// The bound of file numbers, exclusive.
 const NUMBER_END: u64 = 1 << 56;
 
-/// The digits of a number in a name: six at least.
+/// The digits of a number in a name, at least six.
 #[must_use]
 pub fn digits(number: u64) -> String {
     format!("{number:06}")
 }
 
-/// The number of a file that is named `prefix`, digits, `suffix`; none for any other name.
+/// The number of a file whose name is `prefix`, digits, `suffix`; none for any other name.
 #[must_use]
 pub fn number(name: &Path, prefix: &str, suffix: &str) -> Option<u64> {
     let name = name.file_name()?.to_str()?;

@@ -1,7 +1,7 @@
-//! The bytes of files made of records: the WAL and the manifest.
+//! The encoding of files made of records: the WAL and the manifest.
 //!
 //! A file is a header page of 4 KiB, then records at multiples of eight bytes. The header proper
-//! lies in the first 512 bytes, which a device writes as one: after a crash it is the old or the
+//! lies in the first 512 bytes, which a device writes as one. After a crash it is the old or the
 //! new one, so a header that does not verify is damage, never a torn write.
 //!
 //! Record: 24 bytes of header, then the payload, then zeros up to a multiple of eight.
@@ -14,8 +14,8 @@
 //! 16  u64  sequence number (56 bits), kind (the top 8 bits)
 //! ```
 //!
-//! The payload's checksum does not depend on where it lands, so a writer computes it before it
-//! enters the section that orders the batches; the header's checksum covers it and binds the place.
+//! The payload's checksum does not depend on its offset, so a writer computes it before it enters
+//! the section that orders the batches. The header's checksum covers that checksum and the offset.
 //! All checksums are CRC-32C, all numbers little endian.
 
 use crate::codec::Reader;
@@ -24,8 +24,8 @@ use std::path::Path;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
 
-/// The format version this library writes, and the newest it reads. Version 2 added the manifest's
-/// list of WALs, WALs that were closed, and WALs that took over from older ones.
+/// The format version that this library writes, and the newest that it reads. Version 2 added the
+/// manifest's list of WALs, closed WALs, and WALs that took over from older ones.
 pub const FORMAT_VERSION: u32 = 2;
 /// Length of a file's header page; the first record begins here.
 pub const HEADER_LEN: u64 = 4096;
@@ -37,7 +37,7 @@ pub const WAL_MAGIC: &[u8; 8] = b"vLSM-wal";
 pub const MANIFEST_MAGIC: &[u8; 8] = b"vLSM-man";
 
 const ALIGN: u64 = 8;
-/// Flags of a header.
+/// The flags of a header.
 const STARTED: u32 = 1;
 const CLOSED: u32 = 2;
 /// The header proper, checksum included: one sector.
@@ -49,7 +49,7 @@ pub fn checksum(payload: &[u8]) -> u32 {
     crc32c::crc32c(payload)
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -57,9 +57,9 @@ pub enum RecordKind {
     Batch = 1,
     /// A part of a large batch.
     Fragment = 2,
-    /// The end of a large batch: gives it its place in the order.
+    /// The end of a large batch. It determines the batch's place in the order.
     Commit = 3,
-    /// Nothing but the offset up to which the file was synced.
+    /// Only the offset up to which the file was synced.
     Mark = 4,
 }
 
@@ -75,13 +75,13 @@ impl RecordKind {
     }
 }
 
-/// Why a file ends where it does.
+/// Why a file ends at its seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SealKind {
-    /// The writer went on to the next file.
+    /// The writer switched to the next file.
     Clean = 1,
-    /// An append failed; what lies beyond is undefined.
+    /// An append failed; the bytes after the end are undefined.
     FailedAppend = 2,
     /// The store was reopened.
     Recovered = 3,
@@ -94,12 +94,12 @@ pub struct Seal {
     pub number: u64,
     /// Its random number.
     pub uid: u64,
-    /// Its valid length: what lies beyond is ignored.
+    /// Its valid length. The bytes after it are ignored.
     pub len: u64,
-    /// The length known to be synced when the successor's header was written. Equal to `len` unless
-    /// the successor was begun before its predecessor was synced.
+    /// The length known to be synced when the successor's header was written. It equals `len`
+    /// unless the successor was begun before its predecessor was synced.
     pub synced: u64,
-    /// Why it ends there.
+    /// Why the file ends there.
     pub kind: SealKind,
 }
 
@@ -108,13 +108,14 @@ pub struct Seal {
 pub struct Header {
     /// The number in the file's name.
     pub number: u64,
-    /// The random number that all checksums of this file bind.
+    /// The random number that all checksums of this file cover.
     pub uid: u64,
-    /// Whether records follow. A prepared file waits for its turn and holds nothing.
+    /// Whether records follow. A prepared file is not started yet and holds nothing.
     pub started: bool,
-    /// Whether the store was closed with this file as the last one: its records end at `filled`.
+    /// Whether the store was closed with this file as the last one. Its records then end at
+    /// `filled`.
     pub closed: bool,
-    /// The file is at least this long, durably.
+    /// The durable length of the file, at least.
     pub filled: u64,
     /// No record here has a smaller sequence number.
     pub next_seq: Seq,
@@ -126,7 +127,7 @@ impl Header {
     /// The header page.
     ///
     /// # Panics
-    /// When it would be read back as another one.
+    /// If a reader would reject it or read another header.
     #[must_use]
     pub fn encode(&self, magic: &[u8; 8]) -> Vec<u8> {
         let mut page = Vec::with_capacity(HEADER_LEN as usize);
@@ -155,7 +156,7 @@ impl Header {
     /// Reads a header page.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when it does not verify, [`Error::FormatVersion`] when it is newer.
+    /// [`Error::Corruption`] if the page does not verify, [`Error::FormatVersion`] if it is newer.
     pub fn decode(page: &[u8], magic: &[u8; 8], path: &Path) -> Result<Self> {
         let damaged = |what: &str| Error::corruption(path, 0, what);
         if page.len() < HEADER_LEN as usize {
@@ -209,19 +210,19 @@ fn seed(uid: u64, offset: u64) -> u32 {
     (mixed >> 32) as u32 ^ offset as u32
 }
 
-/// The bytes that a record with such a payload takes in the file.
+/// The length of a record in the file, given the length of its payload.
 #[must_use]
 #[inline]
 pub fn record_len(payload: usize) -> u64 {
     ((RECORD_HEADER_LEN + payload) as u64).next_multiple_of(ALIGN)
 }
 
-/// The parts of a record that are not its payload.
+/// The fields of a record except its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHead {
-    /// What it is.
+    /// Its kind.
     pub kind: RecordKind,
-    /// Its (first) sequence number.
+    /// The sequence number of the batch's first entry; zero if the record is no batch or commit.
     pub seq: Seq,
     /// The offset up to which the file was known to be synced.
     pub synced: u64,
@@ -250,25 +251,25 @@ pub fn encode_record(out: &mut Vec<u8>, uid: u64, offset: u64, head: &RecordHead
 /// A record that verified.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
     /// Its head.
     pub head: RecordHead,
-    /// Its payload; shares the file's content.
+    /// Its payload, which shares the file's content.
     pub payload: Bytes,
 }
 
-/// What lies beyond the last of a row of valid records.
+/// What follows the last of the consecutive valid records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing that verifies, or only records that prove no sync beyond the valid end: what a crash
-    /// leaves.
+    /// No record that verifies, or only records that prove no sync beyond the valid end: a crash
+    /// leaves such a tail.
     Torn,
     /// A valid record at this offset proves that the bytes at the valid end had been synced.
     Damaged(u64),
 }
 
-/// Walks over the records of a file's content.
+/// Iterates over the records of a file's content.
 pub struct Records {
     content: Bytes,
     uid: u64,
@@ -282,7 +283,7 @@ impl Records {
         Self { content, uid, offset: HEADER_LEN }
     }
 
-    /// Where the next record begins: after the end, the length of what is valid.
+    /// The offset of the next record; after the end, the valid length.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -311,25 +312,26 @@ impl Records {
         self.content.slice(start..start + len)
     }
 
-    /// What lies beyond [`Records::offset`] once the walk has ended.
+    /// What follows [`Records::offset`] once the iteration has ended.
     #[must_use]
     pub fn tail(&self) -> Tail {
         let proof = self.later(|head| head.synced > self.offset);
         proof.map_or(Tail::Torn, Tail::Damaged)
     }
 
-    /// Once the walk has ended: goes on at the next record that verifies. False if there is none.
+    /// Once the iteration has ended: continues at the next record that verifies. False if there is
+    /// none.
     pub fn skip_damage(&mut self) -> bool {
         let next = self.later(|_| true);
         self.offset = next.unwrap_or(self.offset);
         next.is_some()
     }
 
-    /// Where the next record of this kind begins beyond the one that does not verify.
+    /// The offset of the next record that counts, after the one that does not verify.
     fn later(&self, counts: impl Fn(&RecordHead) -> bool) -> Option<u64> {
-        // A crafted file could make every eighth byte the begin of a record that goes to the end of
-        // the file. Reading it all for each is not worth anybody's time: beyond the budget it is
-        // taken for one.
+        // In a crafted file, every eighth byte could begin a record that reaches to the end of the
+        // file. Reading every such payload would take too long, so beyond the budget a record
+        // counts without it.
         let mut budget = self.content.len().saturating_mul(4);
         let mut offset = self.offset + ALIGN;
         while offset < self.content.len() as u64 {

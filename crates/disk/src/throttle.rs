@@ -1,65 +1,68 @@
-//! A rate for jobs' file calls on a slow device, which leaves clients their share. It is derived
-//! from the duration of these calls.
+//! A rate limit for jobs' file calls on a slow device, so that clients get their share. The rate is
+//! derived from the duration of these calls.
 //!
-//! A device that is slow by itself makes a client's read wait for all that jobs have in its queue.
-//! One that is limited by a control group was seen to serve a burst at full speed and then to let
-//! everybody wait for tens of milliseconds (docs/performance.md). Either shows in the jobs' own
-//! calls, which take long. So, as congestion is found in networks:
-//! 1. Nothing is held back, in calls as long as jobs make them, until calls take long while clients
-//!    wait for the device, too: `LATE_MOST` in all of a window, each of `LATE` or more.
-//! 2. Then the rate is `LEFT` of what jobs moved since they were busy, or of the rate in force.
-//! 3. From then on calls are pieces of at most `PIECE_TIME` at that rate, one after the other,
-//!    each begun when the ones before are paid for.
-//! 4. Each `RAISE_EVERY` without a cut the rate grows by `RAISE`, so that a device that is fast
-//!    again is found so. Growing slowly it meets a limit by little, and clients wait a little.
-//! 5. While no client waits for the device, or a writer waits for a job, nothing is held back; the
+//! On a slow device, a client's read waits for everything that jobs have queued there. A device
+//! limited by a control group serves a burst at full speed and then makes all callers wait for tens
+//! of milliseconds (docs/performance.md). Both show as late calls of the jobs. The rate is
+//! therefore controlled like congestion in networks:
+//! 1. There is no limit, and calls are as long as jobs make them, until calls are late while
+//!    clients wait for the device: together `LATE_MOST` in one window, each `LATE` or more.
+//! 2. A cut sets the rate to `LEFT` times the throughput of jobs since they were busy, or times the
+//!    current rate if that is lower.
+//! 3. From then on calls are pieces of at most `PIECE_TIME` at that rate, one after the other. Each
+//!    begins when the pieces before it are paid for.
+//! 4. After each `RAISE_EVERY` without a cut the rate grows by the factor `RAISE`, so it adapts to
+//!    a device that is fast again. Slow growth exceeds a device's limit only by little, so clients
+//!    wait only a little.
+//! 5. While no client waits for the device, or a writer waits for a job, there is no limit; the
 //!    rate is kept.
 //!
-//! Invariants: never less than `RATE_MIN`; a call waits at most for what pieces cost that are
-//! paid for ahead, one for each thread. A value of one direction; reads and writes have one each.
-//! Time is given. Threads and locks: none.
+//! Invariants: the rate is at least `RATE_MIN`; a call waits at most for the pieces that are paid
+//! for ahead, one for each thread. Each value is for one direction, reads or writes. The caller
+//! passes the time. Threads and locks: none.
 
 use std::time::Duration;
 
-/// A call that takes as long waits for others rather than for itself: 256 KiB at 85 MB/s.
+/// The least duration of a late call, which waited for others: 256 KiB at 85 MB/s.
 const LATE: Duration = Duration::from_millis(3);
-/// What late calls of a window may take together: a pause of the device now and then is no limit.
+/// The time of late calls in a window that leads to a cut. A single pause of the device is less.
 const LATE_MOST: Duration = Duration::from_millis(20);
-/// Within which they count together.
+/// The time within which late calls add up.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Cuts are at least as far apart: calls made before one say nothing about it.
+/// The least time between cuts: calls made before a cut say nothing about it.
 const CUT_EVERY: Duration = Duration::from_millis(250);
-/// What is left after a cut.
+/// The factor of a cut.
 const LEFT: f64 = 0.8;
-/// How fast a rate grows.
+/// The factor and the interval of growth.
 const RAISE: f64 = 1.05;
 const RAISE_EVERY: Duration = Duration::from_secs(1);
 /// The least rate, in bytes per second.
 const RATE_MIN: f64 = 16e6;
-/// From here on there is no limit.
+/// The rate from which on there is no limit.
 const RATE_MAX: f64 = 4e9;
-/// A piece's time at the rate.
+/// The time of a piece at the rate.
 const PIECE_TIME: Duration = Duration::from_micros(500);
 const PIECE_MIN: usize = 16 << 10;
 const PIECE_MAX: usize = 256 << 10;
-/// After a pause of this length jobs are busy anew; less than it is not measured.
+/// A pause of this length ends a busy period. Throughput is measured over at least this time.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The rate of jobs' calls in one direction.
 #[derive(Debug, Default)]
 pub struct Throttle {
-    /// Bytes per second; none where nothing is held back.
+    /// Bytes per second; none for no limit.
     rate: Option<f64>,
-    /// When the calls that were begun are paid for.
+    /// When the pieces begun so far are paid for.
     paid: Duration,
-    /// Since when jobs are busy, at most since the last cut; what they moved; when they last did.
+    /// The start of the busy period, or the last cut if that is later; the bytes moved since; the
+    /// time of the last call.
     busy_since: Duration,
     moved: f64,
     last: Duration,
-    /// Late calls since the beginning of a window.
+    /// The start of the window, and the late calls since.
     window: Duration,
     late: Duration,
-    /// When the rate last changed.
+    /// The times of the last cut and the last raise.
     cut: Duration,
     raised: Duration,
 }
@@ -71,8 +74,8 @@ impl Throttle {
         self.rate.map(|rate| rate as u64)
     }
 
-    /// A piece of a call that is left by so many bytes, and when it is begun. `waiting`: clients
-    /// wait for the device, and no writer for a job.
+    /// The next piece of a call with `left` bytes, and its start. `waiting`: clients wait for the
+    /// device and no writer waits for a job.
     pub fn begin(&mut self, now: Duration, left: usize, waiting: bool) -> (usize, Duration) {
         if now.saturating_sub(self.last) > PAUSE {
             (self.busy_since, self.moved) = (now, 0.0);
@@ -90,7 +93,7 @@ impl Throttle {
         (piece, start)
     }
 
-    /// A piece ended, which took so long since it was begun.
+    /// Records the end of a piece, and its duration since its start.
     pub fn end(&mut self, now: Duration, bytes: usize, took: Duration, waiting: bool) {
         self.moved += bytes as f64;
         self.last = self.last.max(now);

@@ -1,11 +1,11 @@
-//! Threads that sleep until a word changes: the part of an event count that differs by platform.
+//! Threads that sleep until a word changes: the platform-dependent part of an event count.
 //!
-//! A sleeper sleeps only while the word has the value that it names, and whoever wakes has changed
-//! the word before. So no wake-up is lost:
-//! - Linux: the kernel compares the word and puts the thread to sleep in one step (a futex). No
-//!   lock is held that a niced thread could be preempted with.
-//! - Elsewhere: the word is compared under a lock, and the waker goes through that lock between the
-//!   change and the wake-up. (macOS has such a call of its own only since 14.4.)
+//! A thread sleeps only while the word has the value that it names, and a waker changes the word
+//! first. So no wake-up is lost:
+//! - Linux: the kernel compares the word and puts the thread to sleep in one step (a futex). There
+//!   is no lock that a preempted niced thread could hold.
+//! - Elsewhere: the word is compared under a lock, and the waker takes that lock between the change
+//!   and the wake-up. (macOS has a futex of its own only since 14.4.)
 
 #[cfg(any(test, not(target_os = "linux")))]
 use parking_lot::{Condvar, Mutex};
@@ -16,24 +16,24 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Who sleeps on one word.
+/// The threads that sleep on one word.
 pub(super) trait Sleepers: Default + Send + Sync + 'static {
-    /// Sleeps while the word has this value, until a wake-up or for a span; none for ever. May
-    /// return early.
+    /// Sleeps while the word has this value, until a wake-up or the end of the span, if there is
+    /// one. May return early.
     fn sleep(&self, word: &AtomicU32, value: u32, span: Option<Duration>);
 
-    /// Wakes all sleepers. The word was changed before.
+    /// Wakes all sleepers. The caller has changed the word before.
     fn wake(&self, word: &AtomicU32);
 }
 
-/// What this platform does best.
+/// The implementation for this platform.
 #[cfg(target_os = "linux")]
 pub(super) type Native = Futex;
-/// What this platform does best.
+/// The implementation for this platform.
 #[cfg(not(target_os = "linux"))]
 pub(super) type Native = Portable;
 
-/// Linux: the kernel keeps them.
+/// Linux: the kernel keeps the sleepers.
 #[cfg(target_os = "linux")]
 #[derive(Default)]
 pub(super) struct Futex;
@@ -41,7 +41,7 @@ pub(super) struct Futex;
 #[cfg(target_os = "linux")]
 impl Sleepers for Futex {
     fn sleep(&self, word: &AtomicU32, value: u32, span: Option<Duration>) {
-        // A span that no clock can count is no deadline.
+        // A span that the clock cannot represent is no deadline.
         let span = span.and_then(|span| span.try_into().ok());
         let _ = futex::wait(word, futex::Flags::PRIVATE, value, span.as_ref());
     }
@@ -74,7 +74,7 @@ impl Sleepers for Portable {
     }
 
     fn wake(&self, _: &AtomicU32) {
-        // A sleeper that saw the old value has the lock until it sleeps.
+        // A sleeper that saw the old value holds the lock until it sleeps.
         drop(self.lock.lock());
         self.changed.notify_all();
     }

@@ -1,12 +1,12 @@
-//! Files and directories, as far as a store needs them.
+//! The operations on files and directories that a store needs.
 //!
-//! `posix` is the operating system's; `pool` keeps few descriptors for many files; `patience` waits
-//! for descriptors that others hold. The file systems of tests have a crate of their own
-//! (`crates/testfs`).
+//! `posix` is the operating system's file system. `pool` shares few descriptors among many files.
+//! `patience` waits while all descriptors are in use. The file systems for tests have a crate of
+//! their own (`crates/testfs`).
 //!
-//! What a crash keeps: a file's bytes up to its last [`File::sync`] (later ones in any subset, torn
-//! at 512 bytes), and a directory's entries up to its last [`Fs::sync_dir`] (later creations,
-//! renames and removals in any subset).
+//! A crash keeps a file's bytes up to its last [`File::sync`] and any subset of the later ones,
+//! torn at 512 bytes. It keeps a directory's entries up to its last [`Fs::sync_dir`] and any subset
+//! of the later creations, renames and removals.
 
 pub mod patience;
 pub mod pool;
@@ -18,27 +18,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::LockHolder;
 
-/// How a file is opened.
+/// The way in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenOptions {
-    /// Make the file; it must not exist.
+    /// Create the file; it must not exist.
     pub create_new: bool,
     /// Allow writing.
     pub write: bool,
-    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. A
-    /// platform or file system that cannot do it opens the file without ([`File::is_direct`]).
+    /// Bypass the page cache. Offsets, lengths and buffers must then be multiples of 4096. On a
+    /// platform or file system without this, the file is opened with the page cache
+    /// ([`File::is_direct`]).
     pub direct: bool,
 }
 
 impl OpenOptions {
-    /// An existing file, to read.
+    /// An existing file, for reading.
     pub const READ: Self = Self { create_new: false, write: false, direct: false };
-    /// An existing file, to read and write.
+    /// An existing file, for reading and writing.
     pub const WRITE: Self = Self { create_new: false, write: true, direct: false };
-    /// A new file, to read and write.
+    /// A new file, for reading and writing.
     pub const CREATE: Self = Self { create_new: true, write: true, direct: false };
 
-    /// The same with the page cache bypassed.
+    /// The same options, with the page cache bypassed.
     #[must_use]
     pub fn direct(self, direct: bool) -> Self {
         Self { direct, ..self }
@@ -47,13 +48,13 @@ impl OpenOptions {
 
 /// An open file.
 pub trait File: Send + Sync {
-    /// Reads into `buf` from `offset`. Shorter than `buf` only at the end of the file.
+    /// Reads into `buf` from `offset`. Returns less than its length only at the end of the file.
     ///
     /// # Errors
-    /// What the system says. So do all operations here.
+    /// The system's error. The other operations fail likewise.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes all of `buf` at `offset`, growing the file where needed. After an error any part may
+    /// Writes all of `buf` at `offset`, and extends the file if needed. After an error any part may
     /// have been written.
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
@@ -71,7 +72,7 @@ pub trait File: Send + Sync {
     /// Cuts or extends (with zeros) to `len`.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
-    /// Whether reads and writes bypass the page cache: it was asked for, and can be done here.
+    /// Whether reads and writes bypass the page cache: the options ask for it, and it is possible.
     fn is_direct(&self) -> bool {
         false
     }
@@ -82,21 +83,21 @@ pub trait Lock: Send + Sync {}
 
 /// A file system.
 pub trait Fs: Send + Sync {
-    /// The path that means for good what `path` means now: on the operating system a relative path
-    /// goes on from the working directory, which may change. What the path names need not exist.
+    /// The absolute form of `path`. On the operating system a relative path continues the working
+    /// directory, which may change. The file need not exist.
     ///
     /// # Errors
-    /// What the system says. So do all operations here.
+    /// The system's error. The other operations fail likewise.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf>;
 
-    /// The one path of a file or folder: absolute, without symbolic links and `..`. Of what does
-    /// not exist yet, the path that it would have.
+    /// The unique path of a file or folder: absolute, without symbolic links and `..`. For a file
+    /// that does not exist yet, the path that it would have.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf>;
 
     /// Opens a file.
     fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>>;
 
-    /// Makes a directory (mode 0700) and its parents.
+    /// Creates a directory (mode 0700) and its parents.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a directory, in no order.
@@ -108,7 +109,7 @@ pub trait Fs: Send + Sync {
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a second name for a file.
+    /// Creates a second name for a file.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Makes a directory's entries durable.
@@ -117,30 +118,30 @@ pub trait Fs: Send + Sync {
     /// Whether there is a file or directory of this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// How many files may be open at once; none for any number. It is for the whole process, and
-    /// raised as far as that can be done.
+    /// The number of files that the whole process may have open at once; none for no limit. The
+    /// call raises the limit as far as possible.
     fn files_max(&self) -> Option<usize> {
         None
     }
 
-    /// Bytes that new files in this directory may still take.
+    /// The number of bytes that new files in this directory may still take.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 
-    /// Locks a file exclusively, making it if needed. None when somebody else holds it.
+    /// Locks a file exclusively, and creates it if needed. None if another handle holds it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 
-    /// Who holds the lock on this file, as far as that is certain.
+    /// The process that holds the lock on this file, as far as that is certain.
     fn lock_holder(&self, path: &Path) -> LockHolder;
 
-    /// Locks an existing file together with others who only read, and changes nothing. None when
-    /// somebody holds it exclusively.
+    /// Locks an existing file shared with other readers, and changes nothing. None if another
+    /// handle holds it exclusively.
     fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 }
 
 /// Reads a whole file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn read_all(fs: &dyn Fs, path: &Path) -> io::Result<Vec<u8>> {
     let file = fs.open(path, OpenOptions::READ)?;
     let len = usize::try_from(file.len()?).map_err(io::Error::other)?;

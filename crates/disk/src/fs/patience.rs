@@ -1,10 +1,10 @@
-//! What passes by itself: the process or the system has no descriptor or memory left for a moment.
+//! Temporary errors: the process or the system has no descriptor or memory left for a moment.
 //!
-//! Such a call had no effect, so it is made again every 5 ms, for half a second. Only then the
-//! store is told, and takes it for a failure of the device. It is for calls that open something:
-//! a sync that fails is never tried again, whatever it says.
+//! A call that failed so had no effect, so it is repeated every 5 ms, for half a second. Only then
+//! the store gets the error, and treats it as a failure of the device. This is for calls that open
+//! something: a failed sync is never repeated, whatever its error.
 //!
-//! Threads: the caller's, which is blocked meanwhile.
+//! Threads: that of the caller, which blocks meanwhile.
 
 use std::io;
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub const NO_SYSTEM_DESCRIPTOR: i32 = 23;
 /// The system has no memory left (`ENOMEM`).
 pub const NO_MEMORY: i32 = 12;
 
-/// How often a call is made again, and how soon.
+/// The number of repetitions, and the time between them.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Whether it passes by itself.
+/// Whether the error is temporary.
 fn passes(error: &io::Error) -> bool {
     let passing = [NO_DESCRIPTOR, NO_SYSTEM_DESCRIPTOR, NO_MEMORY];
     error.raw_os_error().is_some_and(|code| passing.contains(&code))
 }
 
-/// Makes a call that opens something, again and again while it fails with what passes.
+/// Makes a call that opens something, and repeats it while its error is temporary.
 ///
 /// # Errors
-/// What the call failed with in the end.
+/// The error of the last call.
 pub fn patiently<T>(
     pause: impl Fn(Duration),
     mut call: impl FnMut() -> io::Result<T>,

@@ -1,21 +1,20 @@
-//! Any number of SSTs, however few descriptors the process may have.
+//! Access to any number of SSTs with the few descriptors of a process.
 //!
-//! 1. A file of the pool knows its path. Its descriptor is taken back when others need one, and it
-//!    is opened again when it is used next. So an SST's index and filter may stay in memory
-//!    although its descriptor does not, and a job may have more inputs and outputs than there are
-//!    descriptors.
-//! 2. The pool keeps half of what the file system allows ([`Fs::files_max`]) without the first
-//!    few; the rest is for logs, for folders, and for the program around the store.
-//! 3. Which descriptor goes is decided by a clock: the oldest one that was not used since the hand
-//!    was there last.
-//! 4. A file that was written is synced before its descriptor goes: the system need not remember a
-//!    failed write for those who open the file later. If that fails, so does the next sync.
+//! 1. A file of the pool knows its path. Its descriptor is closed when other files need one, and
+//!    the file is opened again at its next use. So an SST's index and filter may stay in memory
+//!    without a descriptor, and a job may have more inputs and outputs than there are descriptors.
+//! 2. The pool uses half of what the file system allows ([`Fs::files_max`]), not counting the first
+//!    few. The rest is for logs, for folders, and for the program around the store.
+//! 3. A clock chooses the descriptor to close: the oldest one that was not used since the hand last
+//!    passed it.
+//! 4. A written file is synced before its descriptor is closed, because the system need not report
+//!    a failed write to a later open. If that sync fails, so does the next sync of the file.
 //!
-//! The file must stay where it is while it is in use: who removes it waits for its readers.
+//! A file in use must keep its path: it is removed only after its last reader is gone.
 //!
-//! Threads and locks: any thread. A file's lock is held to look for its descriptor, the pool's to
-//! move the hand; neither over a file call. They are never held together but for the attempt to
-//! take a descriptor back.
+//! Threads and locks: any thread. A file's lock is held to look up its descriptor, the pool's lock
+//! to move the hand; neither across a file call. Both are held together only in the attempt to
+//! close a descriptor, which takes the file's lock with `try_lock`.
 
 use crate::fs::{File, Fs, OpenOptions};
 use parking_lot::Mutex;
@@ -27,14 +26,14 @@ use std::sync::{Arc, Weak};
 
 /// Descriptors that the pool leaves to others before it takes half.
 const OTHERS: usize = 16;
-/// Descriptors that the pool may have in any case.
+/// The least number of descriptors of the pool.
 const LEAST: usize = 4;
 
-/// Files that have a descriptor as long as there are enough.
+/// Files that keep a descriptor while there are enough.
 pub struct FilePool {
     fs: Arc<dyn Fs>,
     max: usize,
-    /// Those with a descriptor, and some that were dropped since. The hand is at the front.
+    /// The files with a descriptor, and some that were dropped since. The hand is at the front.
     open: Mutex<VecDeque<Weak<Pooled>>>,
 }
 
@@ -62,7 +61,7 @@ impl FilePool {
     /// Opens a file.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn open(self: &Arc<Self>, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let file = self.fs.open(path, options)?;
         if self.max == usize::MAX {
@@ -82,13 +81,13 @@ impl FilePool {
         Ok(pooled)
     }
 
-    /// Notes a file that was opened, and takes back the descriptors of others that are too many.
+    /// Adds a file that was opened, and closes descriptors of others beyond the maximum.
     fn admit(&self, file: &Weak<Pooled>) {
-        // Closed after the lock is free.
+        // The descriptors to close after the lock is free.
         let mut closed = Vec::new();
         let mut open = self.open.lock();
         open.push_back(file.clone());
-        // Two looks for each that comes, so that those that were dropped are never the most.
+        // Two checks for each new file, so that dropped files never outnumber the others.
         for _ in 0..2 {
             let oldest = open.pop_front();
             open.extend(oldest.filter(|oldest| oldest.strong_count() > 0));
@@ -104,7 +103,7 @@ impl FilePool {
             if taken.is_none() {
                 open.push_back(oldest);
             }
-            // Dropped later, too: this may be the last reference by now.
+            // The file is dropped later, too, because this may be its last reference.
             closed.push((taken.flatten(), file));
         }
         drop(open);
@@ -123,10 +122,10 @@ struct Pooled {
     path: PathBuf,
     options: OpenOptions,
     is_direct: bool,
-    /// Whether it was read from since the hand was here.
+    /// Whether it was used since the hand last passed.
     used: AtomicBool,
     file: Mutex<Option<Arc<dyn File>>>,
-    /// With what the sync failed when the descriptor was taken back.
+    /// The error of the sync at which the descriptor was closed.
     failed: Mutex<Option<io::Error>>,
 }
 
@@ -142,7 +141,7 @@ impl Pooled {
         {
             let mut slot = self.file.lock();
             if let Some(there) = &*slot {
-                // Somebody else was faster.
+                // Another thread opened it first.
                 return Ok(there.clone());
             }
             *slot = Some(file.clone());

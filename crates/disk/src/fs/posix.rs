@@ -1,16 +1,16 @@
-//! The operating system's files.
+//! The operating system's file system.
 //!
-//! Files are private to their owner (0600, directories 0700) and never inherited by a child
-//! process. Interrupted calls are repeated and short ones continued. A failed sync is reported once
-//! and never tried again here: after it the system may have dropped the very pages that were to be
+//! Files are private to their owner (0600, directories 0700) and are not inherited by child
+//! processes. Interrupted calls are repeated, and short ones continued. A failed sync is reported
+//! once and never repeated here, because the system may have dropped the very pages that were to be
 //! written.
 //!
-//! Who holds a lock: this process keeps a list of its own locks (by device and inode, so it knows
-//! them under every name). Other processes are found in Linux's `/proc/locks`, which names the one
-//! that took a lock. The lock file itself stays empty, so that no id in it can be out of date.
+//! Holders of locks: this process keeps a list of its own locks (by device and inode, so it knows
+//! them under every name). Linux lists the locks of all processes in `/proc/locks`, with the
+//! process that took each. The lock file itself stays empty, so it can hold no outdated process id.
 //!
-//! What differs by platform is at the end of this file: how a file is synced, and whether it can be
-//! opened past the page cache.
+//! The platform-dependent parts are at the end of this file: how a file is synced, and whether an
+//! open can bypass the page cache.
 
 use crate::fs::patience::patiently;
 use crate::fs::{File, Fs, Lock, OpenOptions};
@@ -41,13 +41,13 @@ impl PosixFile {
         Arc::new(Self { fd, direct: AtomicBool::new(direct) })
     }
 
-    /// Repeats a call that was refused past the page cache through it: a device with blocks of more
-    /// than 4096 bytes lets the file be opened so and refuses the calls.
+    /// Repeats a refused direct call through the page cache: a device with blocks of more than 4096
+    /// bytes accepts the open and refuses the calls.
     fn or_buffered<T>(
         &self,
         mut call: impl FnMut() -> rustix::io::Result<T>,
     ) -> rustix::io::Result<T> {
-        // Asked before: another thread may end it meanwhile.
+        // Read before the call, because another thread may end direct I/O meanwhile.
         let was_direct = self.is_direct();
         match retry_on_intr(&mut call) {
             Err(Errno::INVAL) if was_direct => {
@@ -60,13 +60,13 @@ impl PosixFile {
     }
 }
 
-/// A file, whatever its name: device and inode.
+/// The identity of a file under all its names: device and inode.
 type FileId = (u64, u64);
 
-/// The locks that this process holds; one that is shared may be held several times.
+/// The locks that this process holds. A shared lock may be held several times.
 static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
-/// Holds the lock as long as it is open.
+/// Holds the lock until it is dropped.
 struct PosixLock {
     fd: Option<OwnedFd>,
     id: FileId,
@@ -131,8 +131,7 @@ fn offset_after(offset: u64, done: usize) -> io::Result<u64> {
     offset.checked_add(done as u64).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Where the process or the system has no descriptor or memory left for a moment, it is asked
-/// again.
+/// Opens a file. Repeats the call while the process or the system has no descriptor or memory left.
 fn open(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let mode = Mode::RUSR | Mode::WUSR;
     #[allow(clippy::disallowed_methods, reason = "nothing tells when there is one")]
@@ -153,7 +152,7 @@ impl Fs for PosixFs {
             found.push(part);
             match found.canonicalize() {
                 Ok(canonical) => found = canonical,
-                // Nothing is there yet, so nothing of it is a link.
+                // The path does not exist yet, so no part of it is a link.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     if part == Component::ParentDir {
                         found.pop();
@@ -178,8 +177,8 @@ impl Fs for PosixFs {
         if let Some(direct) = platform::DIRECT.filter(|_| options.direct) {
             match open(path, flags | direct) {
                 Ok(fd) => return Ok(PosixFile::new(fd, true)),
-                // Not possible here, for instance on tmpfs. The refused call may have made the
-                // file.
+                // The file system has no direct I/O (tmpfs, for instance). The refused call may
+                // have created the file.
                 Err(Errno::INVAL) => flags -= OFlags::EXCL,
                 Err(error) => return Err(error.into()),
             }
@@ -226,7 +225,7 @@ impl Fs for PosixFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // Of what a symbolic link leads to, rather than of the link.
+        // Links the target of a symbolic link, not the link itself.
         let (cwd, follow) = (rustix::fs::CWD, rustix::fs::AtFlags::SYMLINK_FOLLOW);
         Ok(rustix::fs::linkat(cwd, from, cwd, to, follow)?)
     }
@@ -252,7 +251,7 @@ impl Fs for PosixFs {
     fn files_max(&self) -> Option<usize> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // Where the system refuses more, what there is has to do.
+        // If the system refuses to raise the limit, the current one applies.
         let now = setrlimit(Resource::Nofile, raised).map_or(limit.current, |()| limit.maximum);
         now.map(|max| usize::try_from(max).unwrap_or(usize::MAX))
     }
@@ -262,7 +261,7 @@ impl Fs for PosixFs {
             let fd = open(path, OFlags::RDWR | OFlags::CREATE)?;
             let lock = flock(fd, FlockOperation::NonBlockingLockExclusive)?;
             let Some(lock) = lock else { return Ok(None) };
-            // Who held it until now may have removed the file, which then locks nothing.
+            // The previous holder may have removed the file; then the lock is on no path.
             match rustix::fs::stat(path) {
                 Ok(stat) if id_of(&stat) == lock.id => return Ok(Some(Box::new(lock))),
                 Ok(_) | Err(Errno::NOENT) => {}
@@ -294,7 +293,7 @@ fn id_of(stat: &rustix::fs::Stat) -> FileId {
     (stat.st_dev as u64, stat.st_ino)
 }
 
-/// Who holds the lock on a file; none where nobody is known for certain.
+/// The holder of the lock on a file; none if it is not known for certain.
 fn holder(path: &Path) -> Option<LockHolder> {
     let id = id_of(&rustix::fs::stat(path).ok()?);
     if HELD.lock().contains(&id) {
@@ -303,14 +302,14 @@ fn holder(path: &Path) -> Option<LockHolder> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let holds = |process: &u32| holds_open(*process, id);
     let process = locks.lines().filter_map(|line| flock_of(line, id.1)).find(holds)?;
-    // Another thread has it, and is about to note it.
+    // If it is this process, another thread has taken the lock and not listed it yet.
     let own = process == std::process::id();
     Some(if own { LockHolder::ThisProcess } else { LockHolder::Process(process) })
 }
 
-/// The process of a line of `/proc/locks`, if it is a lock of this kind on a file with this inode:
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF`. A line of somebody who waits has an arrow
-/// behind its number.
+/// The process in a line of `/proc/locks`, if the line is an flock on a file with this inode: `1:
+/// FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF`. The line of a waiter has an arrow after its
+/// number.
 fn flock_of(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);
     let (kind, process) = (words.next()?, words.nth(2)?);
@@ -319,9 +318,9 @@ fn flock_of(line: &str, inode: u64) -> Option<u32> {
     process.parse().ok().filter(|process| ours && *process > 0)
 }
 
-/// Whether a process has this very file open. The numbers of devices in `/proc/locks` are not those
-/// of `stat` on every file system; and the one that took the lock may have gone, while a child of
-/// it holds the lock on.
+/// Whether a process has this very file open. On some file systems the device numbers in
+/// `/proc/locks` differ from those of `stat`. And the process that took the lock may have ended,
+/// while a child still holds it.
 fn holds_open(process: u32, id: FileId) -> bool {
     let folder = PathBuf::from(format!("/proc/{process}/fd"));
     let files = PosixFs.read_dir(&folder).unwrap_or_default();
@@ -349,30 +348,30 @@ mod platform {
 
     pub(super) use rustix::fs::{fdatasync as sync_data, fsync as sync};
 
-    /// Opens past the page cache.
+    /// The flag to bypass the page cache.
     pub(super) const DIRECT: Option<OFlags> = Some(OFlags::DIRECT);
 
-    /// From here on the file's calls go through the page cache.
+    /// Ends direct I/O: later calls of the file use the page cache.
     pub(super) fn end_direct(fd: &OwnedFd) -> Result<()> {
         let flags = rustix::fs::fcntl_getfl(fd)?;
         rustix::fs::fcntl_setfl(fd, flags - OFlags::DIRECT)
     }
 }
 
-/// macOS: `fsync` ends at the device, which may hold the bytes in a cache that forgets them without
-/// power; `F_FULLFSYNC` empties that, too. (Rust's `File::sync_data` and `sync_all` do the same
-/// there.) A volume that does not know the request, for example of a server, is synced as far as it
-/// can be. Nothing is tried a second time by that: such a refusal comes before anything is done.
+/// macOS: `fsync` ends at the device, whose cache may lose the bytes in a power cut. `F_FULLFSYNC`
+/// empties that cache, too, as Rust's `File::sync_data` and `sync_all` do there. A volume without
+/// that request, for example of a server, is synced as far as possible. This repeats no failed
+/// sync, because such a refusal comes before any write.
 #[cfg(target_os = "macos")]
 mod platform {
     use rustix::fd::OwnedFd;
     use rustix::fs::OFlags;
     use rustix::io::{Errno, Result};
 
-    /// There is no such flag. `F_NOCACHE` is no promise: it reads what is cached.
+    /// There is no such flag. `F_NOCACHE` is no substitute: it reads what is cached.
     pub(super) const DIRECT: Option<OFlags> = None;
 
-    /// No file is opened so.
+    /// Never called, because no file is opened with direct I/O.
     pub(super) fn end_direct(_: &OwnedFd) -> Result<()> {
         Ok(())
     }
@@ -510,8 +509,8 @@ mod tests {
         }
     }
 
-    /// What a device refuses past the page cache goes through it: here three bytes, there 4096 on a
-    /// device with larger blocks.
+    /// A direct call that the device refuses goes through the page cache: three bytes here, or 4096
+    /// on a device with larger blocks.
     #[test]
     fn direct_calls_that_are_refused_go_through_the_page_cache() {
         let dir = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,8 @@
-//! The changes of a manifest as bytes.
+//! The encoding of a manifest's changes.
 //!
-//! A record's payload is a row of changes, each a tag and its fields; numbers are varints but for
-//! random ones and checksums, which have eight bytes; keys and names are length and bytes.
+//! A record's payload is a sequence of changes. Each is a tag and its fields. Random numbers and
+//! checksums take eight bytes, all other numbers are varints. A key or a name is its length and its
+//! bytes.
 //!
 //! ```text
 //! 1 store          uid u64
@@ -21,9 +22,9 @@
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
 //!
-//! Flags of a table: 1 a slice of its file, 2 the file's largest key is exclusive, 4 the file has
-//! range tombstones, 8 all that the file holds has its (one) sequence number, 16 some of
-//! its values expire.
+//! Flags of a table: 1 it shows a slice of its file; 2 the file's largest key is exclusive; 4 the
+//! file has range tombstones; 8 all entries of the file have one sequence number, its global one;
+//! 16 some of its values expire.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -54,9 +55,9 @@ const FLAG_EXPIRES: u8 = 16;
 const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ | FLAG_EXPIRES;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 1 << 16;
-/// No counter gets here.
+/// The largest value of a counter.
 const NUMBER_MAX: u64 = 1 << 56;
-/// No file is longer. So the bytes of any number of tables that fit in memory can be added up.
+/// The longest file. The sum over any number of tables that fit in memory cannot overflow.
 const FILE_MAX: units::Bytes = units::Bytes(1 << 40);
 
 type Read<T> = Result<T, Malformed>;
@@ -70,7 +71,7 @@ pub enum Item {
     Record(Record),
 }
 
-/// The files seen while reading, so that tables of one file share it.
+/// The files seen while reading. Tables of one file share its entry.
 #[derive(Debug, Default)]
 pub struct Files(FxHashMap<FileNumber, Arc<FileMeta>>);
 
@@ -208,7 +209,7 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
 /// Reads the next item of a payload.
 ///
 /// # Errors
-/// When the bytes do not hold one.
+/// The bytes do not hold an item.
 pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
     let record = match reader.u8()? {
         STORE => return Ok(Item::Store(reader.u64()?)),
@@ -240,7 +241,7 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
     Ok(Item::Record(record))
 }
 
-/// A number that goes on from run to run: never so large that the next ones do not fit.
+/// Reads a counter. Its bound leaves room for all later numbers of the store.
 fn read_number(reader: &mut Reader<'_>) -> Read<u64> {
     let number = reader.varint()?;
     if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed("a number is impossible")) }

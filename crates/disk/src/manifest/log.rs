@@ -1,24 +1,26 @@
-//! The manifest in use: created, recovered, appended to.
+//! The manifest in use: how it is created, recovered and appended to.
 //!
-//! 1. `create` writes a first manifest with a snapshot of the new store, makes it and its directory
-//!    entry durable, and only then points `CURRENT` at it: a temporary file, synced, renamed, the
-//!    directory synced. A crash on the way leaves no `CURRENT`, and the folder counts as empty.
-//! 2. `append` writes a group of changes as one record and syncs it: all of the group is true, or
-//!    nothing. After the sync an unsynced mark follows; when it gets to the device too, damage of
-//!    the group cannot pass for a torn tail.
+//! 1. `create` writes a first manifest with a snapshot of the new store, and makes it and its
+//!    directory entry durable. Only then it points `CURRENT` at it: it writes a temporary file,
+//!    syncs it, renames it, and syncs the directory. A crash in between leaves no `CURRENT`, and
+//!    the folder counts as empty.
+//! 2. `append` writes a group of changes as one record and syncs it: all of the group counts, or
+//!    nothing. An unsynced mark follows the sync. Once the mark is on the device too, damage of the
+//!    group cannot pass for a torn tail.
 //! 3. `open` reads the manifest that `CURRENT` names, and changes nothing. A torn record at the
 //!    very end was never acknowledged and does not count. Any other damage is an error.
-//! 4. `settle` makes durable what was read, without a torn end (`settle.rs`): the sync of a record
-//!    may have failed in an earlier life, which leaves pages that programs read, that count as
-//!    clean, and that are not on the device. `recover` is `open` and `settle`.
+//! 4. `settle` makes durable what was read, without a torn end (`settle.rs`). The sync of a record
+//!    may have failed in an earlier life: then its pages can be read and count as clean, but are
+//!    not on the device. `recover` is `open` and `settle`.
 //!
-//! When a group's write or sync failed, nobody knows whether it is on the device: the manifest
-//! refuses further changes, and no file may be deleted. Only a full device is different, when it
-//! refused the *write*: any part of the group may be there, so delete nothing that the group adds
-//! or removes, but the place of the next record has not moved. Once there is space the next group
-//! is written over the failed one. A crash in between finds the old bytes, the new ones or a
-//! mixture that does not verify, that is: with the failed group or without it. Where the group is
-//! given up instead, its bytes are cut off first ([`Manifest::forget_refused`]).
+//! After a group's write or sync failed, it is unknown whether the group is on the device. The
+//! manifest then refuses further changes, and no file may be deleted. A write that a full device
+//! refused is different. Any part of the group may be on the device, so no file that the group adds
+//! or removes may be deleted; but the place of the next record has not moved, and once there is
+//! space the next group is written over the failed one. A crash in between finds the old bytes, the
+//! new ones, or a mixture that does not verify, that is, the manifest with the failed group or
+//! without it. If the group is given up instead, its bytes are cut off first
+//! ([`Manifest::forget_refused`]).
 //!
 //! Threads: one owner. All calls block on the device.
 
@@ -41,7 +43,7 @@ use vlsm_core::{Error, Result, Seq};
 /// The most bytes in one group.
 const GROUP_MAX: usize = 1 << 30;
 
-/// What is in a folder.
+/// The content of a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     /// The folder does not exist.
@@ -58,11 +60,11 @@ pub struct Manifest {
     pub(super) dir: PathBuf,
     pub(super) number: u64,
     pub(super) log: LogFile,
-    /// Groups appended since a snapshot began.
+    /// The groups appended since a snapshot began.
     pub(super) catch_up: Option<Vec<Vec<u8>>>,
     pub(super) snapshot_len: u64,
     pub(super) poison: Option<Arc<Error>>,
-    /// No append has failed since the last one that is durable.
+    /// Whether no append has failed since the last durable one.
     pub(super) certain: bool,
     /// The file's bytes, from its opening until it is settled.
     pub(super) unsettled: Option<Bytes>,
@@ -78,7 +80,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Appends the record of a payload to `out`, which will be written at the place of the next
+    /// Appends the record of a payload to `out`, which the caller writes at the place of the next
     /// record.
     pub(super) fn frame(&self, out: &mut Vec<u8>, kind: RecordKind, payload: &[u8]) {
         let (seq, synced) = (Seq::ZERO, self.synced);
@@ -101,8 +103,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// Writes a mark that all before it is synced. Not synced itself, and no loss when it fails:
-    /// the next record takes its place.
+    /// Writes a mark: all before it is synced. The mark is not synced. If its write fails nothing
+    /// is lost, because the next record takes its place.
     pub(super) fn mark(&mut self) {
         let mut out = Vec::new();
         self.frame(&mut out, RecordKind::Mark, &[]);
@@ -111,16 +113,16 @@ impl LogFile {
 }
 
 impl Manifest {
-    /// What is in the folder.
+    /// Finds out what the folder contains.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] when it is in use for something else.
+    /// [`Error::NotAStore`] if the folder is in use for something else.
     pub fn probe(fs: &dyn Fs, dir: &Path) -> Result<Presence> {
         let failed = |error| Error::io("cannot list", dir, error);
         if !fs.exists(dir).map_err(failed)? {
             return Ok(Presence::Missing);
         }
-        // Asked by name: a large store's folder takes long to list.
+        // A lookup by name, because listing the folder of a large store takes long.
         match fs.exists(&dir.join(CURRENT)) {
             Ok(true) => return Ok(Presence::Store),
             Err(error) if error.kind() != std::io::ErrorKind::NotADirectory => {
@@ -137,7 +139,7 @@ impl Manifest {
         };
         let leftover = |name: &Path| {
             let text = name.to_string_lossy();
-            // The first WAL: an opening may have begun it before the name of CURRENT was durable.
+            // An open may have begun the first WAL before the name of CURRENT was durable.
             let is_wal = names::number(name, "", ".wal.tmp").is_some();
             let is_manifest = manifest_number(name).is_some() || text == CURRENT_TMP;
             is_wal || is_manifest || text.starts_with("LO")
@@ -154,8 +156,8 @@ impl Manifest {
     /// Makes a new store in an existing folder.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`], [`Error::Missing`], [`Error::NotAStore`], and what the file system
-    /// says.
+    /// [`Error::AlreadyExists`], [`Error::Missing`], [`Error::NotAStore`], and the file system's
+    /// errors.
     pub fn create(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
         let path = dir.to_owned();
         match Self::probe(&**env.fs(), dir)? {
@@ -165,11 +167,11 @@ impl Manifest {
         }
     }
 
-    /// Makes a folder a store that holds what the state says. The files that it names are there,
-    /// durably; no manifest is.
+    /// Makes a folder a store with this state. The files that the state names must be in the
+    /// folder, durably; a manifest must not.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn begin(env: &Arc<dyn Env>, dir: &Path, state: &State) -> Result<Self> {
         let path = dir.to_owned();
         let writer = SnapshotWriter::new(env.clone(), path.clone(), 1, state.clone());
@@ -190,19 +192,19 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads the manifest of a store and makes what it says durable.
+    /// Reads the manifest of a store and makes it durable.
     ///
     /// # Errors
     /// [`Error::Missing`], [`Error::NotAStore`], [`Error::FormatVersion`], [`Error::Corruption`],
-    /// and what the file system says.
+    /// and the file system's errors.
     pub fn recover(env: &Arc<dyn Env>, dir: &Path) -> Result<(Self, State)> {
         let (mut manifest, state) = Self::open(env, dir)?;
         manifest.settle()?;
         Ok((manifest, state))
     }
 
-    /// Reads the manifest of a store and changes nothing. [`Manifest::settle`] comes before
-    /// anything is appended, and before anybody relies on what it says.
+    /// Reads the manifest of a store and changes nothing. The caller must call [`Manifest::settle`]
+    /// before it appends anything or relies on the state.
     ///
     /// # Errors
     /// As [`Manifest::recover`].
@@ -220,7 +222,7 @@ impl Manifest {
         Ok((manifest, state))
     }
 
-    /// Reads the manifest of a store and changes nothing; it refuses to be appended to.
+    /// Reads the manifest of a store and changes nothing. The result refuses appends.
     ///
     /// # Errors
     /// As [`Manifest::recover`].
@@ -242,8 +244,8 @@ impl Manifest {
     /// Makes a group of changes durable, all or none.
     ///
     /// # Errors
-    /// What the file system says. It is not known then whether the group is on the device: delete
-    /// no file. After any failure but [`Error::NoSpace`] on writing, further appends answer
+    /// The file system's errors. It is then unknown whether the group is on the device: delete no
+    /// file. After any failure other than [`Error::NoSpace`] of the write, further appends return
     /// [`Error::ReadOnly`].
     pub fn append(&mut self, records: &[Record]) -> Result<()> {
         if let Some(cause) = &self.poison {
@@ -254,7 +256,7 @@ impl Manifest {
         for record in records {
             put_record(&mut payload, record);
         }
-        // What could not be read must not be written.
+        // A group that cannot be read back must not be written.
         if !planted::is(Bug::GroupUnread) {
             let read = read_all_items(&payload)
                 .map_err(|why| Error::Internal(format!("a change cannot be read back: {why}")))?;
@@ -281,11 +283,12 @@ impl Manifest {
         Ok(())
     }
 
-    /// Sees to it that nothing is left of a group that a full device refused: it is not on the
-    /// device from here on, whatever happens. Takes no space.
+    /// Removes the rest of a group that a full device refused. After success no crash can bring the
+    /// group back. This takes no space.
     ///
     /// # Errors
-    /// What the file system says. As after a failed append, nobody knows then.
+    /// The file system's errors. The group may then still be on the device, as after a failed
+    /// append.
     pub fn forget_refused(&mut self) -> Result<()> {
         if let Some(cause) = &self.poison {
             return Err(Error::ReadOnly { cause: cause.clone() });
@@ -307,8 +310,8 @@ impl Manifest {
         result
     }
 
-    /// Whether the device holds what was appended with success, and nothing else: an append that
-    /// failed may show after a crash, or not.
+    /// Whether the device holds exactly the successful appends. A failed append may or may not show
+    /// after a crash.
     #[must_use]
     pub fn is_certain(&self) -> bool {
         self.certain || planted::is(Bug::FailedEditForgotten)
@@ -320,31 +323,31 @@ impl Manifest {
         &self.log.path
     }
 
-    /// Its length.
+    /// The length of the file in use.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.log.offset
     }
 
-    /// Never: there is a snapshot in it at least.
+    /// Always false: the file holds at least a snapshot.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Whether the log has grown enough since the last snapshot, and none is on its way: to twice
-    /// the snapshot and at least to `bytes_min`.
+    /// Whether it is time for a snapshot: the log has grown to twice the last snapshot and at least
+    /// to `bytes_min`, and no snapshot is in progress.
     #[must_use]
     pub fn snapshot_needed(&self, bytes_min: u64) -> bool {
         let limit = self.snapshot_len.saturating_mul(2).max(bytes_min);
         self.log.offset > limit && self.catch_up.is_none() && self.poison.is_none()
     }
 
-    /// Leftovers in the folder, to be removed: manifests that are not in use, and a `CURRENT` that
-    /// never became it.
+    /// Lists the leftovers in the folder, which may be removed: manifests that are not in use, and
+    /// a temporary `CURRENT`.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn unused(&self) -> Result<Vec<PathBuf>> {
         let names = self.env.fs().read_dir(&self.dir);
         let names = names.map_err(|error| Error::io("cannot list", &self.dir, error))?;
@@ -355,8 +358,8 @@ impl Manifest {
         Ok(names.into_iter().filter(unused).map(|name| self.dir.join(name)).collect())
     }
 
-    /// Writes the header, which says how long the snapshot is, and makes all of it durable, and its
-    /// directory entry.
+    /// Writes the header, which holds the snapshot's length. Then makes the file and its directory
+    /// entry durable, and writes the temporary `CURRENT`.
     pub(super) fn seal_snapshot(&mut self) -> Result<()> {
         let (number, uid, filled) = (self.number, self.log.uid, self.log.offset);
         let (started, closed, next_seq, predecessor) = (true, false, Seq::ZERO, None);
@@ -373,7 +376,7 @@ impl Manifest {
         write_current(&**fs, &self.dir, self.number)
     }
 
-    /// Makes the manifest the one that counts.
+    /// Makes the manifest the current one.
     pub(super) fn switch_current(&self) -> Result<()> {
         let (fs, dir) = (self.env.fs(), &self.dir);
         let path = dir.join(CURRENT);
@@ -386,23 +389,23 @@ impl Manifest {
     }
 }
 
-/// What a folder's manifest holds.
+/// The content of a folder's manifest.
 pub struct Found {
     /// The number in its name.
     pub number: u64,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     header: Header,
     /// The file's bytes.
     content: Bytes,
-    /// What its records add up to.
+    /// The state after its last record.
     pub state: State,
-    /// Where they end. What follows was never acknowledged.
+    /// The end of its records. The bytes after it were never acknowledged.
     pub end: u64,
 }
 
-/// Reads the manifest of a store and changes nothing. The store may be in use: where its manifest
-/// is replaced meanwhile, the next one is read.
+/// Reads the manifest of a store and changes nothing. The store may be in use: if its manifest is
+/// replaced meanwhile, the next one is read.
 ///
 /// # Errors
 /// As [`Manifest::recover`].
@@ -441,7 +444,7 @@ fn read_numbered(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Found> {
     Ok(Found { number, path, header, content, state, end })
 }
 
-/// The changes of a payload.
+/// Reads all changes of a payload.
 fn read_all_items(payload: &[u8]) -> Result<Vec<Record>, &'static str> {
     let (mut reader, mut files) = (Reader::new(payload), Files::default());
     let mut records = Vec::new();

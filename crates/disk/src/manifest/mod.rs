@@ -1,12 +1,12 @@
-//! The manifest: which trees there are and of which tables they consist.
+//! The manifest: the trees of a store and the tables of each tree.
 //!
-//! A manifest file is a header page and records, as in a WAL (`record`). Each record is a
-//! group of changes that become true together and were synced together. A new store, and from time
-//! to time a growing log, begins a new file with a snapshot of everything; `CURRENT` names the file
-//! that counts.
+//! A manifest file is a header page and records, as in a WAL (`record`). Each record is a group of
+//! changes that take effect together and were synced together. A new file begins with a snapshot of
+//! the whole state. It is begun with the store, and again when the log has grown. `CURRENT` names
+//! the file that counts.
 //!
-//! `format` has the changes as bytes, `state` what they add up to, `log` the file, `snapshot` the
-//! switch to a new one. The layout is in `docs/format.md`.
+//! `format` encodes the changes, `state` applies them, `log` is the file, `snapshot` switches to a
+//! new file, `settle` makes a manifest durable after an open. The layout is in `docs/format.md`.
 
 pub mod format;
 pub mod log;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// The file that names the manifest.
 pub const CURRENT: &str = "CURRENT";
-/// The file that becomes it.
+/// The temporary file that is renamed to [`CURRENT`].
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
 /// The path of the manifest with this number.
@@ -32,7 +32,7 @@ pub fn manifest_path(dir: &Path, number: u64) -> PathBuf {
     dir.join("MANIFEST-".to_owned() + &names::digits(number))
 }
 
-/// The number in a manifest's name; none for other files.
+/// The number in a manifest's name; none for any other name.
 #[must_use]
 pub fn manifest_number(name: &Path) -> Option<u64> {
     names::number(name, "MANIFEST-", "")

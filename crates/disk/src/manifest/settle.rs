@@ -1,16 +1,17 @@
-//! What an opening read of the manifest is made durable.
+//! Makes the manifest durable that an open has read.
 //!
-//! That it could be read says nothing: after a sync that failed, the pages count as clean, and the
-//! device may not have them.
+//! A manifest that can be read need not be durable: after a failed sync its pages count as clean,
+//! and the device may not have them.
 //!
-//! 1. What was read, without a torn end, is written into a file of another name, which is synced.
-//! 2. That file is renamed to the manifest's name, and the folder is synced. Number, identity and
-//!    offsets are the same, so every record of it verifies. A crash leaves one of the two files.
+//! 1. The bytes that were read, without a torn end, are written into a temporary file, which is
+//!    synced.
+//! 2. That file is renamed to the manifest's name, and the folder is synced. Number, uid and
+//!    offsets are the same, so every record verifies. A crash leaves one of the two files.
 //!
-//! Writing over the same file is not enough: ext4 (seen with Linux 6.18 and delayed allocation)
-//! goes on treating blocks whose first writing failed as never written, although the next sync
-//! succeeds. A power cut leaves zeros there. Only where a copy has no room is the file written over
-//! itself.
+//! It is not enough to write over the same file. On ext4 (seen with Linux 6.18 and delayed
+//! allocation), blocks whose first write failed still count as never written, although the next
+//! sync succeeds. After a power cut they are zeros. The file is written over itself only if there
+//! is no space for a copy.
 
 use crate::fs::OpenOptions;
 use crate::manifest::log::{Manifest, temporary};
@@ -18,10 +19,10 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result};
 
 impl Manifest {
-    /// Makes durable what was read, and cuts a torn end off. Does nothing once it has succeeded.
+    /// Makes durable what was read, and cuts off a torn end. After a success it does nothing.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn settle(&mut self) -> Result<()> {
         let Some(content) = self.unsettled.clone() else { return Ok(()) };
         let end = self.log.offset;
@@ -41,8 +42,8 @@ impl Manifest {
         Ok(())
     }
 
-    /// Puts a file of these bytes in the manifest's place. Its first name is one that every opening
-    /// removes.
+    /// Puts a file of these bytes in the manifest's place. Every open removes a file of its
+    /// temporary name.
     fn copy_over(&mut self, content: &[u8]) -> Result<()> {
         let (fs, path) = (self.env.fs(), temporary(&self.dir));
         let made = || {
@@ -61,19 +62,20 @@ impl Manifest {
             .inspect_err(given_up)?;
         fs.rename(&path, &self.log.path)
             .map_err(|error| Error::io_unknown("cannot rename to", &self.log.path, error))?;
-        // By its name: file systems that inject faults know a file by the name it was opened with.
+        // Opened by its new name: file systems that inject faults know a file by the name of its
+        // open.
         let opened = fs.open(&self.log.path, OpenOptions::WRITE);
         let failed = |error| Error::io("cannot open manifest", &self.log.path, error);
         (self.log.file, self.log.synced) = (opened.map_err(failed)?, content.len() as u64);
         Ok(())
     }
 
-    /// The same on a device that has no room for a copy.
+    /// Writes the manifest over itself, on a device that has no space for a copy.
     fn write_again(&mut self, content: &[u8]) -> Result<()> {
         let end = self.log.offset;
         self.cut_end(content)?;
-        // The place of the next record stays where it is, whatever comes of this: a full device may
-        // refuse it, and then it is tried again.
+        // The place of the next record does not move even if this fails: a full device may refuse
+        // the write, and then the caller tries again.
         let after_snapshot = content.get(self.snapshot_len as usize..end as usize);
         let written = self.log.file.write_at(after_snapshot.unwrap_or_default(), self.snapshot_len);
         written.map_err(|error| Error::io("cannot write manifest", &self.log.path, error))?;

@@ -1,16 +1,16 @@
-//! A new manifest that begins with everything the old one adds up to.
+//! A new manifest that begins with the whole state of the old one.
 //!
-//! 1. [`Manifest::begin_snapshot`] takes the state of this moment (tables are shared, so that costs
-//!    nothing) and from now on remembers what is appended.
-//! 2. [`SnapshotWriter::write`] writes the state to a new file and syncs it, on any thread, while
-//!    appends to the old file go on.
-//! 3. [`Manifest::finish_snapshot`] adds what was appended meanwhile, writes the header (a snapshot
-//!    without one is no manifest), syncs, and points `CURRENT` at the new file. The old one may be
-//!    removed then.
+//! 1. [`Manifest::begin_snapshot`] takes the current state (tables are shared, so that costs
+//!    nothing) and from then on keeps a copy of all appended groups.
+//! 2. [`SnapshotWriter::write`] writes the state to a new file and syncs it. It runs on any thread,
+//!    while appends to the old file continue.
+//! 3. [`Manifest::finish_snapshot`] adds the groups appended meanwhile, writes the header (a file
+//!    without one is no manifest), syncs, and points `CURRENT` at the new file. The old file may
+//!    then be removed.
 //!
-//! A failure before `CURRENT` is renamed leaves the old manifest in use, and the new file is
-//! removed: on a full device every byte counts. Afterwards nobody knows which of the two counts:
-//! the manifest refuses further changes.
+//! After a failure before the rename of `CURRENT`, the old manifest stays in use and the new file
+//! is removed, because a full device needs the space. After a later failure it is unknown which of
+//! the two counts, so the manifest refuses further changes.
 
 use crate::codec::Reader;
 use crate::env::Env;
@@ -27,7 +27,7 @@ use vlsm_core::{
 
 /// The most tables in one edit of a snapshot.
 const PIECE: usize = 1000;
-/// Records are written when they have this many bytes.
+/// The size at which records are written.
 const WRITE_LEN: usize = 256 * 1024;
 
 /// A snapshot to be written.
@@ -64,7 +64,7 @@ impl SnapshotWriter {
     /// Writes the snapshot. Blocks on the device.
     ///
     /// # Errors
-    /// What the file system says. The manifest in use is as it was; tell it with
+    /// The file system's errors. The manifest in use is unchanged; call
     /// [`Manifest::abort_snapshot`].
     pub fn write(self) -> Result<Snapshot> {
         let (env, path) = (self.env.clone(), manifest_path(&self.dir, self.number));
@@ -75,7 +75,7 @@ impl SnapshotWriter {
         let (fs, path) = (self.env.fs(), manifest_path(&self.dir, self.number));
         let open = || {
             if fs.exists(&path)? {
-                // A snapshot that a crash interrupted: CURRENT never named it.
+                // Left by a snapshot that a crash interrupted; CURRENT never named it.
                 fs.remove(&path)?;
             }
             fs.open(&path, OpenOptions::CREATE)
@@ -105,7 +105,7 @@ impl SnapshotWriter {
     }
 }
 
-/// Removes the file of a snapshot that failed. Not removed is no harm: the next one does it.
+/// Removes the file of a snapshot that failed. If that fails, the next snapshot removes it.
 fn give_up(fs: &dyn Fs, path: &Path) {
     let _ = fs.remove(path);
 }
@@ -116,7 +116,7 @@ struct Output {
     read_back: ReadBack,
 }
 
-/// What the records of a snapshot add up to, by the reader's word: in debug builds only.
+/// The state that a reader gets from the records of a snapshot. Used in debug builds only.
 #[derive(Default)]
 struct ReadBack {
     state: State,
@@ -136,7 +136,7 @@ impl ReadBack {
         }
     }
 
-    /// Trees may differ in levels and cursors that are empty.
+    /// Compares the two states. Trees may differ in empty levels and cursors.
     fn compare(&self, state: &State) {
         let of = |state: &State| {
             let State { store_uid, keyspaces, numbers, wals, clock, .. } = state.clone();
@@ -200,28 +200,28 @@ impl Output {
 }
 
 impl Manifest {
-    /// Begins a snapshot of `state`, which must be what all appended records add up to. From here
-    /// on appended records are remembered until the snapshot is finished or aborted.
+    /// Begins a snapshot of `state`, which must be the state after all appended records. From then
+    /// on appended records are kept until the snapshot is finished or aborted.
     ///
     /// # Panics
-    /// When a snapshot is on its way already.
+    /// If a snapshot is in progress already.
     pub fn begin_snapshot(&mut self, state: State) -> SnapshotWriter {
         assert!(self.catch_up.is_none(), "one snapshot at a time");
         self.catch_up = Some(Vec::new());
         SnapshotWriter::new(self.env.clone(), self.dir.clone(), self.number + 1, state)
     }
 
-    /// Gives a snapshot up that could not be written.
+    /// Gives up a snapshot whose write failed.
     pub fn abort_snapshot(&mut self) {
         self.catch_up = None;
     }
 
-    /// Goes over to the written snapshot; answers the path of the old manifest, which may be
+    /// Switches to the written snapshot. Returns the path of the old manifest, which may be
     /// removed.
     ///
     /// # Errors
-    /// What the file system says. Unless `CURRENT` was being switched, the old manifest stays in
-    /// use.
+    /// The file system's errors. The old manifest stays in use, unless the failure came during the
+    /// switch of `CURRENT`.
     pub fn finish_snapshot(&mut self, snapshot: Snapshot) -> Result<PathBuf> {
         let catch_up = self.catch_up.take().unwrap_or_default();
         if let Some(cause) = &self.poison {
@@ -236,7 +236,7 @@ impl Manifest {
         Ok(old.log.path)
     }
 
-    /// The snapshot with what was appended meanwhile, durable and ready to be pointed at.
+    /// Completes the snapshot with the groups appended meanwhile, and makes it durable.
     fn complete(&self, snapshot: Snapshot, catch_up: Vec<Vec<u8>>) -> Result<Self> {
         let Snapshot { number, mut log } = snapshot;
         for payload in catch_up {

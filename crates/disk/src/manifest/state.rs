@@ -1,7 +1,7 @@
-//! What the records of a manifest add up to.
+//! The state of a manifest after its records.
 //!
-//! Invariants: every tree belongs to one region of one keyspace; a keyspace's regions begin with
-//! the empty key and their lower ends grow; numbers only grow.
+//! Invariants: every tree belongs to one region of one keyspace; a keyspace's first region begins
+//! with the empty key, and the lower ends of its regions ascend; numbers only grow.
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use vlsm_core::{Micros, Seq, TreeId, Version, VersionEdit, Violation};
 
 /// The most keyspaces of a store.
 pub const KEYSPACES_MAX: usize = 16_384;
-/// Numbers of trees are below this, over a store's life: they are places in a vector.
+/// The bound of tree numbers over a store's life. They are indices of a vector.
 const TREES_MAX: u64 = 1 << 20;
 
 /// One part of a keyspace's key range, with a tree of its own.
@@ -28,13 +28,13 @@ pub struct Keyspace {
     pub id: u64,
     /// Its name, unique among those that exist.
     pub name: String,
-    /// Its options as text; what they mean is the engine's business.
+    /// Its options as text, which only the engine interprets.
     pub options: String,
     /// Its regions in key order.
     pub regions: Vec<Region>,
 }
 
-/// The numbers that go on from run to run. Each only grows.
+/// The counters of a store. Each only grows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Numbers {
     /// The next file to be made gets at least this number.
@@ -45,15 +45,15 @@ pub struct Numbers {
     pub next_tree: u64,
     /// The next run of L0.
     pub next_run: u64,
-    /// The smallest WAL whose batches are not all in tables. Zero, or a WAL whose start was
+    /// The smallest WAL whose batches are not all in tables: zero, or a WAL whose start was
     /// durable.
     pub min_wal: u64,
-    /// Sequence numbers up to here were used, whatever the WAL says.
+    /// The last sequence number that is known to be used. The WAL may hold larger ones.
     pub last_seq: Seq,
 }
 
 impl Numbers {
-    /// The larger of each.
+    /// The larger value of each counter.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self {
@@ -70,21 +70,21 @@ impl Numbers {
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// A keyspace comes, with empty trees.
+    /// Adds a keyspace with empty trees.
     CreateKeyspace(Keyspace),
-    /// A keyspace goes, with its trees.
+    /// Removes a keyspace with its trees.
     DropKeyspace(u64),
-    /// A tree changes.
+    /// Changes a tree.
     Edit(TreeId, VersionEdit),
-    /// Numbers grow. Fields that did not may be zero.
+    /// Raises counters. A field of zero changes nothing.
     Numbers(Numbers),
-    /// These are the WALs from now on, whatever was listed before.
+    /// Replaces the list of WALs.
     Wals(Vec<u64>),
-    /// The clock by which values expire has come here. It never falls.
+    /// Raises the clock by which values expire. It never falls.
     Clock(Micros),
 }
 
-/// Everything a manifest says.
+/// The whole content of a manifest.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
     /// The random number of the store.
@@ -96,18 +96,18 @@ pub struct State {
     /// The numbers.
     pub numbers: Numbers,
     /// The WALs that may hold batches, in ascending order. Those before the smallest WAL are not
-    /// needed any more; the others are there, durably: one that is missing is a loss.
+    /// needed any more. The others exist, durably: a missing one is a loss of data.
     pub wals: Vec<u64>,
-    /// The largest time by which values were taken for expired, since the Unix epoch; zero where
+    /// The largest time at which values were found to be expired, since the Unix epoch; zero if
     /// nothing expires.
     pub clock: Micros,
 }
 
 impl State {
-    /// Makes a change true.
+    /// Applies a change.
     ///
     /// # Errors
-    /// When it contradicts what is there; the state is as it was then.
+    /// If the change contradicts the state, which is then unchanged.
     pub fn apply(&mut self, record: &Record) -> Result<(), Violation> {
         match record {
             Record::CreateKeyspace(keyspace) => self.create(keyspace),
@@ -152,7 +152,7 @@ impl State {
     /// Whether a keyspace can be added, without adding it.
     ///
     /// # Errors
-    /// What it contradicts.
+    /// The contradiction.
     pub fn check_new(&self, keyspace: &Keyspace) -> Result<(), Violation> {
         let id = keyspace.id;
         let fail = |why: &str| Err(Violation(format!("keyspace {id}: {why}")));

@@ -68,7 +68,7 @@ impl ReadRequest {
     /// Reads the chunk at once, and waits for the device.
     ///
     /// # Errors
-    /// What the system says, or that the file ends too early.
+    /// The system's error, or one for a file that ends too early.
     pub fn run(mut self) -> io::Result<AlignedBuf> {
         self.read(0..self.buf.len())?;
         Ok(self.buf)
@@ -77,7 +77,7 @@ impl ReadRequest {
     /// Reads the chunk as bulk I/O, and waits for the device.
     ///
     /// # Errors
-    /// What the system says, or that the file ends too early.
+    /// The system's error, or one for a file that ends too early.
     pub fn run_in(mut self, bulk: &Bulk) -> io::Result<AlignedBuf> {
         bulk.call(Way::Read, self.buf.len(), |part| self.read(part))?;
         Ok(self.buf)

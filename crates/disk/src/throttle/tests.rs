@@ -1,19 +1,19 @@
-//! The rate on devices that are slow, or limited by the period, or fast.
+//! The rate on devices that are slow, limited per period, or fast.
 
 use super::*;
 
 const CHUNK: usize = 256 << 10;
 
-/// A device and jobs that want to read from it all the time, one call after the other, beside
-/// clients who read at a rate.
+/// A device with jobs that read from it all the time, one call after the other, and clients that
+/// read at a rate.
 struct Bench {
     now: Duration,
     throttle: Throttle,
-    /// What the device lets through in a second, in periods of this length: fast until it is used
-    /// up, then nothing. Zero for a device that is slow all the time.
+    /// The bytes per second of the device in periods of this length: it is fast until they are used
+    /// up, then it stops. Zero for a device that is slow all the time.
     bandwidth: f64,
     period: Duration,
-    /// Bytes per second of clients.
+    /// The clients' bytes per second.
     clients: f64,
     left: f64,
     until: Duration,
@@ -26,7 +26,7 @@ impl Bench {
         Self { now, throttle, bandwidth, period, clients, left: 0.0, until }
     }
 
-    /// Goes on for so many seconds. Bytes that jobs read in a second, the share of the time that a
+    /// Runs for some seconds. Returns the jobs' bytes per second, the share of the time in which a
     /// client's read would have waited for 5 ms or more, and the longest piece in bytes.
     fn run(&mut self, seconds: f64, waiting: bool) -> (f64, f64, usize) {
         let begun = self.now;
@@ -36,7 +36,7 @@ impl Bench {
             let (piece, start) = self.throttle.begin(self.now, CHUNK, waiting);
             let (idle, start) = (start.saturating_sub(self.now), start.max(self.now));
             let clients = |time: Duration| self.clients * time.as_secs_f64();
-            // 1 GB/s and 60 µs a call when nothing limits it.
+            // Without a limit: 1 GB/s and 60 µs a call.
             let fast = Duration::from_secs_f64(60e-6 + piece as f64 / 1e9);
             let ended = if self.period.is_zero() {
                 let bytes = piece as f64 + clients(idle + fast);

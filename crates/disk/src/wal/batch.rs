@@ -1,20 +1,20 @@
-//! The payload of a batch: its entries, one after the other.
+//! The payload of a batch: its entries in order.
 //!
 //! ```text
 //! entry := tree id (varint) | kind (u8) | key length (varint) | key
 //!          [| value length (varint) | value]
 //! ```
 //!
-//! A delete has no value. A range delete has the upper end of its range for a value, which is above
-//! its key. The value of a put that expires begins with the moment, in [`EXPIRY_LEN`] bytes. Entry
-//! number i of a batch has the batch's first sequence number plus i.
+//! A delete has no value. The value of a range delete is the upper end of its range, which is above
+//! its key. The value of a put that expires begins with the expiry time, in [`EXPIRY_LEN`] bytes.
+//! Entry number i of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::checksum;
 use vlsm_core::key::{EXPIRY_LEN, MAX_END_LEN, MAX_KEY_LEN};
 use vlsm_core::{Kind, TreeId};
 
-/// A batch while it is put together.
+/// A batch under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     payload: Vec<u8>,
@@ -22,8 +22,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Appends an entry, which must be one that a reader accepts. The value of a kind that has none
-    /// is left out.
+    /// Appends an entry, which a reader must accept. A kind without a value ignores `value`.
     #[inline]
     pub fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
         self.payload.reserve(key.len() + value.len() + 16);
@@ -66,19 +65,19 @@ impl Batch {
         &self.payload
     }
 
-    /// The payload's checksum, as a record needs it.
+    /// The payload's checksum, for the header of its record.
     #[must_use]
     pub fn checksum(&self) -> u32 {
         checksum(&self.payload)
     }
 
-    /// Forgets the entries, keeps the memory.
+    /// Removes the entries and keeps the memory.
     pub fn clear(&mut self) {
         self.payload.clear();
         self.entries = 0;
     }
 
-    /// Walks over the entries.
+    /// Iterates over the entries.
     #[must_use]
     pub fn iter(&self) -> Entries<'_> {
         Entries::new(&self.payload)
@@ -90,7 +89,7 @@ impl Batch {
 pub struct Entry<'a> {
     /// The tree.
     pub tree: TreeId,
-    /// What it says about the key.
+    /// The kind: what the entry says about the key.
     pub kind: Kind,
     /// The user key.
     pub key: &'a [u8],
@@ -98,7 +97,7 @@ pub struct Entry<'a> {
     pub value: &'a [u8],
 }
 
-/// Walks over the entries of a payload. After the first malformed one it ends.
+/// Iterates over the entries of a payload. It ends at the first malformed entry.
 #[derive(Debug, Clone)]
 pub struct Entries<'a> {
     reader: Reader<'a>,

@@ -1,8 +1,8 @@
-//! Which WAL files a folder has, by their headers.
+//! The WAL files of a folder, found by their headers.
 //!
-//! A file whose header does not verify, or that is shorter than its header says, is damage, unless
-//! a later file took over from it: then it is a leftover, in any state. With salvage, what is there
-//! of a file that was cut off counts.
+//! A file is damaged if its header does not verify, or if it is shorter than its header says. It is
+//! a leftover instead, in any state, if a later file took over from it. With salvage, the remaining
+//! part of a file that was cut off counts.
 //!
 //! Threads: none; all calls block on the device.
 
@@ -26,18 +26,18 @@ pub(super) struct Candidate {
 #[derive(Clone, Default)]
 pub(super) struct Found {
     pub(super) started: BTreeMap<u64, Candidate>,
-    /// The uids of those that wait for their turn, or whose start a crash took.
+    /// The uids of the prepared files: those not started yet, and those whose start a crash lost.
     pub(super) prepared: BTreeMap<u64, u64>,
-    /// Those whose headers are damaged.
+    /// The files with damage.
     damaged: Vec<Damaged>,
 }
 
-/// A file that cannot be trusted as a whole.
+/// A damaged file.
 #[derive(Clone)]
 struct Damaged {
     number: u64,
     path: PathBuf,
-    /// Its header and its length, where it is only too short.
+    /// Its header and its length; none if the header is damaged.
     header: Option<(Header, u64)>,
     error: Error,
 }
@@ -59,7 +59,7 @@ impl Found {
         }
     }
 
-    /// All that may hold batches, by number.
+    /// All files that may hold batches, by number.
     pub(super) fn files(&self) -> Vec<(u64, PathBuf)> {
         let started = self.started.iter().map(|(number, file)| (*number, file.path.clone()));
         let damaged = self.damaged.iter().map(|file| (file.number, file.path.clone()));
@@ -69,11 +69,11 @@ impl Found {
     }
 }
 
-/// The first WAL that the manifest lists, that is still needed, and that is gone.
+/// The first missing WAL among those that the manifest lists and that are still needed.
 ///
-/// A file without predecessor took over from all older ones, which may be gone although the
-/// manifest does not know that yet. So may one that was passed over when a later file sealed an
-/// earlier one: it was prepared, and nothing was written into it.
+/// A file without predecessor took over from all older ones. Those may be gone although the
+/// manifest does not know it yet. A file may also be gone if a later file sealed an earlier one
+/// than it: it was prepared, and nothing was written into it.
 pub(super) fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
     let Found { started, prepared, .. } = found;
     let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();
@@ -112,7 +112,7 @@ pub(super) fn list(
         }
         let read = match read_any_header(fs, &path, number) {
             Ok((header, len)) => check_len(&path, &header, len).map_or_else(
-                // Of a file that was cut off the begin may be kept.
+                // The begin of a file that was cut off may be kept.
                 |error| (Some((header, len)), Some(error)),
                 |()| (Some((header, len)), None),
             ),
@@ -125,7 +125,7 @@ pub(super) fn list(
             (None, None) => {}
         }
     }
-    // What lies before a file that took over from all older ones is a leftover, in any state.
+    // The files before one that took over from all older ones are leftovers, in any state.
     let took_over = |file: &&Candidate| file.header.predecessor.is_none();
     let last = found.started.values().rev().find(took_over);
     let first = last.map_or(0, |file| file.header.number);
@@ -146,11 +146,11 @@ pub(super) fn list(
     Ok(found)
 }
 
-/// Reads the header of a WAL file; with it, the file's length.
+/// Reads the header of a WAL file. Also returns the file's length.
 ///
 /// # Errors
-/// [`Error::Corruption`] when it is not the header of this file, or the file is shorter than it
-/// was.
+/// [`Error::Corruption`] if it is not the header of this file, or if the file is shorter than its
+/// header says.
 pub fn read_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64)> {
     let (header, len) = read_any_header(fs, path, number)?;
     check_len(path, &header, len)?;
@@ -165,7 +165,7 @@ fn check_len(path: &Path, header: &Header, len: u64) -> Result<()> {
     Err(Error::corruption(path, len, what))
 }
 
-/// As [`read_header`], of a file of any length.
+/// As [`read_header`], for a file of any length.
 fn read_any_header(fs: &dyn Fs, path: &Path, number: u64) -> Result<(Header, u64)> {
     let failed = |error| Error::io("cannot read WAL", path, error);
     let file = fs.open(path, OpenOptions::READ).map_err(failed)?;

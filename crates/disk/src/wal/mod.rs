@@ -1,19 +1,19 @@
 //! The write-ahead log, shared by all trees of a store.
 //!
-//! A WAL is a chain of files. Each begins with a header page that seals its predecessor (which
-//! file, up to which byte) and goes on with records. A batch is one record, or fragments and a
-//! commit record when it is large. Every checksum binds the file's random number and the offset, so
-//! records that an earlier life of a recycled file left behind never verify.
+//! A WAL is a chain of files. Each begins with a header page that seals its predecessor (its number
+//! and its end), and continues with records. A batch is one record; a large batch is several
+//! fragments and a commit record. Every checksum covers the file's random number and the offset, so
+//! records from an earlier life of a recycled file never verify.
 //!
-//! What may be lost, and what is damage: bytes that were not synced when the machine stopped may be
-//! missing in any subset. So the log ends at the first record that does not verify, unless a later
-//! one proves that it had been synced: each record carries the offset up to which its file was
-//! synced when it was framed.
+//! Loss and damage: bytes that were not synced when the machine stopped may be missing in any
+//! subset. So the log ends at the first record that does not verify, unless a later record proves
+//! that this one had been synced: each record carries the offset up to which its file was synced
+//! when it was framed.
 //!
-//! [`crate::record`] has the bytes of header and records, `batch` the payload of a batch, `writer`
-//! the files that are written, `files` the files that are there, `reader` the way back, `rewrite`
-//! the file that takes over from older ones at an opening, `salvage` what is kept of a damaged log.
-//! The layout is in `docs/format.md`.
+//! [`crate::record`] encodes headers and records, `batch` the payload of a batch. `writer` writes
+//! the files, `files` finds them, `reader` recovers their batches. `rewrite` makes the file that
+//! takes over from older ones at an open, and `salvage` decides what is kept of a damaged log. The
+//! layout is in `docs/format.md`.
 
 pub mod batch;
 mod files;
@@ -31,7 +31,7 @@ pub use writer::{Framer, PreparedWal, WalFile, prepare_next};
 use crate::names;
 use std::path::{Path, PathBuf};
 
-/// A batch over this size is written as fragments, so that small ones need not wait for it.
+/// A batch over this size is written as fragments, so that small batches need not wait for it.
 pub const LARGE_BATCH: usize = 256 * 1024;
 /// The bytes of a large batch in one fragment.
 pub const FRAGMENT_LEN: usize = 64 * 1024;
@@ -42,7 +42,7 @@ pub fn wal_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::digits(number) + ".wal")
 }
 
-/// The number in a WAL file's name; none for other files.
+/// The number in a WAL file's name; none for any other name.
 #[must_use]
 pub fn wal_number(name: &Path) -> Option<u64> {
     names::number(name, "", ".wal")

@@ -1,22 +1,21 @@
-//! The way back from WAL files to batches.
+//! The recovery of batches from WAL files.
 //!
-//! 1. Of the files at or beyond the manifest's smallest WAL number, read the headers. Prepared ones
-//!    hold nothing.
-//! 2. From the last started file follow the seals back to the smallest number, or to a file without
+//! 1. Read the headers of the files from the manifest's smallest WAL number on. Prepared files hold
+//!    nothing.
+//! 2. Follow the seals from the last started file back to the smallest number, or to a file without
 //!    predecessor, which holds all that is not in tables. A predecessor that is missing or has
-//!    another uid is corruption. Started files off this chain were given up by an earlier recovery.
-//! 3. From the first to the last, hand out the batches in order. A file with a successor ends at
-//!    its seal and must be valid up to there; the last one ends at the first record that does not
-//!    verify, unless a later one proves it had been synced ([`Tail`]).
-//! 4. Where a successor was begun before its predecessor was synced, a crash may leave the
-//!    predecessor short. Then the log ends there, provided that nothing in the files after it
-//!    proves a sync.
-//! 5. The last file is synced, so that what was handed out stays when the next crash comes.
+//!    another uid is corruption. An earlier recovery gave up the started files off this chain.
+//! 3. Hand out the batches from the first file to the last. A file with a successor ends at its
+//!    seal and must be valid up to there. The last file ends at the first record that does not
+//!    verify, unless a later record proves that this one had been synced ([`Tail`]).
+//! 4. If a successor was begun before its predecessor was synced, a crash may leave the predecessor
+//!    short. The log ends there, provided that nothing in the later files proves a sync.
+//! 5. Write the files again and sync them, so that the batches handed out survive the next crash.
 //!
-//! The smallest WAL number is zero, or that of a file whose start was durable; so it must be there,
-//! unless a later file took over (`rewrite`). So must every later file that the manifest lists.
-//! A file that cannot be read is an error, never an end. Memory: the content of one file, and the
-//! fragments of batches not committed yet.
+//! The smallest WAL number is zero or that of a file whose start was durable. So that file must
+//! exist, unless a later file took over (`rewrite`). The same holds for every later file that the
+//! manifest lists. A file that cannot be read is an error, never the end of the log. Memory: the
+//! content of one file, and the fragments of batches that are not committed yet.
 
 use crate::codec::Reader;
 use crate::fs::{Fs, OpenOptions, read_all};
@@ -31,38 +30,38 @@ use std::path::{Path, PathBuf};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq};
 
-/// Bytes that are written again at once.
+/// The size of one step of [`write_again`].
 const AGAIN_LEN: usize = 1 << 20;
 
-/// What to recover, and how strictly.
+/// The range of a recovery, and how strict it is.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecoverOptions<'a> {
     /// The smallest WAL number still needed, as the manifest has it.
     pub min_wal: u64,
-    /// The WALs that the manifest lists: those that are still needed must be there.
+    /// The WALs that the manifest lists. Those that are still needed must exist.
     pub listed: &'a [u64],
-    /// Batches up to here may be in tables, so that their first fragments may be gone; none when
-    /// nobody knows.
+    /// Batches up to this number may be in tables, so that their first fragments may be gone; none
+    /// if the number is unknown.
     pub flushed: Option<Seq>,
-    /// End the log at the first damage instead of failing. What lies beyond is lost to the store,
-    /// and told in [`Recovered::lost`].
+    /// End the log at the first damage instead of failing. The store loses the batches after it;
+    /// [`Recovered::lost`] lists their files.
     pub salvage: bool,
-    /// Change nothing: the last step is left out, which makes durable what was handed out.
+    /// Change nothing: skip step 5.
     pub read_only: bool,
 }
 
-/// One batch on its way back, and how far the recovery is.
+/// One recovered batch, and the progress of the recovery.
 #[derive(Debug, Clone)]
 pub struct Replayed {
-    /// The oldest WAL that holds a part of it: it must stay until all entries are in tables.
+    /// The oldest WAL that holds a part of the batch. It must stay until all entries are in tables.
     pub wal: u64,
     /// Sequence number of its first entry.
     pub first_seq: Seq,
-    /// Its entries, as `batch` encodes them. Keeps the content of the whole file in memory.
+    /// Its entries in the encoding of `batch`. Keeps the content of the whole file in memory.
     pub payload: Bytes,
-    /// Bytes of WAL behind us.
+    /// WAL bytes before this batch.
     pub done: u64,
-    /// Bytes of WAL at most.
+    /// WAL bytes to read at most.
     pub total: u64,
 }
 
@@ -77,32 +76,32 @@ pub struct LiveWal {
     pub len: u64,
 }
 
-/// What was found.
+/// The result of a recovery.
 #[derive(Debug, Clone, Default)]
 pub struct Recovered {
     /// The files whose batches were handed out, oldest first.
     pub live: Vec<LiveWal>,
-    /// WAL files and leftovers of making them that nobody needs: to be recycled or removed.
+    /// WAL files and temporary files that are not needed: to be recycled or removed.
     pub unused: Vec<PathBuf>,
-    /// The end of the log, for the header of the WAL that follows. None when there was no log.
+    /// The end of the log, for the header of the next WAL. None if there was no log.
     pub end: Option<Seal>,
-    /// The largest of the files' and batches' first sequence numbers. The numbers of a batch's own
-    /// entries go on from its first.
+    /// The largest of the files' next and the batches' first sequence numbers. It does not count
+    /// the further entries of a batch.
     pub seq_floor: Seq,
     /// Number of batches.
     pub batches: u64,
-    /// With salvage: the damage where the log was ended.
+    /// With salvage: the damage that ends the log.
     pub damage: Option<Error>,
-    /// With salvage: the files that hold what comes after that, or may hold it. The first may be
-    /// one of the live ones, of which the begin was handed out; the others are among the unused.
+    /// With salvage: the files that hold or may hold what follows the damage. The first may be one
+    /// of the live files, of which a part was handed out; the others are among the unused.
     pub lost: Vec<LostWal>,
 }
 
 /// Reads the WAL of a store and hands each batch to `sink`, in order.
 ///
 /// # Errors
-/// [`Error::Corruption`] for damage, [`Error::Io`] when a file cannot be read, and whatever `sink`
-/// fails with. Batches handed out before an error were valid.
+/// [`Error::Corruption`] for damage, [`Error::Io`] if a file cannot be read, and any error of
+/// `sink`. Batches handed out before an error were valid.
 pub fn recover(
     fs: &dyn Fs,
     dir: &Path,
@@ -126,7 +125,7 @@ pub fn recover(
         chain => chain?,
     };
     let total = chain.iter().map(|file| file.len).sum();
-    // A predecessor that is not replayed may hold the begin of a batch that ends in the chain.
+    // A batch that ends in the chain may begin in a predecessor that is not replayed.
     let cut = chain.first().is_some_and(|file| file.header.predecessor.is_some());
     let pending = Pending { cut, known: options.flushed, ..Pending::default() };
     let mut replay = Replay { fs, chain, total, done: 0, pending };
@@ -164,9 +163,8 @@ pub fn recover(
     Ok(recovered)
 }
 
-/// Writes what was read of a file over itself, and syncs it. A sync may have failed in an earlier
-/// life: that leaves pages that programs read, that count as clean, and that are not on the device,
-/// so that another sync alone proves nothing.
+/// Writes the valid part of a file over itself and syncs it. A sync alone proves nothing: if one
+/// failed in an earlier life, the pages can be read and count as clean, but are not on the device.
 fn write_again(fs: &dyn Fs, live: &LiveWal) -> std::io::Result<()> {
     let file = fs.open(&live.path, OpenOptions::WRITE)?;
     let mut chunk = vec![0; AGAIN_LEN];
@@ -185,10 +183,10 @@ fn write_again(fs: &dyn Fs, live: &LiveWal) -> std::io::Result<()> {
     file.sync()
 }
 
-/// Follows the seals back from the last started file; oldest first in the answer.
+/// Follows the seals back from the last started file. Returns the chain, oldest first.
 ///
-/// A file is begun without a sync, so a crash may take its start and leave that of its successor.
-/// Then the log ends before it, unless something proves a sync of what follows.
+/// A file is begun without a sync, so a crash may lose its start and keep its successor's. The log
+/// then ends before that file, unless something proves a sync of the files after it.
 fn chain(
     fs: &dyn Fs,
     dir: &Path,
@@ -234,7 +232,7 @@ fn chain(
     Ok(chain)
 }
 
-/// Whether anything in these files proves that one of them, or what it seals, was ever synced.
+/// Whether anything in these files proves that one of them, or a file that they seal, was synced.
 fn proves_sync(fs: &dyn Fs, files: &[Candidate]) -> Result<bool> {
     for file in files {
         if file.header.predecessor.is_some_and(|seal| seal.synced > 0) || was_synced(fs, file)? {
@@ -262,7 +260,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Goes through the chain; answers how many files of it hold the log.
+    /// Replays the chain. Returns the number of its files that hold the log.
     fn run(
         &mut self,
         recovered: &mut Recovered,
@@ -281,7 +279,7 @@ impl Replay<'_> {
             }
             let mut records = Records::new(content, header.uid);
             let ended = self.file(&path, header.number, &mut records, recovered, sink);
-            // Kept when it failed too: salvage ends the log here.
+            // Recorded even after a failure: salvage ends the log here.
             let (number, uid, len) = (header.number, header.uid, records.offset());
             recovered.live.push(LiveWal { number, path: path.clone(), len });
             let kind = SealKind::Recovered;
@@ -331,7 +329,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether the log ends in this file, which is as it should be; or it is damaged.
+    /// Whether the log properly ends in this file; an error if the file is damaged.
     fn ends_at(
         &self,
         index: usize,
@@ -369,7 +367,7 @@ impl Replay<'_> {
     }
 }
 
-/// Sequence numbers only grow along the log.
+/// Checks that sequence numbers only grow along the log.
 fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
     if seq < *floor {
         let what = format!("sequence number {seq} follows {floor}");
@@ -382,15 +380,14 @@ fn advance(floor: &mut Seq, seq: Seq, path: &Path, offset: u64) -> Result<()> {
 /// Fragments of large batches that are not committed yet.
 #[derive(Default)]
 struct Pending {
-    /// The WAL of the first fragment, and the fragments.
+    /// By batch: the WAL of its first fragment, and its fragments.
     parts: BTreeMap<u64, (u64, Vec<Bytes>)>,
-    /// Whether batches may have begun before the first file that is replayed. The smallest WAL is
-    /// the one with the first fragment of any batch that is not flushed; so those batches are in
-    /// tables.
+    /// Whether batches may begin before the first replayed file. The smallest WAL is the one with
+    /// the first fragment of any batch that is not flushed, so such a batch is in tables.
     cut: bool,
     /// The last sequence number that may be in tables.
     known: Option<Seq>,
-    /// Those batches, as far as fragments of them were met.
+    /// The batches among them of which a fragment was found.
     flushed: BTreeSet<u64>,
 }
 
@@ -414,7 +411,7 @@ impl Pending {
         Ok(())
     }
 
-    /// The batch with the WAL of its first fragment; none when it was flushed already.
+    /// The batch, with the WAL of its first fragment; none if it is in tables already.
     fn complete(&mut self, record: &Record) -> Result<Option<(u64, Bytes)>, &'static str> {
         let mut reader = Reader::new(&record.payload);
         let batch = reader.u64().map_err(|why| why.0)?;

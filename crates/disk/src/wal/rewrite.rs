@@ -1,23 +1,22 @@
-//! The WAL that an opening begins: it takes over what older ones still hold.
+//! The WAL that an open begins: it takes over the batches that older WALs still hold.
 //!
-//! 1. [`Rewrite::begin`] makes the file under its temporary name, with a header that says
-//!    "prepared".
-//! 2. [`Rewrite::add`] appends each recovered batch that is not in tables yet, with the sequence
-//!    numbers it has.
-//! 3. [`Rewrite::finish`] fills the file up to its capacity and syncs it, adds a mark that says so,
-//!    renames the file to its number, and syncs the folder. Only then it writes the header that
-//!    starts the file, and syncs that.
+//! 1. [`Rewrite::begin`] creates the file under a temporary name.
+//! 2. [`Rewrite::add`] appends each recovered batch that is not in tables yet, with its original
+//!    sequence numbers.
+//! 3. [`Rewrite::finish`] writes a header that says "prepared", fills the file up to its capacity
+//!    and syncs it. Then it adds a mark for this sync, renames the file to its number, and syncs
+//!    the folder. Only then it writes the header that starts the file, and syncs that.
 //!
-//! The header that starts it has no predecessor: this file holds everything that is not in tables.
-//! So the one write of that header (a sector) decides: before it the older files are the log, after
-//! it they are leftovers, and may be removed before the manifest knows of it.
+//! The header that starts the file has no predecessor: this file holds everything that is not in
+//! tables. So the write of that header (one sector) decides. Before it the older files are the log.
+//! After it they are leftovers, and may be removed before the manifest knows.
 //!
-//! What it is for: a store that lives a thousand short lives has one small WAL and not a thousand;
-//! and what was recovered is written and synced by this process, so it does not matter whether the
-//! pages that were read from the older files ever got to the device.
+//! Purpose: a store that was opened a thousand times has one small WAL and not a thousand. And this
+//! process has written and synced all recovered batches, so it does not matter whether the pages
+//! read from the older files ever reached the device.
 //!
-//! Cost: the unflushed batches are written once more at each opening, at most `wal_limit` bytes.
-//! Memory: one buffer of 256 KiB and a batch. Threads: one owner; all calls block.
+//! Cost: each open writes the unflushed batches once more, at most `wal_limit` bytes. Memory: one
+//! buffer of 256 KiB and a batch. Threads: one owner; all calls block.
 
 use crate::fs::{File, Fs, OpenOptions};
 use crate::record::{HEADER_LEN, Header, WAL_MAGIC, checksum, record_len};
@@ -27,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, Result, Seq};
 
-/// Bytes that are written at once.
+/// The size at which the buffer is written.
 const BUFFER_LEN: usize = 256 * 1024;
 
-/// A WAL on its way.
+/// A WAL under construction.
 pub struct Rewrite<'a> {
     fs: &'a dyn Fs,
     dir: &'a Path,
@@ -49,7 +48,7 @@ impl<'a> Rewrite<'a> {
     /// Makes the file. `uid` is random.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn begin(fs: &'a dyn Fs, dir: &'a Path, number: u64, uid: u64) -> Result<Self> {
         let path = wal_path(dir, number).with_extension("wal.tmp");
         let made = remove_if_there(fs, &path).and_then(|()| fs.open(&path, OpenOptions::CREATE));
@@ -65,17 +64,17 @@ impl<'a> Rewrite<'a> {
         self.number
     }
 
-    /// Where it lies until it is finished.
+    /// Its path until it is finished.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a batch, as [`Batch`](crate::wal::Batch) encodes it. Batches come in the order of
-    /// their sequence numbers.
+    /// Appends a batch in the encoding of [`Batch`](crate::wal::Batch). Batches come in the order
+    /// of their sequence numbers.
     ///
     /// # Errors
-    /// What the file system says; [`Rewrite::give_up`] then.
+    /// The file system's errors. The caller then calls [`Rewrite::give_up`].
     pub fn add(&mut self, first_seq: Seq, payload: &[u8]) -> Result<()> {
         self.first_seq.get_or_insert(first_seq);
         let out = &mut self.buffer;
@@ -103,12 +102,11 @@ impl<'a> Rewrite<'a> {
         Error::io("cannot prepare WAL", &self.path, error)
     }
 
-    /// Makes it the log, with room for `room` bytes of records beyond those it took over. Sequence
-    /// numbers go on from `next_seq`.
+    /// Makes the file the log, with space for `room` bytes of records after those it took over.
+    /// `next_seq` is the next sequence number.
     ///
     /// # Errors
-    /// What the file system says. Before the header is written the older files are the log as
-    /// before.
+    /// The file system's errors. Until the header is written the older files remain the log.
     pub fn finish(mut self, room: u64, next_seq: Seq) -> Result<WalFile> {
         let filled = self.finish_file(room).inspect_err(|_| self.give_up())?;
         let path = wal_path(self.dir, self.number);
@@ -124,8 +122,8 @@ impl<'a> Rewrite<'a> {
         Ok(wal)
     }
 
-    /// Everything but the name and the start; the file's length. The mark is written after the sync
-    /// that it tells of.
+    /// Completes the file except for its name and its start. Returns the file's length. The mark is
+    /// written after the sync that it records.
     fn finish_file(&mut self, room: u64) -> Result<u64> {
         self.write()?;
         let end = self.framer.offset();
@@ -143,7 +141,7 @@ impl<'a> Rewrite<'a> {
         Ok(filled)
     }
 
-    /// Removes the file. Not removed is not lost: the next recovery finds and removes it.
+    /// Removes the file. If that fails, the next recovery removes it.
     pub fn give_up(&self) {
         let _ = self.fs.remove(&self.path);
     }

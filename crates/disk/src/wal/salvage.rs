@@ -1,7 +1,7 @@
-//! What is kept of a damaged log, and what is in the files that are not.
+//! The part of a damaged log that is kept, and the content of the files that are lost.
 //!
-//! Kept is the log up to the first damage: files from the first one that is needed on, each
-//! followed by its successor, and of the file with the damage what comes before.
+//! The log is kept up to the first damage: the files from the first needed one on, each followed by
+//! its successor, and the part of the damaged file before the damage.
 //!
 //! Threads: none; all calls block on the device.
 
@@ -13,19 +13,19 @@ use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use vlsm_core::Seq;
 
-/// A WAL file beyond damage.
+/// A WAL file after the damage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostWal {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// Batches in it that can be read and were not handed out. Some of them may be in tables.
+    /// Its readable batches that were not handed out. Some of them may be in tables.
     pub batches: u64,
     /// The sequence numbers of the first and last such batch.
     pub seqs: Option<(Seq, Seq)>,
 }
 
-/// The files from the first one that is needed on, as long as each follows the one before it: what
-/// is left of a log of which a file is missing or another one.
+/// The files from the first needed one on, as long as each follows the one before it. This is the
+/// rest of a log of which a file is missing or is another one.
 pub(super) fn whole_begin(options: RecoverOptions<'_>, found: Found) -> Vec<Candidate> {
     let begins = |file: &Candidate| match file.header.predecessor {
         None => true,
@@ -41,7 +41,7 @@ pub(super) fn whole_begin(options: RecoverOptions<'_>, found: Found) -> Vec<Cand
             _ => false,
         };
         if file.header.predecessor.is_none() {
-            // It took over from all before it.
+            // This file took over from all files before it.
             chain.clear();
         }
         if follows || (chain.is_empty() && begins(&file)) {
@@ -53,13 +53,13 @@ pub(super) fn whole_begin(options: RecoverOptions<'_>, found: Found) -> Vec<Cand
     chain
 }
 
-/// What holds, or may hold, what comes after the damage: of all files those that were not handed
-/// out, and the last one that was, where anything lies behind its end. It need not be where the
-/// damage was met: an end that looks torn may be damage, too, when what follows is damaged.
+/// The files that hold or may hold what follows the damage: those that were not handed out, and the
+/// last one that was, if anything lies behind its end. That one need not be the file in which the
+/// damage was found: if later files are damaged, an end that looks torn may be damage, too.
 pub(super) fn lost(fs: &dyn Fs, recovered: &Recovered, all: Vec<(u64, PathBuf)>) -> Vec<LostWal> {
     let last = |number: u64| recovered.live.last().filter(|last| last.number == number);
     let is_live = |number: u64| recovered.live.iter().any(|live| live.number == number);
-    // What lies before the first file that was handed out is not needed any more.
+    // The files before the first one that was handed out are not needed any more.
     let first = recovered.live.first().map_or(0, |live| live.number);
     let lost = all.into_iter().filter(|(number, path)| {
         let behind = last(*number).is_some_and(|last| holds_more(fs, path, last));
@@ -81,8 +81,8 @@ fn holds_more(fs: &dyn Fs, path: &Path, live: &LiveWal) -> bool {
     rest.iter().any(|byte| *byte != 0)
 }
 
-/// The first sequence numbers of the batches of a file from an offset on that can be read. After a
-/// record that cannot be, nobody knows where the next one begins: every place is tried.
+/// The first sequence numbers of a file's readable batches from an offset on. After an unreadable
+/// record the place of the next one is unknown, so every place is tried.
 fn later_batches(fs: &dyn Fs, path: &Path, from: u64) -> std::io::Result<Vec<Seq>> {
     let content = Bytes::from(read_all(fs, path)?);
     let Ok(header) = Header::decode(&content, WAL_MAGIC, path) else { return Ok(Vec::new()) };

@@ -1,21 +1,21 @@
-//! WAL files that are written.
+//! The writing of WAL files.
 //!
-//! 1. [`prepare_next`] makes a file ready ahead of time, off every latency path: under a temporary
-//!    name it gets a header that says "prepared" and zeros up to its capacity (or it is an old WAL,
-//!    whose blocks are there already), is synced, renamed to its number, and the directory is
-//!    synced. So a file under its final name is always complete, and writing into it later
-//!    allocates no block: an fdatasync needs no commit of the file system's journal, and a full
-//!    device is met here, where no batch depends on it, and never by a write within the capacity.
-//!    (A file system that never writes in place may still refuse one: then the store is latched.)
-//! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it. One
-//!    small write into an allocated block. [`PreparedWal::begin`] leaves the sync to the first
-//!    [`WalFile::sync`], which must follow the predecessor's.
+//! 1. [`prepare_next`] prepares a file ahead of time, off every latency path. It takes a new file
+//!    under a temporary name, or an old WAL, whose blocks are allocated already. It writes a header
+//!    that says "prepared", fills the file with zeros up to its capacity, syncs it, renames it to
+//!    its number, and syncs the directory. So a file under its final name is always complete, and a
+//!    later write into it allocates no block: an fdatasync needs no commit of the file system's
+//!    journal. A full device shows here, where no batch depends on it, and never at a write within
+//!    the capacity. (A file system that never writes in place may still refuse one; the store then
+//!    becomes read-only.)
+//! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it.
+//!    This is one small write into an allocated block. [`PreparedWal::begin`] leaves the sync to
+//!    the first [`WalFile::sync`], which must follow the predecessor's.
 //! 3. A [`Framer`] turns batches into records. It only computes and copies, so it may run in the
-//!    section that orders the batches; the bytes are written by [`WalFile::write`] afterwards.
+//!    section that orders the batches; [`WalFile::write`] writes the bytes afterwards.
 //!
-//! After a failed write or sync the file is abandoned: the next one seals it at its last good
-//! length. Threads: a framer has one owner; a `WalFile` may be written and synced by several
-//! threads at once.
+//! After a failed write or sync the file is abandoned, and the next one seals it at its last good
+//! length. Threads: a framer has one owner; several threads may write and sync a `WalFile` at once.
 
 use crate::fs::{File, Fs, OpenOptions};
 use crate::record::{
@@ -31,7 +31,7 @@ use vlsm_core::{Error, Result, Seq};
 
 const FILL_CHUNK: usize = 256 * 1024;
 
-/// Turns batches into records that follow each other in one file.
+/// Turns batches into consecutive records of one file.
 #[derive(Debug, Clone)]
 pub struct Framer {
     uid: u64,
@@ -39,12 +39,12 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// For the records of a file from an offset on.
+    /// A framer for the records of a file from an offset on.
     pub(super) fn new(uid: u64, offset: u64) -> Self {
         Self { uid, offset }
     }
 
-    /// Where the next record will lie.
+    /// The offset of the next record.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
@@ -66,13 +66,13 @@ impl Framer {
         self.record(out, RecordKind::Batch, first_seq, synced, payload, payload_checksum)
     }
 
-    /// Appends a part of a large batch: `payload` is one of [`fragments`].
+    /// Appends one fragment of a large batch. `payload` is one of [`fragments`].
     pub fn fragment(&mut self, out: &mut Vec<u8>, synced: u64, payload: &[u8]) -> u64 {
         let payload_checksum = checksum(payload);
         self.record(out, RecordKind::Fragment, Seq::ZERO, synced, payload, payload_checksum)
     }
 
-    /// Appends the record that completes a large batch and gives it its place in the order.
+    /// Appends the record that completes a large batch and determines its place in the order.
     pub fn commit(
         &mut self,
         out: &mut Vec<u8>,
@@ -84,7 +84,7 @@ impl Framer {
         self.record(out, RecordKind::Commit, first_seq, synced, &payload, checksum(&payload))
     }
 
-    /// Appends a mark: later damage before `synced` will not pass for a torn tail.
+    /// Appends a mark. Later damage before `synced` then cannot pass for a torn tail.
     pub fn mark(&mut self, out: &mut Vec<u8>, synced: u64) -> u64 {
         self.record(out, RecordKind::Mark, Seq::ZERO, synced, &[], checksum(&[]))
     }
@@ -109,12 +109,12 @@ impl Framer {
 /// Length of the payload of a [`Commit`] record.
 pub const COMMIT_LEN: usize = 24;
 
-/// What the commit record of a large batch says.
+/// The content of a large batch's commit record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
     /// The random number its fragments carry.
     pub batch: u64,
-    /// How many fragments there are.
+    /// The number of fragments.
     pub fragments: u32,
     /// The checksum of the batch's whole payload.
     pub payload_checksum: u32,
@@ -123,7 +123,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// The commit of the batch that [`fragments`] cuts.
+    /// The commit record of the batch that [`fragments`] cuts.
     #[must_use]
     pub fn new(batch: u64, payload: &[u8]) -> Self {
         let fragments = payload.len().div_ceil(FRAGMENT_LEN) as u32;
@@ -141,8 +141,8 @@ impl Commit {
     }
 }
 
-/// Cuts the payload of a large batch into the payloads of its fragments: the batch's random number,
-/// the fragment's index (u32), and at most [`FRAGMENT_LEN`] bytes.
+/// Cuts the payload of a large batch into the payloads of its fragments. Each is the batch's random
+/// number, the fragment's index (u32), and at most [`FRAGMENT_LEN`] bytes.
 pub fn fragments(batch: u64, payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     payload.chunks(FRAGMENT_LEN).zip(0_u32..).map(move |(part, index)| {
         let mut fragment = Vec::with_capacity(12 + part.len());
@@ -153,7 +153,7 @@ pub fn fragments(batch: u64, payload: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// A file that waits for its turn.
+/// A prepared file that is not started yet.
 pub struct PreparedWal {
     file: Arc<dyn File>,
     path: PathBuf,
@@ -162,12 +162,12 @@ pub struct PreparedWal {
     written: u64,
 }
 
-/// Makes the next WAL file ready. `uid` is random. `recycled` is an old WAL of this directory that
-/// nobody needs any more, durably: the manifest's smallest WAL number is beyond it.
+/// Prepares the next WAL file. `uid` is random. `recycled` is an old WAL of this directory that is
+/// not needed any more, durably: the manifest's smallest WAL number is beyond it.
 ///
 /// # Errors
-/// What the file system says. The file is removed then, the recycled one too: on a full device
-/// every byte counts.
+/// The file system's errors. The file is then removed, and the recycled one too, because a full
+/// device needs the space.
 pub fn prepare_next(
     fs: &dyn Fs,
     dir: &Path,
@@ -183,10 +183,10 @@ pub fn prepare_next(
     };
     let made = make(fs, &from, number, uid, capacity, recycled.is_some());
     let (file, header, written) = made.inspect_err(|_| {
-        // Not removed is not lost: the next recovery finds and removes it.
+        // If this fails, the next recovery removes the file.
         let _ = fs.remove(&from);
     })?;
-    // Nothing was written into it yet, so on a full device all of it can be done again.
+    // Nothing was written into the file yet, so after a full device all of it can be repeated.
     let named = fs.rename(&from, &path).map_err(|e| Error::io("cannot rename WAL to", &path, e));
     let synced = || fs.sync_dir(dir).map_err(|e| Error::io("cannot sync folder", dir, e));
     named.and_then(|()| synced()).inspect_err(|_| {
@@ -195,7 +195,7 @@ pub fn prepare_next(
     Ok(PreparedWal { file, path, header, recycled: recycled.is_some(), written })
 }
 
-/// The file of a prepared WAL, under the name that it has at first, and what was written to it.
+/// Makes the file of a prepared WAL, under its first name. Returns the bytes written, too.
 fn make(
     fs: &dyn Fs,
     path: &Path,
@@ -219,7 +219,7 @@ fn make(
     Ok((file, header, HEADER_LEN + filled - len.max(HEADER_LEN)))
 }
 
-/// The header of a file that waits for its turn.
+/// The header of a prepared file.
 pub(super) fn prepared(number: u64, uid: u64, filled: u64) -> Header {
     let (started, closed, next_seq, predecessor) = (false, false, Seq::ZERO, None);
     Header { number, uid, started, closed, filled, next_seq, predecessor }
@@ -252,17 +252,17 @@ impl PreparedWal {
         &self.path
     }
 
-    /// The length that writing into it takes no further space up to.
+    /// The length up to which writes take no further space.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.header.filled
     }
 
-    /// Makes it longer.
+    /// Extends the file.
     ///
     /// # Errors
-    /// What the file system says. After [`Error::NoSpace`] it is as it was; after anything else it
-    /// must not be used.
+    /// The file system's errors. After [`Error::NoSpace`] the file is unchanged; after any other
+    /// error it must not be used.
     pub fn extend(&mut self, capacity: u64) -> Result<()> {
         let filled = capacity.max(self.header.filled);
         fill(&*self.file, self.header.filled, filled)
@@ -275,19 +275,20 @@ impl PreparedWal {
         Ok(())
     }
 
-    /// The framer of its records. They may be framed before the file is begun, and written after.
+    /// The framer of its records. They may be framed before the file is begun, and written after
+    /// it.
     #[must_use]
     pub fn framer(&self) -> Framer {
         Framer::new(self.header.uid, HEADER_LEN)
     }
 
-    /// Bytes that were written to make it ready so far: a header, and zeros.
+    /// Bytes written so far to prepare the file: a header, and zeros.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.written
     }
 
-    /// Whether an old WAL's space was reused.
+    /// Whether it reuses the space of an old WAL.
     #[must_use]
     pub fn was_recycled(&self) -> bool {
         self.recycled
@@ -296,8 +297,7 @@ impl PreparedWal {
     /// Starts the file: seals the predecessor and makes the header durable. The predecessor must be
     /// synced up to the seal.
     ///
-    /// # Errors
-    /// What the file system says. The file is lost then, the predecessor is as it was.
+    /// The file system's errors. The file is then lost, and the predecessor is unchanged.
     pub fn start(self, predecessor: Option<Seal>, next_seq: Seq) -> Result<WalFile> {
         assert!(
             predecessor.is_none_or(|seal| seal.synced >= seal.len),
@@ -325,11 +325,11 @@ pub struct WalFile {
     file: Arc<dyn File>,
     path: PathBuf,
     header: Header,
-    /// Where its next record goes: after those that it took over from older files.
+    /// The offset of its first new record, after those taken over from older files.
     begin: u64,
 }
 
-/// A file that is none.
+/// The missing file of [`WalFile::none`].
 struct NoFile;
 
 impl File for NoFile {
@@ -351,14 +351,15 @@ impl File for NoFile {
 }
 
 impl WalFile {
-    /// Stands where a store that is only read has no WAL to write: every write is refused.
+    /// A placeholder for a store opened read-only, which has no WAL to write. It refuses every
+    /// write.
     #[must_use]
     pub fn none() -> Self {
         let (file, path) = (Arc::new(NoFile), PathBuf::new());
         Self { file, path, header: prepared(0, 0, 0), begin: HEADER_LEN }
     }
 
-    /// Writes the header that starts the file. Records up to `begin` are in it already.
+    /// Writes the header that starts the file. It holds records up to `begin` already.
     pub(super) fn start(
         file: Arc<dyn File>,
         path: PathBuf,
@@ -382,19 +383,19 @@ impl WalFile {
         &self.path
     }
 
-    /// The length that writing into it takes no further space up to.
+    /// The length up to which writes take no further space.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.header.filled
     }
 
-    /// The framer of its next records: after those that it took over from older files.
+    /// The framer of its new records, after those taken over from older files.
     #[must_use]
     pub fn framer(&self) -> Framer {
         Framer::new(self.header.uid, self.begin)
     }
 
-    /// The length of the records that were durable before the file was started; 0 when there were
+    /// The length of the records that were durable before the file was started; 0 if there were
     /// none.
     #[must_use]
     pub fn taken_over(&self) -> u64 {
@@ -404,28 +405,30 @@ impl WalFile {
     /// Writes framed records. `offset` is the framer's offset before the first of them.
     ///
     /// # Errors
-    /// What the file system says, never [`Error::NoSpace`]. The file must not be written any more
-    /// then.
+    /// The file system's errors, never [`Error::NoSpace`]. The file must not be written any more
+    /// after an error.
     pub fn write(&self, records: &[u8], offset: u64) -> Result<()> {
         self.file
             .write_at(records, offset)
             .map_err(|error| Error::io_unknown("cannot write WAL", &self.path, error))
     }
 
-    /// Makes it longer with zeros, so that writing there takes no further space. Not durable before
-    /// the next sync, which is no harm: the log ends where records end.
+    /// Extends the file with zeros, so that writes there take no further space. The extension is
+    /// durable only after the next sync. Its loss does no harm, because the log ends where its
+    /// records end.
     ///
     /// # Errors
-    /// What the file system says. Nothing before `from` is touched.
+    /// The file system's errors. The bytes before `from` are unchanged.
     pub fn lengthen(&self, from: u64, to: u64) -> Result<()> {
         fill(&*self.file, from, to)
             .map_err(|error| Error::io("cannot lengthen WAL", &self.path, error))
     }
 
-    /// Makes durable what was written.
+    /// Makes all writes durable.
     ///
     /// # Errors
-    /// What the file system says. It must not be tried again: nobody knows what is on the device.
+    /// The file system's errors. The sync must not be retried: the content of the device is
+    /// unknown.
     pub fn sync(&self) -> Result<()> {
         let mut synced = self.file.sync();
         if planted::is(Bug::FailedSyncRetried) {
@@ -434,22 +437,22 @@ impl WalFile {
         synced.map_err(|error| Error::io_unknown("cannot sync WAL", &self.path, error))
     }
 
-    /// The end of this file, for its successor's header.
+    /// The seal of this file, for its successor's header.
     #[must_use]
     pub fn seal(&self, len: u64, synced: u64, kind: SealKind) -> Seal {
         let Header { number, uid, .. } = self.header;
         Seal { number, uid, len, synced: synced.min(len), kind }
     }
 
-    /// Ends the file where its records end, durably. From here on its header says that it was
-    /// closed at this length, so no byte of it can go missing unnoticed. All of it must be synced,
-    /// and nobody may write into it any more.
+    /// Ends the file where its records end, durably. From then on its header says that it was
+    /// closed at this length, so a loss of any byte is noticed. All of it must be synced, and no
+    /// thread may write into it any more.
     ///
-    /// The header is written before the file is cut: a file that is longer than its header says is
-    /// sound.
+    /// The header is written before the file is cut, because a file that is longer than its header
+    /// says is sound.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's errors.
     pub fn close(&self, len: u64) -> Result<()> {
         let header = Header { closed: true, filled: len, ..self.header };
         self.write(&header.encode(WAL_MAGIC), 0)?;
