@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// A value of one type at most in the whole process; another one is a programming error.
+/// At most one value. All values of a process have one type; another type is a programming error.
 #[derive(Default)]
 pub struct Attachment {
     value: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -23,7 +23,7 @@ impl Attachment {
     /// The value; this counts as a use.
     ///
     /// # Panics
-    /// When it is of another type.
+    /// If the value has another type.
     #[must_use]
     #[inline]
     pub fn get<T: Any>(&self) -> Option<&T> {
@@ -35,17 +35,17 @@ impl Attachment {
     /// The value, without counting as a use of it.
     ///
     /// # Panics
-    /// When it is of another type.
+    /// If the value has another type.
     #[must_use]
     #[inline]
     pub fn peek<T: Any>(&self) -> Option<&T> {
         self.value.get().map(|value| value.downcast_ref().expect(ONE_TYPE))
     }
 
-    /// The value to hold on to, without counting as a use of it.
+    /// A shared reference to the value, without counting as a use of it.
     ///
     /// # Panics
-    /// When it is of another type.
+    /// If the value has another type.
     #[must_use]
     pub fn share<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.value.get().map(|value| value.clone().downcast().expect(ONE_TYPE))

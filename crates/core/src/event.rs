@@ -257,9 +257,9 @@ pub enum Event {
     },
     /// A write waited for a millisecond or more.
     Waited {
-        /// Why.
+        /// The cause.
         cause: WaitCause,
-        /// How long.
+        /// The duration.
         took: Micros,
     },
     /// Files are read or written through the page cache although the options ask for direct I/O:

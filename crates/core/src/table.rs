@@ -94,7 +94,7 @@ pub struct Table {
     pub range: KeyRange,
     /// The bytes of the slice: exact for a whole file, else estimated.
     pub bytes: units::Bytes,
-    /// What an upper layer keeps with it: the reader of the open file.
+    /// The value that an upper layer keeps with the table: the reader of the open file.
     pub attachment: Attachment,
 }
 
