@@ -1,8 +1,9 @@
-//! A file system of which chosen calls fail.
+//! A file system whose calls can be made to fail.
 //!
-//! Rules are tried in the order in which they were added; the first that fits a call decides. A
-//! rule fits a class of calls on paths that contain a text, from its n-th fitting call on, once or
-//! for ever. Each counts how often it fired, because a fault that never happened proves nothing.
+//! A rule fits a class of calls on paths that contain a text, from the n-th such call on, once or
+//! for ever. Rules are tried in the order in which they were added, and the first that fits a call
+//! decides. Each counts how often it fired, because a test with a fault that never fired proves
+//! nothing.
 
 use parking_lot::Mutex;
 use std::io::{self, ErrorKind};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use vlsm_core::LockHolder;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 
-/// What kind of call.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Op {
@@ -33,14 +34,14 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether it changes the disk.
+    /// Whether the call changes the disk.
     #[must_use]
     pub fn mutates(self) -> bool {
         !matches!(self, Self::Open | Self::Read | Self::Len | Self::ReadDir | Self::Exists)
     }
 }
 
-/// What happens instead.
+/// The effect of a rule on a call.
 #[derive(Clone)]
 pub enum Fault {
     /// The device fails.
@@ -48,55 +49,57 @@ pub enum Fault {
     /// The device is full.
     NoSpace,
     /// A write does its first half (whole pages of whole pages), then the device is full. Other
-    /// calls just fail so.
+    /// calls fail with a full device.
     ShortWrite,
-    /// A write does so many bytes at most, then the device is full. Other calls just fail so.
+    /// A write does at most this many bytes, then the device is full. Other calls fail with a full
+    /// device.
     CutWrite(usize),
-    /// A read answers bytes of another place, 4096 bytes before or after. Other calls are as usual.
+    /// A read returns bytes from another place, 4096 bytes before or after. Other calls are
+    /// unaffected.
     Misdirected,
-    /// A file is opened through the page cache although asked otherwise, as where the file system
-    /// cannot do it. Other calls are as usual.
+    /// An open uses the page cache although the options ask for direct I/O, as on a file system
+    /// without it. Other calls are unaffected.
     Buffered,
-    /// The call is as usual after this returns: for latency.
+    /// The call is delayed until this returns, and is otherwise unaffected.
     Delay(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// When a fault happens.
+/// A fault and the calls that it affects.
 #[derive(Clone)]
 pub struct Rule {
-    /// On calls of these kinds; empty for all.
+    /// Calls of these kinds; empty for all kinds.
     pub ops: Vec<Op>,
-    /// On paths that contain this text; for renames and links either path.
+    /// Calls on paths that contain this text. For a rename or a link either path counts.
     pub path: String,
-    /// From the n-th such call on, the first being 1.
+    /// From the n-th such call on; the first is 1.
     pub nth: u64,
-    /// On all later ones too.
+    /// Also all later such calls.
     pub forever: bool,
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
 }
 
 impl Rule {
-    /// The first call of this kind on such a path fails, once.
+    /// A rule for the first call of this kind on such a path, once.
     #[must_use]
     pub fn once(op: Op, path: &str, fault: Fault) -> Self {
         Self { ops: vec![op], path: path.into(), nth: 1, forever: false, fault }
     }
 
-    /// From the n-th call on.
+    /// The same rule, from the n-th call on.
     #[must_use]
     pub fn nth(self, nth: u64) -> Self {
         Self { nth, ..self }
     }
 
-    /// For ever.
+    /// The same rule, for all later calls, too.
     #[must_use]
     pub fn forever(self) -> Self {
         Self { forever: true, ..self }
     }
 }
 
-/// Names a rule of a [`FaultFs`].
+/// The identity of a rule of a [`FaultFs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RuleId(usize);
 
@@ -155,7 +158,7 @@ impl Rules {
     }
 }
 
-/// A file system of which chosen calls fail.
+/// A file system whose calls can be made to fail.
 #[derive(Clone)]
 pub struct FaultFs {
     inner: Arc<dyn Fs>,
@@ -163,7 +166,7 @@ pub struct FaultFs {
 }
 
 impl FaultFs {
-    /// Without rules: as the other one.
+    /// A file system without rules: it behaves like `inner`.
     #[must_use]
     pub fn new(inner: Arc<dyn Fs>) -> Self {
         Self { inner, rules: Arc::default() }
@@ -183,7 +186,7 @@ impl FaultFs {
         }
     }
 
-    /// Ends all rules: the device is well again.
+    /// Ends all rules: no call fails any more.
     pub fn end_all(&self) {
         self.rules.active.lock().iter_mut().for_each(|active| active.off = true);
     }

@@ -1,10 +1,10 @@
-//! File systems for tests, behind the seam of [`vlsm_disk::fs`]: [`SimFs`] is a disk in memory that
-//! forgets what was not synced when it crashes, [`FaultFs`] wraps another file system and makes
-//! chosen calls fail, and [`MemFile`] is a lone file of bytes to read.
+//! File systems for tests, behind the interface of [`vlsm_disk::fs`]: [`SimFs`] is a disk in memory
+//! that loses unsynced data when it crashes, [`FaultFs`] wraps another file system and makes chosen
+//! calls fail, and [`MemFile`] is a single file in memory, for reading.
 //!
-//! Nothing of it is in a release build: the store may only dev-depend on this crate, and its
+//! No release build contains this crate: the store may only dev-depend on it, and the store's
 //! programs not at all, which `cargo xtask tidy` checks. The integration tests of `vlsm_disk` can
-//! use it. Its unit tests cannot: they compile the crate a second time, with traits of its own.
+//! use it. Its unit tests cannot: they compile `vlsm_disk` a second time, with traits of its own.
 
 mod fault;
 mod mem;

@@ -1,11 +1,11 @@
-//! A file that is a vector: for tests, fuzzers and examples that read what they hold in memory.
+//! A file in memory, for tests, fuzzers and examples that read their own bytes.
 //!
-//! It can be read only. Threads and locks: none; it never changes.
+//! It is read-only. Threads and locks: none; it never changes.
 
 use std::io;
 use vlsm_disk::fs::File;
 
-/// A file of these bytes.
+/// A read-only file of these bytes.
 #[derive(Debug, Clone, Default)]
 pub struct MemFile(pub Vec<u8>);
 

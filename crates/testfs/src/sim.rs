@@ -1,21 +1,21 @@
-//! A disk in memory that forgets what was not synced when it crashes.
+//! A disk in memory that loses unsynced data when it crashes.
 //!
-//! 1. Each file has its bytes as programs see them, and as the device has them. A write is known to
-//!    the first only, and kept as pending; [`File::sync`] brings the second up to date. So with
-//!    directory entries and [`Fs::sync_dir`], apart from the files' bytes.
-//! 2. [`SimFs::crash`] makes a disk that the machine could find when power returns. Of each
-//!    512-byte sector it has one of the contents that it went through since the last sync; of each
-//!    file one of the lengths; of the pending changes of directories any subset, in order.
+//! 1. Each file has its bytes as programs see them, and as the device has them. A write changes the
+//!    first only, and stays pending; [`File::sync`] brings the second up to date. Directory entries
+//!    and [`Fs::sync_dir`] work alike, independently of the files' bytes.
+//! 2. [`SimFs::crash`] makes a disk that the machine could find when power returns. Each 512-byte
+//!    sector has one of its contents since the last sync. Each file has one of its lengths. Of the
+//!    pending changes of directories it has any subset, in order.
 //! 3. Mutating calls are counted, and [`SimFs::set_crash_at`] stops the machine before or after one
 //!    of them: that call and all later ones fail, until [`SimFs::crash`].
 //!
-//! 4. [`SimFs::set_capacity`] limits the bytes of all files that have a name. A write that would
-//!    take more does as much as fits, then fails as on a full device; so does making a file when
-//!    nothing is free. Writing over what is there always works.
+//! 4. [`SimFs::set_capacity`] limits the bytes of all files that have a name. A write beyond the
+//!    limit writes as much as fits, then fails as on a full device. The creation of a file fails
+//!    when no byte is free. Overwriting always works.
 //!
-//! Handles and locks from before a crash are dead. Directories are durable when made. Everything is
-//! ordered, so one seed and one row of calls give one disk. No lock is held while the hook of
-//! [`SimFs::set_interleave`] runs, at the start and at the end of each call.
+//! Handles and locks from before a crash are invalid. New directories are durable at once. All
+//! collections are ordered, so the seed and the sequence of calls determine the disk. No lock is
+//! held while the hook of [`SimFs::set_interleave`] runs, at the start and at the end of each call.
 
 use crate::sim_file::{Inode, Random};
 use parking_lot::Mutex;
@@ -26,43 +26,44 @@ use std::sync::Arc;
 use vlsm_core::LockHolder;
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 
-/// What a crash keeps of what was not synced.
+/// The part of the unsynced data that survives a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashMode {
     /// Nothing.
     LoseAll,
     /// Everything.
     KeepAll,
-    /// All bytes of files, no directory entry.
+    /// All bytes of files, no directory entries.
     KeepData,
-    /// All directory entries, no byte.
+    /// All directory entries, no bytes of files.
     KeepEntries,
-    /// A legal subset, drawn with the seed.
+    /// A legal subset, chosen by the seed.
     Random,
 }
 
 impl CrashMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 5] =
         [Self::LoseAll, Self::KeepAll, Self::KeepData, Self::KeepEntries, Self::Random];
 }
 
-/// What programs see of a file after a sync of it failed. The system takes its pages for clean.
+/// The bytes that programs see of a file after its sync failed. The system counts its pages as
+/// clean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FailedSync {
-    /// What they wrote, as on ext4 and XFS.
+    /// The bytes that they wrote, as on ext4 and XFS.
     #[default]
     Keeps,
-    /// What the device has, as on Btrfs.
+    /// The bytes of the device, as on Btrfs.
     Reverts,
 }
 
-/// Where the machine stops.
+/// The call at which the machine stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPoint {
     /// At the mutating call with this number; the first is 1.
     pub op: u64,
-    /// After it took effect (but its caller never learns), instead of before.
+    /// Whether the call takes effect first. Its caller gets an error in any case.
     pub after: bool,
 }
 
@@ -88,15 +89,15 @@ struct Disk {
     durable: BTreeMap<PathBuf, u64>,
     pending: Vec<EntryChange>,
     dirs: BTreeSet<PathBuf>,
-    /// How many share each lock; none when one holds it exclusively.
+    /// The number of shared holders of each lock; none if it is held exclusively.
     locks: BTreeMap<PathBuf, Option<usize>>,
     next_inode: u64,
-    /// Raised by each crash: older handles are dead.
+    /// The number of crashes. Handles from before the last one are invalid.
     life: u64,
     ops: u64,
     crash_at: Option<CrashPoint>,
     stopped: bool,
-    /// Bytes that all files may take; none for no limit.
+    /// The bytes that all files may take; none for no limit.
     capacity: Option<u64>,
 }
 
@@ -131,7 +132,7 @@ impl EntryChange {
     }
 }
 
-/// The error of all calls once the machine stopped.
+/// The error of all calls after the machine has stopped.
 fn stopped() -> io::Error {
     io::Error::other("the simulated machine has stopped")
 }
@@ -171,7 +172,7 @@ impl Disk {
         self.inodes.get_mut(&number).ok_or_else(stopped)
     }
 
-    /// Bytes of all files.
+    /// The bytes of all files.
     fn used(&self) -> u64 {
         let named: BTreeSet<&u64> = self.entries.values().collect();
         let len =
@@ -183,7 +184,7 @@ impl Disk {
         self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used()))
     }
 
-    /// How much of a file that is to reach to `end` there is room for: its new end at most.
+    /// The end up to which a file has space, if it is to reach to `end`.
     fn room_to(&mut self, inode: u64, end: u64) -> io::Result<u64> {
         let len = self.inode(inode)?.bytes().len() as u64;
         if end <= len || self.capacity.is_none() {
@@ -236,7 +237,7 @@ impl SimFs {
         Self::default()
     }
 
-    /// Another disk with the same content, durable and pending. Locks are free there.
+    /// Another disk with the same durable and pending content. Its locks are free.
     #[must_use]
     pub fn fork(&self) -> Self {
         let mut disk = self.shared.disk.lock().clone();
@@ -244,29 +245,29 @@ impl SimFs {
         Self { shared: Arc::new(Shared { disk: Mutex::new(disk), hook: Mutex::default() }) }
     }
 
-    /// Power fails and returns. Handles and locks are dead, and nothing is pending.
+    /// Cuts the power and returns it. Handles and locks become invalid, and nothing is pending.
     pub fn crash(&self, mode: CrashMode, seed: u64) {
         self.shared.disk.lock().crash(mode, seed);
     }
 
-    /// The process dies, the machine goes on: handles and locks are dead, what was written is still
+    /// Ends the process, but not the machine. Handles and locks become invalid, and writes stay
     /// pending.
     pub fn kill(&self) {
         self.shared.disk.lock().restart();
     }
 
-    /// Stops the machine at a mutating call to come; none takes the order back.
+    /// Stops the machine at a future mutating call; none cancels that.
     pub fn set_crash_at(&self, point: Option<CrashPoint>) {
         self.shared.disk.lock().crash_at = point;
     }
 
-    /// Bytes that all files may take; none for no limit. Clones are of the same disk, forks are
-    /// not.
+    /// Limits the bytes of all files; none for no limit. The limit holds for clones, but not for
+    /// forks.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.disk.lock().capacity = bytes;
     }
 
-    /// Bytes of all files.
+    /// The bytes of all files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.disk.lock().used()
@@ -284,12 +285,12 @@ impl SimFs {
         self.shared.disk.lock().ops
     }
 
-    /// Has `hook` called at the start and at the end of each call.
+    /// Calls `hook` at the start and at the end of each call.
     pub fn set_interleave(&self, hook: Arc<dyn Fn() + Send + Sync>) {
         *self.shared.hook.lock() = Some(hook);
     }
 
-    /// A sync of this file failed: no later sync makes durable what was written since the last one.
+    /// Records that a sync of this file failed: no later sync makes the writes before it durable.
     pub fn fail_sync(&self, path: &Path, after: FailedSync) {
         let mut disk = self.shared.disk.lock();
         if let Some(inode) = disk.entries.get(path).copied()
@@ -314,8 +315,7 @@ impl SimFs {
         Some(disk.inodes.get(disk.entries.get(path)?)?.bytes().to_vec())
     }
 
-    /// Puts other bytes into a file, durably, and makes it when it is not there: for damage on
-    /// purpose.
+    /// Replaces the bytes of a file, durably, to damage it. Creates the file if it does not exist.
     pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
         let mut disk = self.shared.disk.lock();
         let inode = match disk.entries.get(path) {
@@ -376,12 +376,12 @@ impl SimFs {
 }
 
 impl Fs for SimFs {
-    /// There is no working directory here, so every path means what it says.
+    /// Returns the path unchanged, because there is no working directory.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
     }
 
-    /// Nor are there symbolic links.
+    /// Returns the path unchanged, because there are no symbolic links.
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_owned())
     }
@@ -545,7 +545,7 @@ impl SimFile {
         self.fs.call(Some(self.life), true, act)
     }
 
-    /// Direct I/O has rules that a memory disk need not have; callers must keep them all the same.
+    /// Checks the rules of direct I/O, which a disk in memory does not need but a real one does.
     fn check(&self, buf: &[u8], offset: u64) -> io::Result<()> {
         let all = buf.as_ptr() as usize | buf.len() | offset as usize;
         let aligned = !self.options.direct || all.is_multiple_of(4096);
@@ -570,7 +570,7 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // A read-only handle may sync: no matter through which handle the bytes came.
+        // A read-only handle may sync. The sync includes the writes of other handles.
         self.fs.call(Some(self.life), true, |disk| {
             disk.inode(self.inode)?.keep();
             Ok(())

@@ -1,10 +1,10 @@
-//! One file of the simulated disk: its bytes as programs see them, as the device has them, and what
-//! lies between.
+//! One file of the simulated disk: its bytes as programs see them, its bytes on the device, and the
+//! pending changes between the two.
 //!
-//! The page cache writes a sector as it is at some moment. So after a crash each 512-byte sector
-//! has the bytes it had after one of the changes since the last sync, whichever, independent of the
-//! others; and the file has one of its lengths. Bytes within the length that never got to the
-//! device are zero.
+//! The page cache writes a sector with its content at some moment. So after a crash each 512-byte
+//! sector has its content after any one of the changes since the last sync, independent of the
+//! other sectors; and the file has one of its lengths. Bytes within the length that never reached
+//! the device are zero.
 
 use crate::sim::FailedSync;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::ops::Range;
 
 /// The unit that a device writes as one.
 const SECTOR: u64 = 512;
-/// No file of a test is longer: guards the memory.
+/// The longest file of a test, to bound the memory.
 const LEN_MAX: u64 = 1 << 32;
 
 /// A small generator of numbers (SplitMix64).
@@ -80,15 +80,15 @@ impl Inode {
         Ok(())
     }
 
-    /// All that programs see is on the device.
+    /// Makes the device have all that programs see.
     pub(super) fn keep(&mut self) {
         for change in self.pending.drain(..) {
             apply(&mut self.durable, &change);
         }
     }
 
-    /// Nothing more of what was written so far gets to the device. Programs go on seeing it, or
-    /// what the device has.
+    /// Drops the pending changes, so that they never reach the device. Programs see their writes,
+    /// or the bytes of the device.
     pub(super) fn fail_sync(&mut self, after: FailedSync) {
         match after {
             FailedSync::Keeps => self.pending.clear(),
@@ -96,17 +96,17 @@ impl Inode {
         }
     }
 
-    /// Programs see what is on the device.
+    /// Drops the pending changes; programs see the bytes of the device.
     pub(super) fn lose(&mut self) {
         self.pending.clear();
         self.seen = self.durable.clone();
     }
 
-    /// The device got some of what programs saw.
+    /// Makes the device have a random part of the pending changes.
     pub(super) fn keep_some(&mut self, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
         let count = pending.len() as u64;
-        // Each sector stops following the changes at some point of its own, and so does the length.
+        // Each sector, and the length, stops following the changes at a random point of its own.
         let end = self.durable.len().max(self.seen.len()) as u64;
         let sectors: BTreeSet<u64> =
             pending.iter().flat_map(|change| sectors(change, end)).collect();
@@ -158,7 +158,7 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Copies one sector, as far as it is there; the rest of it is zero.
+/// Copies the existing part of one sector; the rest of it becomes zero.
 fn put_sector(to: &mut Vec<u8>, from: &[u8], sector: u64) {
     let start = (sector * SECTOR) as usize;
     let end = start + SECTOR as usize;
