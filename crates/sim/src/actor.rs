@@ -1,11 +1,11 @@
-//! One of several concurrent clients of a store: random batches and reads, every answer checked as
-//! far as one client can.
+//! One of several concurrent clients of a store: random batches and reads. It checks every answer
+//! as far as one client can.
 //!
-//! Its own keys hold exactly what it wrote last. A key that all share holds what somebody wrote who
-//! was not overwritten yet. A snapshot shows one moment, now and later. Where file calls go wrong
-//! the store may refuse; a batch that failed is indeterminate, and the client writes no more in
-//! this life of the store, because a later batch must not follow one that may not be there. What a
-//! full device refused left nothing behind, and the client goes on.
+//! Its own keys hold exactly what it wrote last. A shared key holds the value of a write that is
+//! not overwritten. A snapshot shows one moment, at once and later. If file calls fail, the store
+//! may refuse. A batch that failed is indeterminate, and the client writes no more in this life of
+//! the store, because a later batch must not follow one that may be missing. A batch that a full
+//! device refused left nothing behind, and the client continues.
 
 use crate::clients::Shared;
 use crate::env::SimEnv;
@@ -21,18 +21,19 @@ use vlsm::{Durability, IngestOptions, WriteOptions};
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 
-/// What a client does in one life, and what the store may refuse it.
+/// The length of a client's life, and the errors that the store may return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub ops: u64,
     pub writes_may_fail: bool,
     pub reads_may_fail: bool,
-    /// The device is full for a while, which is no failure of a store.
+    /// Whether the device is full for a while, which is no failure.
     pub full: bool,
 }
 
 impl Limits {
-    /// Whether the store may say so. What is wrong inside it, or with its answer, it may not.
+    /// Whether the store may return this error. Internal errors and wrong answers are never
+    /// tolerated.
     pub fn tolerate(&self, error: &Error, reading: bool) -> bool {
         match error {
             Error::Internal(_) => false,
@@ -53,7 +54,7 @@ pub(crate) struct Actor {
     limits: Limits,
     /// Whether a batch was refused.
     refused: bool,
-    /// Snapshots, with what they must and may show.
+    /// The snapshots, with the cuts that they must and may show.
     held: Vec<(View, Cuts, Cuts)>,
 }
 
@@ -70,7 +71,7 @@ impl Actor {
         Self { client, world, env, shared, rng, limits, refused: false, held: Vec::new() }
     }
 
-    /// All that it does in one life.
+    /// Runs all operations of one life.
     pub fn run(&mut self) -> Result<(), String> {
         for _ in 0..self.limits.ops {
             let (reading, result) = match self.rng.below(100) {
@@ -111,7 +112,8 @@ impl Actor {
         format!("c{:02}/k{:02}", self.client, self.rng.below(30)).into_bytes()
     }
 
-    /// Now and then one beyond all that is there, which others are about to write as well.
+    /// A shared key. One in four lies after all existing keys; other clients are about to write it,
+    /// too.
     fn shared_key(&mut self) -> Vec<u8> {
         let batches = self.shared.tally.lock().batches;
         match self.rng.below(4) {
@@ -120,7 +122,7 @@ impl Actor {
         }
     }
 
-    /// The book that the next operation is about: mostly the one of the WAL.
+    /// The book of the next operation, mostly that of the WAL.
     fn some_book(&mut self) -> usize {
         let books = self.shared.ledger.lock().books();
         if self.rng.one_in(8) { self.rng.index(books) } else { 0 }
@@ -128,7 +130,7 @@ impl Actor {
 
     fn padding(&mut self) -> usize {
         match self.rng.below(400) {
-            // Beyond the size at which batches go into the WAL in fragments.
+            // Above the size at which batches go into the WAL as fragments.
             0 => 200_000 + self.rng.index(400_000),
             1..20 => self.rng.index(6_000),
             20..200 => self.rng.index(600),
@@ -157,7 +159,7 @@ impl Actor {
         writes
     }
 
-    /// What a write of an own key does.
+    /// The operation of a write of an own key.
     fn own_op(&mut self, value: Vec<u8>, merges: bool) -> Op {
         match self.rng.below(10) {
             0 => Op::DeleteRange(self.own_key()),
@@ -209,7 +211,7 @@ impl Actor {
             }
             Err(error) => {
                 match error {
-                    // Nothing of it was kept.
+                    // The refused batch left nothing behind.
                     Error::NoSpace { .. } => ledger.history(book).refuse(self.client),
                     _ => self.refused = true,
                 }
@@ -218,7 +220,7 @@ impl Actor {
         }
     }
 
-    /// A batch on one keyspace that comes in files.
+    /// Ingests a batch on one keyspace as files.
     fn ingest(&mut self) -> Result<()> {
         let space = self.rng.index(2);
         let number = self.shared.ledger.lock().book(0).history.next_number(self.client);
@@ -249,7 +251,7 @@ impl Actor {
                 history.acknowledge(self.client, Promise::Power);
                 self.shared.tally.lock().ingests += 1;
             }
-            // Nothing of it was kept.
+            // The refused batch left nothing behind.
             Err(Error::NoSpace { .. }) => history.refuse(self.client),
             Err(_) => self.refused = true,
         }
@@ -263,7 +265,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Own keys hold exactly what was written last, whatever the others do.
+    /// Checks that own keys hold exactly what was written last, whatever other clients do.
     fn read_own(&mut self) -> Result<()> {
         let number = self.some_book();
         let book = self.shared.ledger.lock().book(number).clone();
@@ -315,8 +317,8 @@ impl Actor {
         Ok(())
     }
 
-    /// A keyspace of several regions shows one moment without a snapshot, too. (It has the clients'
-    /// markers, and nothing that is outside the WAL.)
+    /// Checks that a keyspace of several regions shows one moment even without a snapshot. (It has
+    /// the clients' markers, and no writes outside the WAL.)
     fn read_regions(&mut self) -> Result<()> {
         let must = self.shared.ledger.lock().book(0).history.acknowledged();
         let mut found = pairs(self.world.iter(MERGES, &ALL))?;
@@ -360,7 +362,7 @@ impl Actor {
     }
 }
 
-/// A wrong answer, on the way of the engine's own errors.
+/// A wrong answer as an error, so that it can be returned like the engine's own errors.
 pub(crate) fn wrong(why: String) -> Error {
     Error::Internal(format!("WRONG ANSWER: {why}"))
 }

@@ -1,13 +1,13 @@
-//! Administrators of a store, beside its clients: they copy it, restore copies, verify, scan, and
-//! make keyspaces.
+//! Administrators of a store, concurrent with its clients: they copy it, restore copies, verify,
+//! scan, and create keyspaces.
 //!
-//! A copy is a store of its own and must show an exact prefix: all that was acknowledged before it
-//! was begun, nothing that was issued after it ended ([`crate::ledger`]). Of several copies into
-//! one folder exactly one is made, and the others leave it alone.
+//! A copy is a store of its own and must show an exact prefix: all batches acknowledged before the
+//! copy began, and none issued after it ended ([`crate::ledger`]). Of several copies into one
+//! folder exactly one is made, and the others do not touch it.
 //!
-//! After each life of the store, however it ended, all copies begun in it are opened on a machine
-//! where nothing goes wrong, and then removed. One that was reported as done is there, also after a
-//! power cut. One that was not is a right prefix, too, or it is refused as no store.
+//! After each life of the store, whatever its end, all its copies are opened on a machine without
+//! faults, and then removed. A copy that was reported as done exists, even after a power failure.
+//! Any other copy shows a right prefix, too, or is refused as no store.
 
 use crate::actor::{Limits, wrong};
 use crate::clients::Shared;
@@ -24,17 +24,18 @@ use vlsm::{Batch, Options, WriteOptions};
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 
-/// What an administrator does at most in one life.
+/// The most operations of an administrator in one life.
 const OPS_MAX: u64 = 4;
 
-/// A copy that was begun, perhaps by several at once.
+/// A copy that was begun, perhaps by several tasks at once.
 pub(crate) struct Copy {
     folder: PathBuf,
-    /// Whether somebody was told that it is there.
+    /// Whether the copy was reported as done.
     done: bool,
-    /// What it must show.
+    /// The cuts that it must show at least.
     must: Cuts,
-    /// The books when it had ended, or when the store's life had: it may show what was issued then.
+    /// The books at its end, or at the end of the store's life. It may show what was issued by
+    /// then.
     books: Option<Ledger>,
 }
 
@@ -43,7 +44,7 @@ impl Copy {
         Self { folder: folder.to_owned(), done: false, must: must.clone(), books: None }
     }
 
-    /// Notes that it goes on no more.
+    /// Records that the copy has ended.
     pub fn settle(&mut self, books: &Ledger) {
         self.books.get_or_insert_with(|| books.clone());
     }
@@ -79,7 +80,7 @@ impl Admin {
         Self { world, env, shared, rng, limits }
     }
 
-    /// All that it does in one life.
+    /// Runs all operations of one life.
     pub fn run(&mut self) -> std::result::Result<(), String> {
         for _ in 0..self.rng.between(1, OPS_MAX) {
             self.env.sleep(Duration::from_micros(self.rng.below(20_000)));
@@ -100,7 +101,7 @@ impl Admin {
         self.shared.tally.lock().note(what);
     }
 
-    /// What may be refused because file calls go wrong, is. These calls read and write.
+    /// Accepts errors that failing file calls explain. The administrators' calls read and write.
     fn tolerate(&self, error: Error) -> Result<()> {
         if self.limits.tolerate(&error, false) || self.limits.tolerate(&error, true) {
             self.note("refused");
@@ -109,8 +110,8 @@ impl Admin {
         Err(error)
     }
 
-    /// A copy, perhaps two at once into one folder, perhaps while a keyspace is made. Then
-    /// something is done with it.
+    /// Makes a copy, perhaps two at once into one folder, perhaps while a keyspace is created. Then
+    /// uses the copy.
     fn copy(&mut self) -> Result<()> {
         let folder = PathBuf::from(format!("/copy-{:016x}", self.env.random()));
         let must = self.shared.ledger.lock().acknowledged();
@@ -152,7 +153,7 @@ impl Admin {
         }
     }
 
-    /// A copy goes on no more.
+    /// Records the end of a copy.
     fn ended(&self, folder: &Path, done: bool) {
         let ledger = self.shared.ledger.lock();
         for copy in self.shared.copies.lock().iter_mut().filter(|copy| copy.folder == folder) {
@@ -161,13 +162,13 @@ impl Admin {
         }
     }
 
-    /// Opens a copy. One that may be written to is.
+    /// Opens a copy and checks it. Also writes to it unless it is read-only.
     fn look_at(&mut self, folder: &Path, read_only: bool) -> Result<()> {
         let copy = World::open_copy(&self.env, folder, self.world.db().options(), read_only)?;
         let contents = copy.contents()?;
         self.check_copy(folder, &contents)?;
         if !read_only {
-            // It leaves what the copy shows as it is.
+            // The two writes together do not change the contents.
             let (mut batch, space) = (Batch::new(), copy.space(0));
             batch.put(&space, "of the copy", "value");
             batch.delete(&space, "of the copy");
@@ -185,7 +186,7 @@ impl Admin {
         copies.try_for_each(|copy| copy.check(contents, false)).map_err(wrong)
     }
 
-    /// Restores a copy into another folder, and verifies what came of it.
+    /// Restores a copy into another folder, and verifies the result.
     fn restore(&mut self, folder: &Path, must: &Cuts) -> Result<()> {
         let env: Arc<dyn Env> = self.env.clone();
         let target = PathBuf::from(format!("/copy-{:016x}", self.env.random()));
@@ -208,7 +209,7 @@ impl Admin {
         Ok(())
     }
 
-    /// A store in use is not verified: its files change.
+    /// Checks that a store in use is not verified, because its files change.
     fn verify_in_use(&self) -> Result<()> {
         let env: Arc<dyn Env> = self.env.clone();
         match vlsm::verify_with(&env, Path::new(FOLDER), &mut |_| {}) {
@@ -221,7 +222,7 @@ impl Admin {
         }
     }
 
-    /// Reads all of the store, and takes its time: as an export does.
+    /// Reads the whole store slowly, as an export does.
     fn scan(&mut self) -> Result<()> {
         let must = self.shared.ledger.lock().acknowledged();
         let view = self.world.snapshot();
@@ -244,8 +245,8 @@ impl Admin {
     }
 }
 
-/// Whether the folder of a copy is refused because another one is, or is being made, there; or
-/// because of what one `failed` that is being undone.
+/// Whether a copy's folder is refused because another copy exists or is being made there, or
+/// because a failed copy (`failed`) is being removed.
 fn is_taken(error: &Error, failed: bool) -> bool {
     match error {
         Error::Locked { .. } | Error::AlreadyExists { .. } => true,
@@ -254,7 +255,7 @@ fn is_taken(error: &Error, failed: bool) -> bool {
     }
 }
 
-/// Opens all copies that were begun, on a machine where nothing goes wrong, and removes them.
+/// Opens all copies that were begun, on a machine without faults, and removes them.
 pub(crate) fn check_copies(
     shared: &Arc<Shared>,
     disk: &Disk,
@@ -281,7 +282,7 @@ pub(crate) fn check_copies(
     }
 }
 
-/// A copy after the end of the store's life: what came of it.
+/// Checks a copy after the end of the store's life. Returns what became of it.
 fn check_one(
     env: &Arc<SimEnv>,
     copy: &Copy,

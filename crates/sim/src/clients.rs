@@ -1,23 +1,23 @@
-//! Concurrent clients on one store, crashes, faults, reopening: one seed is one such story.
+//! Concurrent clients on one store with crashes, faults and reopening. A seed determines one story.
 //!
 //! A story has several lives of the store, on one disk:
-//! 1. Open the store; what it shows must be right after what ended the life before
+//! 1. The store is opened. Its content must be right, given how the previous life ended
 //!    ([`crate::ledger`]).
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
-//!    over time and check them, flush and wait for the store to be idle ([`crate::actor`]).
-//!    Administrators copy the store meanwhile, restore, verify, scan, and make keyspaces
+//!    over time and check them, flush, and wait for the store to be idle ([`crate::actor`]).
+//!    Meanwhile administrators copy the store, restore, verify, scan, and create keyspaces
 //!    (`admin`).
-//! 3. In some lives file calls go wrong. Then the store may refuse, but it must not lie, and reads
-//!    are refused only when reading itself goes wrong.
-//! 4. The life ends with the power, the process, or an orderly close. Everything is random:
-//!    options, mechanisms, when it ends, what the disk keeps.
-//! 5. In the last life nothing goes wrong, and it ends in order. Then everything must be there, no
-//!    task still run, and no file be left that nobody needs.
+//! 3. In some lives file calls fail. The store may then refuse operations, but no answer may be
+//!    wrong, and reads may fail only if the faults hit reads.
+//! 4. The life ends with a power failure, the death of the process, or an orderly close. Everything
+//!    is random: options, mechanisms, the end, and what the disk keeps.
+//! 5. In the last life no call fails, and the store is closed in order. Then everything must be
+//!    there, no task may still run, and no file may be left that is not needed.
 //!
-//! The space on the disk is bounded however many lives there were and however they ended: an
-//! opening takes the log of all lives before into one file, and an orderly close leaves the SSTs
-//! that the trees show, the WALs that the manifest lists, each as long as its records, and the
-//! store's few other files.
+//! The space on the disk is bounded, whatever the number of lives and their ends. An open takes the
+//! log of all earlier lives over into one file. An orderly close leaves the SSTs that the trees
+//! show, the WALs that the manifest lists, each as long as its records, and the store's few other
+//! files.
 
 use crate::actor::{Actor, Limits};
 use crate::admin::{Admin, Copy, check_copies};
@@ -40,8 +40,8 @@ use vlsm_core::Error;
 use vlsm_core::event::Event;
 use vlsm_testfs::FailedSync;
 
-/// What goes wrong in some lives: how, at which calls, on which files. Bits are flipped in SSTs
-/// only: a flipped bit at the end of the WAL cannot be told from a write that the crash tore.
+/// The faults of some lives: their kind, the calls, and the files. Bits are flipped in SSTs only,
+/// because a flipped bit at the end of the WAL looks like a write that the crash tore.
 pub const CLASSES: [(Kind, &str, &str); 26] = [
     (Kind::Eio, "read", ""),
     (Kind::Eio, "write", ""),
@@ -71,30 +71,30 @@ pub const CLASSES: [(Kind, &str, &str); 26] = [
     (Kind::NoThread, "spawn", ""),
 ];
 
-/// Seconds in which a store must notice that there is space again.
+/// Seconds within which a store must notice that there is space again.
 const SPACE_LOOKS: u64 = 10;
 
-/// What is played.
+/// The parameters of a story.
 #[derive(Debug, Clone)]
 pub struct Story {
-    /// Decides everything else.
+    /// The seed decides everything else.
     pub seed: u64,
-    /// Lives of the store at most.
+    /// The most lives of the store.
     pub lives: u64,
-    /// Clients at most.
+    /// The most clients.
     pub clients: u64,
-    /// Operations of a client in one life.
+    /// The most operations of a client in one life; some lives have four times as many.
     pub ops: u64,
-    /// Whether file calls go wrong.
+    /// Whether file calls fail.
     pub faults: bool,
-    /// The store's mechanisms; by the seed where none are given.
+    /// The store's mechanisms; none to choose them by the seed.
     pub mechanisms: Option<Mechanisms>,
-    /// Changes the options that were drawn.
+    /// Changes the chosen options.
     pub tweak: fn(&mut Options),
 }
 
 impl Story {
-    /// The usual one of this seed.
+    /// The usual story of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let (lives, clients, ops) = (4, 4, 60);
@@ -102,7 +102,7 @@ impl Story {
     }
 }
 
-/// What the tasks of a life share.
+/// The state that the tasks of a life share.
 pub(crate) struct Shared {
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) tally: Mutex<Tally>,
@@ -123,7 +123,7 @@ enum Ended {
 /// Plays a story.
 ///
 /// # Errors
-/// What was wrong, with the life it was found in.
+/// The first wrong answer, with its life.
 pub fn play(story: &Story) -> Result<Tally, String> {
     let mut rng = Rng::new(story.seed);
     let clients = rng.between(1, story.clients) as usize;
@@ -157,8 +157,8 @@ pub fn play(story: &Story) -> Result<Tally, String> {
             _ if rng.one_in(3) => Loss::Process,
             _ => Loss::Power,
         };
-        // Where a failed sync took back what the file system had been given, the death of the
-        // process loses as much as a power cut.
+        // If a failed sync reverted bytes in the page cache, the death of the process loses as much
+        // as a power failure.
         let reverted = sync_failed && config.device.failed_sync == FailedSync::Reverts;
         shared.copies.lock().iter_mut().for_each(|copy| copy.settle(&shared.ledger.lock()));
         let lost = if loss == Loss::Process && reverted { Loss::Power } else { loss };
@@ -169,7 +169,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         match loss {
             Loss::Nothing => {
                 tally.closes += 1;
-                // What an orderly close left must survive the power, too.
+                // The state after an orderly close must survive a power failure, too.
                 if rng.one_in(2) {
                     disk.lose_power(Damage::random(&mut rng));
                 }
@@ -191,7 +191,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
     Ok(tally)
 }
 
-/// Runs one life. Also tells whether a sync failed in it.
+/// Runs one life. Also returns whether a sync failed in it.
 fn one_life(
     shared: &Arc<Shared>,
     plan: Plan,
@@ -226,18 +226,18 @@ fn one_life(
     Ok((ended, outcome.device.sync_failed()))
 }
 
-/// What one life is to be.
+/// The parameters of one life.
 #[derive(Clone)]
 struct Plan {
     seed: u64,
     options: Options,
     clients: usize,
-    /// Administrators beside them.
+    /// The number of administrators.
     admins: u64,
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
-    /// So many bytes are free on the disk, for so long.
+    /// The bytes that are free on the disk, and for how long.
     space: Option<(u64, Duration)>,
 }
 
@@ -271,7 +271,7 @@ impl Plan {
         let mut config = SimConfig::new(self.seed);
         if !self.last {
             match rng.below(5) {
-                // Early: in create, open or recovery.
+                // An early crash: in create, open or recovery.
                 0 => config.device.crash_point = Some(rng.below(100)),
                 1 | 2 => config.device.crash_point = Some(rng.below(20 + self.ops * 8)),
                 3 => config.power_cut = PowerCut::AtStep(rng.below(50 + self.ops * 60)),
@@ -360,7 +360,7 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
     finish(shared, world, limits)
 }
 
-/// There is space again: the store must notice by itself.
+/// Waits for writes after space was freed. The store must notice the space by itself.
 fn resume(env: &SimEnv, shared: &Shared, world: &World) -> Result<(), String> {
     for _ in 0..SPACE_LOOKS {
         match world.write(&[], Promise::Lazy).and_then(|()| world.flush()) {
@@ -400,7 +400,7 @@ fn note_reopened(shared: &Shared, view: &Contents) -> Result<(), String> {
     Ok(())
 }
 
-/// Progress once the clients are done, a last look, and the close.
+/// Checks progress after the clients have ended, reads everything, and closes the store.
 fn finish(shared: &Shared, world: World, limits: Limits) -> Result<Ended, String> {
     let told = |error: Error| format!("at the end: {error}");
     for result in [world.flush(), world.wait_idle()] {

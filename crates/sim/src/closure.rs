@@ -1,8 +1,7 @@
-//! What the store writes it can read again: changes of the manifest, numbers in files' names.
+//! Checks that the store can read back what it writes: changes of the manifest, numbers in names.
 //!
-//! For each way in which a writer and its reader could be of two minds there is one check here.
-//! Small enough to run for every planted bug; the sizes at their ends are in
-//! `vlsm/tests/extremes.rs`.
+//! There is one check for each way in which a writer and its reader could disagree. Each is small
+//! enough to run for every planted bug. `vlsm/tests/extremes.rs` tests the largest sizes.
 
 use crate::disk::Disk;
 use crate::env::{End, SimConfig, SimEnv};
@@ -19,10 +18,10 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest::{Manifest, Record};
 
-/// More runs than the manifest reads in one edit.
+/// More runs than the manifest can read in one edit.
 const MANY_RUNS: u64 = (1 << 16) + 1;
 
-/// Names that only look like the store's, or have a number that it did not give.
+/// Names that only resemble the store's, or have a number that the store did not give.
 const STRANGERS: [&str; 7] = [
     "7.sst",
     "9000000000000.sst",
@@ -33,13 +32,13 @@ const STRANGERS: [&str; 7] = [
     "MANIFEST-18446744073709551615",
 ];
 
-/// No file of a small store has a larger number.
+/// A bound of the file numbers of a small store.
 const NUMBER_MAX: u64 = 1_000;
 
-/// A change that could not be read is refused, and leaves no trace.
+/// Checks that a change that could not be read back is refused and leaves no trace.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn what_is_appended_is_read() -> Result<(), String> {
     let disk = closed_store()?;
     let env: Arc<dyn Env> = RealEnv::with_fs(disk.fs());
@@ -61,11 +60,11 @@ pub fn what_is_appended_is_read() -> Result<(), String> {
     }
 }
 
-/// Strangers in the folder stay as they are, and give no number to a new file; so nothing that is
-/// written lies where the next opening does not look.
+/// Checks that foreign files in the folder stay unchanged and do not affect the numbers of new
+/// files. Otherwise a new file could lie where the next open does not look.
 ///
 /// # Errors
-/// What is wrong.
+/// The violation.
 pub fn strangers_give_no_numbers() -> Result<(), String> {
     let disk = closed_store()?;
     let strangers: BTreeSet<PathBuf> =
@@ -125,10 +124,11 @@ fn closed_store() -> Result<Disk, String> {
     }
 }
 
-/// A compaction over a block that it cannot read drops nothing: it fails, or all keys are there.
+/// Checks that a compaction over an unreadable block drops nothing: it fails, or all keys are
+/// there.
 ///
 /// # Errors
-/// What is missing.
+/// The missing key.
 pub fn a_job_drops_no_damaged_block() -> Result<(), String> {
     let (disk, folder) = (Disk::new(), Path::new(FOLDER));
     let env: Arc<dyn Env> = RealEnv::with_fs(disk.fs());

@@ -1,14 +1,14 @@
-//! A script crashed before and after every mutating file operation, with several damages each, and
-//! crashed again while it recovers; and a script of which every single file operation fails.
+//! A script that crashes before and after every mutating file operation, each with several kinds of
+//! damage, and again while it recovers; and a script in which every single file operation fails.
 //!
 //! 1. Play the first life of the script without a crash and count its crash points.
-//! 2. For every point and every damage: play it again from the same seed up to that point, take the
-//!    power, damage the disk, reopen, check, write, close, reopen, check.
-//! 3. For some of them: crash the recovery too, at every point of its own.
+//! 2. For every point and every damage: play the script again from the same seed up to that point,
+//!    cut the power, damage the disk, reopen, check, write, close, reopen, check.
+//! 3. For some of them: also crash the recovery, at every point of its own.
 //!
-//! With a failing call (once, or from there on) the store may refuse what it likes, but what it
-//! shows must be right, and so must what a machine with a good disk finds afterwards, with or
-//! without the power having failed.
+//! If a call fails (once, or from then on), the store may refuse any operation, but its answers
+//! must be right. So must those of a machine with a working disk afterwards, with or without a
+//! power failure.
 
 use crate::device::{Fault, Kind};
 use crate::disk::{Damage, Disk};
@@ -19,18 +19,18 @@ use crate::world::verify;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How thorough to be.
+/// The density of crashes.
 #[derive(Debug, Clone)]
 pub struct Thoroughness {
-    /// Every how manyeth point is crashed at.
+    /// The distance between the crash points that are tried.
     pub stride: u64,
-    /// Every how manyeth crash is followed by crashes of the recovery, at every point of it.
+    /// The number of crashes for each one whose recovery crashes too, at every point of its own.
     pub again: u64,
-    /// What the disk is left with.
+    /// What the disk keeps. Each is tried at each crash point.
     pub damages: Vec<Damage>,
 }
 
-/// What was done.
+/// The number of crashes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Crashes {
     /// Crash points of the script.
@@ -41,7 +41,7 @@ pub struct Crashes {
     pub second: u64,
 }
 
-/// Crashes a script everywhere.
+/// Crashes a script at every point.
 ///
 /// # Errors
 /// The first wrong answer, with the point and the damage.
@@ -70,7 +70,7 @@ pub fn crash_every(script: &Script, seed: u64, how: &Thoroughness) -> Result<Cra
     Ok(crashes)
 }
 
-/// A machine that lost power at a crash point, before anybody looked at what the disk kept.
+/// A machine that lost power at a crash point, before the disk is damaged.
 struct Crashed {
     what: String,
     seed: u64,
@@ -95,7 +95,8 @@ impl Crashed {
     /// recovery.
     fn recover(&self, damage: Damage, second: Option<u64>) -> Result<u64, String> {
         let (player, disk) = (self.player.fork(), self.disk.fork());
-        // Each life draws other random numbers: files are told apart by theirs.
+        // Each life has another seed, because random numbers distinguish its files from earlier
+        // ones.
         let recover = |seed: u64, point: Option<u64>| {
             player.lost(Loss::Power, || disk.lose_power(damage));
             let told = |why| format!("{}, {damage:?}, then {second:?}: {why}", self.what);
@@ -120,21 +121,21 @@ impl Crashed {
     }
 }
 
-/// What failing calls did.
+/// The effects of failing calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Runs with a fault.
     pub runs: u64,
-    /// Calls that failed, by how and which.
+    /// Calls that failed, by kind of fault and by call.
     pub fired: BTreeMap<String, u64>,
     /// Commands that the store refused.
     pub refused: u64,
-    /// Commands that were done.
+    /// Commands that succeeded.
     pub done: u64,
 }
 
 impl Faults {
-    /// Adds others.
+    /// Adds the effects of other runs.
     pub fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.refused += other.refused;
@@ -145,9 +146,9 @@ impl Faults {
     }
 }
 
-/// Lets every call of a script of one life fail, every `stride`-th at least, once and for ever, in
-/// every way. The script goes on to its end; what it reads must be right, and reading must work
-/// when only writing goes wrong. Afterwards a good disk must give everything acknowledged.
+/// Makes calls of a script of one life fail: every `stride`-th call, once and for ever, in every
+/// way. The script continues to its end. Its reads must be right, and must succeed if only writes
+/// fail. Afterwards a working disk must give everything acknowledged.
 ///
 /// # Errors
 /// The first wrong answer, with the call.
@@ -200,7 +201,7 @@ fn fail(script: &Script, seed: u64, fault: Fault) -> Result<Faults, String> {
         _ => player.lost(Loss::Power, || disk.lose_power(Damage::Random(fault.nth))),
     }
     recover_on_good_disk(&player, &disk, SimConfig::new(seed + 1).day(1))?;
-    // What the first life could not make durable, the second one has.
+    // The second life has made durable what the first one could not.
     player.lost(Loss::Power, || disk.lose_power(Damage::LoseAll));
     recover_on_good_disk(&player, &disk, SimConfig::new(seed + 2).day(2))?;
     Ok(Faults { runs: 1, fired: outcome.device.faults, refused, done })

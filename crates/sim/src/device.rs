@@ -1,13 +1,13 @@
-//! The disk as the simulated machine sees it: another file system, of which every call is a point
-//! where tasks may switch, takes virtual time, is counted and noted in the trace, and may be the
-//! last one.
+//! The disk as the simulated machine sees it: a file system around another one. At each call tasks
+//! may switch and virtual time passes. Each call is counted and recorded in the trace, and may be
+//! the last one.
 //!
-//! A call takes effect either when it starts or when it ends, as the seed decides; what others do
-//! in the meantime therefore may or may not be covered by a sync, and an effect may be there before
-//! its caller knows. Power can fail before and after every mutating call: mutating call number n
-//! has the crash points 2n (not done) and 2n + 1 (done, but nobody was told).
+//! The seed decides whether a call takes effect at its start or at its end. So a sync may or may
+//! not cover the concurrent writes of other tasks, and a call may have its effect before its caller
+//! knows. Power can fail before and after every mutating call: call number n has the crash points
+//! 2n (not done) and 2n + 1 (done, but not reported).
 //!
-//! Chosen calls go wrong ([`Fault`]): they fail, do a part, take long, or answer something else.
+//! Chosen calls fail, do a part, take long, or return wrong bytes ([`Fault`]).
 //!
 //! Once the machine is off, no call reaches the disk.
 
@@ -27,23 +27,23 @@ use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use vlsm_testfs::FailedSync;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-/// How much longer a slow call takes.
+/// The additional time of a slow call.
 const SLOW: Duration = Duration::from_millis(500);
-/// How far off a misdirected read is.
+/// The distance of a misdirected read.
 const ELSEWHERE: u64 = 4096;
 
-/// What goes wrong with a call.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// The device fails. A write may have written its first half then, or all.
+    /// The device fails. A write may have written its first half, or all.
     Eio,
-    /// The device is full. A write may have written its first half then, or all.
+    /// The device is full. A write may have written its first half, or all.
     NoSpace,
     /// A write writes its first part, then the device is full.
     Short,
-    /// A read answers what lies 4096 bytes before or after.
+    /// A read returns the bytes 4096 before or after.
     Misdirected,
-    /// A read answers with one bit flipped.
+    /// A read returns with one bit flipped.
     Flip,
     /// The call takes half a second more.
     Slow,
@@ -58,7 +58,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether it can happen to a call.
+    /// Whether this fault can happen to a call.
     fn fits(self, call: &Call<'_>) -> bool {
         match self {
             Self::Eio | Self::Slow => true,
@@ -70,7 +70,7 @@ impl Kind {
         }
     }
 
-    /// What it is called when it happens to calls of this name.
+    /// The name of this fault at calls of this name, for reports.
     #[must_use]
     pub fn class(self, name: &str) -> String {
         let word = match self {
@@ -88,7 +88,7 @@ impl Kind {
         format!("{word} on {name}")
     }
 
-    /// What the system says.
+    /// The system's error.
     fn error(self) -> io::Error {
         match self {
             Self::NoSpace | Self::Short => io::ErrorKind::StorageFull.into(),
@@ -101,26 +101,26 @@ impl Kind {
     }
 }
 
-/// Calls that go wrong.
+/// A fault and the calls that it affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// How.
+    /// The kind of fault.
     pub kind: Kind,
-    /// Calls of this name, or all.
+    /// Calls of this name; none for all.
     pub name: Option<&'static str>,
-    /// On files whose names end so.
+    /// Calls on files whose names end so.
     pub suffix: &'static str,
-    /// From which of these calls on, counted from 0.
+    /// The first affected call, counted from 0.
     pub nth: u64,
-    /// So many of them in a row.
+    /// The number of consecutive affected calls.
     pub times: u64,
 }
 
-/// A lack of descriptors or memory that lasts for so many calls is waited for.
+/// The longest lack of descriptors or memory, in calls, that the system's callers wait out.
 pub const PASSING_MAX: u64 = 40;
 
 impl Fault {
-    /// Whether nobody but a clock may notice it.
+    /// Whether only a clock may notice the fault.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self.kind {
@@ -132,7 +132,7 @@ impl Fault {
         }
     }
 
-    /// Whether reads of the store may fail because of it.
+    /// Whether the store's reads may fail because of this fault.
     #[must_use]
     pub fn hits_reads(&self) -> bool {
         let harmless = matches!(self.kind, Kind::NoSpace | Kind::Short) || self.passes();
@@ -140,7 +140,7 @@ impl Fault {
     }
 }
 
-/// What the disk does besides storing.
+/// The disk's faults, speed and crash point.
 #[derive(Debug, Clone, Default)]
 pub struct DeviceConfig {
     /// The calls that go wrong.
@@ -149,29 +149,29 @@ pub struct DeviceConfig {
     pub crash_point: Option<u64>,
     /// Every call takes this many times longer; 0 counts as 1.
     pub slowness: u32,
-    /// How many files may be open, by the system's word.
+    /// The number of files that may be open, as the system reports it.
     pub files_max: Option<usize>,
-    /// What a failed sync leaves.
+    /// The effect of a failed sync on the file's bytes.
     pub failed_sync: FailedSync,
 }
 
-/// What the disk saw.
+/// The calls that the disk received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceReport {
     /// Calls by name.
     pub calls: BTreeMap<&'static str, u64>,
-    /// Mutating calls; twice as many crash points.
+    /// Mutating calls. There are twice as many crash points.
     pub mutating: u64,
     /// Bytes written.
     pub written: u64,
     /// Bytes read.
     pub read: u64,
-    /// Calls that went wrong as configured, by how and which.
+    /// Faults that happened, by kind and call.
     pub faults: BTreeMap<String, u64>,
 }
 
 impl DeviceReport {
-    /// Calls that went wrong.
+    /// The number of faults that happened.
     #[must_use]
     pub fn fired(&self) -> u64 {
         self.faults.values().sum()
@@ -184,15 +184,15 @@ impl DeviceReport {
     }
 }
 
-/// The disk's switches and counters.
+/// The disk of a machine, with its configuration and counters.
 pub struct Device {
     machine: Arc<Machine>,
     config: DeviceConfig,
     disk: Disk,
     report: Mutex<DeviceReport>,
-    /// Calls that each fault could have hit so far.
+    /// For each fault, the number of calls so far that it could have affected.
     seen: Mutex<Vec<u64>>,
-    /// Where files went whose handles know them by an older name.
+    /// The new names of renamed files, for handles that know the old names.
     renamed: Mutex<BTreeMap<PathBuf, PathBuf>>,
 }
 
@@ -244,24 +244,24 @@ impl Device {
         Arc::new(SimulatedFs { device: self, disk })
     }
 
-    /// What the disk saw so far.
+    /// The calls that the disk received so far.
     #[must_use]
     pub fn report(&self) -> DeviceReport {
         self.report.lock().clone()
     }
 
-    /// The disk behind it.
+    /// The disk behind the device.
     #[must_use]
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Loses power now. Returns only to a task that is being unwound.
+    /// Cuts the power. Returns only to a task that is unwinding.
     pub fn crash(&self) {
         self.machine.crash();
     }
 
-    /// A call that can only succeed or fail.
+    /// A call that either succeeds or fails.
     fn call<R>(&self, call: Call<'_>, act: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         self.faulty_call(call, |fault| match fault {
             None | Some(Kind::Slow) => act(),
@@ -269,7 +269,7 @@ impl Device {
         })
     }
 
-    /// A call that opens something: the system is asked again as in production.
+    /// A call that opens something. A temporary error is retried as in production.
     fn patient_call<R>(&self, call: Call<'_>, act: impl Fn() -> io::Result<R>) -> io::Result<R> {
         let pause = |span| {
             if !std::thread::panicking() {
@@ -279,16 +279,16 @@ impl Device {
         patiently(pause, || self.call(call.opens(), &act))
     }
 
-    /// A thread is to be started.
+    /// Fails if a fault hits the start of a thread.
     pub(crate) fn start_thread(&self) -> io::Result<()> {
-        // No call of the disk: in a run in which none fails nothing changes.
+        // Counted as a call only if such a fault exists, so that other runs do not change.
         if self.config.faults.iter().all(|fault| fault.kind != Kind::NoThread) {
             return Ok(());
         }
         self.call(Call::new("spawn", Path::new("")), || Ok(()))
     }
 
-    /// A call; `act` is told what goes wrong with it.
+    /// A call. `act` receives the fault that hits it, if one does.
     fn faulty_call<R>(
         &self,
         call: Call<'_>,
@@ -327,7 +327,7 @@ impl Device {
         result
     }
 
-    /// What goes wrong with this call, if anything does.
+    /// The fault that hits this call, if one does.
     fn fault(&self, call: &Call<'_>) -> Option<Kind> {
         let mut hit = None;
         for (fault, seen) in self.config.faults.iter().zip(self.seen.lock().iter_mut()) {
@@ -349,7 +349,7 @@ impl Device {
         hit
     }
 
-    /// A sync of a file failed; the file may have been renamed since it was opened.
+    /// Records a failed sync of a file, which may have been renamed since it was opened.
     fn fail_sync(&self, path: &Path) {
         let renamed = self.renamed.lock();
         let mut path = path;
@@ -368,7 +368,7 @@ impl Device {
         self.powered()
     }
 
-    /// Unwinds the task when the machine is off; an error when that is going on already.
+    /// Unwinds the task if the machine is off. An error if the task unwinds already.
     fn powered(&self) -> io::Result<()> {
         if self.machine.is_off() {
             self.machine.give_way(1);
@@ -426,7 +426,7 @@ impl Fs for SimulatedFs {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.device.call(Call::mutates("rename", to), || self.disk.rename(from, to))?;
         let mut renamed = self.device.renamed.lock();
-        // The name may have been of another file before.
+        // The name may have belonged to another file before.
         renamed.remove(to);
         renamed.insert(from.to_owned(), to.to_owned());
         Ok(())

@@ -1,5 +1,5 @@
-//! The disk that outlives the machines. When the power fails, it keeps what was synced and any
-//! legal subset of the rest; when only the process dies, all that was written.
+//! The disk, which outlives the machines. After a power failure it holds what was synced and any
+//! legal subset of the rest. After the death of the process it holds everything written.
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
@@ -8,23 +8,24 @@ use std::sync::Arc;
 use vlsm_disk::Fs;
 use vlsm_testfs::{CrashMode, FailedSync, SimFs};
 
-/// What the disk keeps of what was not synced when the power failed.
+/// The part of the unsynced data that survives a power failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Damage {
     /// Nothing.
     LoseAll,
     /// Everything.
     KeepAll,
-    /// All bytes of files, no directory entry.
+    /// All bytes of files, no directory entries.
     KeepData,
-    /// All directory entries, no byte.
+    /// All directory entries, no bytes of files.
     KeepEntries,
-    /// A legal subset, drawn with this number: writes torn at 512 bytes, directory entries apart.
+    /// A legal subset, chosen by this number. Writes are torn at 512 bytes, independently of
+    /// directory entries.
     Random(u64),
 }
 
 impl Damage {
-    /// Any.
+    /// A random value.
     pub fn random(rng: &mut Rng) -> Self {
         match rng.below(8) {
             0 => Self::LoseAll,
@@ -36,20 +37,20 @@ impl Damage {
     }
 }
 
-/// A disk. Clones are handles of the same one.
+/// A disk. Clones are handles of the same disk.
 #[derive(Clone, Default)]
 pub struct Disk {
     fs: SimFs,
 }
 
 impl Disk {
-    /// An empty one.
+    /// An empty disk.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Another one of the same content, synced and not.
+    /// Another disk with the same content, durable and pending.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { fs: self.fs.fork() }
@@ -61,7 +62,7 @@ impl Disk {
         Arc::new(self.fs.clone())
     }
 
-    /// A sync of this file failed: no later sync makes durable what was written before it.
+    /// Records that a sync of this file failed: no later sync makes the writes before it durable.
     pub fn fail_sync(&self, path: &Path, after: FailedSync) {
         self.fs.fail_sync(path, after);
     }
@@ -72,7 +73,7 @@ impl Disk {
         self.fs.content(path)
     }
 
-    /// Puts other bytes into a file, durably: damage on purpose.
+    /// Replaces the bytes of a file, durably, to damage it.
     pub fn set_content(&self, path: &Path, bytes: Vec<u8>) {
         self.fs.set_content(path, bytes);
     }
@@ -83,18 +84,18 @@ impl Disk {
         self.fs.files()
     }
 
-    /// Bytes that its files may take in all; none for no limit. May change while a machine runs.
+    /// Limits the bytes of all files; none for no limit. May be called while a machine runs.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.fs.set_capacity(bytes);
     }
 
-    /// Bytes that its files take.
+    /// The bytes of all files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.fs.used()
     }
 
-    /// The power failed.
+    /// Cuts the power.
     pub fn lose_power(&self, damage: Damage) {
         match damage {
             Damage::LoseAll => self.fs.crash(CrashMode::LoseAll, 0),
@@ -105,7 +106,7 @@ impl Disk {
         }
     }
 
-    /// The process died: what it had written is there, its locks are gone.
+    /// Ends the process: its writes stay, its locks are released.
     pub fn lose_process(&self) {
         self.fs.kill();
     }

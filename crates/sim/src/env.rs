@@ -1,8 +1,8 @@
-//! The simulated machine as the engine's environment, and how to run something on it.
+//! The simulated machine as the engine's environment, and the call that runs something on it.
 //!
-//! A run has a thread of its own: thread-local state (and the panic count of a task that was left
-//! in the middle of unwinding) ends with it, and a run that blocks for real, on a lock held over a
-//! wait, is noticed by the caller's clock.
+//! A run has a thread of its own. Thread-local state ends with it, and so does the panic count of a
+//! task that was abandoned in the middle of unwinding. The caller's clock notices a run that blocks
+//! for real, on a lock held across a wait.
 
 use crate::device::{Device, DeviceConfig, DeviceReport};
 use crate::disk::Disk;
@@ -20,23 +20,23 @@ use vlsm_disk::env::{Condition, Env, Join, Priority};
 /// Real time after which a run counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
 
-/// What a run is given.
+/// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct SimConfig {
-    /// Decides everything that is not decided by the code under test.
+    /// The seed decides everything that the code under test does not decide.
     pub seed: u64,
     /// The wall clock when the run begins, in time since the Unix epoch.
     pub wall_clock: Duration,
-    /// Switches between tasks after which the run counts as a livelock.
+    /// The number of switches between tasks after which the run counts as a livelock.
     pub steps_max: u64,
-    /// When power fails, other than at a file operation.
+    /// The time of a power failure that is not at a file operation.
     pub power_cut: PowerCut,
-    /// What the disk does besides storing.
+    /// The disk's faults, speed and crash point.
     pub device: DeviceConfig,
 }
 
 impl SimConfig {
-    /// The same on a later day.
+    /// The same run on a later day.
     #[must_use]
     pub fn day(mut self, day: u64) -> Self {
         self.wall_clock += Duration::from_secs(86_400) * day as u32;
@@ -56,21 +56,21 @@ impl SimConfig {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone)]
 pub enum End<R> {
     /// The root task returned.
     Done(R),
     /// The machine lost power, as configured.
     Crashed,
-    /// No task could ever go on, or none got anywhere, or one panicked: what was found, in words.
+    /// A deadlock, a livelock or a panic, described in words.
     Failed(String),
 }
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Outcome<R> {
-    /// How it ended.
+    /// The end of the run.
     pub end: End<R>,
     /// Hash over all events: the same for the same seed.
     pub hash: u64,
@@ -78,23 +78,23 @@ pub struct Outcome<R> {
     pub steps: u64,
     /// Virtual time at the end.
     pub time: Duration,
-    /// Tasks still running when the root task returned.
+    /// Tasks that still ran when the root task returned.
     pub running: usize,
     /// Tasks whose destructors never ended.
     pub abandoned: usize,
-    /// Whether something still holds the environment: a machine that is gone must leave nothing.
+    /// Whether something still holds the environment. After the end of a machine nothing may.
     pub leaked: bool,
-    /// What the disk saw.
+    /// The calls that the disk received.
     pub device: DeviceReport,
     /// The last events.
     pub tail: String,
 }
 
 impl<R> Outcome<R> {
-    /// What the root task returned.
+    /// The value that the root task returned.
     ///
     /// # Panics
-    /// When it did not return.
+    /// If it did not return.
     pub fn expect(self, what: &str) -> R {
         match self.end {
             End::Done(result) => result,
@@ -104,22 +104,22 @@ impl<R> Outcome<R> {
     }
 }
 
-/// The machine as the engine sees it.
+/// The engine's view of the simulated machine.
 pub struct SimEnv {
     machine: Arc<Machine>,
     wall_clock: Duration,
-    /// How far somebody set the wall clock forward and back.
+    /// How far the wall clock was set forward and back.
     set: Mutex<[Duration; 2]>,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,
 }
 
 impl SimEnv {
-    /// Runs `root` and all it starts on a machine with this disk, until it returns, the machine
-    /// crashes, or nothing can go on.
+    /// Runs `root` and all tasks that it starts on a machine with this disk, until `root` returns,
+    /// the machine crashes, or no task can run.
     ///
     /// # Panics
-    /// When the run blocks for real, or the OS gives no thread.
+    /// If the run blocks for real, or the OS gives no thread.
     pub fn run<R: Send + 'static>(
         config: &SimConfig,
         disk: &Disk,
@@ -234,14 +234,14 @@ impl SimEnv {
     }
 }
 
-/// Waits for a task's result.
+/// A handle to wait for a task's result.
 pub struct TaskHandle<R> {
     join: Box<dyn Join>,
     result: Arc<Mutex<Option<R>>>,
 }
 
 impl<R> TaskHandle<R> {
-    /// The result, when the task has returned one.
+    /// Waits for the task. None if it ended without a result.
     pub fn join(self) -> Option<R> {
         self.join.join();
         self.result.lock().take()
@@ -325,7 +325,7 @@ impl Condition for SimCondition {
         {
             let mut waiters = self.waiters.lock();
             let own = self.machine.ticket();
-            // Older entries of this task are of waits that ended by their deadline.
+            // Older entries of this task belong to waits that ended at their deadline.
             waiters.retain(|waiter| waiter.0 != own.0);
             waiters.push(own);
         }

@@ -1,12 +1,12 @@
-//! Damage at rest: a small store of every kind of file, closed in order; then one byte is flipped,
-//! one file is cut, two parts of files are exchanged, or files are gone. Whoever opens the store
-//! and reads all of it gets an error or the same answers as before: never another answer, a panic,
-//! or an end that does not come.
+//! Damage at rest: a small store with every kind of file, closed in order. Then one byte is
+//! flipped, one file is cut, two parts of files are exchanged, or files are removed. An open and a
+//! read of the whole store must return an error or the same answers as before: never another
+//! answer, a panic, or an endless loop.
 //!
-//! An opening that is refused changes no file, leftovers of a crash included. `salvaged` goes on
-//! with the openings that pass over damage.
+//! An open that is refused changes no file, not even leftovers of a crash. `salvaged` covers opens
+//! that salvage damage.
 //!
-//! The undamaged store must read as written. A run may take `PATIENCE` times the steps of an
+//! The undamaged store must read as written. Each run may take `PATIENCE` times the steps of an
 //! undamaged one.
 
 mod salvaged;
@@ -27,37 +27,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm::Options;
 use vlsm_core::{Bytes, Error};
 
-/// How much longer than usual a reader of a damaged store may take.
+/// The factor of steps that a run on a damaged store may take.
 const PATIENCE: u64 = 20;
 
-/// One damage.
+/// One case of damage.
 #[derive(Debug, Clone)]
 pub enum Harm {
     /// The bits of the mask are flipped in one byte.
     Flip(PathBuf, u64, u8),
-    /// The file ends here.
+    /// The file ends at this offset.
     Cut(PathBuf, u64),
-    /// Two parts of this length change places.
+    /// Two parts of this length are exchanged.
     Swap([(PathBuf, u64); 2], u64),
-    /// Two files change places.
+    /// Two files are exchanged.
     Exchange(PathBuf, PathBuf),
-    /// The file is empty of everything but zeros.
+    /// All bytes of the file are zeros.
     Zero(PathBuf),
-    /// The files are gone.
+    /// The files are removed.
     Remove(Vec<PathBuf>),
 }
 
-/// What readers of damaged stores were told.
+/// The answers of damaged stores.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Errors, by kind of file.
+    /// Errors, by the kind of the damaged file.
     pub errors: BTreeMap<String, u64>,
-    /// The right answers, by kind of file.
+    /// Right answers, by the kind of the damaged file.
     pub right: BTreeMap<String, u64>,
 }
 
 impl Told {
-    /// Adds others.
+    /// Adds the answers of other stores.
     pub fn add(&mut self, other: &Self) {
         for (sum, counts) in [(&mut self.errors, &other.errors), (&mut self.right, &other.right)] {
             for (kind, count) in counts {
@@ -67,20 +67,20 @@ impl Told {
     }
 }
 
-/// A store at rest.
+/// A closed store.
 pub struct AtRest {
     disk: Disk,
     options: Options,
     contents: Contents,
-    /// Steps that reading all of it takes.
+    /// The steps of a run that reads the whole undamaged store.
     steps: u64,
 }
 
 impl AtRest {
-    /// Makes one of about 64 KB: several levels, L0, and a WAL that holds the newest batches.
+    /// Creates a store of about 64 KB: several levels, L0, and a WAL that holds the newest batches.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The failure.
     pub fn new(shape: &str) -> Result<Self, String> {
         let (disk, options) = (Disk::new(), options(shape));
         let given = options.clone();
@@ -101,7 +101,7 @@ impl AtRest {
         Ok(this)
     }
 
-    /// Its files with their lengths, without those of no use.
+    /// Its files with their lengths, without leftovers.
     #[must_use]
     pub fn files(&self) -> BTreeMap<PathBuf, u64> {
         let mut files = self.disk.files();
@@ -109,10 +109,10 @@ impl AtRest {
         files
     }
 
-    /// Reads the store after this damage.
+    /// Opens and reads the store with this damage.
     ///
     /// # Errors
-    /// A wrong answer, or none.
+    /// A wrong answer, or no answer.
     pub fn harm(&self, harm: &Harm, told: &mut Told) -> Result<(), String> {
         let disk = self.disk.fork();
         let Some(path) = apply(&disk, harm) else { return Ok(()) };
@@ -122,8 +122,8 @@ impl AtRest {
         Ok(())
     }
 
-    /// Opens the store and reads all of it: steps, and the error if there was one. An opening that
-    /// is refused has changed nothing.
+    /// Opens the store and reads all of it. Returns the steps, and the store's error if there was
+    /// one. Checks that a refused open changed nothing.
     fn read(&self, disk: &Disk) -> Result<(u64, Result<(), Error>), String> {
         let (options, contents) = (self.options.clone(), self.contents.clone());
         let config = SimConfig { steps_max: self.steps * PATIENCE, ..SimConfig::new(2) };
@@ -204,7 +204,7 @@ fn fill(world: &World) -> Result<Contents, Error> {
     Ok(contents)
 }
 
-/// Does the damage; the file that it is counted for, or none when it changed nothing.
+/// Applies the damage. Returns the file that it is counted for, or none if it changed nothing.
 fn apply(disk: &Disk, harm: &Harm) -> Option<PathBuf> {
     let read = |path: &Path| disk.content(path);
     match harm {

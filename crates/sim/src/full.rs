@@ -1,14 +1,15 @@
-//! A store on a disk that is full for a while: one seed and one number of free bytes are one story.
+//! A store on a disk that is full for a while. A seed and a number of free bytes determine a story.
 //!
-//! 1. Some clients write on a disk with room. Then it gets so many free bytes, and no more.
-//! 2. They write on until they are refused. A refused batch must have left nothing behind, for
-//!    good; all that was acknowledged must be readable.
-//! 3. While the disk is full: writes, flushes and waits are answered at once, by success where the
-//!    store won back some space, else by `NoSpace`; reads are right. A part of the stories ends
-//!    here, with the power, the process or a close.
-//! 4. Space is returned. Writes must be taken again soon, and by themselves.
-//! 5. All is flushed and looked at; the life ends; a reopened store must show what it must. In half
-//!    of the stories that ended on the full disk it is opened there first, and may refuse.
+//! 1. Some clients write while there is space. Then the disk is limited to a number of free bytes.
+//! 2. They write until they are refused. A refused batch must never show; everything acknowledged
+//!    must be readable.
+//! 3. While the disk is full, writes, flushes and waits return at once: with success if the store
+//!    won back some space, else with `NoSpace`. Reads are right. Some of the stories end here, with
+//!    a power failure, the death of the process, or a close.
+//! 4. Space is freed. The store must accept writes again soon, and by itself.
+//! 5. Everything is flushed and checked, and the life ends. A reopened store must show what was
+//!    promised. In half of the stories that ended on the full disk it is first opened there, and
+//!    may refuse.
 
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
@@ -24,17 +25,17 @@ use vlsm::Options;
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 
-/// Writes are taken again within this time after space returned.
+/// The time within which writes are accepted again after space was freed.
 const RESUME_MAX: Duration = Duration::from_secs(5);
-/// Batches of one client on the disk that fills up.
+/// The most batches of one client until the disk is full.
 const BATCHES_MAX: u64 = 400;
 
-/// How a story ends, and when.
+/// The end of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     /// While the disk is full.
     Full(Loss),
-    /// After it had space again.
+    /// After the disk had space again.
     Roomy(Loss),
 }
 
@@ -47,29 +48,29 @@ const ENDINGS: [Ending; 6] = [
     Ending::Roomy(Loss::Power),
 ];
 
-/// How often things happened.
+/// Counts over any number of stories.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// Stories.
     pub stories: u64,
-    /// Those in which writes were refused.
+    /// Stories in which writes were refused.
     pub refused: u64,
-    /// Refused for an SST, a WAL, a manifest.
+    /// Refusals for an SST, a WAL, a manifest.
     pub by_file: [u64; 3],
-    /// Those that went on after space had returned.
+    /// Stories that continued after space was freed.
     pub resumed: u64,
-    /// Those that went on by what the store won back itself.
+    /// Stories that continued with space that the store won back itself.
     pub won_back: u64,
-    /// Those that ended while the disk was full.
+    /// Stories that ended while the disk was full.
     pub ended_full: u64,
-    /// Those that opened the store on the full disk.
+    /// Stories that opened the store on the full disk.
     pub opened_full: u64,
-    /// The longest time from the return of space to the first write taken.
+    /// The longest time from the return of space to the first accepted write.
     pub longest: Duration,
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds the counts of other stories.
     pub fn add(&mut self, other: &Self) {
         self.stories += other.stories;
         self.refused += other.refused;
@@ -90,10 +91,10 @@ struct Shared {
     tally: Mutex<Tally>,
 }
 
-/// Plays the story of a disk with so many free bytes.
+/// Plays the story of a disk with this number of free bytes.
 ///
 /// # Errors
-/// What was wrong.
+/// The first wrong answer.
 pub fn play(seed: u64, free: u64) -> Result<Tally, String> {
     let mut rng = Rng::new(seed ^ free.rotate_left(32));
     let clients = rng.between(1, 3) as usize;
@@ -172,7 +173,7 @@ fn fills_up(
     all_write(env, shared, &world, &mut rng, 20)?;
     let flushed = world.flush();
     if !refused && matches!(flushed, Err(Error::NoSpace { .. })) {
-        // Of the full disk only a job knew so far, which ended when no client wrote any more.
+        // Only a job has met the full disk so far, and it ended when no client wrote any more.
         resume(env, shared, &world, &mut rng)?;
         world.flush().map_err(|error| format!("flush after the return of space: {error}"))?;
     } else {
@@ -195,14 +196,15 @@ fn end(env: &Arc<SimEnv>, world: World, loss: Loss) -> Result<(), String> {
     world.close().map_err(|error| format!("close: {error}"))
 }
 
-/// Bytes of a leftover: more than an opening takes.
+/// The size of a leftover, larger than the space that an open takes.
 const LEFTOVER: usize = 2 << 20;
 
-/// A store that died on a full disk. What fills the disk is the store's own leftover: an SST that
-/// no tree names, a manifest, or a WAL from before the log or on its way. So it must open.
+/// Opens a store that died on a full disk. A leftover of the store itself fills the disk: an SST
+/// that no tree names, a manifest, or a WAL that is older than the log or unfinished. So the open
+/// must succeed.
 ///
 /// # Errors
-/// What was wrong.
+/// The failure.
 pub fn opens_full_of_leftovers(seed: u64) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let shared = Arc::new(Shared {
@@ -224,7 +226,8 @@ pub fn opens_full_of_leftovers(seed: u64) -> Result<(), String> {
     let End::Crashed = outcome.end else { return Err(told(format!("{:?}", outcome.end))) };
     shared.disk.lose_process();
     shared.history.lock().lose(Loss::Process);
-    // No file of the store has a number so far off, but one that is not too far for it.
+    // The numbers are larger than those of the store's files, but still valid for a file of the
+    // store.
     let names = ["900000.sst", "MANIFEST-900000", "900000.wal.tmp", "000000.wal"];
     let name = *rng.pick(&names);
     shared.disk.set_content(&Path::new(FOLDER).join(name), vec![0; LEFTOVER]);
@@ -245,7 +248,7 @@ pub fn opens_full_of_leftovers(seed: u64) -> Result<(), String> {
     }
 }
 
-/// A later life: what was acknowledged is there as promised, and the store works. On a full disk it
+/// A later life: acknowledged batches are there as promised, and the store works. On a full disk it
 /// may refuse to open.
 fn reopened(
     env: &Arc<SimEnv>,
@@ -270,7 +273,7 @@ fn reopened(
     world.close().map_err(told)
 }
 
-/// All clients write so many batches at once. True when one was refused.
+/// All clients write this number of batches at once. True if one was refused.
 fn all_write(
     env: &Arc<SimEnv>,
     shared: &Arc<Shared>,
@@ -305,10 +308,10 @@ fn all_write(
     Ok(refused)
 }
 
-/// One batch of a client.
+/// Writes one batch of a client.
 fn write(shared: &Shared, world: &World, client: usize, rng: &mut Rng) -> Result<()> {
     let len = match rng.below(200) {
-        // Beyond the size at which batches go into the WAL in fragments.
+        // Above the size at which batches go into the WAL as fragments.
         0 => 300_000,
         1..20 => 2_000,
         _ => rng.index(400),
@@ -335,7 +338,7 @@ fn write(shared: &Shared, world: &World, client: usize, rng: &mut Rng) -> Result
     result
 }
 
-/// What the store shows is what was acknowledged, no more and no less.
+/// Checks that the store shows exactly the acknowledged batches.
 fn look(shared: &Shared, world: &World) -> Result<(), String> {
     let view = world.contents().map_err(|error| format!("a look: {error}"))?;
     let history = shared.history.lock();
@@ -343,7 +346,7 @@ fn look(shared: &Shared, world: &World) -> Result<(), String> {
     history.check(&view, &all, &all).map(drop)
 }
 
-/// The disk is full.
+/// Step 3: the disk is full.
 fn stay_full(
     env: &Arc<SimEnv>,
     shared: &Arc<Shared>,
@@ -368,7 +371,7 @@ fn stay_full(
     Ok(())
 }
 
-/// There is space again: writes are taken soon, by themselves.
+/// Step 4: space is free again, and writes are accepted soon.
 fn resume(
     env: &Arc<SimEnv>,
     shared: &Arc<Shared>,

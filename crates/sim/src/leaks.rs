@@ -1,6 +1,7 @@
-//! What a store may leave on the disk: an orderly close leaves no file that the manifest does not
-//! name, and no WAL longer than its records; an opening takes the log of all lives before into one
-//! WAL. So space and files are bounded by what the store holds, not by how often it was opened.
+//! Checks of the files that a store leaves on the disk. After an orderly close there is no file
+//! that the manifest does not name, and no WAL longer than its records. An open takes the log of
+//! all earlier lives over into one WAL. So space and the number of files are bounded by the store's
+//! content, not by the number of opens.
 
 use crate::disk::Disk;
 use crate::env::SimEnv;
@@ -16,7 +17,8 @@ use vlsm_disk::wal::{wal_number, wal_path};
 /// `CURRENT`, a manifest, `LOCK`, `RESERVE`, `DEVICE`, `LOG`, `LOG.old`.
 const OTHER_FILES: usize = 7;
 
-/// No file is left that the manifest does not name, and no WAL is longer than its records.
+/// Checks that no file is left that the manifest does not name, and that no WAL is longer than its
+/// records.
 pub(crate) fn leaks(disk: &Disk) -> std::result::Result<(), String> {
     let needed = needed_files(disk).map_err(|error| format!("the manifest: {error}"))?;
     let is_data = |path: &PathBuf| {
@@ -43,8 +45,8 @@ pub(crate) fn leaks(disk: &Disk) -> std::result::Result<(), String> {
     Err(format!("{} has {} bytes, {records} with records", last.display(), files[last]))
 }
 
-/// Right after an opening there is one WAL, whatever the lives before left; and perhaps the next
-/// one, which writers may have had prepared.
+/// Checks that after an open there is one WAL, whatever earlier lives left, and perhaps the next
+/// one, which may have been prepared for writers.
 pub(crate) fn takes_over(env: &SimEnv) -> std::result::Result<(), String> {
     let files = env.device().disk().files();
     let is_wal = |path: &&PathBuf| {

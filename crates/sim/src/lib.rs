@@ -5,17 +5,17 @@
 //! | [`machine`] | the scheduler: tasks as coroutines, virtual time, deadlock and livelock found |
 //! | [`env`](mod@env) | the machine as the engine's `Env`; [`SimEnv::run`] |
 //! | [`device`] | the disk as the machine sees it: latency, crash points, counting |
-//! | [`disk`] | the disk that outlives the machines, and what crashes leave of it |
-//! | [`oracle`] | what the store must answer: sorted maps |
-//! | [`history`] | what concurrent clients were told, and which contents are consistent with it |
+//! | [`disk`] | the disk, which outlives the machines, and its state after crashes |
+//! | [`oracle`] | the answers that the store must give: sorted maps |
+//! | [`history`] | the history of concurrent clients, and the contents consistent with it |
 //! | [`ledger`] | the histories of one store: in the WAL, and outside it |
 //! | [`world`] | a store on a machine: the one place that knows the engine's public API |
 //! | [`model`] | random operations against the oracle |
-//! | `leaks` | what a store may leave on the disk |
+//! | `leaks` | checks of the files that a store leaves on the disk |
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
-//! | `admin` | who copies, restores and verifies the store beside them |
-//! | [`tally`] | what happened in stories, counted |
+//! | `admin` | administrators, which copy, restore and verify the store meanwhile |
+//! | [`tally`] | counts of what happened in stories |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`full`] | a disk that is full for a while |
 //! | [`closure`] | what is written can be read again |
@@ -23,7 +23,7 @@
 //! | [`salvage`] | a damaged log, salvaged; salvages that crash |
 //! | [`flip`] | a store at rest, damaged everywhere |
 //!
-//! Sees the engine only through its public face and its two seams, `Env` and `Fs`.
+//! The crate uses the engine only through its public API and its two interfaces, `Env` and `Fs`.
 
 pub mod actor;
 mod admin;

@@ -1,25 +1,23 @@
-//! The scheduler: tasks are coroutines on one OS thread, and one seed is one order of steps.
+//! The scheduler: tasks are coroutines on one OS thread, and a seed determines the order of steps.
 //!
 //! A task runs until it blocks or yields; then the machine picks the next one.
 //! 1. Tasks whose deadline has come become ready.
-//! 2. One ready task is drawn by the seed, by weights that the seed gave the tasks: some runs
-//!    starve some tasks, as a busy computer does. Every weight is above zero, so the run is fair in
-//!    the long run.
-//! 3. When none is ready, virtual time jumps to the earliest deadline. When there is none either,
-//!    nothing can ever happen again: a deadlock, reported with what each task waits for and from
-//!    where.
-//! 4. Each switch costs a little virtual time; a limit on switches finds livelocks.
+//! 2. The seed chooses one ready task, by weights that it gave the tasks. Some runs starve some
+//!    tasks, as on a busy computer. Every weight is above zero, so each ready task runs eventually.
+//! 3. If no task is ready, virtual time jumps to the earliest deadline. If there is no deadline, it
+//!    is a deadlock: the report says where each task is and what it waits for.
+//! 4. Each switch costs a little virtual time. A limit on switches finds livelocks.
 //!
 //! When the machine is switched off (crash, deadlock, end of the root task), every other task
-//! unwinds from the point where it is blocked, without a word from the panic hook; where the code
-//! under test catches that ([`Stopped`]), as it does panics of jobs, it unwinds again from the next
-//! such point.
-//! While a task unwinds, its destructors may still call the environment: nothing blocks any more,
-//! files fail. One that then loops for ever is left where it is, and its stack with it (counted,
-//! and a failure in every test).
+//! unwinds from the point where it is blocked, without output of the panic hook. If the code under
+//! test catches that ([`Stopped`]), as it catches panics of jobs, the task unwinds again at its
+//! next such point.
+//! While a task unwinds, its destructors may still call the environment: no call blocks any more,
+//! and file calls fail. A task whose destructors loop for ever is abandoned with its stack.
+//! Abandoned tasks are counted, and fail every test.
 //!
-//! Threads and locks: all on the thread of [`crate::SimEnv::run`]. The state's lock is never held
-//! over a switch.
+//! Threads and locks: everything runs on the thread of [`crate::SimEnv::run`]. The state's lock is
+//! never held across a switch.
 
 use crate::rng::Rng;
 use crate::trace::{Entry, Trace, What};
@@ -33,25 +31,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_disk::env::Stopped;
 
-/// Stack of a task, in words.
+/// The stack of a task, in words.
 const STACK_WORDS: usize = 1 << 17;
-/// Calls that would block which an unwinding task may make before it is left alone.
+/// The blocking calls that an unwinding task may make before it is abandoned.
 const CALLS_WHILE_OFF_MAX: u32 = 10_000;
 
-/// Number of a task, in order of their start; the root task is 0.
+/// The number of a task, in the order of their starts; the root task is 0.
 pub type TaskId = usize;
 
-/// What a task waits for.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     Ready,
-    /// For a condition, or only for time to pass.
+    /// It waits for a condition, or only for time to pass.
     Waiting {
         condition: Option<u32>,
         deadline: Option<Duration>,
     },
     Joining(TaskId),
-    /// True when it ended by itself.
+    /// True if it ended without a panic.
     Ended(bool),
 }
 
@@ -59,7 +57,7 @@ struct Task {
     name: String,
     status: Status,
     weight: u64,
-    /// Counts the task's blocks, so that a late wake-up is not taken for a new one.
+    /// Counts the blocks of the task, so that a late wake-up does not end a later block.
     ticket: u64,
     calls_while_off: u32,
 }
@@ -69,7 +67,7 @@ type Body = Box<dyn FnOnce() + Send>;
 /// The mutable part of the machine.
 struct State {
     tasks: Vec<Task>,
-    /// Started, but without a coroutine yet.
+    /// Tasks that are started, but have no coroutine yet.
     born: Vec<(TaskId, Body)>,
     current: TaskId,
     now: Duration,
@@ -79,23 +77,23 @@ struct State {
     trace: Trace,
     panics: Vec<String>,
     conditions: u32,
-    /// Blocked tasks say where they are when they are resumed.
+    /// Whether blocked tasks record their stacks when they are resumed.
     asking: bool,
     stacks: String,
 }
 
-/// How often tasks give way at points where they need not: once in so many.
+/// How often tasks yield where they need not: once in this many times.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// At interleave points and notifications.
     pub interleave: u64,
     /// At file operations.
     pub io: u64,
-    /// A wait that returns early.
+    /// At waits, which then return early.
     pub early: u64,
 }
 
-/// When power fails, other than at a file operation.
+/// The time of a power failure that is not at a file operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PowerCut {
     /// Never.
@@ -158,7 +156,7 @@ impl Machine {
         self.off.load(Ordering::Relaxed)
     }
 
-    /// Virtual time. Asking takes a little of it, so that a loop that only asks ends.
+    /// Virtual time. Each call takes a little of it, so that a loop of such calls ends.
     #[must_use]
     pub fn now(&self) -> Duration {
         let mut state = self.state.lock();
@@ -175,7 +173,7 @@ impl Machine {
         number
     }
 
-    /// True once in `n`, by the machine's own stream.
+    /// True once in `n`, from the machine's own stream.
     pub(crate) fn one_in(&self, n: u64) -> bool {
         self.state.lock().rng.one_in(n)
     }
@@ -236,7 +234,7 @@ impl Machine {
         (state.current, state.tasks[state.current].ticket)
     }
 
-    /// Makes a waiter ready, if it still waits as it did.
+    /// Makes a waiter ready, unless its wait has ended.
     pub(crate) fn wake(&self, (task, ticket): (TaskId, u64)) {
         let task = &mut self.state.lock().tasks[task];
         if task.ticket == ticket && matches!(task.status, Status::Waiting { .. }) {
@@ -244,7 +242,7 @@ impl Machine {
         }
     }
 
-    /// Waits for a task to end. True when it ended by itself.
+    /// Waits for a task to end. True if it ended without a panic.
     pub(crate) fn join(&self, id: TaskId) -> bool {
         self.note(What::Join, "", id as u64);
         loop {
@@ -259,8 +257,8 @@ impl Machine {
         }
     }
 
-    /// Gives the processor away until the status is `Ready` again. When the machine is off it
-    /// unwinds the task, or returns at once where that is going on already.
+    /// Gives up the processor until the status is `Ready` again. When the machine is off this
+    /// unwinds the task, or returns at once if the task unwinds already.
     pub(crate) fn block(&self, status: Status) {
         if !generator::is_generator() {
             assert!(self.is_off(), "only tasks of the machine can wait");
@@ -290,7 +288,7 @@ impl Machine {
         }
     }
 
-    /// A call that would block while nothing can block any more.
+    /// Handles a call that would block while the machine is off.
     fn called_while_off(&self) {
         let stuck = {
             let mut state = self.state.lock();
@@ -309,7 +307,7 @@ impl Machine {
         }
     }
 
-    /// Loses power: the current task goes no further, and no other runs again.
+    /// Loses power: no task continues.
     pub(crate) fn crash(&self) {
         self.note(What::Crash, "", 0);
         self.crashed.store(true, Ordering::Relaxed);
@@ -317,7 +315,7 @@ impl Machine {
         self.block(Status::Ready);
     }
 
-    /// Runs the root task and all it starts until the root ends or nothing can go on.
+    /// Runs the root task and all tasks that it starts, until the root ends or no task can run.
     pub(crate) fn run(self: &Arc<Self>, root: Body, steps_max: u64, cut: PowerCut) -> Report {
         self.spawn("root", false, root);
         let mut coroutines = Vec::new();
@@ -367,7 +365,7 @@ impl Machine {
         }
     }
 
-    /// What a coroutine does.
+    /// The body of a task's coroutine.
     fn task(&self, id: TaskId, body: Body) {
         let result = catch_unwind(AssertUnwindSafe(body));
         let mut state = self.state.lock();
@@ -385,7 +383,7 @@ impl Machine {
             }
         }
         drop(state);
-        // A payload may hold what the task owned.
+        // Dropped outside the lock, because a payload may hold values of the task.
         drop(result);
     }
 
@@ -398,7 +396,7 @@ impl Machine {
         }
     }
 
-    /// Switches off and asks every task that blocks where it does, which unwinds it too.
+    /// Switches off and collects the stacks of all blocked tasks. This unwinds them, too.
     fn stacks(self: &Arc<Self>, coroutines: &mut Vec<Option<Coroutine>>) -> String {
         self.off.store(true, Ordering::Relaxed);
         self.state.lock().asking = true;
@@ -412,7 +410,7 @@ impl Machine {
         std::mem::take(&mut state.stacks)
     }
 
-    /// Unwinds all tasks, the youngest first. Returns how many would not.
+    /// Unwinds all tasks, the youngest first. Returns the number of tasks that did not end.
     fn switch_off(self: &Arc<Self>, mut coroutines: Vec<Option<Coroutine>>) -> usize {
         self.deliver(&mut coroutines);
         let mut abandoned = 0;
@@ -431,16 +429,16 @@ impl Machine {
 
 type Coroutine = Generator<'static, (), ()>;
 
-/// What a run of the machine left behind.
+/// The result of a run of the machine.
 pub(crate) struct Report {
     pub(crate) stop: Stop,
     pub(crate) hash: u64,
     pub(crate) steps: u64,
     pub(crate) time: Duration,
     pub(crate) panics: Vec<String>,
-    /// Tasks that had not ended by themselves.
+    /// Tasks that had not ended.
     pub(crate) running: usize,
-    /// Tasks that could not even be unwound.
+    /// Tasks that did not end even when unwound.
     pub(crate) abandoned: usize,
     pub(crate) tail: String,
 }
@@ -451,7 +449,7 @@ impl State {
         self.trace.note(entry);
     }
 
-    /// The task to run next; none when no task ever can.
+    /// The next task to run; none if no task can ever run.
     fn next(&mut self) -> Option<TaskId> {
         self.steps += 1;
         self.now += Duration::from_nanos(self.rng.between(200, 5_000));
@@ -497,19 +495,20 @@ fn deadline(task: &Task) -> Option<Duration> {
 }
 
 /// Gives the processor back to the machine.
-// Its successor hands a handle to the body, which cannot reach down to a wait.
+// The handle that replaces it is an argument of the body, which a wait deep in the call stack
+// cannot reach.
 #[allow(deprecated)]
 fn switch() {
     generator::yield_with(());
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "?".into())
 }
 
-/// A blocked task: what it waits for, and the frames of its stack that matter.
+/// A blocked task: what it waits for, and the relevant frames of its stack.
 fn describe(task: &Task, id: TaskId, stack: &str) -> String {
     let mut text = format!("task {id} ({}): {:?}\n", task.name, task.status);
     let mut lines = stack.lines().peekable();

@@ -1,8 +1,8 @@
-//! Random operations by one client, every answer compared with sorted maps.
+//! Random operations by one client. Every answer is compared with sorted maps.
 //!
-//! Batches, deletes, gets, ranges, prefixes, iterators walked from both ends while the store
-//! changes, snapshots held over flushes and compactions, reopening with other options: whatever the
-//! public face offers. Keys come from families that sit on each other's borders: prefixes of one
+//! The operations cover the whole public API: batches, deletes, gets, ranges, prefixes, iterators
+//! walked from both ends while the store changes, snapshots held over flushes and compactions,
+//! reopening with other options. Keys come from families that border on each other: prefixes of one
 //! another, bytes 0 and 255, the keys at which regions begin.
 //!
 //! [`lives`] takes the same operations through several lives of one store, with crashes.
@@ -23,7 +23,7 @@ use vlsm::{IngestOptions, Iter};
 use vlsm_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-/// How often each sort of operation was done.
+/// The number of operations of each kind.
 pub type Counts = BTreeMap<&'static str, u64>;
 
 /// Runs random operations on a new store.
@@ -34,7 +34,7 @@ pub fn run(seed: u64, ops: u64) -> Result<Counts, String> {
     run_under(seed, ops, None)
 }
 
-/// Runs random operations on a new store of these mechanisms, or of drawn ones.
+/// Runs random operations on a new store with these mechanisms, or with random ones.
 ///
 /// # Errors
 /// The first wrong answer, with the seed.
@@ -61,7 +61,7 @@ pub fn run_under(seed: u64, ops: u64, given: Option<Mechanisms>) -> Result<Count
     }
 }
 
-/// What outlives a life of the store.
+/// The state that outlives a life of the store.
 #[derive(Clone)]
 struct Carried {
     rng: Rng,
@@ -75,25 +75,26 @@ struct Run {
     env: Arc<SimEnv>,
     mechanisms: Mechanisms,
     rng: Rng,
-    /// None only while it is reopened.
+    /// The open store; none only while it is reopened.
     world: Option<World>,
     contents: Contents,
-    /// How far the clock was set back when time passed last.
+    /// How far the clock was set back at the last expiry.
     clock_lag: Duration,
     snapshots: Vec<(View, Contents)>,
-    /// Iterators under way.
+    /// The open iterators.
     walks: Vec<Walk>,
     keys: u64,
     counts: Counts,
-    /// Over all that was read.
+    /// The digest of everything that was read.
     digest: Xxh3,
 }
 
-/// An iterator, and all that it may show.
+/// An iterator, and all pairs that it may show.
 struct Walk {
     iter: Iter,
     pairs: Vec<Pair>,
-    /// The next pair from the front, and the one behind the next from the back.
+    /// The index of the next pair from the front, and the end of the pairs not yet read from the
+    /// back.
     front: usize,
     back: usize,
 }
@@ -227,7 +228,7 @@ impl Run {
             Bound::Unbounded => None,
         };
         match (key(&a), key(&b)) {
-            // Now and then the wrong way round.
+            // The bounds are the wrong way round in one case of ten.
             (Some(lo), Some(hi)) if lo > hi && !self.rng.one_in(10) => (b, a),
             _ => (a, b),
         }
@@ -337,8 +338,8 @@ impl Run {
         Ok(())
     }
 
-    /// A few steps of an iterator from either end, and seeks; it shows the store as it was when it
-    /// was made.
+    /// Takes a few steps of an iterator from either end, and seeks. It shows the store as it was
+    /// when the iterator was created.
     fn walk(&mut self) -> Result<()> {
         if self.walks.is_empty() {
             return Ok(());
@@ -403,12 +404,12 @@ impl Run {
     }
 
     fn expire(&mut self) -> Result<()> {
-        // Until the clock has come to where it was before it was set back, and to where it was in
-        // the life before, which may have been a little later on the same day.
+        // This sleep brings the clock past its value before it was set back, and past its last
+        // value in the previous life, which may have been a little later on the same day.
         self.env.sleep(TTL * 2 + self.clock_lag);
         self.contents.expire();
         if self.rng.one_in(2) {
-            // What was seen to have expired stays so.
+            // A value that was seen to be expired stays expired.
             self.look()?;
             self.clock_lag = TTL * self.rng.between(1, 20) as u32;
             self.env.set_clock_back(self.clock_lag);

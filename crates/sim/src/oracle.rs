@@ -1,5 +1,5 @@
-//! What the store must answer: for each keyspace a sorted map, and nothing clever. Also the words
-//! in which the tests speak of writes and ranges, and of differences.
+//! The answers that the store must give: a sorted map for each keyspace. Also the terms in which
+//! tests describe writes, ranges and differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,50 +9,50 @@ use std::time::Duration;
 /// A key and a value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// What a write does to its key.
+/// The effect of a write on its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Sets it.
+    /// Sets the value.
     Put(Vec<u8>),
-    /// Sets it until [`TTL`] has passed.
+    /// Sets the value until [`TTL`] has passed.
     Expiring(Vec<u8>),
-    /// Adds to its value, for keyspaces whose merge operator is `append`.
+    /// Appends to the value, for keyspaces whose merge operator is `append`.
     Merge(Vec<u8>),
-    /// Removes it.
+    /// Removes the key.
     Delete,
-    /// Removes it and all keys before this one.
+    /// Removes all keys from this write's key up to this key, exclusive.
     DeleteRange(Vec<u8>),
 }
 
-/// How long values live that expire. No life of a store is as long, in virtual time, unless it lets
-/// that much time pass on purpose; and so much lies between two lives.
+/// The lifetime of values that expire. No life of a store takes this much virtual time unless it
+/// sleeps on purpose; at least this much passes between two lives.
 pub const TTL: Duration = Duration::from_secs(3600);
 
-/// One write of a batch: a keyspace by its index, a key, and what happens to it.
+/// One write of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
     /// Index of the keyspace.
     pub space: usize,
     /// The key.
     pub key: Vec<u8>,
-    /// What happens to it.
+    /// The effect on the key.
     pub op: Op,
 }
 
 impl Write {
-    /// Sets a key.
+    /// A write that sets a key.
     #[must_use]
     pub fn put(space: usize, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self { space, key: key.into(), op: Op::Put(value.into()) }
     }
 
-    /// Deletes a key.
+    /// A write that deletes a key.
     #[must_use]
     pub fn delete(space: usize, key: impl Into<Vec<u8>>) -> Self {
         Self { space, key: key.into(), op: Op::Delete }
     }
 
-    /// Whether it may change this key.
+    /// Whether the write may change this key.
     #[must_use]
     pub fn touches(&self, space: usize, key: &[u8]) -> bool {
         let within = match &self.op {
@@ -66,14 +66,14 @@ impl Write {
 /// A range of keys.
 pub type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// Everything.
+/// All keys.
 pub const ALL: KeyBounds = (Bound::Unbounded, Bound::Unbounded);
 
 /// The pairs of all keyspaces at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Contents {
     spaces: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Keys whose values expire. Not part of what the store shows.
+    /// The keys whose values expire. The store does not show this.
     expiring: BTreeSet<(usize, Vec<u8>)>,
 }
 
@@ -84,7 +84,7 @@ impl PartialEq for Contents {
 }
 
 impl Contents {
-    /// Of so many empty keyspaces.
+    /// The contents of empty keyspaces.
     #[must_use]
     pub fn new(spaces: usize) -> Self {
         Self { spaces: vec![BTreeMap::new(); spaces], expiring: BTreeSet::new() }
@@ -108,7 +108,7 @@ impl Contents {
         }
     }
 
-    /// [`TTL`] passes.
+    /// Removes the values that expire, because [`TTL`] has passed.
     pub fn expire(&mut self) {
         for (space, key) in std::mem::take(&mut self.expiring) {
             self.spaces[space].remove(&key);
@@ -121,7 +121,7 @@ impl Contents {
         self.spaces[space].get(key).map(Vec::as_slice)
     }
 
-    /// The pairs within a range, ascending; none for a range that is the wrong way round.
+    /// The pairs within a range, ascending; none if the bounds are the wrong way round.
     #[must_use]
     pub fn range(&self, space: usize, (lo, hi): &KeyBounds) -> Vec<Pair> {
         let lo_key = bound_key(lo);
@@ -137,7 +137,7 @@ impl Contents {
         pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
-    /// All pairs of a keyspace, ascending; none of one that is not there.
+    /// All pairs of a keyspace, ascending; none if it does not exist.
     pub fn pairs(&self, space: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
         let pairs = self.spaces.get(space).into_iter().flatten();
         pairs.map(|(key, value)| (key.as_slice(), value.as_slice()))
@@ -149,7 +149,7 @@ impl Contents {
         self.spaces.len()
     }
 
-    /// The first difference to what was found, in words; none when there is none.
+    /// The first difference to `found`, in words, if there is one.
     #[must_use]
     pub fn difference(&self, found: &Self) -> Option<String> {
         for space in 0..self.spaces.len().max(found.spaces.len()) {
@@ -193,7 +193,7 @@ fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&Vec<u8>> {
     }
 }
 
-/// Bytes for a person: text as it is, the rest escaped, long ones cut.
+/// Bytes as readable text: other bytes are escaped, and long strings are cut.
 pub struct Show<'a>(pub &'a [u8]);
 
 impl fmt::Display for Show<'_> {

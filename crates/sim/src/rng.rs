@@ -1,5 +1,5 @@
-//! Random numbers that are the same for the same seed on every machine and with every version of
-//! every library, because seeds of failures are kept in files. The generator is SplitMix64.
+//! Random numbers that depend only on the seed, not on the machine or on a library's version,
+//! because seeds of failures are kept in files. The generator is SplitMix64.
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ impl Rng {
         rng
     }
 
-    /// A stream of its own for a part, which does not move when other parts draw more or less.
+    /// A separate stream for a part. Draws of other parts do not affect it.
     #[must_use]
     pub fn fork(&mut self, part: u64) -> Self {
         Self::new(self.u64() ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -49,10 +49,10 @@ impl Rng {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// One of these values.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there are none.
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         assert!(!choices.is_empty(), "nothing to pick from");
         &choices[self.index(choices.len())]

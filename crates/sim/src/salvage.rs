@@ -1,17 +1,17 @@
-//! A damaged log, salvaged: a store with a chain of WALs, of which one file or two are damaged at a
-//! header, at a record, cut off, emptied or gone.
+//! Salvages of a damaged log: a store with a chain of WALs, of which one or two files are damaged
+//! at a header or a record, cut off, emptied or removed.
 //!
-//! 1. The log's records are found as the reader finds them, and with them which batches lie before
-//!    each place: that many a salvage must keep, exactly.
-//! 2. The damaged store is opened as usual. It is refused, and then no byte in the folder has
-//!    changed, leftovers of a crash included; or what was damaged was the torn end of the log.
-//! 3. It is salvaged: the exact prefix; events that tell how many batches are lost; every file from
-//!    the damage on kept, byte for byte. Then another salvage finds nothing to do, `verify` finds
-//!    no damage, and the store opens as usual and takes writes.
-//! 4. A salvage that a crash ends at any file call: whoever opens the store next finds the same
-//!    prefix, or is refused as before, and no file is gone that was not kept.
+//! 1. The log's records are found as the reader finds them. So it is known for each place which
+//!    batches lie before it; a salvage must keep exactly those.
+//! 2. The damaged store is opened as usual. Either it is refused, and no byte in the folder has
+//!    changed, not even in leftovers of a crash; or the damage looks like a torn end of the log.
+//! 3. The store is salvaged. It holds the exact prefix, events report the number of lost batches,
+//!    and every file from the damage on is kept, byte for byte. Then another salvage finds nothing
+//!    to do, `verify` finds no damage, and the store opens as usual and accepts writes.
+//! 4. A salvage crashes at any file call. The next open finds the same prefix, or is refused as
+//!    before, and every lost file was kept.
 //!
-//! Each key is one batch, but for some large batches in fragments.
+//! Each batch is one key, except some large batches in fragments.
 
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
@@ -32,44 +32,44 @@ use vlsm_disk::wal::{RecordKind, wal_number};
 
 /// Batches of the log.
 const BATCHES: usize = 220;
-/// Every how manyeth batch is a large one, from this one on.
+/// The distance between large batches.
 const LARGE: usize = 90;
-/// Pairs of a large batch, each of 2 KB.
+/// The pairs of a large batch, each of 2 KB.
 const LARGE_PAIRS: usize = 140;
-/// Files of no use that a crash may leave, and that a refused opening must leave alone.
+/// Leftovers of a crash, which a refused open must not change.
 pub const LEFTOVERS: [&str; 3] = ["000900.sst", "000950.wal.tmp", "MANIFEST-000077"];
 
-/// What is done to a file.
+/// The damage of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hurt {
-    /// One bit of the byte at this offset.
+    /// One bit of the byte at this offset is flipped.
     Flip(u64),
-    /// The file ends here.
+    /// The file ends at this offset.
     Cut(u64),
-    /// The file is gone.
+    /// The file is removed.
     Remove,
 }
 
-/// Damage: which file of the chain, and what is done to it.
+/// Damaged files of the chain, by index, and the damage of each.
 pub type Hurts = Vec<(usize, Hurt)>;
 
-/// What was done.
+/// The results of salvages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Salvages {
-    /// Damaged stores that an opening refused.
+    /// Damaged stores that an open refused.
     pub refused: u64,
-    /// Damage that passed for a torn end.
+    /// Cases of damage that looked like a torn end.
     pub torn: u64,
-    /// Damage that changed nothing.
+    /// Cases of damage that changed nothing.
     pub harmless: u64,
-    /// Salvages that a crash ended.
+    /// Salvages that crashed.
     pub crashed: u64,
-    /// Usual openings after such a crash that found the salvage done.
+    /// Usual opens after such a crash that found the salvage complete.
     pub done: u64,
 }
 
 impl Salvages {
-    /// Adds others.
+    /// Adds the results of other salvages.
     pub fn add(&mut self, other: &Self) {
         self.refused += other.refused;
         self.torn += other.torn;
@@ -85,15 +85,15 @@ struct Entry {
     file: usize,
     offset: u64,
     len: u64,
-    /// The batch that ends with it.
+    /// The batch that ends with this record.
     batch: Option<usize>,
 }
 
-/// A store with a chain of WALs at rest.
+/// A closed or crashed store with a chain of WALs.
 pub struct Chain {
     disk: Disk,
     options: Options,
-    /// All that was put, in order, and after how many pairs each batch ends.
+    /// All pairs in the order of their puts, and the number of pairs up to the end of each batch.
     pairs: Vec<Pair>,
     ends: Vec<usize>,
     /// The WAL files, oldest first, with their lengths.
@@ -132,10 +132,10 @@ fn writes_of(batch: usize) -> Vec<Write> {
 }
 
 impl Chain {
-    /// Makes one. Its process died, or it was closed.
+    /// Creates a store, and closes it or kills its process.
     ///
     /// # Errors
-    /// What went wrong.
+    /// The failure.
     pub fn new(closed: bool) -> Result<Self, String> {
         let (disk, options) = (Disk::new(), options());
         let given = options.clone();
@@ -144,13 +144,13 @@ impl Chain {
             let mut large = Vec::new();
             for batch in 0..BATCHES {
                 let (writer, writes) = (world.clone(), writes_of(batch));
-                // Beside the others, so that its fragments come to lie in several files.
+                // Concurrent with the others, so that its fragments lie in several files.
                 let write = move || writer.write(&writes, Promise::Process);
                 match is_large(batch) {
                     true => large.push(env.task("large", write)),
                     false => write()?,
                 }
-                // So that the next WAL is prepared in time.
+                // This gives the store time to prepare the next WAL.
                 env.sleep(Duration::from_millis(2));
             }
             for task in large {
@@ -167,7 +167,7 @@ impl Chain {
             End::Failed(why) => return Err(why),
             End::Done(Ok(())) | End::Crashed => {}
         }
-        // All that was written is on the device.
+        // Makes all writes durable.
         disk.lose_power(Damage::KeepAll);
         for name in LEFTOVERS {
             disk.set_content(&Path::new(FOLDER).join(name), b"left over".to_vec());
@@ -187,7 +187,7 @@ impl Chain {
     fn look(&mut self) -> Result<(), Error> {
         let files = self.disk.files().into_iter();
         self.files = files.filter(|(path, _)| wal_number(path).is_some()).collect();
-        // Those of each kind are in the log in their order.
+        // Large batches are in the log in their order, and so are small ones.
         let [mut large, mut small] =
             [true, false].map(|large| (0..BATCHES).filter(move |batch| is_large(*batch) == large));
         for (file, (path, _)) in self.files.iter().enumerate() {
@@ -218,8 +218,8 @@ impl Chain {
         Ok(())
     }
 
-    /// Damage of each header, each record, and each file as a whole; of two files at once. Of the
-    /// records every `stride`-th.
+    /// Damage of each header, every `stride`-th record, and each file as a whole; and of two files
+    /// at once.
     #[must_use]
     pub fn hurts(&self, stride: usize) -> Vec<Hurts> {
         let mut hurts = Vec::new();
@@ -233,7 +233,7 @@ impl Chain {
         }
         for (n, record) in self.records.iter().enumerate().step_by(stride) {
             let Entry { file, offset, len, .. } = *record;
-            // Checksums, length, what was synced, sequence number, kind, payload.
+            // Checksums, length, synced offset, sequence number, kind, payload.
             let places = [0, 4, 8, 13, 16, 23, 24.min(len - 1), (len + 24) / 2, len - 1];
             let at = places[n / stride % places.len()].min(len - 1);
             hurts.push(vec![(file, Hurt::Flip(offset + at))]);
@@ -250,7 +250,7 @@ impl Chain {
         hurts
     }
 
-    /// What a salvage must find.
+    /// The result that a salvage must have.
     fn expected(&self, hurts: &Hurts) -> Expected {
         let (mut kept, mut first, mut unreadable) = (BATCHES, self.files.len(), Vec::new());
         for (file, hurt) in hurts {
@@ -264,7 +264,7 @@ impl Chain {
             };
             let of_file = self.records.iter().filter(|record| record.file == *file);
             let hit: Vec<&Entry> = of_file.filter(hit).collect();
-            // Zeros behind the records are nothing that could be lost.
+            // Only zeros behind the records are hit, so nothing is lost.
             if from > 0 && hit.is_empty() {
                 continue;
             }
@@ -278,7 +278,7 @@ impl Chain {
         Expected { kept, readable, first }
     }
 
-    /// The damaged disk, and what is left of the files from the first damaged one on.
+    /// The damaged disk, and its remaining WAL files with their bytes.
     fn damaged(&self, hurts: &Hurts) -> (Disk, Vec<(PathBuf, Vec<u8>)>) {
         let disk = self.disk.fork();
         for (file, hurt) in hurts {
@@ -288,7 +288,7 @@ impl Chain {
                 Hurt::Flip(at) => bytes[*at as usize] ^= 1 << (at % 8),
                 Hurt::Cut(len) => bytes.truncate(*len as usize),
                 Hurt::Remove => {
-                    // Durably, as all damage.
+                    // The removal must be durable, like all damage.
                     let _ =
                         disk.fs().remove(path).and_then(|()| disk.fs().sync_dir(Path::new(FOLDER)));
                     continue;
@@ -302,7 +302,7 @@ impl Chain {
         (disk, left)
     }
 
-    /// Opens the store and reads it: how many batches it holds.
+    /// Opens the store and counts its batches.
     fn read(&self, disk: &Disk, how: &Opening) -> Outcome {
         let mut config = SimConfig::new(how.seed).day(how.seed);
         config.device.crash_point = how.crash_point;
@@ -334,7 +334,7 @@ impl Chain {
         Outcome { found, events, points: ran.device.mutating * 2 }
     }
 
-    /// How many batches these pairs are, which must be the first ones, whole.
+    /// The number of batches that these pairs are. They must be the first batches, whole.
     fn batches(&self, found: &[Pair]) -> Result<usize, String> {
         let count = self.ends.partition_point(|end| *end <= found.len());
         let len = count.checked_sub(1).map_or(0, |last| self.ends[last]);
@@ -349,7 +349,7 @@ impl Chain {
     /// Steps 2 and 3.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub fn check(&self, hurts: &Hurts, counts: &mut Salvages) -> Result<(), String> {
         let told = |why: String| format!("{:?}: {why}", self.named(hurts));
         self.check_hurts(hurts, counts).map_err(told)
@@ -389,13 +389,13 @@ impl Chain {
         self.check_usual(&disk, kept)
     }
 
-    /// Whether the damage lies where the log could end in a crash: its last files.
+    /// Whether the damage is in the last files, where a crash could have ended the log.
     fn may_be_torn(&self, hurts: &Hurts) -> bool {
         let last = self.records.last().map_or(0, |record| record.file);
         hurts.iter().all(|(file, _)| file + 1 >= last)
     }
 
-    /// All files from the first damaged one on are kept, byte for byte.
+    /// Checks that all files from the first damaged one on are kept, byte for byte.
     fn check_aside(
         &self,
         disk: &Disk,
@@ -410,7 +410,7 @@ impl Chain {
         for (path, bytes) in left {
             let file = self.files.iter().position(|(known, _)| known == path);
             let Some(file) = file.filter(|file| (first..=last).contains(file)) else { continue };
-            // Of what was cut off between two records all that is there was handed out.
+            // If a file was cut off between two records, all its records were handed out.
             let cut = |(hurt, how): &(usize, Hurt)| {
                 *hurt == file && matches!(how, Hurt::Cut(HEADER_LEN..))
             };
@@ -421,7 +421,7 @@ impl Chain {
         Ok(())
     }
 
-    /// From here on it is a store like any other.
+    /// Checks that the store then behaves like any other.
     fn check_usual(&self, disk: &Disk, kept: usize) -> Result<(), String> {
         let before = contents(disk, &aside());
         let again = self.read(disk, &Opening::salvage(4));
@@ -445,7 +445,7 @@ impl Chain {
     /// Step 4, at every `stride`-th file call of the salvage.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub fn crash(&self, hurts: &Hurts, stride: u64, counts: &mut Salvages) -> Result<(), String> {
         let (disk, left) = self.damaged(hurts);
         let expected = self.expected(hurts);
@@ -455,7 +455,7 @@ impl Chain {
             let opening = Opening { crash_point: Some(point), ..Opening::salvage(3) };
             match self.read(&crashed, &opening).found? {
                 Found::Crashed => counts.crashed += 1,
-                // It does not make as many calls every time.
+                // Not every run makes as many calls.
                 _ => continue,
             }
             let ways = [
@@ -506,22 +506,22 @@ impl Chain {
     }
 }
 
-/// What a salvage must find.
+/// The result that a salvage must have.
 struct Expected {
     /// Batches before the damage.
     kept: usize,
-    /// Batches behind it of which the last record can be read.
+    /// Batches after the damage whose last record is readable.
     readable: usize,
-    /// The first file of which something is lost.
+    /// The first file that loses something.
     first: usize,
 }
 
-/// How a store is opened.
+/// The way in which a store is opened.
 struct Opening {
     seed: u64,
     salvage: bool,
     crash_point: Option<u64>,
-    /// Whether something is written.
+    /// Whether a batch is written.
     more: bool,
 }
 
@@ -535,11 +535,11 @@ impl Opening {
     }
 }
 
-/// What came of an opening.
+/// The result of an open.
 struct Outcome {
     found: Result<Found, String>,
     events: Vec<Event>,
-    /// Crash points.
+    /// The crash points of the open.
     points: u64,
 }
 

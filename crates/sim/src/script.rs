@@ -1,7 +1,7 @@
-//! Scripts: short stories of a store that a person can read, kept in `scripts/*.txt`.
+//! Scripts: short stories of a store in readable text, kept in `scripts/*.txt`.
 //!
-//! One command a line, `#` begins a remark. Every answer is compared with the oracle, so a script
-//! says what happens and needs to say what comes out only where that is the point.
+//! Each line is a command; `#` begins a remark. Every answer is compared with the oracle, so a
+//! script names an answer only where that is the point.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -19,9 +19,9 @@
 //! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
 //! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
-//! | `ingest SPACE A..B LEN` | brings keys in by files; `beside …` while somebody writes the same |
-//! | `checkpoint NAME` | makes one, and reads all of it |
-//! | `expire` | lets pass as much time as values live that expire |
+//! | `ingest SPACE A..B LEN` | ingests keys as files; `beside …`: while another client writes them |
+//! | `checkpoint NAME` | makes a checkpoint, and reads all of it |
+//! | `expire` | lets time pass until values with an expiry have expired |
 //! | `close`, `kill` | ends this life of the store in order, or with its process |
 //! | `crash lose`, `crash keep`, `crash N` | the power fails; N draws what the disk keeps |
 //!
@@ -45,42 +45,42 @@ use std::time::Duration;
 use vlsm::Options;
 use vlsm_core::Error;
 
-/// One line.
+/// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Writes these batches, one after the other.
     Write(Promise, Vec<Vec<Write>>),
-    /// Reads a key; the value may be given, and may be none.
+    /// Reads a key. The expected value may be given; it may be that there is none.
     Get(usize, Vec<u8>, Option<Option<Vec<u8>>>),
-    /// Reads a range both ways.
+    /// Reads a range in both directions.
     Scan(usize, Range<Vec<u8>>),
     /// Reads everything, or all of a snapshot.
     Look(Option<String>),
     /// Takes a snapshot.
     Snapshot(String),
-    /// Drops one.
+    /// Drops a snapshot.
     Release(String),
     /// Flushes.
     Flush,
-    /// Waits until nothing is left to do.
+    /// Waits until no flush or compaction is left.
     Idle,
     /// Lets time pass.
     Sleep(Duration),
     /// Compacts a range.
     Compact(usize, Range<Vec<u8>>),
-    /// Brings keys in by files.
+    /// Ingests keys as files.
     Ingest(ingest::Brought),
     /// Makes a checkpoint of this name and reads it.
     Checkpoint(String),
-    /// Lets so much time pass that values expire.
+    /// Lets time pass until values with an expiry have expired.
     Expire,
     /// Closes in order.
     Close,
-    /// The process dies.
+    /// Ends the process.
     Kill,
-    /// The power fails, and the disk keeps this.
+    /// Cuts the power. The disk keeps this.
     Crash(Damage),
-    /// The end of the script: looks at everything and closes.
+    /// The end of the script: reads everything and closes the store.
     End,
 }
 
@@ -93,7 +93,7 @@ impl Command {
 /// A script.
 #[derive(Debug, Clone)]
 pub struct Script {
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// The store's options.
     pub options: Options,
@@ -105,7 +105,7 @@ impl Script {
     /// Reads a script.
     ///
     /// # Errors
-    /// The line that is wrong, and how.
+    /// The wrong line and the reason.
     pub fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut options = None;
         let mut commands = Vec::new();
@@ -235,19 +235,19 @@ fn write(word: &str) -> Result<Write, String> {
     Ok(Write { space, key: key.into(), op })
 }
 
-/// Why a command did not do what it says.
+/// The reason why a command failed.
 #[derive(Debug, Clone)]
 pub enum Trouble {
-    /// The store said so.
+    /// The store returned an error.
     Store(Error),
-    /// It gave a wrong answer.
+    /// The store gave a wrong answer.
     Wrong(String),
 }
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Self {
         match error {
-            // The two directions of a walk differ, or an invariant of the engine broke.
+            // The two directions of an iterator differ, or an invariant of the engine is broken.
             Error::Internal(why) => Self::Wrong(why),
             error => Self::Store(error),
         }
@@ -265,10 +265,10 @@ impl fmt::Display for Trouble {
 
 type Outcomes<T> = Result<T, Trouble>;
 
-/// A script being played: what outlives the machines.
+/// The state of a script that is played. It outlives the machines.
 pub struct Player {
     script: Script,
-    /// Calls fail: the store may refuse, but must not lie.
+    /// Whether calls fail: the store may then refuse, but no answer may be wrong.
     faulty: bool,
     state: Mutex<State>,
 }
@@ -279,24 +279,24 @@ struct State {
     at: usize,
     history: History,
     contents: Contents,
-    /// The contents with the batch that the store failed to write, if it did: that may show or not.
+    /// The contents with the last batch, if its write failed: it may or may not show.
     perhaps: Option<Contents>,
     told: Told,
 }
 
-/// What a store on a faulty disk said.
+/// The answers of a store on a faulty disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Told {
-    /// Commands done.
+    /// Commands that succeeded.
     pub done: u64,
-    /// Commands refused.
+    /// Commands that were refused.
     pub refused: u64,
-    /// Those among them that only read.
+    /// Refused commands that only read.
     pub reads_refused: u64,
 }
 
 impl Player {
-    /// At the beginning.
+    /// A player at the beginning of the script.
     #[must_use]
     pub fn new(script: &Script) -> Arc<Self> {
         let state = State {
@@ -309,30 +309,30 @@ impl Player {
         Arc::new(Self { script: script.clone(), faulty: false, state: Mutex::new(state) })
     }
 
-    /// At the beginning, on a disk whose calls fail: the store may refuse commands.
+    /// A player at the beginning of the script, on a disk whose calls fail: the store may refuse.
     #[must_use]
     pub fn on_a_faulty_disk(script: &Script) -> Arc<Self> {
         let player = Arc::into_inner(Self::new(script)).expect("nobody else has it yet");
         Arc::new(Self { faulty: true, ..player })
     }
 
-    /// What the store said.
+    /// The store's answers so far.
     #[must_use]
     pub fn told(&self) -> Told {
         self.state.lock().told
     }
 
-    /// Another one, as far as this one is, for another end of the story.
+    /// A copy of this player, for another continuation.
     #[must_use]
     pub fn fork(&self) -> Arc<Self> {
         let state = Mutex::new(self.state.lock().clone());
         Arc::new(Self { script: self.script.clone(), faulty: self.faulty, state })
     }
 
-    /// Plays to the end, over all lives of the store.
+    /// Plays to the end of the script, through all lives of the store.
     ///
     /// # Errors
-    /// What was wrong, with the line.
+    /// The first wrong answer, with its line.
     pub fn play(self: &Arc<Self>, disk: &Disk, seed: u64) -> Result<(), String> {
         for life in 0.. {
             let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)).day(life));
@@ -361,7 +361,7 @@ impl Player {
         SimEnv::run(config, disk, move |env| player.commands(&env))
     }
 
-    /// Does to the disk what the command says at which the life ended.
+    /// Applies the loss of the command that ended the life to the disk.
     fn crashed(&self, disk: &Disk) {
         let at = self.state.lock().at;
         match self.script.commands.get(at.wrapping_sub(1)) {
@@ -373,7 +373,7 @@ impl Player {
         }
     }
 
-    /// Notes what the life ended with, and does it to the disk.
+    /// Records how the life ended, and applies that to the disk.
     pub fn lost(&self, loss: Loss, act: impl FnOnce()) {
         self.state.lock().history.lose(loss);
         act();
@@ -409,7 +409,7 @@ impl Player {
         }
     }
 
-    /// On a faulty disk the store may refuse; a wrong answer it may never give.
+    /// Accepts refusals on a faulty disk, but never a wrong answer.
     fn judge(&self, only_reads: bool, done: Outcomes<()>) -> Outcomes<()> {
         let told = &mut self.state.lock().told;
         match done {
@@ -425,7 +425,7 @@ impl Player {
         }
     }
 
-    /// Opens the store and checks what it shows.
+    /// Opens the store and checks its contents.
     fn open(&self, env: &Arc<SimEnv>) -> Outcomes<Store> {
         let world = World::open(env, &self.script.options)?;
         let view = world.contents()?;
@@ -437,10 +437,10 @@ impl Player {
         Ok(Store { world, snapshots: BTreeMap::new() })
     }
 
-    /// Opens the store after a crash, checks it, writes, closes, opens it again.
+    /// Opens the store after a crash, checks it, writes, closes it, and opens it again.
     ///
     /// # Errors
-    /// What was wrong.
+    /// The first wrong answer.
     pub fn recover(&self, env: &Arc<SimEnv>) -> Result<(), String> {
         self.open_write_reopen(env).map_err(|trouble| trouble.to_string())
     }
@@ -456,7 +456,7 @@ impl Player {
         Ok(store.close()?)
     }
 
-    /// Whether an answer is right, by what the store shows or perhaps shows.
+    /// Whether an answer is right for the contents with or without the failed batch.
     fn right<T: PartialEq>(&self, found: &T, expected: impl Fn(&Contents) -> T) -> bool {
         let state = self.state.lock();
         let mut possible = [Some(&state.contents), state.perhaps.as_ref()].into_iter().flatten();
@@ -486,7 +486,7 @@ impl Player {
                 state.history.acknowledge(0, promise);
                 writes.iter().for_each(|write| state.contents.apply(write));
             }
-            // Nothing of it was kept.
+            // The refused batch left nothing behind.
             Err(Error::NoSpace { .. }) => state.history.refuse(0),
             Err(_) => {
                 let mut contents = state.contents.clone();
@@ -587,7 +587,7 @@ fn same(expected: &Contents, found: &Contents) -> Outcomes<()> {
 /// An open store and the snapshots taken of it.
 struct Store {
     world: World,
-    /// With what each must show, or may show instead.
+    /// Each with its contents, and with the other possible contents after a failed batch.
     snapshots: BTreeMap<String, (View, Contents, Option<Contents>)>,
 }
 

@@ -1,55 +1,55 @@
-//! What happened in stories, counted: a fault or an ending that never came proves nothing.
-//! The tests assert that each class of them came.
+//! Counts of what happened in stories. A fault or an ending that never occurred proves nothing, so
+//! the tests assert that each class occurred.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often things happened, over any number of stories.
+/// Counts over any number of stories.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     /// Stories, by the mechanisms of their store.
     pub mechanisms: BTreeMap<String, u64>,
-    /// Lives, by how they ended.
+    /// Lives that ended with a power failure.
     pub power_cuts: u64,
-    /// Deaths of the process.
+    /// Lives that ended with the death of the process.
     pub kills: u64,
-    /// Orderly closes.
+    /// Lives that ended with an orderly close.
     pub closes: u64,
-    /// Lives that the store itself could not end in order, because file calls went wrong.
+    /// Lives whose store could not be opened or closed because file calls failed.
     pub failures: u64,
-    /// Lives whose store had not finished opening when they ended.
+    /// Lives that ended before the store was open.
     pub cut_while_opening: u64,
-    /// Batches acknowledged.
+    /// Acknowledged batches.
     pub batches: u64,
-    /// Batches outside the WAL among them.
+    /// Those of them that are outside the WAL.
     pub unlogged: u64,
-    /// Batches that came in files.
+    /// Batches that were ingested as files.
     pub ingests: u64,
-    /// Batches refused at their deadline.
+    /// Batches that were refused at their deadline.
     pub busy: u64,
-    /// The longest that a batch took, in virtual time.
+    /// The longest time that a batch took, in virtual time.
     pub longest_wait: Duration,
     /// Lives in which the disk was full for a while.
     pub full: u64,
-    /// Looks until the store took writes again.
+    /// Attempts until the store accepted writes again.
     pub waits_for_space: u64,
-    /// Batches that a crash took, though acknowledged without a promise.
+    /// Batches that a crash lost although they were acknowledged, without a promise.
     pub lost: u64,
-    /// Batches that survived though nobody was told.
+    /// Batches that survived although they were not acknowledged.
     pub indeterminate: u64,
-    /// Operations that the store refused because a file call went wrong.
+    /// Operations that the store refused because a file call failed.
     pub refused: u64,
     /// Reads and snapshots checked.
     pub checks: u64,
-    /// File operations that went wrong, by how.
+    /// File operations that failed, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// What administrators did, and what came of it.
+    /// Operations of administrators, and their results.
     pub admin: BTreeMap<String, u64>,
-    /// What the store did in the background, by its events.
+    /// The store's background work, by its events.
     pub work: BTreeMap<String, u64>,
     /// File operations.
     pub calls: u64,
-    /// Mutating ones.
+    /// Mutating file operations.
     pub mutating: u64,
     /// Switches between tasks.
     pub steps: u64,
@@ -58,7 +58,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds another one.
+    /// Adds the counts of other stories.
     pub fn add(&mut self, other: &Self) {
         self.power_cuts += other.power_cuts;
         self.kills += other.kills;
@@ -91,7 +91,7 @@ impl Tally {
         self.steps += other.steps;
         self.hash = self.hash.rotate_left(1) ^ other.hash;
     }
-    /// Notes something that an administrator did, or what came of it.
+    /// Counts an operation of an administrator, or a result of one.
     pub fn note(&mut self, what: &str) {
         *self.admin.entry(what.to_owned()).or_default() += 1;
     }

@@ -1,8 +1,7 @@
-//! What happened on the machine, in order: a hash over everything, and the last few events in
-//! words.
+//! The events of a machine in order: a hash over all of them, and the last few as text.
 //!
-//! Two runs are the same run exactly when their hashes are the same. Every event counts: who, what,
-//! on which object, with which content, when.
+//! Two runs are equal exactly if their hashes are equal. The hash covers each event's task, action,
+//! object, content and time.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,25 +11,25 @@ use xxhash_rust::xxh3::Xxh3;
 /// Events kept for reports.
 const KEPT: usize = 60;
 
-/// What a task did.
+/// The action of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum What {
-    /// Was given the processor.
+    /// The task got the processor.
     Run,
-    /// Blocked on a condition.
+    /// It blocked on a condition.
     Wait,
-    /// Notified a condition.
+    /// It notified a condition.
     Notify,
-    /// Started a task.
+    /// It started a task.
     Spawn,
-    /// Waits for a task to end.
+    /// It waits for a task to end.
     Join,
-    /// Ended.
+    /// It ended.
     End,
-    /// Drew a random number.
+    /// It drew a random number.
     Random,
-    /// Called the file system.
+    /// It called the file system.
     Io,
     /// The machine lost power.
     Crash,
@@ -41,13 +40,13 @@ pub enum What {
 pub struct Entry {
     /// The task.
     pub task: usize,
-    /// What it did.
+    /// The action.
     pub what: What,
-    /// Of what sort, by name.
+    /// The kind of the object or call, by name.
     pub kind: &'static str,
-    /// On which object, or with which content.
+    /// The object or the content, as a number.
     pub detail: u64,
-    /// When.
+    /// The time.
     pub at: Duration,
 }
 
@@ -70,7 +69,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Notes an event.
+    /// Records an event.
     pub fn note(&mut self, entry: Entry) {
         self.hash.update(&(entry.task as u64).to_le_bytes());
         self.hash.update(&[entry.what as u8]);

@@ -1,5 +1,5 @@
-//! A store on a simulated machine: the one place here that knows the engine's public API.
-//! Everything else speaks in the oracle's words.
+//! A store on a simulated machine: the one module here that knows the engine's public API. All
+//! other modules use the oracle's terms.
 
 use crate::disk::Disk;
 use crate::env::SimEnv;
@@ -23,11 +23,11 @@ use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule
 /// The store's folder.
 pub const FOLDER: &str = "/store";
 
-/// What the folders of checkpoints begin with.
+/// The prefix of the folders of checkpoints.
 const CHECKPOINTS: &str = "/checkpoint-";
 
-/// The keyspaces of every store, with the keys at which their further regions begin. Values of the
-/// one that has regions can be merged; those of the others can expire.
+/// The keyspaces of every store, with the keys at which their further regions begin. In the
+/// keyspace with several regions values can be merged; in the others they can expire.
 pub const SPACES: [(&str, &[&str]); 3] =
     [("default", &[]), ("users", &["c01/k05", "client/01", "k3", "k7"]), ("log", &[])];
 
@@ -37,7 +37,7 @@ pub const MERGES: usize = 1;
 /// The most keyspaces that are made while a store is in use.
 pub const LATE_MAX: usize = 3;
 
-/// What they are called.
+/// The name of such a keyspace.
 fn late(number: usize) -> String {
     format!("late-{number}")
 }
@@ -45,16 +45,15 @@ fn late(number: usize) -> String {
 /// One mechanism of each axis, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mechanisms {
-    /// What is merged.
+    /// The shape: what is merged.
     pub shape: &'static str,
-    /// When.
+    /// The schedule: when it is merged.
     pub schedule: &'static str,
-    /// How fast new bytes are let in.
+    /// The admission: how fast writes are accepted.
     pub admission: &'static str,
 }
 
-/// The combinations of what is built that a store can be opened with, and the others with what is
-/// said against them.
+/// The combinations of mechanisms that a store accepts, and those that it refuses, with the reason.
 type Combinations = (Vec<Mechanisms>, Vec<(Mechanisms, String)>);
 
 static COMBINATIONS: LazyLock<Combinations> = LazyLock::new(|| {
@@ -74,36 +73,36 @@ static COMBINATIONS: LazyLock<Combinations> = LazyLock::new(|| {
     found
 });
 
-/// Why no store is opened with these options.
+/// Why a store refuses these options, if it does.
 fn refusal(options: &Options) -> Option<Error> {
     options.check().err()
 }
 
-/// Draws at most until mechanisms have sizes that they can work with.
+/// The most draws of sizes until the mechanisms accept them.
 const DRAWS: usize = 32;
 
 impl Mechanisms {
-    /// All combinations of what is built, but for those that [`Mechanisms::refused`] lists.
+    /// All combinations of mechanisms except those of [`Mechanisms::refused`].
     #[must_use]
     pub fn all() -> &'static [Self] {
         &COMBINATIONS.0
     }
 
-    /// The combinations that no store is opened with, whatever sizes are drawn, and why.
+    /// The combinations that a store refuses, and why.
     #[must_use]
     pub fn refused() -> &'static [(Self, String)] {
         &COMBINATIONS.1
     }
 
-    /// The combination of a seed: as many seeds in a row as there are combinations have them all.
+    /// The combination of a seed. Consecutive seeds go through all combinations.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let all = Self::all();
         all[(seed % all.len() as u64) as usize]
     }
 
-    /// Options with these mechanisms, and sizes that they can work with. Whatever the mechanisms
-    /// are, it draws as many numbers.
+    /// Options with these mechanisms and random sizes that they accept. The numbers taken from
+    /// `rng` do not depend on the mechanisms.
     #[must_use]
     pub fn options(&self, rng: &mut Rng) -> Options {
         let mut options = self.drawn(rng);
@@ -122,8 +121,8 @@ impl Mechanisms {
         let policy = &mut options.policy;
         policy.schedule = self.schedule.into();
         policy.admission = self.admission.into();
-        // A device that is in the way of much or little. It is always said: where calls take no
-        // time, nothing can be measured.
+        // The device may limit much, little or nothing. Its speed is always given, because it
+        // cannot be measured where calls take no time.
         let mut aside = rng.clone();
         let bandwidth = *aside.pick(&[0, 0, 16 << 20, 256 << 20]);
         policy.tree.device_bandwidth = BytesPerSec(bandwidth);
@@ -174,23 +173,23 @@ fn tiny_policy(shape: &str, rng: &mut Rng) -> PolicyOptions {
 #[derive(Clone)]
 pub struct World {
     db: Db,
-    /// Those of [`SPACES`], then those that were made later.
+    /// The keyspaces of [`SPACES`], then those created later.
     spaces: Arc<Mutex<Vec<Keyspace>>>,
 }
 
 impl World {
-    /// Opens the store of this machine, or makes it.
+    /// Opens the store of this machine, or creates it.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub fn open(env: &Arc<SimEnv>, options: &Options) -> Result<Self> {
         Self::open_listening(env, options, |_| {})
     }
 
-    /// Opens it with somebody who is told of all its events.
+    /// Opens the store with a listener for its events.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub fn open_listening(
         env: &Arc<SimEnv>,
         options: &Options,
@@ -211,10 +210,10 @@ impl World {
         Self::of(db)
     }
 
-    /// Opens a copy of a store in another folder, where one is.
+    /// Opens an existing copy of a store in another folder.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub fn open_copy(
         env: &Arc<SimEnv>,
         folder: &Path,
@@ -225,7 +224,7 @@ impl World {
         Self::of(builder.create_if_missing(false).read_only(read_only).open()?)
     }
 
-    /// A store with all of its keyspaces.
+    /// A store with all its keyspaces.
     fn of(db: Db) -> Result<Self> {
         let first = SPACES.iter().map(|(name, _)| db.keyspace(name));
         let mut spaces = first.collect::<Result<Vec<_>>>()?;
@@ -234,10 +233,10 @@ impl World {
         Ok(Self { db, spaces: Arc::new(Mutex::new(spaces)) })
     }
 
-    /// Makes one more keyspace. False where there are enough, or somebody else was faster.
+    /// Creates one more keyspace. False if there are enough, or if another task was faster.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine's errors.
     pub fn make_space(&self) -> Result<bool> {
         let count = self.space_count();
         if count >= SPACES.len() + LATE_MAX {
@@ -253,7 +252,7 @@ impl World {
         Ok(first)
     }
 
-    /// How many keyspaces there are.
+    /// Number of keyspaces.
     #[must_use]
     pub fn space_count(&self) -> usize {
         self.spaces.lock().len()
@@ -274,7 +273,7 @@ impl World {
     /// Writes a batch.
     ///
     /// # Errors
-    /// The engine's. So it is with the other operations.
+    /// The engine's errors. The other operations fail likewise.
     pub fn write(&self, writes: &[Write], promise: Promise) -> Result<()> {
         self.write_with(writes, WriteOptions::durability(durability(promise)))
     }
@@ -323,7 +322,7 @@ impl World {
     /// A snapshot.
     #[must_use]
     pub fn snapshot(&self) -> View {
-        // In this order: what a keyspace that comes later holds is newer than the snapshot.
+        // In this order, because the content of a later keyspace is newer than the snapshot.
         let snapshot = self.db.snapshot();
         View { snapshot, spaces: self.spaces.lock().clone() }
     }
@@ -331,7 +330,7 @@ impl World {
     /// Everything, read forwards and backwards.
     ///
     /// # Errors
-    /// The engine's; [`Error::Internal`] when the two directions do not agree.
+    /// The engine's errors; [`Error::Internal`] if the two directions differ.
     pub fn contents(&self) -> Result<Contents> {
         self.snapshot().contents()
     }
@@ -351,12 +350,11 @@ impl World {
         self.db.wait_idle()
     }
 
-    /// Whether the store's shape takes the trees, as the manifest has them, for its own and has
-    /// nothing left to do with them. So it must be when the store is idle, whatever shape they had
-    /// before.
+    /// Checks that the store's shape accepts the trees, as the manifest has them, and finds nothing
+    /// left to do. This holds for every idle store, whatever shape wrote its trees.
     ///
     /// # Errors
-    /// What reading the manifest fails with; [`Error::Internal`] with what is left to do.
+    /// The errors of reading the manifest; [`Error::Internal`] with the work that is left.
     pub fn check_settled(&self, env: &Arc<SimEnv>) -> Result<()> {
         let policy = &self.db.options().policy;
         let (shape, ..) = policy.build()?;
@@ -376,8 +374,8 @@ impl World {
         Ok(())
     }
 
-    /// Brings puts and deletes of one keyspace in, of each key the last one: in files of at most
-    /// `count` of them, which do not span regions.
+    /// Ingests the last put or delete of each key, for one keyspace, in files of at most `count`
+    /// keys that do not span regions.
     pub fn ingest(
         &self,
         env: &Arc<SimEnv>,
@@ -408,7 +406,7 @@ impl World {
             let why = format!("{} entries went in, of {}", report.entries, last.len());
             return Err(Error::Internal(why));
         }
-        // They may stay; but then disks of long stories fill up.
+        // The files may stay, but in long stories they would fill the disk.
         files.iter().for_each(|path| drop(env.fs().remove(path)));
         Ok(())
     }
@@ -429,11 +427,11 @@ impl World {
     }
 }
 
-/// Checks every byte and every invariant of the store on a disk and of its checkpoints, without
-/// changing them and without a machine.
+/// Checks every byte and every invariant of the store on a disk and of its checkpoints. It changes
+/// nothing and needs no machine.
 ///
 /// # Errors
-/// What is damaged.
+/// The damage.
 pub fn verify(disk: &Disk) -> std::result::Result<(), String> {
     let env: Arc<dyn Env> = RealEnv::with_fs(disk.fork().fs());
     let is_ours = |dir: &Path| {
@@ -448,7 +446,7 @@ pub fn verify(disk: &Disk) -> std::result::Result<(), String> {
             Ok(report) if report.damaged => {
                 return Err(format!("{} is damaged: {report:#?}", folder.display()));
             }
-            // Or a checkpoint that was not finished.
+            // Missing: also a checkpoint that was not finished.
             Ok(_) | Err(Error::Missing { .. }) => {}
             Err(Error::NotAStore { .. }) if folder != Path::new(FOLDER) => {}
             Err(error) => return Err(format!("{} cannot be verified: {error}", folder.display())),
@@ -457,7 +455,7 @@ pub fn verify(disk: &Disk) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// The store as of one moment.
+/// The store at one moment.
 #[derive(Clone)]
 pub struct View {
     snapshot: Snapshot,
@@ -468,12 +466,12 @@ impl View {
     /// The value that a key had.
     ///
     /// # Errors
-    /// The engine's. So it is with the other operations.
+    /// The engine's errors. The other operations fail likewise.
     pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.snapshot.get(&self.spaces[space], key)?.map(|value| value.to_vec()))
     }
 
-    /// How many keyspaces it shows.
+    /// Number of keyspaces that it shows.
     #[must_use]
     pub fn spaces(&self) -> usize {
         self.spaces.len()
@@ -488,7 +486,7 @@ impl View {
     /// Everything, read forwards and backwards.
     ///
     /// # Errors
-    /// The engine's; [`Error::Internal`] when the two directions do not agree.
+    /// The engine's errors; [`Error::Internal`] if the two directions differ.
     pub fn contents(&self) -> Result<Contents> {
         let mut contents = Vec::new();
         for space in 0..self.spaces.len() {
@@ -508,7 +506,7 @@ impl View {
     }
 }
 
-/// The engine's word for a promise.
+/// The engine's durability for a promise.
 #[must_use]
 pub fn durability(promise: Promise) -> Durability {
     match promise {
@@ -521,7 +519,7 @@ pub fn durability(promise: Promise) -> Durability {
 /// All pairs of an iterator.
 ///
 /// # Errors
-/// The iterator's first, after which it must be at its end; [`Error::Internal`] when it is not.
+/// The iterator's first error, after which it must be at its end; [`Error::Internal`] if it is not.
 pub fn pairs(
     mut iter: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
 ) -> Result<Vec<Pair>> {

@@ -1,13 +1,13 @@
-//! A store at rest, damaged anywhere and opened with all salvages.
+//! A closed store with any damage, opened with all salvages.
 //!
-//! 1. Damage that no reader minds is passed by. `verify` names the other.
-//! 2. The store opens with `salvage_wal` and `salvage_ssts`, or is refused and no file has changed:
-//!    that is for the manifest and `CURRENT` only.
-//! 3. It is told which SSTs are lost. Outside their key ranges every key has the value it had,
-//!    unless the log was damaged, too. The damaged files lie aside, byte for byte.
+//! 1. Damage that no read notices is skipped. `verify` finds all other damage.
+//! 2. The store opens with `salvage_wal` and `salvage_ssts`. Only damage of the manifest or of
+//!    `CURRENT` may refuse the open, and then no file has changed.
+//! 3. The events name the lost SSTs. Outside their key ranges every key has its old value, unless
+//!    the log was damaged, too. The damaged files are kept aside, byte for byte.
 //! 4. Then `verify` finds no damage, the store opens as usual with the same contents, and another
 //!    salvage has nothing to do.
-//! 5. A salvage that a crash ends at any file call is done by the next one, with the same contents.
+//! 5. If a salvage crashes at any file call, the next one completes it, with the same contents.
 
 use super::{AtRest, Harm, PATIENCE, apply, kind};
 use crate::disk::{Damage, Disk};
@@ -24,23 +24,23 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
 
-/// What salvages of damaged stores came to.
+/// The results of salvages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Damage that no reader minds.
+    /// Cases of damage that no read notices.
     pub harmless: u64,
     /// Stores that no option opens.
     pub refused: u64,
-    /// Stores that were opened.
+    /// Stores that a salvage opened.
     pub opened: u64,
     /// SSTs that were lost.
     pub ssts: u64,
-    /// Salvages that a crash ended.
+    /// Salvages that crashed.
     pub crashed: u64,
 }
 
 impl Salvaged {
-    /// Adds others.
+    /// Adds the results of other salvages.
     pub fn add(&mut self, other: &Self) {
         self.harmless += other.harmless;
         self.refused += other.refused;
@@ -50,7 +50,7 @@ impl Salvaged {
     }
 }
 
-/// What an opening found.
+/// The result of an open.
 struct Found {
     contents: Result<Contents, Error>,
     events: Vec<Event>,
@@ -59,10 +59,10 @@ struct Found {
 }
 
 impl AtRest {
-    /// Steps 1 to 4 for several damages at once.
+    /// Steps 1 to 4 for several cases of damage at once.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub fn salvage(&self, harms: &[Harm], told: &mut Salvaged) -> Result<(), String> {
         self.salvage_all(harms, told).map_err(|why| format!("{harms:?}: {why}"))
     }
@@ -70,7 +70,7 @@ impl AtRest {
     fn damaged(&self, harms: &[Harm]) -> (Disk, Vec<PathBuf>) {
         let disk = self.disk.fork();
         let harmed = harms.iter().filter_map(|harm| apply(&disk, harm)).collect();
-        // What is gone is gone for good.
+        // A removed file must not come back after a crash.
         disk.lose_power(Damage::KeepAll);
         (disk, harmed)
     }
@@ -100,7 +100,7 @@ impl AtRest {
         self.check_usual(&disk, &found)
     }
 
-    /// Step 1. Of files that changed places one is enough.
+    /// Step 1. Of exchanged files it is enough to name one.
     fn named(&self, disk: &Disk, harmed: &[PathBuf]) -> Result<(), String> {
         let env: Arc<dyn Env> = RealEnv::with_fs(disk.fork().fs());
         let Ok(report) = vlsm::verify_with(&env, Path::new(FOLDER), &mut |_| {}) else {
@@ -114,7 +114,7 @@ impl AtRest {
         unnamed.map_or(Ok(()), |path| Err(format!("verify does not name {}", path.display())))
     }
 
-    /// Step 3: how many SSTs are lost.
+    /// Step 3. Returns the number of lost SSTs.
     fn check_lost(
         &self,
         damaged: &Disk,
@@ -185,7 +185,7 @@ impl AtRest {
     /// Step 5, at every `stride`-th file call.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The violation.
     pub fn crash(&self, harms: &[Harm], stride: u64, told: &mut Salvaged) -> Result<(), String> {
         let (damaged, _) = self.damaged(harms);
         let disk = damaged.fork();
@@ -255,7 +255,7 @@ impl AtRest {
     }
 }
 
-/// An SST that was told lost, was there, and is not kept.
+/// An SST that an event reports as lost and that existed, but is not kept.
 fn lost_for_good(events: &[Event], damaged: &Disk, disk: &Disk) -> Option<PathBuf> {
     let aside = contents(disk, &Path::new(FOLDER).join("lost"));
     let lost = events.iter().filter_map(|event| match event {

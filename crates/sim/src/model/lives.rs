@@ -1,14 +1,15 @@
-//! One store through several lives, each under mechanisms of its own, with crashes in between.
+//! One store through several lives with crashes in between. Each life has other mechanisms.
 //!
-//! 1. A life finds what the one before it left: it reads everything, waits until the shape's own
-//!    compactions have brought the trees into its form, checks that they have, and reads everything
-//!    again. Every second time this is first done on a machine that crashes in the middle of it.
-//! 2. Then come the random operations of the model, and a range that is compacted by hand.
-//! 3. A synced write ends it: all that was written has to survive. At once, with flushes and
-//!    compactions under way, the store is closed, the process dies, or the power fails.
+//! 1. A life begins with what the previous one left. It reads everything, waits until the shape's
+//!    own compactions have brought the trees into its form, checks the form, and reads everything
+//!    again. In every second life, on average, a machine that crashes in the middle does this
+//!    first.
+//! 2. Then come the random operations of the model, and a manual compaction of a range.
+//! 3. A synced write ends the life: everything written must survive. At once, while flushes and
+//!    compactions run, the store is closed, the process dies, or the power fails.
 //!
-//! Which operations these are does not depend on the mechanisms: the same seed reads the same under
-//! all of them, which a digest of all that was read stands for.
+//! The operations do not depend on the mechanisms: a seed gives the same reads under all of them. A
+//! digest of everything read stands for the reads.
 
 use super::{Carried, Counts, Run};
 use crate::disk::{Damage, Disk};
@@ -24,26 +25,27 @@ use vlsm::Stats;
 use vlsm_core::{Error, Result};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Crash points of opening and settling that are drawn from; a small tree has fewer.
+/// The range of crash points in opening and settling. A small tree has fewer.
 const CRASH_POINTS: u64 = 150;
-/// Days between two lives, in which what can expire does: more than pass in a life of many hours.
+/// Days between two lives, in which all values with an expiry expire. A life of many hours is
+/// shorter.
 const DAYS: u64 = 100;
-/// Batches of one filling, and puts of each: several memtables.
+/// Batches of one fill, and puts of each batch. They fill several memtables.
 const BATCHES: usize = 10;
 const PUTS: usize = 12;
 
-/// What came of it.
+/// The results of a store's lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lived {
-    /// Stands for all that was read.
+    /// The digest of everything read.
     pub digest: u64,
-    /// Lives, by how they ended.
+    /// Lives that ended with an orderly close.
     pub closes: u64,
-    /// Deaths of the process.
+    /// Lives that ended with the death of the process.
     pub kills: u64,
-    /// Power failures.
+    /// Lives that ended with a power failure.
     pub power_cuts: u64,
-    /// Power failures while the store was opened and brought into its form.
+    /// Power failures while the store was opened and brought into form.
     pub early: u64,
     /// How often a job was paused.
     pub paused: u64,
@@ -52,7 +54,7 @@ pub struct Lived {
 }
 
 impl Lived {
-    /// Adds the ends of other lives; the digest stays.
+    /// Adds the counts of other lives. The digest stays.
     pub fn add(&mut self, other: &Self) {
         self.closes += other.closes;
         self.kills += other.kills;
@@ -63,7 +65,7 @@ impl Lived {
     }
 }
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Debug, Clone, Copy)]
 enum Ending {
     Close,
@@ -71,8 +73,8 @@ enum Ending {
     PowerCut(Damage),
 }
 
-/// Takes one store through a life under each of these mechanisms, of so many operations. Which ones
-/// is decided by `seed`; how it crashes, and in which order its tasks run, by `crashes`.
+/// Takes one store through a life with each of these mechanisms, of `ops` operations each. `seed`
+/// decides the operations. `crashes` decides the crashes and the order in which tasks run.
 ///
 /// # Errors
 /// The first wrong answer, with the seed, the life and its mechanisms.
@@ -108,7 +110,7 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
         match ending {
             Ending::Close => {
                 lived.closes += 1;
-                // What an orderly close left must survive the power, too.
+                // The state after an orderly close must survive a power failure, too.
                 if chance.one_in(2) {
                     disk.lose_power(Damage::random(&mut chance));
                 }
@@ -133,7 +135,7 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
     Ok(lived)
 }
 
-/// Opens the store, brings it into form and closes it. Whether the machine crashed.
+/// Opens the store, brings it into form and closes it. Returns whether the machine crashed.
 fn settled(
     config: &SimConfig,
     disk: &Disk,
@@ -144,7 +146,7 @@ fn settled(
     on_a_machine(config, disk, move |env| Run::settled(env, mechanisms, carried)?.end(None))
 }
 
-/// A whole life. What it carries on to the next one, and what the store had done.
+/// A whole life. Returns the state for the next one, and the store's statistics.
 fn worked(
     config: &SimConfig,
     disk: &Disk,
@@ -170,7 +172,7 @@ fn worked(
     }
 }
 
-/// Whether the machine crashed.
+/// Runs `body` on a machine. Returns whether the machine crashed.
 fn on_a_machine(
     config: &SimConfig,
     disk: &Disk,
@@ -205,7 +207,7 @@ impl Run {
         }
     }
 
-    /// Opens a store, with all that is to be seen of it before anything is written.
+    /// Opens a store and makes all checks that come before the first write.
     fn settled(
         env: &Arc<SimEnv>,
         mechanisms: Mechanisms,
@@ -225,7 +227,7 @@ impl Run {
         self.look()
     }
 
-    /// What a life does, up to a synced write.
+    /// The operations of a life, up to a synced write.
     fn work(&mut self, ops: u64) -> Result<(), String> {
         let during = |what: &'static str| move |error: Error| format!("{what}: {error}");
         self.fill().map_err(during("filling"))?;
@@ -250,7 +252,7 @@ impl Run {
         }
     }
 
-    /// Enough puts that memtables fill.
+    /// Writes enough puts to fill memtables.
     fn fill(&mut self) -> Result<()> {
         for _ in 0..BATCHES {
             let space = self.space();
@@ -264,7 +266,7 @@ impl Run {
         Ok(())
     }
 
-    /// A range down to the last level, or everything.
+    /// Compacts a range down to the last level, or everything.
     fn compact(&mut self) -> Result<()> {
         let (space, a, b) = (self.space(), self.key(), self.key());
         let bounds = match self.rng.one_in(3) {

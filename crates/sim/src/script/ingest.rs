@@ -1,6 +1,6 @@
-//! Commands of scripts that bring files in: alone, and beside a client that writes the same keys.
-//! For the oracle an ingest is a batch on one keyspace. Which of two writes is the later one when
-//! nobody waited for either, the store decides: it must only stay with it.
+//! The script commands that ingest files: alone, and concurrent with a client that writes the same
+//! keys. For the oracle an ingest is a batch on one keyspace. The store decides the order of two
+//! concurrent writes; it must then keep that order.
 
 use super::{Command, Outcomes, Player, Trouble, key, number, numbers, same, space_of};
 use crate::env::SimEnv;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use vlsm::IngestOptions;
 use vlsm_core::Result;
 
-/// Keys that are brought in: of which keyspace, and how long their values are.
+/// The keys of an ingest, their keyspace, and the length of their values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Brought {
     space: usize,
     keys: Range<u64>,
     len: usize,
-    /// Whether another client writes them, too.
+    /// Whether another client writes the same keys concurrently.
     beside: bool,
 }
 
@@ -40,7 +40,7 @@ impl Brought {
 }
 
 impl Player {
-    /// Brings keys in.
+    /// Ingests keys.
     pub(super) fn ingest(
         self: &Arc<Self>,
         env: &Arc<SimEnv>,
@@ -70,7 +70,8 @@ impl Player {
         Ok(issued)
     }
 
-    /// A key a file, so that most fit into deeper levels; the other client has a batch a key.
+    /// Ingests one key per file, so that most files fit into deeper levels, while the other client
+    /// writes one batch per key.
     fn beside(self: &Arc<Self>, env: &Arc<SimEnv>, world: &World, what: &Brought) -> Outcomes<()> {
         let (player, other_world, others) = (self.clone(), world.clone(), what.clone());
         let other = env.task("beside", move || -> Result<()> {
@@ -100,7 +101,7 @@ impl Player {
         self.same_by_gets(world, what)
     }
 
-    /// Gets and iterators agree on who came later.
+    /// Checks that gets and iterators agree on the later write.
     fn same_by_gets(&self, world: &World, what: &Brought) -> Outcomes<()> {
         let mut found = self.state.lock().contents.clone();
         for n in what.keys.clone() {
