@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Thoroughness {
     /// The distance between the crash points that are tried.
     pub stride: u64,
-    /// The number of crashes for each one whose recovery crashes too, at every point of its own.
+    /// One in this many crashes is followed by crashes of its recovery, at every point of it.
     pub again: u64,
     /// What the disk keeps. Each is tried at each crash point.
     pub damages: Vec<Damage>,

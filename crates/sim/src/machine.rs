@@ -49,7 +49,7 @@ pub(crate) enum Status {
         deadline: Option<Duration>,
     },
     Joining(TaskId),
-    /// True if it ended without a panic.
+    /// True if its body returned.
     Ended(bool),
 }
 
@@ -242,7 +242,7 @@ impl Machine {
         }
     }
 
-    /// Waits for a task to end. True if it ended without a panic.
+    /// Waits for a task to end. True if its body returned.
     pub(crate) fn join(&self, id: TaskId) -> bool {
         self.note(What::Join, "", id as u64);
         loop {

@@ -19,7 +19,7 @@
 //! | `snapshot NAME`, `look NAME`, `release NAME` | takes one, reads all of it, drops it |
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
 //! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
-//! | `ingest SPACE A..B LEN` | ingests keys as files; `beside …`: while another client writes them |
+//! | `ingest SPACE A..B LEN` | ingests keys as files; `beside …`: while a client writes them |
 //! | `checkpoint NAME` | makes a checkpoint, and reads all of it |
 //! | `expire` | lets time pass until values with an expiry have expired |
 //! | `close`, `kill` | ends this life of the store in order, or with its process |

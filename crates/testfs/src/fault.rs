@@ -49,9 +49,9 @@ pub enum Fault {
     /// The device is full.
     NoSpace,
     /// A write does its first half (whole pages of whole pages), then the device is full. Other
-    /// calls fail with a full device.
+    /// calls fail as on a full device.
     ShortWrite,
-    /// A write does at most this many bytes, then the device is full. Other calls fail with a full
+    /// A write does at most this many bytes, then the device is full. Other calls fail as on a full
     /// device.
     CutWrite(usize),
     /// A read returns bytes from another place, 4096 bytes before or after. Other calls are

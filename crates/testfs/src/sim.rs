@@ -256,7 +256,7 @@ impl SimFs {
         self.shared.disk.lock().restart();
     }
 
-    /// Stops the machine at a future mutating call; none cancels that.
+    /// Stops the machine at a future mutating call; none cancels an earlier order.
     pub fn set_crash_at(&self, point: Option<CrashPoint>) {
         self.shared.disk.lock().crash_at = point;
     }

@@ -83,8 +83,8 @@ pub trait Lock: Send + Sync {}
 
 /// A file system.
 pub trait Fs: Send + Sync {
-    /// The absolute form of `path`. On the operating system a relative path continues the working
-    /// directory, which may change. The file need not exist.
+    /// The absolute form of `path`. It stays valid when the working directory changes later. The
+    /// file need not exist.
     ///
     /// # Errors
     /// The system's error. The other operations fail likewise.

@@ -307,8 +307,8 @@ fn holder(path: &Path) -> Option<LockHolder> {
     Some(if own { LockHolder::ThisProcess } else { LockHolder::Process(process) })
 }
 
-/// The process in a line of `/proc/locks`, if the line is an flock on a file with this inode: `1:
-/// FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF`. The line of a waiter has an arrow after its
+/// The process in a line of `/proc/locks`, if the line is an `flock` on a file with this inode:
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:01:131085 0 EOF`. The line of a waiter has an arrow after its
 /// number.
 fn flock_of(line: &str, inode: u64) -> Option<u32> {
     let mut words = line.split_whitespace().skip(1);

@@ -72,8 +72,8 @@ impl Found {
 /// The first missing WAL among those that the manifest lists and that are still needed.
 ///
 /// A file without predecessor took over from all older ones. Those may be gone although the
-/// manifest does not know it yet. A file may also be gone if a later file sealed an earlier one
-/// than it: it was prepared, and nothing was written into it.
+/// manifest does not know it yet. A file may also be gone if a later file sealed one before it: the
+/// file was prepared, and nothing was written into it.
 pub(super) fn missing(dir: &Path, options: RecoverOptions<'_>, found: &Found) -> Option<Error> {
     let Found { started, prepared, .. } = found;
     let takes_over = |(_, file): &(&u64, &Candidate)| file.header.predecessor.is_none();

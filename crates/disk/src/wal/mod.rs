@@ -2,8 +2,8 @@
 //!
 //! A WAL is a chain of files. Each begins with a header page that seals its predecessor (its number
 //! and its end), and continues with records. A batch is one record; a large batch is several
-//! fragments and a commit record. Every checksum covers the file's random number and the offset, so
-//! records from an earlier life of a recycled file never verify.
+//! fragments and a commit record. Each record's checksum covers the file's random number and the
+//! offset, so records from an earlier life of a recycled file never verify.
 //!
 //! Loss and damage: bytes that were not synced when the machine stopped may be missing in any
 //! subset. So the log ends at the first record that does not verify, unless a later record proves

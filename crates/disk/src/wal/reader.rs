@@ -387,7 +387,7 @@ struct Pending {
     cut: bool,
     /// The last sequence number that may be in tables.
     known: Option<Seq>,
-    /// The batches among them of which a fragment was found.
+    /// The batches in tables of which a fragment was found.
     flushed: BTreeSet<u64>,
 }
 

@@ -25,7 +25,7 @@ pub struct LostWal {
 }
 
 /// The files from the first needed one on, as long as each follows the one before it. This is the
-/// rest of a log of which a file is missing or is another one.
+/// rest of a log in which a file is missing or replaced by another one.
 pub(super) fn whole_begin(options: RecoverOptions<'_>, found: Found) -> Vec<Candidate> {
     let begins = |file: &Candidate| match file.header.predecessor {
         None => true,
