@@ -1,24 +1,25 @@
-//! Stores that are asked for beside a figure's own: the same data, workloads and loads.
+//! Added stores: stores that the user asks to see beside a figure's own, with the same data,
+//! workloads and loads.
 //!
-//! 1. In each panel one series is the model: the first one whose store has RocksDB's shape, which
-//!    all four papers compare with; the first one of all where no panel has such a store. Each of
-//!    its points is there once more with the added store: the same run but for the store.
-//! 2. A store that is not ours has the sizes of the model's (memtables, cache, limits; which of
-//!    them it follows, its configuration decides). A profile of ours has its own, with the model's
-//!    durability, workers, blocks and cache.
-//! 3. Added stores are shown, not judged: no claim is about them. What a store has to tell of
-//!    itself, levels and chains, is not asked of them; what makes numbers comparable is, and one
-//!    that lacks it is not shown (`judge`).
+//! 1. Each panel has a model: its first series whose store has RocksDB's shape, which all four
+//!    papers compare with. If no panel has such a store, the model is the first series with a run.
+//!    An added store repeats each point of the model; only the store of the run differs.
+//! 2. A store that is not ours takes the model's sizes (memtables, cache, limits); its
+//!    configuration decides which of them it follows. A profile of ours keeps its own sizes and
+//!    takes the model's durability, workers, blocks and cache.
+//! 3. Added stores are shown, not judged: no claim is about them. They need not report levels and
+//!    chains. They must meet the conditions that make numbers comparable; a store that does not is
+//!    not shown (`judge`).
 //!
-//! Left alone are panels of jobs, whose lanes are those of one store, points that only our engine
-//! tells (chains, good vSSTs), for stores that are not ours, and points whose model is not built.
+//! Some points are not repeated: panels of jobs, whose lanes belong to one store; points that only
+//! our engine reports (chains, good vSSTs), for other stores; points whose model is not built.
 
 use super::stores::loading;
 use super::{Figure, Form, Panel, Point, Setting, Source};
 use std::sync::Arc;
 use vlsm_measure::spec::{LoadSpec, RunSpec, StoreSpec};
 
-/// A store to be shown beside a figure's own.
+/// A store to show beside a figure's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
     store: StoreSpec,
@@ -28,7 +29,7 @@ impl Beside {
     /// The store of this name: `KIND`, `KIND:CONFIG`, or a profile of ours.
     ///
     /// # Errors
-    /// A profile that is not known, with the nearest name.
+    /// The profile is not known; the text suggests the nearest name.
     pub fn named(setting: &Setting, name: &str) -> Result<Self, String> {
         let (kind, config) = StoreSpec::parts(name.trim());
         let profile = if kind == "vlsm" { config } else { "rocksdb" };
@@ -37,13 +38,13 @@ impl Beside {
         Ok(Self { store: StoreSpec { kind: kind.to_owned(), ..ours } })
     }
 
-    /// The store, for whoever wants to know whether it is there.
+    /// The store, so that a caller can check that it is available.
     #[must_use]
     pub fn store(&self) -> &StoreSpec {
         &self.store
     }
 
-    /// The run of the model with this store.
+    /// The model's run, with this store in its place.
     fn run(&self, model: &RunSpec) -> RunSpec {
         let mut store = model.store.clone();
         store.kind.clone_from(&self.store.kind);
@@ -57,7 +58,7 @@ impl Beside {
         RunSpec { store, load, ..model.clone() }
     }
 
-    /// The points of the model with this store.
+    /// The model's points, with this store in its place.
     fn points(&self, panel: &Panel, model: &str) -> Vec<Point> {
         let tells = |point: &Point| self.store.kind == "vlsm" || !point.measure.is_of_ours();
         let points = panel.points.iter().filter(|point| point.series == model && tells(point));
@@ -80,7 +81,7 @@ fn is_tiered(run: &RunSpec) -> bool {
 }
 
 impl Panel {
-    /// The first series with a run, of RocksDB's shape where that is asked for.
+    /// The first series with a run. With `tiered`, its store must have RocksDB's shape.
     fn model(&self, tiered: bool) -> Option<String> {
         let mut points = self.points.iter().filter(|_| self.form != Form::Jobs);
         let fits = |point: &&Point| match &point.source {
@@ -92,7 +93,7 @@ impl Panel {
 }
 
 impl Figure {
-    /// Shows these stores beside its own. False where there is nothing to show them in.
+    /// Adds these stores to the figure's panels. Returns false if no panel can show them.
     pub fn show_beside(&mut self, stores: &[Beside]) -> bool {
         let tiered = self.panels.iter().any(|panel| panel.model(true).is_some());
         let mut shown = false;
@@ -152,7 +153,7 @@ mod tests {
         }
     }
 
-    /// RocksDB itself takes part in this figure: asked for once more it costs nothing.
+    /// RocksDB itself takes part in this figure. Asking for it once more adds no run.
     #[test]
     fn a_store_that_takes_part_already_is_not_run_again() {
         let plain = beside("vlsm-8", &[]).0.runs().len();

@@ -1,44 +1,45 @@
-//! What has to hold before a figure is called measured: all of it of every phase that a point is
-//! taken from; the worst is quoted.
+//! The conditions that a figure must meet before it is called measured. Every phase that a point
+//! is taken from must meet all of them; the worst phase is quoted.
 //!
 //! 1. at least three rounds, and no run failed or was stopped;
 //! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
-//! 3. every level with a target but the last gets nine tenths full within the first and within the
-//!    last fifth of the phase (a level breathes by an SST, which is a quarter of an L1 of four;
-//!    one that was the last when the phase began need not have been full then, and one that no job
-//!    has changed within the fifth keeps what it had at rest, short of full by up to an SST);
+//! 3. every level with a target, except the last, gets nine tenths full within the first and
+//!    within the last fifth of the phase. A level's size varies by an SST, which is a quarter of
+//!    an L1 of four. A level that was the last when the phase began need not have been full then.
+//!    A level that no job changed within the fifth stays as it was at rest, up to an SST short;
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
-//! 5. the limits of device and memory that were asked for are in force;
-//! 6. all of it was done by programs of one commit, built without changes;
-//! 7. the scale is not the one for smoke;
-//! 8. where an open loop has a limited device, reads of the machine's own beside it had a P99.9 of
-//!    at most 4.5 ms: a shared disk that is slow for seconds decides a P99 by itself, and such a
-//!    run is done again ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40. Where
-//!    the run's device is not limited these reads wait for the run itself.
+//! 5. the requested limits of device and memory are in force;
+//! 6. every run used a program of the same commit, built without changes;
+//! 7. the scale is not the one for smoke tests;
+//! 8. in an open loop with a limited device, the probe reads outside the run's limits had a P99.9
+//!    of at most 4.5 ms. A shared disk that is slow for seconds decides a P99 by itself; such a run
+//!    is repeated ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40. If the run's
+//!    device is not limited, these reads wait for the run itself and prove nothing.
 //!
-//! Of an overview ([`super::Entry::overview`]) 2, 3 and 8 are told and decide nothing.
+//! In an overview ([`super::Entry::overview`]) 2, 3 and 8 are reported and decide nothing.
 
 use super::Setting;
 use super::result::{Condition, Proof};
 use vlsm_measure::report::{PhaseReport, Report};
 
-/// Rounds at least.
+/// The least number of rounds.
 const ROUNDS: usize = 3;
-/// Seconds of a phase at least, unless it has [`CHAINS`].
+/// The least length of a phase in seconds, unless it has [`CHAINS`].
 const SECONDS: f64 = 300.0;
-/// Compaction chains of a phase at least, unless it is [`SECONDS`] long.
+/// The least number of compaction chains of a phase, unless it is [`SECONDS`] long.
 const CHAINS: u64 = 100;
-/// How full levels have to be.
+/// The least fullness of a level.
 const FULL: f64 = 0.9;
-/// P99.9 of the driver alone at most, in microseconds.
+/// The largest P99.9 of the driver alone, in microseconds.
 const FLOOR: f64 = 300.0;
-/// P99.9 of the reads beside at most, in microseconds.
+/// The largest P99.9 of the probe reads, in microseconds.
 const BESIDE: f64 = 4_500.0;
-/// Fewer reads have no P99.9: their P99 is asked, which is more lenient.
+/// Fewer reads have no P99.9. Their P99 is used instead, which is more lenient.
 const READS: u64 = 1_000;
 
-/// P99.9 of the reads beside a phase in microseconds, where they tell how the machine was.
+/// P99.9 of the probe reads during a phase, in microseconds. `None` unless the phase is an open
+/// loop with a limited device: other probe reads do not tell how quiet the machine was.
 pub(super) fn beside(report: &Report, phase: &PhaseReport) -> Option<f64> {
     let limited = report.method.spec.as_ref()?.limits.device.is_some();
     let reads = phase.device_beside.as_ref()?;
@@ -50,8 +51,8 @@ fn is_open(phase: &PhaseReport) -> bool {
     phase.arrivals.peak().is_some()
 }
 
-/// Whether the machine spoilt this run, so that it is to be done again: by 4 or 8 of any phase,
-/// also of one that warms up.
+/// Whether the machine spoilt this run, so that it must be repeated: a phase, even one that only
+/// warms up, fails condition 4 or 8.
 #[must_use]
 pub fn again(report: &Report) -> bool {
     let spoilt = |phase: &PhaseReport| {
@@ -61,7 +62,7 @@ pub fn again(report: &Report) -> bool {
     report.phases.iter().any(spoilt)
 }
 
-/// The proof that is worst by a number, and the number.
+/// The least value of `number` over the proofs, and the name of its proof.
 fn worst<'a>(
     proofs: impl Iterator<Item = &'a Proof>,
     number: impl Fn(&Proof) -> f64,
@@ -71,7 +72,7 @@ fn worst<'a>(
     proofs.map(|proof| (number(proof), named(proof))).min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-/// Those that do not depend on what stores tell of themselves.
+/// The conditions that do not depend on what a store reports about itself.
 pub(super) fn conditions(
     proofs: &[Proof],
     failures: &[String],
@@ -111,13 +112,13 @@ pub(super) fn conditions(
     all
 }
 
-/// Those that do.
+/// The conditions that depend on what a store reports about itself.
 pub(super) fn told_conditions(proofs: &[Proof], overview: bool) -> Vec<Condition> {
     let mut all = Vec::new();
     let mut add = |what: &str, value: String, holds: bool| {
         all.push(Condition { what: what.to_owned(), value, holds: overview || holds });
     };
-    // A phase and its repetitions together.
+    // Sum a phase and its repetitions in other rounds.
     let enough = |proof: &Proof| {
         let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
         let (chains, seconds) =

@@ -1,17 +1,17 @@
 //! From the reports of a figure's runs to its result: the points, what the runs prove, the
 //! conditions ([`super::conditions`]), the verdicts.
 //!
-//! Of a store that was asked for beside the figure's own ([`super::beside`]) those are asked that
-//! do not depend on what stores tell of themselves, together with the figure's; it is not shown
-//! where one of them does not hold, and makes no difference to the figure.
+//! An added store ([`super::beside`]) must meet the conditions that do not depend on what stores
+//! report about themselves, together with the figure's own runs. If one of them does not hold, the
+//! added store is not shown. It makes no difference to the figure.
 //!
-//! A claim is judged round by round: the ratio of two points of the same round, so that what
-//! changes from round to round is in both. It *holds* when the median of the ratios is what the
-//! paper says, *in part* when every round agrees in the direction (the ratio is above one) but the
-//! median is less, else it *does not hold here*. "No worse than" holds up to 1 % beyond one; where
-//! a paper says "better" and not by how much, every round has to be better by more than that. For a
-//! series without a label the place counts where the ratio is largest: for "at least" because the
-//! papers say "up to", for "at most" because it has to hold everywhere.
+//! A claim is judged round by round, by the ratio of two points of the same round: what changes
+//! from round to round affects both. It *holds* when the median of the ratios reaches what the
+//! paper says. It holds *in part* when every round agrees in the direction (the ratio is above one)
+//! but the median is less. Otherwise it *does not hold here*. "No worse than" holds up to 1 %
+//! beyond one. If a paper says "better" without a number, every round must be better by more than
+//! that. For a series without a label the largest ratio counts: "at least" stands for the papers'
+//! "up to", and "at most" must hold everywhere.
 
 use super::conditions::{beside, conditions, told_conditions};
 use super::measure::{Measure, Unit};
@@ -25,17 +25,17 @@ use vlsm_measure::process::Machine;
 use vlsm_measure::report::{JobMark, PhaseReport, Report};
 use vlsm_measure::spec::RunSpec;
 
-/// Ratios that differ from one by less say nothing.
+/// A ratio that differs from one by less than this counts as one.
 const SAME: f64 = 0.01;
-/// Points of a line over time at most.
+/// The largest number of points of a line over time.
 const TIME_POINTS: usize = 600;
-/// Jobs of a panel at most: those that read most.
+/// The largest number of jobs in a panel; the widest are kept.
 const JOBS: usize = 1500;
 
-/// What a run brought in each round; `Err` says what failed.
+/// The report of a run in each round; `Err` says what failed.
 pub type Rounds = Rc<[Result<Report, String>]>;
 
-/// The result of a figure. `rounds` gives what a run brought.
+/// The result of a figure. `rounds` gives the reports of a run.
 pub fn judge(
     entry: &Entry,
     figure: &Figure,
@@ -78,14 +78,14 @@ pub fn judge(
     result
 }
 
-/// What runs prove, and what failed.
+/// The proofs of the runs, and their failures.
 #[derive(Default)]
 struct Evidence {
     proofs: Vec<Proof>,
     failures: Vec<String>,
 }
 
-/// That of the figure's own stores, and that of each added one.
+/// The evidence of the figure's own stores, and that of each added store.
 #[derive(Default)]
 struct AllEvidence {
     own: Evidence,
@@ -106,8 +106,8 @@ impl AllEvidence {
     }
 }
 
-/// Whether the added stores can be shown beside the figure's own, of which these are the conditions
-/// and proofs; theirs are added to the proofs. What the figure itself lacks is not said again.
+/// Decides which added stores can be shown beside the figure's own, whose conditions and proofs are
+/// given. Their proofs are added to `proofs`. Conditions that the figure itself fails are skipped.
 fn judged_added(
     added: Vec<(String, Evidence)>,
     figures: &[Condition],
@@ -130,7 +130,7 @@ fn judged_added(
     added.into_iter().map(judged).collect()
 }
 
-/// Takes the points of added stores away that cannot be shown.
+/// Empties the points of added stores that cannot be shown.
 fn hide(added: &[Added], panels: &mut [PanelResult]) {
     let points = panels.iter_mut().flat_map(|panel| &mut panel.points);
     for point in points.filter(|point| point.added) {
@@ -228,7 +228,7 @@ fn point_result(point: &Point, phase: &str, form: &Form, reports: &Rounds) -> Po
     }
 }
 
-/// At most [`TIME_POINTS`] points: of each stretch its largest and its smallest value.
+/// At most [`TIME_POINTS`] points: the largest and the smallest value of each stretch.
 fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     if points.len() <= TIME_POINTS {
         return points;
@@ -259,13 +259,13 @@ fn note(all: &mut Vec<String>, one: String) {
     }
 }
 
-/// What tells the run of a report from others, but for its round.
+/// A checksum that identifies the run of a report; it is the same in every round.
 fn run_of(report: &Report) -> u32 {
     let spec = report.method.spec.clone().map(|spec| RunSpec { seed: 0, ..spec });
     crc32c::crc32c(&serde_json::to_vec(&spec).expect("plain values have an encoding"))
 }
 
-/// Takes down what the phase proves, once.
+/// Records what the phase proves, once.
 fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
     let Evidence { proofs, failures } = evidence;
     let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
@@ -297,8 +297,8 @@ fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
     }
 }
 
-/// The value of a point in each round. In a ratio stalls count as an interval at least, because a
-/// shorter one cannot be told from none.
+/// The value of a point in each round. In a ratio, stalls count as at least one interval, because
+/// a shorter stall cannot be distinguished from none.
 fn values(
     named: &Named,
     (measure, in_ratio): (Measure, bool),
@@ -398,7 +398,7 @@ fn judged(
     }
 }
 
-/// a ÷ b; of counts and shares nothing over nothing is one, something over nothing very much.
+/// a ÷ b, where 0 ÷ 0 is one and any other number ÷ 0 is the largest number.
 fn ratio(a: f64, b: f64) -> f64 {
     match (a == 0.0, b == 0.0) {
         (true, true) => 1.0,
@@ -412,13 +412,13 @@ struct Bound {
     paper: f64,
     at_least: bool,
     is_ratio: bool,
-    /// As [`Claim::every_round`].
+    /// See [`Claim::every_round`].
     every_round: bool,
 }
 
 fn verdict(found: Summary, asked: &Bound) -> Verdict {
     let Bound { paper, at_least, is_ratio, every_round } = *asked;
-    // Equal is no worse.
+    // Equal counts as no worse.
     let same = if is_ratio && paper == 1.0 { SAME } else { 0.0 };
     let holds = match (every_round, at_least) {
         (true, true) => found.least > paper + SAME,
@@ -429,7 +429,7 @@ fn verdict(found: Summary, asked: &Bound) -> Verdict {
     if holds {
         return Verdict::Holds;
     }
-    // Less than claimed, but more than nothing in every round.
+    // Every round has an effect, but a smaller one than claimed.
     let in_part = match (at_least, is_ratio) {
         (true, true) => paper > 1.0 && found.least > 1.0 + SAME,
         (false, true) => paper < 1.0 && found.largest < 1.0 - SAME,

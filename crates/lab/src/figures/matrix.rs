@@ -6,7 +6,7 @@ use super::result::{FigureResult, PointResult};
 use super::text::number;
 use std::fmt::Write;
 
-/// A column: its head, and the measures that share it, by their names.
+/// The columns: the head of each, and the names of the measures that share it.
 const COLUMNS: [(&str, &[&str]); 11] = [
     ("operations/s", &["throughput"]),
     ("99 % of the time", &["tail throughput (99 %)"]),
@@ -67,7 +67,7 @@ fn table(out: &mut String, result: &FigureResult, workload: &str, stores: &[&str
             false => values.into_iter().map(text).collect::<Vec<_>>().join(", "),
         }
     };
-    // A column that no store fills is left out: writes of a workload that only reads.
+    // Leave out a column that no store fills, as writes of a workload that only reads.
     let told = |measures: &[&str]| stores.iter().any(|store| cell(store, measures) != "–");
     let columns: Vec<_> = COLUMNS.into_iter().filter(|(_, measures)| told(measures)).collect();
     let _ = writeln!(out, "\n**{workload}**\n");
@@ -80,7 +80,7 @@ fn table(out: &mut String, result: &FigureResult, workload: &str, stores: &[&str
     }
 }
 
-/// A number in as few characters as tell it.
+/// A number in few characters.
 fn short(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Rate if value >= 10_000.0 => format!("{:.0} k", value / 1e3),

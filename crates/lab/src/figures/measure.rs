@@ -1,5 +1,5 @@
-//! What figures take from a run: a number of one of its phases, or that number over time.
-//! A run that does not tell it gives nothing, never zero.
+//! A measure is what a figure takes from a run: a number of a phase, or that number over time.
+//! A run that does not report the number gives nothing, never zero.
 
 use serde::{Deserialize, Serialize};
 use vlsm_core::Micros;
@@ -16,7 +16,7 @@ use vlsm_policy::schedule::load::{LoadMeter, LoadModel};
 pub enum Measure {
     /// Operations per second.
     Throughput,
-    /// What 99 % of the intervals reach, in operations per second.
+    /// The throughput that 99 % of the intervals reach, in operations per second.
     TailThroughput,
     /// Share of the requests that were not served when an open loop was given up; they are in no
     /// percentile.
@@ -57,8 +57,8 @@ pub enum Measure {
     StallTime,
     /// The longest time at zero throughput.
     LongestStall,
-    /// Time at zero throughput per operation: of runs of the same length that did not do as much.
-    /// The same at every scale, so no number of a paper may stand beside it.
+    /// Time at zero throughput per operation. It compares runs of the same length that completed
+    /// different numbers of operations. It is not scaled, so no paper's number may stand beside it.
     StallPerOp,
     /// Bytes read and written ÷ bytes that clients wrote.
     IoAmplification,
@@ -68,13 +68,13 @@ pub enum Measure {
     Written,
     /// Mean bytes of the chain behind L0, over all its stages.
     ChainWidth,
-    /// Bytes of the widest one.
+    /// Bytes of the widest chain.
     ChainWidest,
-    /// Mean number of its stages.
+    /// Mean number of the stages of a chain.
     ChainLength,
-    /// Mean bytes of its stage out of this level.
+    /// Mean bytes of a chain's stage out of this level.
     Stage(u8),
-    /// Mean bytes of its stages out of the levels above this one.
+    /// Mean bytes of a chain's stages out of the levels above this one.
     ChainAbove(u8),
     /// Mean bytes that a compaction out of this level reads.
     JobBytes(u8),
@@ -88,13 +88,13 @@ pub enum Measure {
     CpuPerOp,
     /// Resident memory.
     Memory,
-    /// Writes that waited because every memtable was full and none flushed yet.
+    /// Writes that waited because every memtable was full and no flush had ended.
     MemtableWaits,
-    /// Writes that the store stopped or delayed, for whatever cause but its log.
+    /// Writes that the store stopped or delayed for any cause except its WAL.
     StoppedWrites,
     /// Bytes per second to and from the device.
     DeviceRate,
-    /// Bytes per second from the device that no job read: what clients read.
+    /// Bytes per second that clients, not background jobs, read from the device.
     ClientReads,
     /// The load of the clients by this model, in bytes per second.
     Load(LoadModel),
@@ -106,15 +106,15 @@ pub enum Measure {
     Limit,
 }
 
-/// What a number is, which decides how it is written and what a scale does to it.
+/// The unit of a number. It decides how the number is written and whether a scale applies to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Per second: not scaled.
     Rate,
-    /// Microseconds; the papers' are divided by the factor of the scale.
+    /// Microseconds; a paper's number is divided by the factor of the scale.
     Micros,
-    /// Bytes; the papers' are divided by the factor of the scale.
+    /// Bytes; a paper's number is divided by the factor of the scale.
     Bytes,
     /// Bytes per second: not scaled.
     ByteRate,
@@ -125,7 +125,7 @@ pub enum Unit {
 }
 
 impl Measure {
-    /// Its name in figures, what it is, and whether only our engine tells it.
+    /// Its name in figures, its unit, and whether only our engine reports it.
     fn about(self) -> (String, Unit, bool) {
         let any = |name: &str, unit| (name.to_owned(), unit, false);
         let ours = |name: &str, unit| (name.to_owned(), unit, true);
@@ -189,19 +189,19 @@ impl Measure {
         self.about().0
     }
 
-    /// What it is.
+    /// Its unit.
     #[must_use]
     pub fn unit(self) -> Unit {
         self.about().1
     }
 
-    /// Whether only our engine tells it.
+    /// Whether only our engine reports it.
     #[must_use]
     pub fn is_of_ours(self) -> bool {
         self.about().2
     }
 
-    /// The number of a phase; nothing where the store or the phase does not tell.
+    /// The number of a phase; `None` if the store or the phase does not report it.
     #[must_use]
     pub fn of(self, phase: &PhaseReport) -> Option<f64> {
         let writes = |take: fn(&Percentiles) -> f64| phase.writes.as_ref().map(take);
@@ -324,24 +324,24 @@ fn loads(model: LoadModel, phase: &PhaseReport) -> Vec<(f64, f64)> {
     phase.samples.iter().filter_map(load).collect()
 }
 
-/// Latencies of all operations together; of a report that is older than these, of the kind of
-/// operation that there was most of.
+/// Latencies of all operations together. An older report does not have them; then these are the
+/// latencies of its most frequent kind of operation.
 fn all(phase: &PhaseReport) -> Option<&Percentiles> {
     let groups = Group::ALL.into_iter().filter_map(|group| phase.percentiles(group));
     phase.all.as_ref().or_else(|| groups.max_by_key(|percentiles| percentiles.count))
 }
 
-/// Causes of waits that are the log's.
+/// The causes of waits for the WAL.
 const LOG: [WaitCause; 3] = [WaitCause::WalQueue, WaitCause::WalWrite, WaitCause::WalSync];
 
-/// How many waits of writes in the phase have such a cause: its report has the phase's own, not
-/// those since the store was opened.
+/// The number of write waits in the phase with such a cause. The report counts the phase's own
+/// waits, not those since the store was opened.
 fn waits(phase: &PhaseReport, of_cause: impl Fn(&str) -> bool) -> f64 {
     let waits = phase.store.waits.iter().filter(|wait| of_cause(&wait.cause));
     waits.map(|wait| wait.count).sum::<u64>() as f64
 }
 
-/// Of each interval in which something was completed.
+/// The P99 of each interval in which an operation was completed.
 fn interval_p99(series: &Series) -> impl Iterator<Item = f64> + '_ {
     series.0.iter().filter(|point| point.ops > 0).map(Point::p99_us)
 }

@@ -1,20 +1,18 @@
-//! Every figure and table with data in the four papers, as plain values: which runs it needs, what
-//! is taken from them, what the paper's text says, and which of its claims can be judged.
+//! Every figure and table with data in the four papers, as plain values: the runs that it needs,
+//! what it takes from them, what the paper's text says, and the claims that can be judged.
 //!
-//! 1. Tables have them (`papers`, one file a paper); an entry builds a [`Figure`] for a [`Setting`]
-//!    (scale, folder).
-//! 2. A figure has panels; a panel has points; a point says which [`RunSpec`] and which of its
-//!    phases it is taken from. Equal runs of different figures are one run of the campaign.
-//! 3. A mechanism that is not built makes its points [`Source::NotBuilt`]: shown as such, never as
-//!    zeros.
-//! 4. Other stores may be asked for beside a figure's own ([`beside`]).
-//! 5. `judge` says of the results whether the figure is measured, and of each claim whether it
-//!    holds.
-//! 6. An overview has all profiles on the same work, written as tables ([`matrix`]).
+//! 1. Tables describe the figures (`papers`, one file per paper); an entry builds a [`Figure`] for
+//!    a [`Setting`] (scale, folder).
+//! 2. A figure has panels; a panel has points; a point names its [`RunSpec`] and one of the run's
+//!    phases. Equal runs of different figures are one run of the campaign.
+//! 3. A point of a mechanism that is not built is [`Source::NotBuilt`]. It is shown as such, never
+//!    as zero.
+//! 4. The user can add other stores to a figure ([`beside`]).
+//! 5. `judge` decides whether the figure is measured and whether each claim holds.
+//! 6. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
 //!
-//! Papers' numbers are those of the text; their plots are pictures that the text form lost. At a
-//! smaller scale sizes and times of the paper are divided by the scale's factor (`scale`), ratios
-//! and rates are not.
+//! A paper's numbers are those of its text, because its plots are pictures. At a smaller scale the
+//! paper's sizes and times are divided by the scale's factor (`scale`); ratios and rates are not.
 
 pub mod beside;
 pub mod conditions;
@@ -35,10 +33,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vlsm_measure::spec::RunSpec;
 
-/// For which experiment a figure is built.
+/// The experiment that a figure is built for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// By how much everything is smaller than in the papers.
+    /// The factor by which everything is smaller than in the papers.
     pub scale: Scale,
     /// Folder for the stores' data.
     pub dir: Option<PathBuf>,
@@ -57,9 +55,9 @@ pub struct Entry {
     pub id: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// All profiles on the same work. An overview, not a figure of a paper: its phases are shorter
-    /// than a figure asks for; how long they were and how full the levels is told and decides
-    /// nothing.
+    /// Whether it is an overview, which runs all profiles on the same work and belongs to no paper.
+    /// Its phases are shorter than a figure requires. Their length and the fullness of levels are
+    /// reported and decide nothing.
     pub overview: bool,
     /// Makes it for a setting.
     pub build: Box<Build>,
@@ -76,10 +74,10 @@ pub fn is_overview(id: &str) -> bool {
     all().any(|entry| entry.overview && entry.id == id)
 }
 
-/// The figure of this name; a number alone is one of the first paper's, `table1` its table.
+/// The figure of this name. A number alone names a figure of the first paper, `table1` its table.
 ///
 /// # Errors
-/// A text with the nearest name.
+/// No figure has this name; the text suggests the nearest one.
 pub fn named(name: &str) -> Result<&'static Entry, String> {
     let lower = name.to_lowercase();
     let own = format!("vlsm-{lower}");
@@ -98,7 +96,7 @@ pub struct Figure {
     pub here: String,
     /// Its parts.
     pub panels: Vec<Panel>,
-    /// What can be judged.
+    /// The claims that can be judged.
     pub claims: Vec<Claim>,
 }
 
@@ -120,20 +118,20 @@ pub struct Panel {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Lines over a number with this name.
+    /// Lines; the x axis is a number with this name.
     Lines(Cow<'static, str>),
     /// Groups of bars.
     Bars,
-    /// The measure second by second, a line a series.
+    /// The measure over time, one line per series.
     Time,
     /// Background jobs over time, by level.
     Jobs,
 }
 
-/// A place on the x axis: a number, and what is written there.
+/// A place on the x axis: its position and its label.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct X {
-    /// Where.
+    /// Its position.
     pub at: f64,
     /// Its label.
     pub label: String,
@@ -141,7 +139,7 @@ pub struct X {
 
 /// One point, bar or line of a panel.
 pub struct Point {
-    /// To which series it belongs.
+    /// The series that it belongs to.
     pub series: String,
     /// Where it stands.
     pub x: X,
@@ -149,23 +147,23 @@ pub struct Point {
     pub measure: Measure,
     /// Where it comes from.
     pub source: Source,
-    /// Of a store that was asked for beside the figure's own: shown, not judged.
+    /// Whether it belongs to an added store, which is shown, not judged.
     pub added: bool,
 }
 
 /// Where a point comes from.
 #[derive(Clone)]
 pub enum Source {
-    /// A run, and the name of one of its phases; all its phases together where there is no name.
+    /// A run, and the name of one of its phases.
     Run(Arc<RunSpec>, String),
-    /// Something that the figure needs is not there.
+    /// The figure needs something that is not built; the text names it.
     NotBuilt(String),
 }
 
-/// What the paper's text says of a series.
+/// The numbers that the paper's text gives for a series.
 #[derive(Clone, Deserialize)]
 pub struct Paper {
-    /// Which series.
+    /// The series.
     pub series: String,
     /// Numbers of the text: x, y.
     pub points: Vec<(f64, f64)>,
@@ -174,14 +172,14 @@ pub struct Paper {
 /// A statement of the paper that numbers decide.
 #[derive(Clone, Deserialize)]
 pub struct Claim {
-    /// In our words.
+    /// The statement in our words.
     pub text: String,
     /// What is compared.
     pub measure: Measure,
-    /// How.
+    /// How it is decided.
     pub test: Test,
-    /// Whether a ratio has to be beyond one in every round, by more than the noise: where a paper
-    /// says that one system is better and not by how much.
+    /// Whether the ratio must be beyond one in every round, by more than the noise. It is set where
+    /// a paper says that one system is better but not by how much.
     #[serde(default)]
     pub every_round: bool,
 }
@@ -190,10 +188,10 @@ pub struct Claim {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// The first is at least so many times the second. Where there is no label: at the place where
-    /// the ratio is largest (the papers' "up to").
+    /// The first is at least this many times the second. Without a label, the place with the
+    /// largest ratio counts (the papers' "up to").
     AtLeast(Named, Named, f64),
-    /// The first is at most so many times the second, everywhere.
+    /// The first is at most this many times the second, at every place.
     AtMost(Named, Named, f64),
     /// The value is at least this much.
     ValueAtLeast(Named, f64),
@@ -212,7 +210,7 @@ impl Test {
     }
 }
 
-/// A point, or a whole series where there is no label.
+/// A point, or a whole series if there is no label.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Named {
     /// Number of the panel, from 0.
@@ -222,7 +220,7 @@ pub struct Named {
     /// The label of x.
     #[serde(default)]
     pub x: Option<String>,
-    /// Another measure than the claim's.
+    /// The measure, if it is not the claim's.
     #[serde(default)]
     pub measure: Option<Measure>,
 }
@@ -242,7 +240,7 @@ impl Figure {
         runs
     }
 
-    /// What it needs and is not there, each once.
+    /// The things that it needs and that are not built, each once.
     #[must_use]
     pub fn not_built(&self) -> Vec<&str> {
         let mut reasons: Vec<&str> = Vec::new();

@@ -1,5 +1,5 @@
-//! A figure's result as a page of its own: what the paper says, the curves beside it, the verdicts,
-//! and what makes it a measurement. One that is not measured says why and shows no curve.
+//! A figure's result as a page of its own: what the paper says, the measured curves, the verdicts
+//! and the conditions. The page of a figure that is not measured says why and shows no curve.
 
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary, Verdict};
@@ -128,7 +128,7 @@ fn chart(panel: &PanelResult) -> Chart {
             ..chart
         },
     };
-    // What is not there is said in words.
+    // The page names series without points in words.
     chart.series.retain(|series| !series.points.is_empty());
     chart
 }

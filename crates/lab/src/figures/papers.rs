@@ -1,16 +1,17 @@
-//! The papers' figures as tables (`papers/*.toml`), and what makes a [`Figure`] of a row.
+//! The papers' figures as tables (`papers/*.toml`), and the code that makes a [`Figure`] of a row.
 //!
-//! 1. A table has *stores* (a profile, another store, what is set), *runs* (data, and phases: name,
-//!    workload, how it is offered, how long) and *figures*: what the paper says, panels, claims.
-//! 2. A panel has a point for each of its stores (`of`) at each of its places (`x`): from which run
-//!    and phase it is taken. A figure's `all` holds for each panel, unless the panel, one of its
+//! 1. A table has *stores* (a profile or another store, and its settings), *runs* (data, and
+//!    phases: name, workload, offered load, length) and *figures* (the paper's words, panels,
+//!    claims).
+//! 2. A panel has a point for each of its stores (`of`) at each of its places (`x`). A point names
+//!    its run and phase. A figure's `all` holds for each panel, unless the panel, one of its
 //!    `rows` or a place overrides it. `{x}` stands for the place.
-//! 3. A run is named with its arguments: `bursts, silk, paper 1400 1x` fills `$1` and `$2`.
+//! 3. A figure names a run with arguments: `bursts, silk, paper 1400 1x` fills `$1` and `$2`.
 //!
-//! Lengths: `1.5x` the seconds of the setting, `paper N` seconds of the paper, `paper N 1x` those
-//! but at least this, `long 3x` five minutes in three rounds at least, `chains` as long as a
-//! hundred chains take. Offered: `closed`, `open N`, `poisson N`, `70%` of the maximum before,
-//! `own` as the workload has it, `own/10` a tenth of its peak.
+//! Lengths: `1.5x` is a multiple of the setting's seconds. `paper N` is N seconds of the paper;
+//! `paper N 1x` is that, but at least `1x`. `long 3x` is at least five minutes in three rounds.
+//! `chains` is as long as a hundred chains take. Offered load: `closed`; `open N`; `poisson N`;
+//! `70%` of the maximum measured before; `own`, the workload's own; `own/10`, a tenth of its peak.
 //!
 //! The tables are part of the program: a mistake in one is a programmer's error, which tests find.
 
@@ -32,7 +33,7 @@ use vlsm_measure::workload::{Preset, data::Shape};
 /// Values by name.
 pub(super) type Map = serde_json::Map<String, Value>;
 
-/// In the order of the list.
+/// The tables, in the order in which figures are listed.
 const TABLES: [&str; 5] = [
     include_str!("papers/vlsm.toml"),
     include_str!("papers/silk.toml"),
@@ -41,11 +42,11 @@ const TABLES: [&str; 5] = [
     include_str!("papers/overview.toml"),
 ];
 
-/// Bytes of pairs that are loaded: as many as a region of vLSM's testbed has.
+/// Bytes of pairs to load: the size of one region of vLSM's testbed.
 pub(super) const BYTES: f64 = 17_500_000_000.0;
-/// Flushes of a phase as long as `chains`: three rounds have 100 chains.
+/// Flushes in a phase of length `chains`; three rounds then have 100 chains.
 const FLUSHES: f64 = 36.0;
-/// How long background work may take.
+/// The seconds that background work may take to end.
 const SETTLE: f64 = 600.0;
 
 /// All figures.
@@ -59,7 +60,7 @@ fn entries(table: Arc<Table>) -> impl Iterator<Item = Entry> {
     (0..table.figure.len()).map(move |index| {
         let (table, row) = (table.clone(), table.figure[index].clone());
         Entry {
-            // Once: they live as long as the program.
+            // Leaked once, because entries live as long as the program.
             id: row.id.leak(),
             title: row.title.leak(),
             overview: row.overview,
@@ -72,10 +73,10 @@ fn entries(table: Arc<Table>) -> impl Iterator<Item = Entry> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
-    /// A sentence about what differs from the paper, the same in many figures: `{here}`.
+    /// A sentence that many figures share about what differs from the paper. It replaces `{here}`.
     #[serde(default)]
     here: String,
-    /// Peaks of workloads with arrivals of their own, where they are not the source's.
+    /// The peak rate of workloads with arrivals of their own, where it is not the source's.
     #[serde(default)]
     peaks: BTreeMap<String, f64>,
     /// What stores have in common.
@@ -92,21 +93,21 @@ struct Table {
 struct Row {
     id: String,
     title: String,
-    /// As [`Entry::overview`].
+    /// See [`Entry::overview`].
     #[serde(default)]
     overview: bool,
-    /// The figure that it is, but for what it says itself.
+    /// The figure whose row it takes over; its own `all` overrides that row's.
     like: Option<String>,
     #[serde(default)]
     says: String,
     #[serde(default)]
     here: String,
-    /// What holds for all panels.
+    /// Values that hold for all panels.
     #[serde(default)]
     all: Map,
     #[serde(default)]
     panels: Vec<Map>,
-    /// Or a panel of bars for each of these.
+    /// Each of these measures adds a panel of bars.
     #[serde(default)]
     measures: Vec<Measure>,
     #[serde(default)]
@@ -121,7 +122,7 @@ struct PanelRow {
     measure: Measure,
     #[serde(default)]
     paper: Vec<Paper>,
-    /// Points in several parts.
+    /// The points, if they are given in several parts.
     #[serde(default)]
     rows: Vec<Map>,
     #[serde(flatten)]
@@ -132,12 +133,12 @@ struct PanelRow {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cell {
-    /// The store, where the series has another name.
+    /// The store, if the series has another name.
     store: Option<String>,
     run: String,
     phase: String,
     measure: Option<Measure>,
-    /// The place's number, where it is not its own.
+    /// The position on the x axis, if it is not the place's own.
     at: Option<f64>,
     regions: Option<String>,
     cache: Option<f64>,
@@ -146,7 +147,8 @@ struct Cell {
     policy: Map,
 }
 
-/// Points of a panel: of which series at which places; place by place, or series by series.
+/// Points of a panel: its series and its places. They are ordered place by place (`by_x`) or series
+/// by series.
 #[derive(Deserialize)]
 struct Points {
     of: Vec<String>,
@@ -162,16 +164,16 @@ struct Points {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Run {
-    /// Pairs; [`BYTES`] of them otherwise.
+    /// The number of pairs; by default they fill [`BYTES`].
     pairs: Option<u64>,
-    /// The workload that says what pairs look like.
+    /// The workload whose pairs are loaded.
     shape: String,
-    /// Name, workload, how it is offered, how long.
+    /// The name, workload, offered load and length of each phase.
     phases: Vec<(String, String, String, String)>,
     threads: Option<usize>,
-    /// Bytes per second from the device, and as many to it.
+    /// The device's limit in bytes per second, for reads and for writes each.
     device: Option<u64>,
-    /// All writes of the last phase, which are half of it, fit into one memtable.
+    /// Whether all writes of the last phase, half of its requests, must fit into one memtable.
     #[serde(default)]
     unflushed: bool,
 }
@@ -197,7 +199,7 @@ fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
 }
 
-/// `$1`, `$2` filled in wherever they stand.
+/// The value with `$1` and `$2` replaced by the arguments everywhere.
 fn filled(value: &Value, arguments: &[&str]) -> Value {
     match value {
         Value::String(text) => {
@@ -216,7 +218,7 @@ fn filled(value: &Value, arguments: &[&str]) -> Value {
     }
 }
 
-/// A number stands where it says, an SST size at its number, other names in their order.
+/// A number is its own position, an SST size has its number of MB, other names have their index.
 fn place(value: &Value, index: usize) -> X {
     match value {
         Value::String(name) => match name.strip_suffix(" MB") {
@@ -406,11 +408,11 @@ impl Table {
     }
 }
 
-/// How long a phase is.
+/// The length of a phase in seconds.
 fn seconds(text: &str, offered: &Offered, store: &StoreSpec, setting: &Setting) -> f64 {
     let times = |text: &str| number(text.trim_end_matches('x')) * setting.seconds;
     match text.split(' ').collect::<Vec<_>>()[..] {
-        // The memtables of so many flushes, filled with pairs of 200 bytes.
+        // The time that `FLUSHES` memtables take to fill with pairs of 200 bytes.
         ["chains"] => {
             let Offered::As(Arrivals::Open(rate)) = offered else { panic!("it has no rate") };
             let memtable = store.options.policy.tree.memtable_bytes.0;
@@ -418,7 +420,7 @@ fn seconds(text: &str, offered: &Offered, store: &StoreSpec, setting: &Setting) 
         }
         ["paper", length] => setting.scale.seconds(number(length)),
         ["paper", length, least] => setting.scale.seconds(number(length)).max(times(least)),
-        // For smoke no longer than others.
+        // A smoke test's long phases are no longer than others.
         ["long", _] if setting.scale.is_smoke() => setting.seconds,
         ["long", length] => times(length).max(101.0),
         [length] => times(length),
@@ -426,7 +428,8 @@ fn seconds(text: &str, offered: &Offered, store: &StoreSpec, setting: &Setting) 
     }
 }
 
-/// A memtable that holds half as much again as this phase writes, half of it being writes.
+/// The size of a memtable that holds 1.5 times what this phase writes; half its requests are
+/// writes.
 fn unflushed(phase: &PhaseSpec, data: &DataSpec) -> Bytes {
     let Offered::As(arrivals) = &phase.offered else { panic!("it has no rate") };
     let requests = arrivals.peak().unwrap_or(0.0) * phase.seconds.unwrap_or(0.0);
@@ -465,7 +468,7 @@ mod tests {
             after(1);
             after(2).bandwidth.expect("it has a limit").limit
         };
-        // At the floor deeper jobs are paused.
+        // A limit at the floor pauses deeper jobs.
         assert_eq!(limit(260), policy.schedules.silk.floor);
         assert!(limit(65) > policy.schedules.silk.floor);
     }

@@ -1,5 +1,5 @@
-//! What came of a figure: its points round by round, the conditions that make it a measurement, and
-//! the verdict on each claim. All that a page is drawn from.
+//! The result of a figure: its points round by round, the conditions that make it a measurement,
+//! and the verdict on each claim. A page is drawn from it alone.
 
 pub use super::measure::Unit;
 use super::{Form, X};
@@ -26,29 +26,29 @@ pub struct FigureResult {
     pub commit: String,
     /// The machine.
     pub machine: Machine,
-    /// What to type to do it again.
+    /// The command that repeats it.
     pub command: String,
-    /// Rounds that were run.
+    /// The number of rounds that were run.
     pub rounds: usize,
-    /// What it needs and is not there.
+    /// The things that it needs and that are not built.
     pub not_built: Vec<String>,
-    /// Stores that were asked for beside its own.
+    /// The added stores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Added>,
-    /// What makes it a measurement.
+    /// The conditions that make it a measurement.
     pub conditions: Vec<Condition>,
     /// Its parts.
     pub panels: Vec<PanelResult>,
     /// The verdicts.
     pub claims: Vec<ClaimResult>,
-    /// Of each phase that was used, what the conditions are judged by.
+    /// The proofs that the conditions are judged by, one for each used phase of a round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub proofs: Vec<Proof>,
 }
 
 impl FigureResult {
-    /// What is worth keeping for good: values, conditions and verdicts, without what was seen over
-    /// time and without the proofs of each phase, which are twenty times as long.
+    /// The part worth archiving: values, conditions and verdicts. It leaves out the values over
+    /// time and the proofs of each phase, which are twenty times as long.
     #[must_use]
     pub fn kept(&self) -> Self {
         let mut kept = self.clone();
@@ -72,7 +72,7 @@ impl FigureResult {
         failed(&self.conditions).map(|why| format!("not measured: {why}"))
     }
 
-    /// What is to be said of the added stores, in one line.
+    /// A line about the added stores.
     #[must_use]
     pub fn beside(&self) -> Option<String> {
         let names: Vec<_> = self.added.iter().map(|added| added.store.as_str()).collect();
@@ -95,12 +95,12 @@ pub fn failed(conditions: &[Condition]) -> Option<String> {
     (!failed.is_empty()).then(|| failed.join("; "))
 }
 
-/// A store that was asked for beside the figure's own. It is shown, not judged.
+/// An added store. It is shown beside the figure's own, not judged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
-    /// Its name, and that of its series.
+    /// Its name, which is also that of its series.
     pub store: String,
-    /// Why it is not shown, where that is so.
+    /// Why it is not shown; `None` if it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -110,9 +110,9 @@ pub struct Added {
 pub struct Condition {
     /// What is required.
     pub what: String,
-    /// The worst that was found, and where.
+    /// The worst value, and where it was found.
     pub value: String,
-    /// Whether that is good enough.
+    /// Whether that value is good enough.
     pub holds: bool,
 }
 
@@ -125,7 +125,7 @@ pub struct PanelResult {
     pub form: Form,
     /// What is on the y axis.
     pub measure: String,
-    /// In which unit.
+    /// Its unit.
     pub unit: Unit,
     /// Its points.
     pub points: Vec<PointResult>,
@@ -140,18 +140,18 @@ pub struct PointResult {
     pub series: String,
     /// Where it stands.
     pub x: X,
-    /// Its value in each round; nothing where a run has none.
+    /// Its value in each round; `None` if the run has none.
     pub values: Vec<Option<f64>>,
-    /// The first round over time: seconds, value. For panels over time only.
+    /// Seconds and values of the first round. Only panels of the form `Time` or `Jobs` have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over_time: Vec<(f64, f64)>,
-    /// The first round's jobs. For panels of jobs only.
+    /// The first round's jobs. Only panels of jobs have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobMark>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Of a store that was asked for beside the figure's own.
+    /// Whether it belongs to an added store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub added: bool,
 }
@@ -176,7 +176,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of some values; nothing of none.
+    /// The summary of some values; `None` if there are none.
     #[must_use]
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.collect();
@@ -186,10 +186,10 @@ impl Summary {
     }
 }
 
-/// A claim and what became of it.
+/// A claim and its verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
-    /// In our words.
+    /// The claim in our words.
     pub text: String,
     /// What is compared.
     pub measure: String,
@@ -203,7 +203,7 @@ pub struct ClaimResult {
     pub summary: Option<Summary>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why there is none.
+    /// Why there is no verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -212,18 +212,18 @@ pub struct ClaimResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// In the median, as much as the paper says.
+    /// The median reaches what the paper says.
     Holds,
-    /// In its direction in every round, but by less.
+    /// Every round agrees in the direction, but the median is less.
     HoldsInPart,
-    /// Not so.
+    /// It holds neither in full nor in part.
     DoesNotHold,
-    /// There is too little to judge by.
+    /// There is too little evidence to judge by.
     NotMeasured,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -240,7 +240,7 @@ impl Verdict {
 pub struct Proof {
     /// The store.
     pub store: String,
-    /// What tells its run from others; the same in every round.
+    /// The identity of its run; it is the same in every round.
     pub run: u32,
     /// The phase.
     pub phase: String,
@@ -250,26 +250,26 @@ pub struct Proof {
     pub commit: String,
     /// Its length in seconds.
     pub seconds: f64,
-    /// Operations.
+    /// The number of operations.
     pub ops: u64,
-    /// Compaction chains that were seen: one for each flush with one behind L0, or each flush where
-    /// a store tells no chains.
+    /// The number of compaction chains: flushes with a chain behind L0, or all flushes if the store
+    /// reports no chains.
     pub chains: u64,
-    /// Whether the store tells targets of levels.
+    /// Whether the store reports targets of levels.
     pub targets: bool,
-    /// Each level that has a target and is not the last: its number, and how full it got in the
-    /// first (unless it was the last level then) and in the last fifth of the phase.
+    /// The number and the fullness of each level that has a target and is not the last: how full it
+    /// got in the first (unless it was the last level then) and in the last fifth of the phase.
     pub fullness: Vec<(u8, Option<f64>, f64)>,
     /// P99.9 of the driver alone in microseconds, for an open loop.
     pub floor_p999_us: f64,
-    /// P99.9 (of few, P99) of the reads of 4 KB beside an open loop, outside the run's limits, in
-    /// microseconds: how the machine's device was, where the run's own is limited.
+    /// P99.9 in microseconds of the 4 KB probe reads beside an open loop (P99 if there are few).
+    /// They are outside the run's limits and show how quiet the machine's device was.
     #[serde(default)]
     pub device_p999_us: Option<f64>,
     /// Whether it was an open loop.
     pub open_loop: bool,
     /// Limits of device and memory.
     pub limits: String,
-    /// Whether those that were asked for are in force.
+    /// Whether the requested limits are in force.
     pub limits_in_force: bool,
 }

@@ -1,8 +1,9 @@
-//! Stores of figures: a profile or another store, what is set in it, and what it is loaded with.
+//! Stores of figures: a profile or another store, its settings, and the options of its load.
 //!
 //! Sizes are those of a region of vLSM's testbed: 87.5 M pairs of 24 + 176 bytes (a quarter of 350
-//! M), which fills L1 to L3 of the papers' trees. One region instead of four, because the machines
-//! here have 2 cores and not 32. What is set is set at the papers' sizes and scaled with the rest.
+//! M), which fill L1 to L3 of the papers' trees. There is one region instead of four, because the
+//! machines here have 2 cores and not 32. Settings are at the papers' sizes and scaled with the
+//! rest.
 
 use super::{Setting, papers::Map};
 use serde::Deserialize;
@@ -23,17 +24,17 @@ pub type Arm = Result<StoreSpec, String>;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Recipe {
-    /// A system that is not built, and no more.
+    /// The system, if it is not built. The other fields are then unused.
     missing: Option<String>,
     profile: String,
-    /// The kind, where it is not ours; it has the profile's sizes.
+    /// The kind of a store that is not ours; it takes the profile's sizes.
     kind: Option<String>,
     /// The name of the configuration; `{sst}` is the size of SSTs.
     config: Option<String>,
     pub(super) setup: Option<String>,
     policy: Map,
-    /// Below 8 MB vLSM's Φ grows and L2 stays as it is, instead of the tree growing by a level
-    /// (vLSM (2024), §6.2).
+    /// Whether L2 stays as it is and vLSM's Φ grows if SSTs are below 8 MB. Otherwise the tree
+    /// grows by a level (vLSM (2024), §6.2).
     same_l2: bool,
 }
 
@@ -51,7 +52,7 @@ pub(super) struct Setup {
 pub(super) struct Store {
     pub recipe: Recipe,
     pub setup: Setup,
-    /// MB of an SST, where they are not the profile's.
+    /// The size of an SST in MB, if it is not the profile's.
     pub sst: Option<u64>,
     pub policy: Map,
     pub regions: usize,
@@ -61,7 +62,7 @@ impl Store {
     /// The store at the scale.
     ///
     /// # Errors
-    /// What is missing for it.
+    /// Something that it needs is missing; the text names it.
     pub(super) fn spec(self, setting: &Setting) -> Arm {
         let Self { recipe, setup, sst, policy, regions } = self;
         if let Some(what) = &recipe.missing {
@@ -97,14 +98,14 @@ impl Store {
     }
 }
 
-/// Our engine with a policy, as figures want it.
+/// Our engine's options for figures, with this policy.
 fn options(policy: PolicyOptions) -> Options {
     let mut options = Options::default();
     (options.policy, options.error_if_exists, options.log) = (policy, true, false);
     options
 }
 
-/// Sets what is said, however deep it lies.
+/// Sets each value of `said` in `all`, at any depth.
 fn set(all: &mut Value, said: Value) {
     match (all, said) {
         (Value::Object(all), Value::Object(said)) => {
@@ -115,8 +116,8 @@ fn set(all: &mut Value, said: Value) {
     }
 }
 
-/// vLSM with this SST size in MB; below 8 MB with one more level instead of a larger Φ (vLSM
-/// (2024), §6.2).
+/// vLSM with this SST size in MB. Below 8 MB it has one more level instead of a larger Φ, unless
+/// `same_l2` is set (vLSM (2024), §6.2).
 fn vlsm_of(sst: u64, same_l2: bool) -> PolicyOptions {
     let mut policy = PolicyOptions::vlsm(Bytes::mib(sst));
     if sst < 8 && !same_l2 {
@@ -135,8 +136,8 @@ impl Setting {
         self.scale.store(spec)
     }
 
-    /// The length of an interval: a second of the papers, but not so short that it holds nothing.
-    /// Where only inserts are asked for, half a second: vLSM's stalls are about a second long.
+    /// The length of an interval: a second of the papers, with a lower bound so that it is not
+    /// empty. For inserts alone it is half a second, because vLSM's stalls last about a second.
     #[must_use]
     pub fn interval(&self, workload: &Workload) -> f64 {
         match workload.inserts >= 100.0 {
@@ -146,9 +147,10 @@ impl Setting {
     }
 }
 
-/// The options that the data of a run is loaded with. Ours: RocksDB's shape with large memtables,
-/// which loads several times faster than vLSM's, and SSTs and deeper levels as they will be. The
-/// others: as they are measured, but for limits of debt, which would make the load wait.
+/// The options that the data of a run is loaded with. Our engine loads with RocksDB's shape and
+/// large memtables, which is several times faster than vLSM's shape; its SSTs and deeper levels
+/// are those of the run. Other stores load as they are measured. No load has limits of debt, which
+/// would make it wait.
 pub(super) fn loading(store: &StoreSpec) -> Options {
     let mut options = store.options.clone();
     if store.kind == "vlsm" {
@@ -161,7 +163,7 @@ pub(super) fn loading(store: &StoreSpec) -> Options {
         policy.tree.l1_bytes = own.tree.l1_bytes.max(Bytes::mib(32));
         policy.tree.levels = own.tree.levels;
         policy.tree.growth = own.tree.growth;
-        // No run is left in L0, which some shapes do not have.
+        // A load leaves no run in L0, because some shapes have no runs there.
         policy.tree.l0_trigger = 1;
         options.policy = policy;
         options.memory_limit = Bytes::mib(256);

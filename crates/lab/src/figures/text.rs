@@ -1,5 +1,5 @@
-//! A figure's result for the terminal: what the paper says, what was found, the verdicts. Of one
-//! that is not measured only why not.
+//! A figure's result for the terminal: what the paper says, what was found, the verdicts. For a
+//! figure that is not measured, the reason stands in place of what was found.
 
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary};
