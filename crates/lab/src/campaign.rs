@@ -1,16 +1,17 @@
-//! A campaign: the runs that some figures need, each done once a round, kept as files, and resumed
-//! where it was interrupted.
+//! A campaign: the runs that some figures need, each done once a round. Their reports are files,
+//! so an interrupted campaign can be resumed.
 //!
-//! 1. The runs of all figures, without repetitions. Round by round: A B C … A B C …, so that what
-//!    changes on the machine over time is in all of them.
-//! 2. A run whose file is there, made from the same specification by a program of the same format,
-//!    is not done again. A run that failed or was stopped is, and one that the machine spoilt
-//!    ([`again`]), twice at most before a call ends with what it has (not with the scale for
-//!    smoke, which measures nothing).
-//! 3. Before the first one: is every store built, is there room, how long will it take.
-//! 4. Afterwards each figure is judged by what its runs brought ([`crate::figures::judge`]).
+//! 1. Equal runs of the figures are one run. The rounds follow each other, A B C … A B C …, so
+//!    that a change of the machine over time affects all runs.
+//! 2. A run is not repeated if its file exists and was made from the same specification by a
+//!    program of the same format. A run that failed or was stopped is done by the next call. A run
+//!    that the machine spoilt ([`again`]) is repeated at most twice in a call. At the scale for
+//!    smoke tests, which measures nothing, no run counts as spoilt.
+//! 3. Before the first run a check makes sure that every store is built and that there is room.
+//! 4. Afterwards each figure is judged by the reports of its runs ([`crate::figures::judge`]).
 //!
-//! In the campaign's folder: `runs/NAME-ROUND.json`, and for each figure `ID.json` and a page.
+//! The campaign's folder has `runs/STORE-CHECKSUM.json`, where the checksum is that of the run's
+//! specification and round, and for each figure `ID.json` and a page.
 
 use crate::figures::beside::Beside;
 use crate::figures::conditions::again;
@@ -27,10 +28,10 @@ use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::report::Report;
 use vlsm_measure::spec::{RunSpec, free_bytes};
 
-/// How often spoilt runs are done again before a campaign ends.
+/// How often a call repeats spoilt runs.
 const AGAIN: usize = 2;
 
-/// Figures, how often and where.
+/// The figures, the number of rounds and the folder.
 pub struct Campaign {
     setting: Setting,
     figures: Vec<(&'static Entry, Figure)>,
@@ -38,11 +39,11 @@ pub struct Campaign {
     folder: PathBuf,
     /// The commit of the program, for the reports.
     commit: String,
-    /// Names of stores beside the figures' own.
+    /// Names of the added stores.
     also: Vec<String>,
 }
 
-/// A run that is to be done.
+/// A run to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// The run.
@@ -52,13 +53,13 @@ pub struct Task {
     file: PathBuf,
 }
 
-/// What the caller hears while a campaign goes on.
+/// The progress of a campaign, for the caller.
 pub enum Going<'a> {
-    /// A run begins: the run, its number from 0, how many there are, seconds left in all.
+    /// A run begins: the run, its number from 0, the number of runs, the seconds left in all.
     Run(&'a Task, usize, usize, f64),
-    /// How the run goes.
+    /// A line about the run's progress.
     Line(Line),
-    /// The run ended: what failed, if something did.
+    /// The run ended; the text says what failed.
     Ended(Option<&'a str>),
 }
 
@@ -76,8 +77,7 @@ impl Campaign {
         Self { setting, figures, rounds, folder: folder.to_owned(), commit, also: Vec::new() }
     }
 
-    /// Shows these stores beside the figures' own. Returns the figures that have nothing to show
-    /// them in.
+    /// Adds these stores to the figures. Returns the figures that cannot show them.
     pub fn show_beside(&mut self, stores: &[Beside]) -> Vec<&'static str> {
         self.also.extend(stores.iter().map(|beside| beside.store().name()));
         let without = |(entry, figure): &mut (&'static Entry, Figure)| {
@@ -123,24 +123,25 @@ impl Campaign {
         self.done(task).is_some_and(|report| smoke || !again(&report))
     }
 
-    /// What the run brought, where it was done and nothing failed.
+    /// The run's report, if it was done and nothing failed.
     fn done(&self, task: &Task) -> Option<Report> {
         let answer = read(&task.file)?;
         let same = answer.report.method.spec.as_ref() == Some(&*task.run);
         (same && whole(&answer)).then_some(answer.report)
     }
 
-    /// Checks that everything is there before the first run starts.
+    /// Checks before the first run starts that every store is built and that there is room.
     ///
     /// # Errors
-    /// A store that is not built, with the command that builds it; a device with too little room.
+    /// A store is not built; the text names the command that builds it. Or a device has too little
+    /// room.
     pub fn check(&self, programs: &Programs, tasks: &[Task]) -> Result<(), String> {
         for task in tasks {
             programs.check(&task.run.store)?;
         }
         let most = tasks.iter().map(|task| &task.run).max_by_key(|run| run.disk_needed());
         if let Some(run) = most {
-            // Loaded data is kept to the end.
+            // Loaded data stays until the campaign ends.
             let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
             run.check_space_for(&run.dir(), run.disk_needed() + kept)?;
         }
@@ -153,17 +154,17 @@ impl Campaign {
         }
     }
 
-    /// Does the runs that are not done yet. A run that fails is told and does not end the rest.
+    /// Does the runs that are not done yet. It reports a run that fails and goes on with the rest.
     ///
     /// # Errors
-    /// When a report cannot be written.
+    /// A report cannot be written, or old data cannot be removed.
     pub fn go(
         &self,
         programs: &Programs,
         stop: &AtomicBool,
         tell: &mut dyn FnMut(Going<'_>),
     ) -> Result<(), String> {
-        // Left by a campaign that was killed, maybe of another program.
+        // Remove what a killed campaign left, maybe that of another program.
         self.clean()?;
         self.pass(&self.todo(), programs, stop, tell)?;
         for _ in 0..AGAIN {
@@ -190,7 +191,7 @@ impl Campaign {
             match crate::programs::run(programs, &task.run, stop, line) {
                 Ok(mut answer) => {
                     answer.report.method.commit.clone_from(&self.commit);
-                    // A run that was spoilt is better than one that was stopped.
+                    // A spoilt run is better than a stopped one.
                     if whole(&answer) || self.done(task).is_none() {
                         write(&task.file, &answer)?;
                     }
@@ -202,10 +203,10 @@ impl Campaign {
         Ok(())
     }
 
-    /// Removes the data that was kept from run to run.
+    /// Removes the loaded data that runs share.
     ///
     /// # Errors
-    /// What cannot be removed.
+    /// A folder cannot be removed; the text names it.
     pub fn clean(&self) -> Result<(), String> {
         for run in self.figures.iter().flat_map(|(_, figure)| figure.runs()) {
             let Some(prepared) = run.prepared() else { continue };
@@ -219,10 +220,10 @@ impl Campaign {
         Ok(())
     }
 
-    /// The figures with what was done so far.
+    /// The results of the figures with the runs that are done so far.
     #[must_use]
     pub fn results(&self) -> Vec<FigureResult> {
-        // Reports are large, and many points are taken from each.
+        // Read each report once: it is large, and many points are taken from it.
         let known = RefCell::new(HashMap::<PathBuf, Rounds>::new());
         let rounds = |run: &RunSpec| -> Rounds {
             let first = self.task(run, 1).file;
@@ -246,7 +247,7 @@ impl Campaign {
     }
 }
 
-/// A run for each loaded data that the tasks need.
+/// One run for each set of loaded data that the tasks need.
 fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
     let mut known = std::collections::HashSet::new();
     let runs = tasks.iter().map(|task| &*task.run);
@@ -254,8 +255,8 @@ fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
 }
 
 impl Campaign {
-    /// What a run brought, round by round: what was not done is an error, so that rounds of
-    /// different runs stay side by side.
+    /// The reports of a run, round by round. A round that was not done is an error, so that the
+    /// rounds of different runs keep their positions.
     fn rounds_of(&self, run: &RunSpec) -> Rounds {
         let answer = |round| {
             let task = self.task(run, round);
@@ -281,7 +282,7 @@ fn read(file: &Path) -> Option<Answer> {
 #[expect(clippy::disallowed_methods, reason = "reports are files of the user's, not a store's")]
 fn write(file: &Path, answer: &Answer) -> Result<(), String> {
     let text = serde_json::to_string(answer).map_err(|error| error.to_string())?;
-    // Whole or not at all: an interrupted campaign is resumed by what is there.
+    // Rename a whole file into place, because a resumed campaign trusts the files that exist.
     let fresh = file.with_extension("new");
     std::fs::write(&fresh, text)
         .and_then(|()| std::fs::rename(&fresh, file))

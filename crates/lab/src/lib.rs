@@ -1,10 +1,11 @@
-//! The laboratory: the papers' figures done again, and stores beside each other on the same work.
+//! The laboratory repeats the papers' figures and compares stores on the same work.
 //!
 //! ```text
-//! figures   the papers' figures, a table a paper: stores, runs, points, claims; what came of them
+//! figures   the papers' figures, one table per paper: stores, runs, points, claims; their results
 //! campaign  the runs that figures need, each once a round, kept and resumed
 //! compare   the same work on several stores in turn, pair by pair
-//! programs  starts a run in a process of its own      probe  the device beside it
+//! programs  starts a run in a process of its own
+//! probe     reads from the device while a run goes on
 //! scale     one factor for all sizes and times
 //! program   the command line
 //! ```

@@ -1,15 +1,16 @@
-//! The machine's device beside a run: what one read takes while the run goes on.
+//! The device probe: it measures the latency of single reads from the machine's device while a run
+//! goes on.
 //!
 //! 1. The parent of a run reads a random block of a file of its own every 10 ms, past the page
 //!    cache. It is in none of the run's control groups, so a limit on the run's device does not
-//!    hold it up.
-//! 2. What the reads of a phase took is in that phase's report.
+//!    delay it.
+//! 2. The report of a phase has the latencies of the reads during that phase.
 //!
-//! A device that is shared may be ten times as slow for seconds or for minutes, whoever asks. A run
-//! that met such a time measured the neighbours. Where the device of a run is not limited, its own
-//! traffic is in these reads, too.
+//! A shared device may be ten times as slow for seconds or minutes, for every client. A run at such
+//! a time measures the neighbours. If the device of a run is not limited, the run's own traffic
+//! delays these reads, too.
 //!
-//! Threads: one that reads, and the one that hears of the run's steps.
+//! Threads: one reads; another one receives the run's steps.
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
@@ -25,12 +26,12 @@ use vlsm_measure::metrics::{Percentiles, histogram};
 
 /// Time between two reads.
 const EVERY: Duration = Duration::from_millis(10);
-/// Bytes of a read; a direct one begins at a multiple of it, in memory, too.
+/// Bytes of a read. A direct read must be aligned to it, in the file and in memory.
 const BLOCK: usize = 4096;
 /// Blocks of the file: 64 MB.
 const BLOCKS: u64 = 16_384;
 
-/// Opens past the page cache; none where the platform has no such flag.
+/// The flag to open past the page cache; `None` if the platform has none.
 #[cfg(target_os = "linux")]
 const DIRECT: Option<OFlags> = Some(OFlags::DIRECT);
 #[cfg(not(target_os = "linux"))]
@@ -44,14 +45,15 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    /// On the device of a folder. None where it has no room for the file, or no direct reads.
+    /// A probe on the device of a folder. `None` if the device has no room for the file or allows
+    /// no direct reads.
     pub fn new(folder: &Path) -> Option<Self> {
         let flags = OFlags::RDONLY | DIRECT? | OFlags::CLOEXEC;
         let named = tempfile::Builder::new().prefix("vlsm-lab-probe-").tempfile_in(folder).ok()?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut part = vec![0; BLOCK * 256];
         for _ in 0..BLOCKS / 256 {
-            // What a device might compress or share says little of what it reads otherwise.
+            // Random bytes, because a device may compress or deduplicate others.
             random.fill_bytes(&mut part);
             std::io::Write::write_all(&mut named.as_file(), &part).ok()?;
         }
@@ -60,7 +62,7 @@ impl Probe {
         Some(Self { file, buffer: vec![0; 2 * BLOCK], random })
     }
 
-    /// Reads a block. What that took, in nanoseconds.
+    /// Reads a block. Returns the latency in nanoseconds.
     fn read(&mut self, clock: &Clock) -> Option<u64> {
         let offset = self.random.random_range(0..BLOCKS) * BLOCK as u64;
         let begin = self.buffer.as_ptr().align_offset(BLOCK);
@@ -70,7 +72,7 @@ impl Probe {
         (read == BLOCK).then(|| clock.now() - before)
     }
 
-    /// Reads until it is over.
+    /// Reads until `over` is set.
     pub fn watch(mut self, over: &AtomicBool, steps: &Mutex<Steps>) {
         let clock = Clock::start();
         while !over.load(Relaxed) {
@@ -82,12 +84,12 @@ impl Probe {
     }
 }
 
-/// What the reads took, step by step of the run.
+/// The latencies of the reads, for each step of the run.
 #[derive(Default)]
 pub(crate) struct Steps(Vec<(String, Histogram<u64>)>);
 
 impl Steps {
-    /// What is read from now on belongs to this step.
+    /// Begins a step: the following reads belong to it.
     pub fn begin(&mut self, name: &str) {
         self.0.push((name.to_owned(), histogram()));
     }
@@ -98,7 +100,7 @@ impl Steps {
         }
     }
 
-    /// Of the last step of this name.
+    /// The latencies of the last step of this name.
     pub fn of(&self, name: &str) -> Option<Percentiles> {
         let (_, times) = self.0.iter().rev().find(|(step, _)| step == name)?;
         Percentiles::of(times)
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_block_is_read_where_the_device_can() {
-        // Not in the folder for temporary files: that may be in memory.
+        // The folder for temporary files may be in memory, so this test does not use it.
         let Some(mut probe) = Probe::new(Path::new(env!("CARGO_MANIFEST_DIR"))) else { return };
         let nanos = probe.read(&Clock::start()).expect("it is read");
         assert!(nanos > 100, "{nanos} ns are no read of a device");

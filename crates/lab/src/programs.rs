@@ -1,8 +1,8 @@
 //! The programs that do runs: this one, and `peers` for the other stores. Each run is a process of
-//! its own ([`vlsm_measure::child`] says what they tell each other).
+//! its own; [`vlsm_measure::child`] describes the protocol.
 //!
-//! An interrupt is passed on: the child ends its phase, answers with the report of what it has and
-//! removes its data. Meanwhile the device is looked at from outside (`probe`).
+//! This program passes an interrupt on: the child ends its phase, answers with the report of what
+//! it has and removes its data. While the run goes on, `probe` reads from its device.
 
 use crate::probe::{Probe, Steps};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ pub struct Programs {
     peers: Option<PathBuf>,
 }
 
-/// What `peers list` says of a store.
+/// An entry of `peers list`: a store.
 #[derive(Deserialize)]
 struct Listed {
     kind: String,
@@ -34,21 +34,21 @@ struct Listed {
     configs: Vec<Config>,
 }
 
-/// A configuration of it.
+/// A configuration of a listed store.
 #[derive(Deserialize)]
 struct Config {
     name: String,
 }
 
-/// What builds the other stores.
+/// The command that builds the other stores.
 pub const BUILD_PEERS: &str = "peers/build";
 
 impl Programs {
-    /// This program, and `peers` where it is built: `$VLSM_PEERS`, beside this program, or in
+    /// Finds this program, and `peers` if it is built: at `$VLSM_PEERS`, beside this program, or in
     /// `peers/target/release` of the current folder.
     ///
     /// # Errors
-    /// When this program cannot be found, which the system says why.
+    /// The path of this program cannot be found; the text has the system's reason.
     pub fn find() -> Result<Self, String> {
         let ours = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
         let named = std::env::var_os("VLSM_PEERS").map(PathBuf::from);
@@ -61,7 +61,7 @@ impl Programs {
     /// The command that runs a store of this kind as a child.
     ///
     /// # Errors
-    /// When it is not built: how to build it.
+    /// The store is not built; the text says how to build it.
     pub fn child(&self, kind: &str) -> Result<Command, String> {
         if kind == "vlsm" {
             let mut command = Command::new(&self.ours);
@@ -79,10 +79,11 @@ impl Programs {
         Ok(command)
     }
 
-    /// Refuses a store that is not built, or has no such configuration.
+    /// Checks that a store is built and has the configuration.
     ///
     /// # Errors
-    /// How to build it, or the nearest name.
+    /// The store is not built, or the name is unknown. The text says how to build the store, or
+    /// suggests the nearest name.
     pub fn check(&self, store: &StoreSpec) -> Result<(), String> {
         self.child(&store.kind)?;
         let Some(peers) = self.peers.as_ref().filter(|_| store.kind != "vlsm") else {
@@ -106,7 +107,7 @@ impl Programs {
         Ok(())
     }
 
-    /// The kinds of other stores that are built; none where the program is not.
+    /// The kinds of other stores that are built; empty if the program `peers` is not.
     #[must_use]
     pub fn peers(&self) -> Vec<String> {
         let Some(peers) = &self.peers else { return Vec::new() };
@@ -120,10 +121,10 @@ fn is_file(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
 }
 
-/// Does a run in a process of its own. `stop` interrupts it; `tell` hears how it goes.
+/// Does a run in a process of its own. `stop` interrupts it; `tell` receives its progress.
 ///
 /// # Errors
-/// When the program cannot be started or does not answer. What failed in the run is in the answer.
+/// The program cannot be started or does not answer. A failure of the run itself is in the answer.
 pub fn run(
     programs: &Programs,
     spec: &RunSpec,
@@ -146,7 +147,7 @@ pub fn run(
             out.read_to_end(&mut answer).map(|_| answer)
         });
         scope.spawn(|| {
-            // Once: a second interrupt would end the child without an answer.
+            // One interrupt is enough: the child then ends by itself.
             while !over.load(Relaxed) {
                 if stop.load(Relaxed) {
                     let _ = kill_process(pid, Signal::INT);
@@ -186,7 +187,7 @@ pub fn run(
     Ok(answer)
 }
 
-/// What a child says that is not meant for the parent is meant for the user.
+/// Prints a line of the child that is no message to the parent, because it is for the user.
 fn pass_on(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -1,12 +1,12 @@
-//! One factor for a whole experiment: sizes of memory, trees and data, numbers of operations and
-//! lengths of bursts become so many times smaller, and every ratio between them stays.
+//! One factor for a whole experiment. It divides sizes of memory, trees and data, numbers of
+//! operations and lengths of bursts; every ratio between them stays.
 //!
-//! Rates stay as they are: they are the machine's. A tenth of the bytes at the same rate takes a
-//! tenth of the time, so a burst of a tenth of its length fills the same share of a memtable. What
-//! cannot shrink with them: the block of an SST (4 KB), a pair, what a file costs. At 1/64 an SST
-//! of vLSM has 128 KB and its least vSST four blocks; below that such costs dominate (at 1/256 vLSM
-//! takes 2,800 inserts per second, at 1/64 19,000, at full size 90,000; single runs), so smaller
-//! factors are refused.
+//! Rates are not scaled, because they belong to the machine. A tenth of the bytes at the same rate
+//! takes a tenth of the time, so a burst of a tenth of its length fills the same share of a
+//! memtable. The block of an SST (4 KB), a pair and the cost of a file cannot shrink. At 1/64 an
+//! SST of vLSM has 128 KB and its least vSST four blocks. Below that such costs dominate, so
+//! smaller factors are refused: vLSM takes 90,000 inserts per second at full size, 19,000 at 1/64
+//! and 2,800 at 1/256 (single runs).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,12 +23,12 @@ pub struct Scale(u64);
 impl Scale {
     /// The papers' sizes.
     pub const FULL: Self = Self(1);
-    /// What a campaign uses unless it is told otherwise: 100 compaction chains take a minute or so.
+    /// The default scale of a campaign. 100 compaction chains take about a minute at it.
     pub const CAMPAIGN: Self = Self(32);
-    /// To see that everything works: not to be measured with.
+    /// The scale for smoke tests, which show that everything works and measure nothing.
     pub const SMOKE: Self = Self(64);
 
-    /// Whether results at this scale are for looking at only.
+    /// Whether this scale is too small to measure with.
     #[must_use]
     pub fn is_smoke(self) -> bool {
         self.0 >= Self::SMOKE.0
@@ -62,8 +62,8 @@ impl Scale {
         self.0
     }
 
-    /// Options at this scale: everything that is a size of the tree or of memory, a time of
-    /// its policies (none of which becomes shorter than a millisecond) or a number of operations.
+    /// Options at this scale. It scales sizes of the tree and of memory, numbers of operations, and
+    /// times of policies, which stay at a millisecond or more.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
         options.policy.scale(self.policies());
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use vlsm::PolicyOptions;
 
-    /// What must not change with the scale.
+    /// Ratios that a scale must not change.
     fn ratios(policy: &PolicyOptions) -> [f64; 7] {
         let memtable = policy.tree.memtable_bytes.0 as f64;
         [

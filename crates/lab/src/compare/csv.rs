@@ -8,7 +8,7 @@ use vlsm_measure::report::chart::Unit;
 use vlsm_measure::report::statistic::{self, Statistic};
 use vlsm_measure::report::{PhaseReport, Report};
 
-/// The figures of all runs: for each run a row for each of its phases and one for the whole of it.
+/// The figures of all runs: each run has a row for each of its phases and one for the whole run.
 #[must_use]
 pub fn summary(reports: &[Report]) -> String {
     let (of_phases, of_runs) = (statistic::of_phases(), statistic::of_runs());

@@ -1,22 +1,22 @@
-//! Stores beside each other, from runs that alternated: A B A B …
+//! Compares stores by runs that alternated: A B A B …
 //!
-//! These machines are noisy and their speed drifts, so an absolute figure is an anecdote. What
-//! counts is the ratio of two runs that followed each other, and how far it varies from pair to
+//! The speed of a machine drifts, so absolute figures of different times cannot be compared. The
+//! comparison uses the ratio of two runs of the same round, and how far it varies from pair to
 //! pair:
-//! 1. Of each figure: the median of each store, and in each round the ratio to the baseline's run
-//!    of the same round. Nothing to nothing (0 ÷ 0) is a ratio of 1.
-//! 2. The median of the ratios, with an interval from their order statistics, the one that belongs
-//!    to the sign test: of n sorted ratios, the (k+1)-th from below to the (k+1)-th from above
-//!    holds the true median with probability 1 − 2·P(Binomial(n, ½) ≤ k), whatever the
-//!    distribution. The largest k that leaves 95 % is taken. Under six pairs there is none, and the
-//!    interval is the whole range, least to largest, which holds the median with 1 − 2¹⁻ⁿ: 75 % of
-//!    three pairs, 87.5 % of four, 93.75 % of five. A bootstrap would promise more than so few
-//!    values can say.
-//! 3. `better` or `worse` is said only if the interval excludes 1 (by [`LEAST`]), else
-//!    `no difference shown`. Under [`PAIRS_MIN`] pairs nothing is concluded.
+//! 1. Each figure has a median for each store. In each round it has the ratio of the store's run to
+//!    the baseline's. 0 ÷ 0 is a ratio of 1.
+//! 2. The result is the median of the ratios with the interval of the sign test, from order
+//!    statistics. Of n sorted ratios, the (k+1)-th from below and the (k+1)-th from above enclose
+//!    the true median with probability 1 − 2·P(Binomial(n, ½) ≤ k), for any distribution. The
+//!    largest k that leaves 95 % is used. With fewer than six pairs there is no such k. Then the
+//!    interval is the whole range, which holds the median with 1 − 2¹⁻ⁿ: 75 % for three pairs,
+//!    87.5 % for four, 93.75 % for five. A bootstrap would promise more than these few values can
+//!    support.
+//! 3. The verdict is `better` or `worse` only if the interval excludes 1 (by [`LEAST`]), else
+//!    `no difference shown`. Fewer than [`PAIRS_MIN`] pairs allow no conclusion.
 //!
-//! Many figures are looked at together: of twenty without any difference, one will look like one at
-//! 95 %, and five at 75 %. The tables say so.
+//! A table has many figures. Of twenty figures without any difference, one looks different by
+//! chance at 95 %, and five do at 75 %. The tables say so.
 
 pub mod csv;
 pub mod page;
@@ -28,17 +28,17 @@ use vlsm_measure::report::{Report, table};
 
 /// The fewest pairs that anything is concluded from.
 pub const PAIRS_MIN: usize = 3;
-/// How sure an interval shall be, where there are pairs enough.
+/// The confidence of an interval, if there are enough pairs.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// A difference smaller than this is none, however sure: stores that keep up with an open loop
-/// differ by a request or two.
+/// The least difference that counts. Stores that keep up with an open loop always differ by a
+/// request or two.
 pub const LEAST: f64 = 0.001;
 
 /// The runs of one store, one a round.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Runs {
-    /// The store as it is called here.
+    /// The store's name in the report.
     pub name: String,
     /// Its reports, in the order of rounds.
     pub reports: Vec<Report>,
@@ -49,7 +49,7 @@ pub struct Runs {
 pub struct Comparison {
     /// The stores.
     pub names: Vec<String>,
-    /// Which of them the others are compared to.
+    /// The index of the store that the others are compared to.
     pub baseline: usize,
     /// Rounds that all stores have.
     pub pairs: usize,
@@ -60,7 +60,7 @@ pub struct Comparison {
 /// A figure of all stores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The phase; none for figures of whole runs.
+    /// The phase; `None` for figures of whole runs.
     pub phase: Option<String>,
     /// The figure's name.
     pub statistic: &'static str,
@@ -70,23 +70,22 @@ pub struct Row {
     pub better: Better,
     /// The median of each store.
     pub medians: Vec<Option<f64>>,
-    /// Each store's ratio to the baseline; none for the baseline itself, and where a figure is
-    /// missing.
+    /// Each store's ratio to the baseline; `None` for the baseline itself and for a missing figure.
     pub ratios: Vec<Option<Ratio>>,
 }
 
-/// What the ratios of pairs say.
+/// The ratios of a store to the baseline, and what follows from them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratio {
-    /// Pair by pair.
+    /// The ratio of each pair.
     pub pairs: Vec<f64>,
     /// Their median.
     pub median: f64,
     /// The interval of the median.
     pub interval: (f64, f64),
-    /// With which probability it holds the true one.
+    /// The probability that the interval holds the true median.
     pub confidence: f64,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -99,7 +98,7 @@ pub enum Verdict {
     Worse,
     /// The interval includes 1.
     NoDifferenceShown,
-    /// There were only so many pairs.
+    /// There were only this many pairs, too few for a conclusion.
     TooFew(usize),
 }
 
@@ -115,7 +114,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// The one in the middle, or between the two there; None of nothing.
+/// The median; the mean of the middle two for an even count. `None` if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -127,14 +126,15 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The interval of the median of these values, and how sure it is; None of nothing.
+/// The interval of the median of these values, and its confidence. `None` if there are no values.
 #[must_use]
 pub fn interval(values: &[f64]) -> Option<((f64, f64), f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (least, largest) = (*sorted.first()?, *sorted.last()?);
     let count = sorted.len();
-    // P(Binomial(n, ½) ≤ k), term by term. Of more pairs than anyone runs the first term is 0.
+    // Sum P(Binomial(n, ½) ≤ k) term by term. The first term is 0 only for more pairs than anyone
+    // runs.
     let mut term = 0.5_f64.powi(count as i32);
     let mut below = term;
     let mut found = ((least, largest), 1.0 - 2.0 * below);
@@ -151,7 +151,7 @@ pub fn interval(values: &[f64]) -> Option<((f64, f64), f64)> {
 }
 
 impl Ratio {
-    /// Of pairs of values, each store ÷ baseline. None without any pair.
+    /// The ratio store ÷ baseline of pairs of values. `None` if there is no pair.
     #[must_use]
     pub fn of(pairs: &[(f64, f64)], better: Better) -> Option<Self> {
         let ratio = |&(value, base): &(f64, f64)| if value == base { 1.0 } else { value / base };
@@ -173,7 +173,7 @@ impl Comparison {
     /// Compares all stores to the one at `baseline`.
     ///
     /// # Panics
-    /// When there is no store at `baseline`.
+    /// There is no store at `baseline`.
     #[must_use]
     pub fn new(stores: &[Runs], baseline: usize) -> Self {
         assert!(baseline < stores.len(), "the baseline is one of the stores");
@@ -202,7 +202,7 @@ impl Comparison {
         (0..self.names.len()).filter(move |index| *index != baseline)
     }
 
-    /// What intervals are, in words.
+    /// How the intervals are computed, in words.
     #[must_use]
     pub fn method(&self) -> String {
         let known = vec![1.0; self.pairs];
@@ -267,7 +267,7 @@ impl Comparison {
     }
 }
 
-/// One figure of all stores; None where no store has it.
+/// One figure of all stores; `None` if no store has it.
 fn row<T>(
     stores: &[Runs],
     baseline: usize,
@@ -278,7 +278,7 @@ fn row<T>(
     let values = |runs: &Runs| runs.reports.iter().map(take).collect::<Vec<Option<f64>>>();
     let all: Vec<Vec<Option<f64>>> = stores.iter().map(values).collect();
     let of_none = all.iter().flatten().all(Option::is_none);
-    // A figure that is zero everywhere says nothing: no scan, no stall.
+    // Leave out a figure that is zero everywhere, as scans or stalls that did not occur.
     if of_none || all.iter().flatten().flatten().all(|value| *value == 0.0) {
         return None;
     }
@@ -299,7 +299,7 @@ fn row<T>(
     })
 }
 
-/// A ratio, as short as it says something.
+/// A ratio with few digits.
 #[must_use]
 pub fn plain(ratio: f64) -> String {
     match ratio {
@@ -313,7 +313,7 @@ pub fn plain(ratio: f64) -> String {
     }
 }
 
-/// At most so many characters.
+/// The text, cut to at most `most` characters.
 fn clipped(text: &str, most: usize) -> String {
     match text.chars().count() {
         count if count <= most => text.to_owned(),
@@ -321,7 +321,7 @@ fn clipped(text: &str, most: usize) -> String {
     }
 }
 
-/// Lines of at most so many characters.
+/// The text in lines of at most `most` characters.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,5 +1,5 @@
 //! A comparison as a page: one table with a column for each store, the charts of one run of each
-//! store overlaid, how it was measured, and last the ratios pair by pair. Nothing is fetched.
+//! store overlaid, the method, and the ratios pair by pair. The page loads nothing from elsewhere.
 
 use super::{Comparison, Row, Runs, Verdict, plain};
 use std::fmt::Write;
@@ -8,11 +8,11 @@ use vlsm_measure::report::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series
 use vlsm_measure::report::html::{FULL, cell, document, group, head, sections};
 use vlsm_measure::report::theme::escape;
 
-/// The page of stores that were run in turns: what the comparison says, then the run of each store
-/// that is in the middle by throughput.
+/// The page of stores that were run in turns: the comparison, then the charts of each store's
+/// median run by throughput.
 ///
 /// # Panics
-/// When there is no store at `baseline`.
+/// There is no store at `baseline`.
 #[must_use]
 pub fn render(stores: &[Runs], baseline: usize, title: &str) -> String {
     let found = Comparison::new(stores, baseline);
@@ -28,7 +28,7 @@ pub fn render(stores: &[Runs], baseline: usize, title: &str) -> String {
     document(title, &body)
 }
 
-/// The run in the middle by the throughput of the last phase.
+/// The median run by the throughput of the last phase.
 fn middle(reports: &[Report]) -> Option<&Report> {
     let throughput = |run: &&Report| run.phases.last().map_or(0.0, |phase| phase.throughput);
     let mut sorted: Vec<&Report> = reports.iter().collect();
@@ -36,7 +36,7 @@ fn middle(reports: &[Report]) -> Option<&Report> {
     sorted.get(sorted.len().saturating_sub(1) / 2).copied()
 }
 
-/// One table: the medians of each store, and how they compare with the baseline's.
+/// Writes one table: the medians of each store, and how they compare with the baseline's.
 fn medians(found: &Comparison, out: &mut String) {
     out.push_str("<h2>Result</h2>");
     let baseline = escape(&found.names[found.baseline]);
@@ -71,7 +71,7 @@ fn medians(found: &Comparison, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// How a verdict is shown.
+/// The CSS class of a verdict.
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Better => "better",
@@ -80,7 +80,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The ratios pair by pair: a chart and a table for each store beside the baseline.
+/// Writes the ratios pair by pair: a chart and a table for each store except the baseline.
 fn compared(found: &Comparison, out: &mut String) {
     let baseline = escape(&found.names[found.baseline]);
     out.push_str("<h2>Ratios pair by pair</h2>");

@@ -210,7 +210,7 @@ impl Args {
         let load = Preset::named("load").expect("it is known").workload;
         let mut steps = vec![phase("load", load, closed(), Some(pairs), None), Step::Settle(600.0)];
         if let Some(path) = &self.trace {
-            // A file that is no trace is refused before anything is loaded.
+            // Refuse a file that is no trace before loading anything.
             let trace = Trace::open(path).map_err(|error| error.to_string())?;
             let replay = Arrivals::Replay(Replay { path: path.clone(), speed: 1.0 });
             let ops = Some(trace.len() as u64);
@@ -291,8 +291,8 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
     store
 }
 
-/// Sets the size of memtables, and scales the tree with them as in the reference runs: an L1 of 256
-/// MB with memtables of 64 MB, and of 64 MB with memtables of 8 MB.
+/// Sets the size of memtables. Smaller ones shrink the tree, too, as in the reference runs: an L1
+/// of 256 MB goes with memtables of 64 MB, and one of 64 MB with memtables of 8 MB.
 fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
     if memtable < policy.tree.memtable_bytes {
         policy.tree.l1_bytes = policy.tree.l1_bytes.min(ByteCount::mib(64));

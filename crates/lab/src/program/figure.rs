@@ -53,7 +53,7 @@ impl Shared {
         }
     }
 
-    /// The stores beside the figures' own.
+    /// The added stores.
     pub fn beside(&self, setting: &Setting) -> Result<Vec<Beside>> {
         self.also.iter().map(|name| Beside::named(setting, name)).collect()
     }
@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> failure::Result {
         }
         entries.push(figures::named(name)?);
     }
-    // A smoke run is to be seen, not to be measured with: once is enough.
+    // A smoke test measures nothing, so one round is enough.
     let rounds = if shared.scale.is_smoke() { 1 } else { shared.rounds };
     let mut setting = shared.setting();
     let programs = Programs::find()?;
@@ -154,8 +154,8 @@ pub fn run(args: &Args) -> failure::Result {
     Ok(())
 }
 
-/// Writes a figure's page, the JSON that is worth keeping, and that with everything; an overview's
-/// tables, too.
+/// Writes a figure's page, its JSON for the archive, and its complete JSON. Writes the tables of an
+/// overview, too.
 fn publish(out: &Path, result: &FigureResult) -> Result {
     let json = |result: &FigureResult| {
         serde_json::to_string_pretty(result).map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! `vlsm-lab list`, `vlsm-lab workloads`: what there is to be done again, and to be asked.
+//! `vlsm-lab list` and `vlsm-lab workloads`: they print the figures and the workloads.
 //! Times are guesses from the lengths of phases and a moderate rate of loading.
 
 use super::duration;
@@ -15,7 +15,7 @@ pub struct Args {
     shared: super::figure::Shared,
 }
 
-/// Prints all figures with what they cost.
+/// Prints all figures with the time that they take.
 pub fn figures(args: &Args) -> Result {
     let mut out = io::stdout().lock();
     let setting: Setting = args.shared.setting();

@@ -1,7 +1,7 @@
-//! The `vlsm-lab` program: measure stores beside each other, and do the papers' figures again.
+//! The `vlsm-lab` program: it compares stores and repeats the papers' figures.
 //!
-//! Every run is a process of its own (`vlsm-lab child`, or the program of `peers/`), told what to
-//! do by a specification and answering with a report; here is only what the user says and sees.
+//! Every run is a process of its own (`vlsm-lab child`, or the program of `peers/`). The process
+//! reads a specification and answers with a report. This module has only the user interface.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -86,8 +86,8 @@ fn run(command: Command) -> failure::Result {
     }
 }
 
-/// The body of a child. Each interrupt ends its phase and none of them the program: the parent, and
-/// the kernel when that died, may both send one.
+/// The body of a child. An interrupt ends its phase, never the program: the parent may send one,
+/// and the kernel sends another when the parent dies.
 fn serve() -> Result {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| STOP.store(true, Relaxed))
@@ -95,7 +95,7 @@ fn serve() -> Result {
     child::serve(&open, &STOP)
 }
 
-/// A flag that Ctrl-C raises. A second one ends the program at once; children then end by
+/// A flag that Ctrl-C raises. A second Ctrl-C ends the program at once; children then end by
 /// themselves.
 fn stop_flag() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -108,7 +108,7 @@ fn stop_flag() -> Result<&'static AtomicBool> {
     Ok(&STOP)
 }
 
-/// Seconds as people say them.
+/// A duration for people, given in seconds.
 fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 90.0 => format!("{s:.0} s"),

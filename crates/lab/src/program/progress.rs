@@ -1,5 +1,5 @@
-//! A campaign on stderr: a bar for the run under way, with the time left for all of them. Where no
-//! person watches, a line for each run that ended.
+//! The progress of a campaign on stderr: a bar for the current run, with the time left for all of
+//! them. If stderr is no terminal, it prints a line for each run that ended.
 
 use super::{describe, duration};
 use crate::campaign::Going;
@@ -19,7 +19,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Nothing to show yet.
+    /// A bar with nothing to show yet.
     pub fn new() -> Self {
         let bar = ProgressBar::new(STEPS);
         let style = ProgressStyle::with_template("{prefix}\n{bar:20} {percent:>3}%  {msg}")
