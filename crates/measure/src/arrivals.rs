@@ -1,21 +1,23 @@
 //! When requests are made.
 //!
-//! Closed loop: each client asks again as soon as it was answered. A slow store slows its own load,
-//! so the latencies of a closed loop say little; its throughput is the store's maximum.
+//! Closed loop: each client makes the next request as soon as the last one is answered. A slow
+//! store slows its own load, so the latencies of a closed loop say little; its throughput is the
+//! store's maximum.
 //!
-//! Open loop: request i is due at a time of its own, whatever the store does, and its latency
-//! counts from then (no coordinated omission). Evenly: at start + i/rate. Poisson: the same rate
-//! with exponential gaps. Varying: rates that change by a repeated pattern, for bursts and valleys.
-//! Replay: as a recorded trace says. Clients take due requests from one sequence:
+//! Open loop: request i is due at a time of its own, whatever the store does. Its latency counts
+//! from then (no coordinated omission). *Even* requests are due at start + i/rate; *Poisson* ones
+//! have the same rate with exponential gaps; *varying* ones have rates that change by a repeated
+//! pattern, for bursts and valleys; *replayed* ones have the times of a recorded trace. Clients
+//! take due requests from one sequence:
 //! 1. A client takes the next request if it is due, serves it and comes back, without sleeping, as
 //!    long as requests are due.
-//! 2. When none is due it sleeps until the next one is, but at least [`MIN_SLEEP`] after the
-//!    wake-up that was planned last, so that a wake-up, which costs processor time that the store
-//!    needs, is shared by the requests that became due meanwhile.
+//! 2. If none is due, it sleeps until the next one is due, but at least until [`MIN_SLEEP`] after
+//!    the last planned wake-up. A wake-up costs processor time that the store needs, so it serves
+//!    all requests that became due meanwhile.
 //!
 //! Due times are functions of the request's number (`times`), so taking one is one atomic step.
 //!
-//! Threads: the sequence is an atomic counter, the plan of wake-ups another.
+//! Threads: the sequence is an atomic counter; the last planned wake-up is another.
 
 mod times;
 
@@ -34,7 +36,7 @@ pub const MIN_SLEEP: u64 = 125_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
-    /// Each client asks again once it was answered.
+    /// Each client makes a request once its last one is answered.
     Closed,
     /// Requests per second, due evenly.
     Open(f64),
@@ -46,12 +48,12 @@ pub enum Arrivals {
     Replay(Replay),
 }
 
-/// Rates one after another, from the beginning again after the last one.
+/// Rates that follow each other; after the last one the first one follows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Pattern {
     /// The rates.
     pub segments: Vec<Segment>,
-    /// Due as a Poisson process of these rates, instead of evenly.
+    /// Whether requests are due as a Poisson process of these rates, instead of evenly.
     #[serde(default)]
     pub poisson: bool,
 }
@@ -59,7 +61,7 @@ pub struct Pattern {
 /// A rate for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
-    /// For how long.
+    /// The length in seconds.
     pub seconds: f64,
     /// Requests per second.
     pub rate: f64,
@@ -70,12 +72,12 @@ pub struct Segment {
 pub struct Replay {
     /// Its file.
     pub path: PathBuf,
-    /// By which factor it goes faster than it was recorded.
+    /// The factor by which it is faster than the recording.
     pub speed: f64,
 }
 
 impl Pattern {
-    /// With evenly due requests.
+    /// A pattern with evenly due requests.
     #[must_use]
     pub fn new(segments: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let segments = segments.into_iter().map(|(seconds, rate)| Segment { seconds, rate });
@@ -89,8 +91,8 @@ impl Pattern {
         self
     }
 
-    /// All rates by one factor, so that the highest is this one: for a machine that is not the
-    /// source's.
+    /// Multiplies all rates by one factor, so that the highest is `rate`: for a machine that is not
+    /// the source's.
     #[must_use]
     pub fn with_peak(mut self, rate: f64) -> Self {
         let factor = rate / self.peak();
@@ -110,7 +112,7 @@ impl Pattern {
         self.segments.iter().map(|segment| segment.rate).fold(0.0, f64::max)
     }
 
-    /// The rate of a whole round.
+    /// The mean rate of a whole round.
     #[must_use]
     pub fn mean(&self) -> f64 {
         let requests: f64 = self.segments.iter().map(|each| each.seconds * each.rate).sum();
@@ -128,7 +130,7 @@ impl Arrivals {
         }
     }
 
-    /// The highest rate, where it is known beforehand.
+    /// The highest rate, if it is known beforehand.
     #[must_use]
     pub fn peak(&self) -> Option<f64> {
         match self {
@@ -138,7 +140,7 @@ impl Arrivals {
         }
     }
 
-    /// The same at nothing but its highest rate.
+    /// The same arrivals at their highest rate all the time; a closed loop for a replay.
     pub(crate) fn at_peak(&self) -> Self {
         match self {
             Self::Varying(pattern) if pattern.poisson => Self::Poisson(pattern.peak()),
@@ -148,10 +150,10 @@ impl Arrivals {
         }
     }
 
-    /// Whether its numbers make sense.
+    /// Checks that its numbers make sense.
     ///
     /// # Errors
-    /// What is wrong, for the user.
+    /// A number is wrong; the text tells the user which.
     pub fn check(&self) -> Result<(), String> {
         let positive = |what: &str, number: f64| match number.is_finite() && number > 0.0 {
             true => Ok(()),
@@ -198,7 +200,7 @@ pub struct Sequence {
     planned: AtomicU64,
 }
 
-/// What a client shall do.
+/// What a client does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Serve the request of this number, which was due at this nanosecond.
@@ -210,8 +212,8 @@ pub enum Next {
 }
 
 impl Sequence {
-    /// The requests that are due within `seconds`, but at most `total`. None for a closed loop.
-    /// A replay has the given times, in microseconds.
+    /// The requests that are due within `seconds`, but at most `total`. `None` for a closed loop. A
+    /// replay has the given times, in microseconds.
     #[must_use]
     pub fn new(
         arrivals: &Arrivals,
@@ -234,7 +236,7 @@ impl Sequence {
         Some(Self { times, total, next, planned })
     }
 
-    /// When request `index` is due, in nanoseconds.
+    /// The due time of request `index`, in nanoseconds.
     #[must_use]
     #[inline]
     pub fn due(&self, index: u64) -> u64 {
@@ -261,7 +263,7 @@ impl Sequence {
         }
     }
 
-    /// Plans a wake-up: not before `due`, and not too soon after the one planned last.
+    /// Plans a wake-up: not before `due`, and not too soon after the last planned one.
     fn plan(&self, due: u64) -> u64 {
         let next = |planned: u64| Some(due.max(planned + MIN_SLEEP));
         // It never returns None, so either way this is the value before the update.
@@ -269,20 +271,20 @@ impl Sequence {
         due.max(planned + MIN_SLEEP)
     }
 
-    /// How many there are.
+    /// The number of requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// How many requests are due and not taken yet.
+    /// The number of requests that are due and not taken yet.
     #[must_use]
     pub fn backlog(&self, now: u64) -> u64 {
         let due = self.times.until(now as f64).min(self.total);
         due.saturating_sub(self.next.load(Relaxed))
     }
 
-    /// How many requests were never taken.
+    /// The number of requests that were never taken.
     #[must_use]
     pub fn untaken(&self) -> u64 {
         self.total.saturating_sub(self.next.load(Relaxed))

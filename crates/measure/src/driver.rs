@@ -1,17 +1,17 @@
 //! Client threads between a workload, its arrivals and a store.
 //!
-//! 1. [`run`] starts the clients of a [`Phase`] and collects, once an interval, what they counted;
-//!    the caller is told (for live progress).
+//! 1. [`run`] starts the clients of a [`Phase`]. At the end of each interval it collects their
+//!    counts and reports the progress to the caller.
 //! 2. A closed-loop client does its share of the operations one after another. An open-loop client
 //!    takes due requests from the shared sequence (see [`crate::arrivals`]); a request's latency is
 //!    its completion − its due time.
 //! 3. Operations are those of the workload, or of a recorded trace ([`crate::trace`]).
 //! 4. The phase ends when its operations are done, its time is over, the caller raised the stop
-//!    flag, or an operation failed (its error is in the outcome, with all that was counted before).
-//!    An open loop goes on for up to `grace` to serve what is still due: giving up at once
-//!    would leave out the very requests that waited longest. Those left are counted as unserved.
+//!    flag, or an operation failed (the outcome has its error and all earlier counts). An open loop
+//!    goes on for up to `grace` to serve requests that are still due: giving up at once would leave
+//!    out the requests that waited longest. It counts the remaining ones as unserved.
 //!
-//! Threads: clients share atomics and, each with the collector, the lock of its interval.
+//! Threads: clients share atomics. Each shares the lock of its interval with the collector.
 
 mod client;
 mod floor;
@@ -34,29 +34,29 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// One part of a run.
 pub struct Phase {
-    /// What is asked.
+    /// The operations.
     pub workload: Workload,
-    /// When.
+    /// When requests are made.
     pub arrivals: Arrivals,
-    /// By how many client threads.
+    /// The number of client threads.
     pub threads: usize,
-    /// How many operations at most.
+    /// The largest number of operations.
     pub ops: Option<u64>,
-    /// For how many seconds at most.
+    /// The longest time in seconds.
     pub seconds: Option<f64>,
-    /// For the choice of operations.
+    /// The seed of the choice of operations.
     pub seed: u64,
     /// Length of the intervals that are counted one by one, in seconds.
     pub interval: f64,
 }
 
-/// What a phase brought.
+/// The result of a phase.
 pub struct Outcome {
     /// Its length in seconds.
     pub seconds: f64,
-    /// All latencies.
+    /// The latencies of all operations.
     pub latencies: Latencies,
-    /// Interval by interval.
+    /// The points of all intervals.
     pub series: Series,
     /// Reads that found nothing.
     pub misses: u64,
@@ -64,14 +64,14 @@ pub struct Outcome {
     pub user_bytes: u64,
     /// Requests of an open loop that were due and not served.
     pub unserved: u64,
-    /// What the process used meanwhile.
+    /// What the process used during the phase.
     pub usage: Usage,
     /// The first failure.
     pub error: Option<StoreError>,
 }
 
 impl Outcome {
-    /// Of a phase that could not begin.
+    /// The outcome of a phase that could not begin.
     fn failed(error: StoreError) -> Self {
         Self {
             seconds: 0.0,
@@ -86,7 +86,7 @@ impl Outcome {
     }
 }
 
-/// How a phase is going.
+/// The progress of a phase.
 pub struct Progress<'a> {
     /// Seconds since its start.
     pub seconds: f64,
@@ -96,25 +96,25 @@ pub struct Progress<'a> {
     pub done: f64,
     /// Latencies so far.
     pub latencies: &'a Latencies,
-    /// Interval by interval so far.
+    /// The points of the intervals so far.
     pub series: &'a Series,
 }
 
-/// How many nanoseconds an open loop goes on to serve what is due.
+/// The seconds that an open loop goes on to serve requests that are due.
 fn grace(seconds: f64) -> f64 {
     (seconds / 2.0).max(10.0)
 }
 
-/// What all clients share.
+/// The state that all clients share.
 struct Run<'a> {
     store: &'a dyn Store,
     data: &'a Data,
-    /// Whose operations are done, instead of those of a workload.
+    /// The trace whose operations replace those of the workload, and its values.
     trace: Option<(Trace, Data)>,
     clock: Clock,
-    /// When clients stop, in nanoseconds.
+    /// The time at which clients stop, in nanoseconds.
     end: u64,
-    /// Operations at most.
+    /// The largest number of operations.
     total: u64,
     clients: u64,
     sequence: Option<Sequence>,
@@ -125,10 +125,10 @@ struct Run<'a> {
     active: AtomicUsize,
 }
 
-/// Runs a phase. `stop` ends it early; `tell` hears of it after every interval.
+/// Runs a phase. `stop` ends it early; `tell` receives its progress after every interval.
 ///
 /// # Panics
-/// When a client thread cannot be started, or panics; when the interval is no positive number.
+/// A client thread cannot be started or panics, or the interval is no positive number.
 pub fn run(
     store: &dyn Store,
     data: &Data,
@@ -214,21 +214,21 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// How many operations of a closed loop one client does.
+    /// The number of operations that this client does in a closed loop.
     fn share(&self, client: u64) -> u64 {
         self.total / self.clients + u64::from(client < self.total % self.clients)
     }
 }
 
-/// Takes from the clients what they counted.
+/// Collects the counts of the clients.
 struct Collector<'a> {
     slots: &'a [Mutex<Interval>],
     fresh: Interval,
-    /// Of the interval under way.
+    /// The latencies of the last collected interval.
     latencies: Latencies,
     totals: Interval,
     series: Series,
-    /// When it last collected, in nanoseconds.
+    /// The time of the last collection, in nanoseconds.
     last: u64,
 }
 
@@ -244,7 +244,8 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Waits for the end of an interval, or of the phase, and collects. False when it is over.
+    /// Waits for the end of an interval or of the phase, and collects. Returns false if the phase
+    /// is over.
     fn interval(&mut self, run: &Run<'_>, seconds: f64) -> bool {
         let next = self.last + ((seconds * 1e9) as u64).max(1);
         while run.clock.now() < next && run.active.load(Acquire) > 0 {
@@ -255,7 +256,7 @@ impl<'a> Collector<'a> {
         goes_on
     }
 
-    /// How the phase is going.
+    /// The progress of the phase.
     fn progress(&self, phase: &Phase, total: u64) -> Progress<'_> {
         let seconds = self.last as f64 / 1e9;
         let ops = self.totals.latencies.count();
@@ -285,7 +286,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// Counts a client out, also when it panics.
+/// Counts a client as ended when it is dropped, even if the client panics.
 struct Leave<'a> {
     run: &'a Run<'a>,
     caller: std::thread::Thread,

@@ -1,7 +1,7 @@
-//! The vLSM engine as a store under measurement: its calls, and its counters in the words of
-//! reports.
+//! The vLSM engine as a store under measurement. It forwards the calls, and translates the engine's
+//! counters into those of reports.
 //!
-//! Threads: as the engine, all calls from any thread.
+//! Threads: any thread may call, as with the engine.
 
 use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
@@ -17,14 +17,14 @@ use vlsm::{Batch, Db, KeyspaceOptions, Options, Stats, WriteOptions};
 use vlsm_core::event::{ChainReport, Event};
 use vlsm_policy::Counters;
 
-/// Marks that nobody asked for are forgotten beyond this number.
+/// The largest number of marks that are kept until they are taken.
 const MARKS_MAX: usize = 1 << 20;
 
-/// The longest piece of the page cache that a WAL lies in, which the system counts as written
-/// whenever a record is the first to be written into it after a sync: as long as the writes that
-/// fill a WAL ahead.
+/// The longest piece of the page cache that holds a part of a WAL: the length of the writes that
+/// fill a WAL ahead. The system counts the whole piece when a record is the first write into it
+/// after a sync.
 const WAL_PIECE: u64 = 256 << 10;
-/// So of the manifest, of which each install writes a little and syncs it.
+/// The same for the manifest. Each install writes a little of it and syncs it.
 const PAGE: u64 = 4096;
 
 /// An open engine.
@@ -38,7 +38,7 @@ impl Engine {
     /// Opens a store in a folder, its keys split into regions at `splits`.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The engine cannot open the store.
     pub fn open(path: &Path, options: Options, splits: Vec<Vec<u8>>) -> vlsm_core::Result<Self> {
         let clock = Clock::start();
         let marks = Arc::<Mutex<Marks>>::default();
@@ -58,7 +58,7 @@ impl Engine {
     }
 }
 
-/// Takes note of jobs that ended and of chains.
+/// Keeps marks of jobs that ended and of chains.
 fn note(event: &Event, clock: &Clock, marks: &Mutex<Marks>) {
     let now = clock.now() as f64 / 1e9;
     let chain = |chain: &ChainReport, waited| ChainMark {
@@ -140,8 +140,8 @@ fn levels(stats: &Stats) -> Vec<LevelStats> {
     stats.levels.iter().map(level).collect()
 }
 
-/// Bytes that the device may never see: of reads that go through the page cache, and of the WAL's
-/// zeros that are written over before they are synced.
+/// Bytes that the device may never see: reads through the page cache, and zeros of the WAL that are
+/// overwritten before a sync.
 fn cached(options: &Options, stats: &Stats) -> u64 {
     let jobs: u64 = stats.compactions.iter().map(|work| work.read.0).sum();
     let reads = (stats.cache_miss_bytes + stats.open_bytes).0 + jobs;

@@ -1,18 +1,17 @@
 //! Holds this process to a run's limits: bytes per second of a device, and memory.
 //!
-//! 1. [`apply`] makes a control group of its own below the one the process is in, writes the limits
-//!    into it and moves the process there; dropping what it returns moves it back and removes the
-//!    group. Two generations of control groups are known: with v1 the controllers `blkio` and
-//!    `memory` have a tree each; v2 has one tree, in which a group may be made only where its
-//!    parent passes the controllers on, and only the root both does so and holds processes.
+//! 1. [`apply`] makes a control group for the process, writes the limits into it and moves the
+//!    process there. Dropping its result moves the process back and removes the group. It supports
+//!    both generations of control groups. In v1 the controllers `blkio` and `memory` have a tree
+//!    each. In v2 there is one tree; the parent of a group must pass the controllers on, and only
+//!    the root may both pass them on and hold processes.
 //! 2. The device is the disk that holds the folder: a partition cannot be limited by itself.
-//! 3. What could not be done is said, never passed over: the text of [`Applied`] goes into the
-//!    report.
+//! 3. A limit that cannot be applied is reported: the text of [`Applied`] goes into the report.
 //!
-//! v1 limits I/O where it is submitted. A buffered write is submitted by the kernel's own threads,
-//! so stores with buffered I/O escape a limit on writes there; the text says so.
+//! v1 limits I/O where it is submitted. The kernel's own threads submit buffered writes, so these
+//! escape a limit on writes; the text says so.
 //!
-//! Needs root. Threads: a group holds the whole process, whichever thread calls.
+//! Limits need root. Threads: a group holds the whole process, whichever thread calls.
 #![expect(clippy::disallowed_methods, reason = "these files are the system's controls")]
 
 use crate::spec::Limits;
@@ -31,14 +30,14 @@ pub struct Applied {
 }
 
 impl Applied {
-    /// Whether everything that was asked for is in force.
+    /// Whether all requested limits are in force.
     #[must_use]
     pub fn complete(&self) -> bool {
         !self.incomplete
     }
 }
 
-/// What is in force, or why it is not; empty where nothing was asked for.
+/// Writes the limits in force, or why they are not; nothing if no limit was requested.
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -57,7 +56,7 @@ pub fn apply(limits: &Limits, dir: &Path) -> Applied {
         said.push(applied.note("device", done));
     }
     if let Some(bytes) = limits.memory {
-        // Of v2 there is one tree, and the process can be in one group of it only.
+        // v2 has one tree, and the process can be in only one of its groups.
         let group = applied.groups.iter().find(|group| group.v2).map(|group| group.path.clone());
         said.push(applied.note("memory", mounts.memory(bytes, group)));
     }
@@ -80,7 +79,7 @@ impl Applied {
     }
 }
 
-/// A control group that this process is in and that goes when this is dropped.
+/// A control group that this process is in. Dropping this removes the group.
 #[derive(Debug)]
 struct Group {
     path: PathBuf,
@@ -99,7 +98,7 @@ impl Group {
     ) -> Result<Self, String> {
         let path = parent.join(format!("vlsm-lab-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| cannot("make the control group", &path, &error))?;
-        // From here on dropping it cleans up.
+        // From here on, dropping `group` cleans up.
         let group = Self { path, home: home.to_owned(), v2 };
         for (name, value) in settings {
             write(&group.path.join(name), value)?;
@@ -111,7 +110,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What fails here leaves an empty group behind, which the system forgets at its next start.
+        // A failure leaves an empty group behind, which lasts until the system restarts.
         let _ = write(&self.home.join("cgroup.procs"), &std::process::id().to_string());
         let _ = fs::remove_dir(&self.path);
     }
@@ -129,7 +128,7 @@ fn write(path: &Path, value: &str) -> Result<(), String> {
     fs::write(path, value).map_err(|error| cannot(&format!("write {value:?} to"), path, &error))
 }
 
-/// Where the controllers' trees are, and the groups this process is in: all as absolute paths.
+/// The groups of this process in the controllers' trees, as absolute paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mounts {
     blkio: Option<PathBuf>,
@@ -139,7 +138,7 @@ struct Mounts {
 }
 
 impl Mounts {
-    /// From `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    /// Reads the contents of `/proc/self/mountinfo` and `/proc/self/cgroup`.
     fn of(mountinfo: &str, cgroup: &str) -> Self {
         let mut mounts = Self::default();
         for line in mountinfo.lines() {
@@ -147,7 +146,7 @@ impl Mounts {
             let Some((mount, kind)) = line.split_once(" - ") else { continue };
             let mut fields = mount.split(' ').skip(3);
             let (Some(root), Some(point)) = (fields.next(), fields.next()) else { continue };
-            // The line of this tree in the other file: number:controllers:group.
+            // This tree's line in `cgroup` is number:controllers:group.
             let group = |wanted: &str| {
                 let group = cgroup.lines().find_map(|line| {
                     let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -194,7 +193,7 @@ impl Mounts {
         Ok((Some(group), format!("{each} (control groups v2)")))
     }
 
-    /// `group`: the one of v2 that the process was already moved to.
+    /// Limits memory. `group` is the group of v2 that the process was already moved to, if any.
     fn memory(
         &self,
         bytes: u64,
@@ -217,7 +216,8 @@ impl Mounts {
     }
 
     /// The nearest group of v2, from the process's own upwards, that passes a controller on to its
-    /// children, and the process's own. The root can always be made to, where it has it at all.
+    /// children; and the process's own group. If none does, the root is made to, if it has the
+    /// controller.
     fn parent(&self, controller: &str) -> Result<(PathBuf, PathBuf), String> {
         let missing = || format!("no control-group controller \"{controller}\" is mounted here");
         let (root, home) = self.v2.as_ref().ok_or_else(missing)?;
@@ -258,7 +258,7 @@ fn device_number(_: &fs::Metadata) -> u64 {
 }
 
 fn disk(device: u64, sys: &Path) -> Option<String> {
-    // Linux's split of the number.
+    // Linux splits the device number like this.
     let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
     let minor = (device & 0xff) | (device >> 12 & !0xff);
     let found = sys.join(format!("dev/block/{major}:{minor}"));
@@ -273,7 +273,7 @@ fn disk(device: u64, sys: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A folder that goes with it.
+    /// A folder that is removed when this is dropped.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(Mounts::of("nonsense - \n1 2", "::"), Mounts::default());
     }
 
-    /// A folder as v2 would show it; the kernel's own files are ordinary ones here.
+    /// An ordinary folder stands in for a group of v2, and ordinary files for the kernel's.
     #[test]
     fn v2_has_one_group_for_both() {
         let root = Folder::new("v2");

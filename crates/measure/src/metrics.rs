@@ -1,13 +1,13 @@
-//! What is counted: latencies by kind of operation, every interval (a second, unless a phase says
-//! otherwise) and in all.
+//! Metrics of clients: latencies by kind of operation, in each interval (a second, unless a phase
+//! says otherwise) and in total.
 //!
 //! 1. Each client records into an [`Interval`] of its own, behind a lock that only the collector
 //!    contends for, once an interval.
 //! 2. The collector takes the intervals away, merges them into one point of the [`Series`] and into
 //!    the totals.
 //!
-//! Histograms (HDR) hold nanoseconds with three significant digits up to an hour, one a kind of
-//! operation, each made when the first of its kind occurs.
+//! Histograms (HDR) hold nanoseconds with three significant digits up to an hour. Each kind of
+//! operation has one, which is made when the first operation of the kind occurs.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -101,10 +101,10 @@ impl Group {
     }
 }
 
-/// The longest latency that is told apart: an hour.
+/// The longest latency that a histogram holds: an hour.
 const HOUR: u64 = 3_600_000_000_000;
 
-/// For latencies in nanoseconds.
+/// A histogram for latencies in nanoseconds.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")
@@ -115,13 +115,13 @@ pub fn histogram() -> Histogram<u64> {
 pub struct Latencies([Option<Histogram<u64>>; Kind::ALL.len()]);
 
 impl Latencies {
-    /// Counts one.
+    /// Counts one latency.
     #[inline]
     pub fn record(&mut self, kind: Kind, nanos: u64) {
         self.0[kind as usize].get_or_insert_with(histogram).saturating_record(nanos.max(1));
     }
 
-    /// Adds all of another.
+    /// Adds all latencies of another.
     pub fn add(&mut self, other: &Self) {
         for (into, from) in self.0.iter_mut().zip(&other.0) {
             if let Some(from) = from.as_ref().filter(|from| !from.is_empty()) {
@@ -149,7 +149,7 @@ impl Latencies {
         self.together(|_| true)
     }
 
-    /// The histogram of the kinds asked for, if one of them occurred.
+    /// The histogram of the wanted kinds together, if one of them occurred.
     fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u64>>> {
         let kinds = Kind::ALL.into_iter().filter(|&kind| wanted(kind));
         let mut used = kinds.filter_map(|kind| self.of(kind));
@@ -160,7 +160,7 @@ impl Latencies {
         Some(all)
     }
 
-    /// How many there are of all kinds.
+    /// The number of latencies of all kinds.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().flatten().map(Histogram::len).sum()
@@ -178,20 +178,20 @@ impl Latencies {
         self.of(kind).map_or(0, |histogram| histogram.value_at_quantile(quantile))
     }
 
-    /// The longest of all kinds, in nanoseconds.
+    /// The longest latency of all kinds, in nanoseconds.
     #[must_use]
     pub fn max(&self) -> u64 {
         self.0.iter().flatten().map(Histogram::max).max().unwrap_or(0)
     }
 
-    /// Forgets all.
+    /// Forgets all latencies.
     pub fn clear(&mut self) {
         let used = self.0.iter_mut().flatten();
         used.filter(|histogram| !histogram.is_empty()).for_each(Histogram::reset);
     }
 }
 
-/// What one client did since it was last asked.
+/// The counts of one client since the collector took the last ones.
 #[derive(Debug, Clone, Default)]
 pub struct Interval {
     /// Latencies.
@@ -203,7 +203,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Adds what another one counted besides latencies, and empties it.
+    /// Adds all counts of another interval except latencies, and empties it.
     pub(crate) fn take(&mut self, other: &mut Self) {
         self.misses += std::mem::take(&mut other.misses);
         self.user_bytes += std::mem::take(&mut other.user_bytes);
@@ -241,13 +241,13 @@ pub struct Point {
     /// 99th percentile of scans or of transactions, whichever is larger, in microseconds.
     #[serde(default)]
     pub other_p99_us: f64,
-    /// 99th percentile of all operations together, in microseconds; none in older reports.
+    /// 99th percentile of all operations together, in microseconds; older reports lack it.
     #[serde(default)]
     pub all_p99_us: Option<f64>,
 }
 
 impl Point {
-    /// From the latencies of an interval.
+    /// The point of an interval's latencies.
     #[must_use]
     pub fn new(seconds: f64, latencies: &Latencies, backlog: u64) -> Self {
         let of = |group| {
@@ -276,8 +276,8 @@ impl Point {
         }
     }
 
-    /// The 99th percentile of all operations together, in microseconds; in reports that are older
-    /// than it, the largest of those of reads, writes, scans and transactions.
+    /// The 99th percentile of all operations together, in microseconds. For older reports, which
+    /// lack it, this is the largest one of reads, writes, scans and transactions.
     #[must_use]
     pub fn p99_us(&self) -> f64 {
         let largest = self.read_p99_us.max(self.write_p99_us).max(self.other_p99_us);
@@ -294,11 +294,11 @@ impl Point {
 /// Intervals without any completed operation, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stalls {
-    /// How many seconds there were in all.
+    /// The seconds of all such intervals.
     pub seconds: f64,
-    /// How often a row of them began.
+    /// The number of stalls; a stall is a row of such intervals.
     pub count: u64,
-    /// The longest row in seconds.
+    /// The longest stall in seconds.
     pub longest: f64,
 }
 
@@ -317,7 +317,7 @@ impl Series {
         (median * 1e3).round() / 1e3
     }
 
-    /// The whole intervals: the last one may be shorter and says little.
+    /// The intervals of at least half the length. A shorter last one says little.
     fn whole(&self) -> impl Iterator<Item = &Point> {
         let least = self.interval() / 2.0;
         self.0.iter().filter(move |point| point.seconds >= least)
@@ -342,8 +342,8 @@ impl Series {
         Stalls { seconds: rounded(stalls.seconds), longest: rounded(stalls.longest), ..stalls }
     }
 
-    /// The throughput that 99 % of the intervals reach (CruiseDB (2021), definition III.3, with
-    /// seconds as intervals): the one at 99 % of the throughputs sorted in descending order.
+    /// The throughput that 99 % of the intervals reach: the one at 99 % of the throughputs in
+    /// descending order. CruiseDB (2021) defines it in III.3, with seconds as intervals.
     #[must_use]
     pub fn tail_throughput(&self) -> Option<f64> {
         let mut all: Vec<f64> = self.whole().map(Point::throughput).collect();
@@ -356,26 +356,26 @@ impl Series {
 /// Latencies of one kind in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// How many.
+    /// The number of latencies.
     pub count: u64,
     /// Their mean.
     pub mean_us: f64,
-    /// Half are below.
+    /// The median.
     pub p50_us: f64,
-    /// Nine of ten are below.
+    /// The 90th percentile.
     pub p90_us: f64,
-    /// 99 % are below.
+    /// The 99th percentile.
     pub p99_us: f64,
-    /// 99.9 % are below.
+    /// The 99.9th percentile.
     pub p999_us: f64,
-    /// 99.99 % are below.
+    /// The 99.99th percentile.
     pub p9999_us: f64,
-    /// The longest.
+    /// The longest latency.
     pub max_us: f64,
 }
 
 impl Percentiles {
-    /// Of a histogram in nanoseconds; None when it is empty.
+    /// The percentiles of a histogram in nanoseconds; `None` if it is empty.
     #[must_use]
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;

@@ -1,14 +1,16 @@
-//! Does a [`RunSpec`]: the steps in their order on one store, and the report of them.
+//! Does a [`RunSpec`]: it does the steps in their order on one store and reports them.
 //!
-//! 1. Measure what the driver costs by itself, at the arrivals of the last open-loop phase.
-//! 2. Open the store in the folder given. For each step: drive a phase, wait for background work,
-//!    or open the store again without runs in L0.
-//! 3. While a phase goes on, look at levels, memory and device bytes at the end of each interval;
-//!    take the jobs and chains that the store tells of.
-//! 4. At the end wait for nothing more; a spec that wants the store settled says so by a step.
+//! 1. Open the store in the given folder. If its data was loaded beforehand, wait for background
+//!    work.
+//! 2. For each step: drive a phase, wait for background work, or open the store again with
+//!    something changed.
+//! 3. Before a phase, measure the cost of the driver alone at the phase's arrivals. At the ends of
+//!    its intervals, sample levels, memory and device bytes. At its end, collect the jobs and
+//!    chains that the store reports.
+//! 4. After the last step close the store. A specification that wants it settled has a step for it.
 //!
-//! What failed or was stopped ends the steps, and the report covers what came before. Phases that
-//! are a share of the maximum take the throughput of the latest closed-loop phase.
+//! A failure or a stop ends the steps, and the report covers what was done. A phase whose rate is a
+//! share of the maximum uses the throughput of the latest closed-loop phase.
 
 use crate::arrivals::Arrivals;
 use crate::clock::{self, Clock};
@@ -25,12 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Opens a run's store, set up like this, in a folder.
+/// Opens a run's store with this setup in a folder.
 pub type Open<'a> = dyn Fn(&RunSpec, &StoreSpec, &Path) -> StoreResult<Box<dyn Store>> + 'a;
 
-/// What the caller hears of a run while it goes on.
+/// The progress of a run, for the caller.
 pub enum Notice<'a> {
-    /// A step begins: its name, its number from 0, and how many there are.
+    /// A step begins: its name, its number from 0, and the number of steps.
     Begin(&'a str, usize, usize),
     /// A phase goes on.
     Going(&'a Progress<'a>),
@@ -38,14 +40,14 @@ pub enum Notice<'a> {
     End,
 }
 
-/// Seconds between two looks at the store, at least.
+/// The least time between two samples of the store, in seconds.
 const SAMPLE: f64 = 0.1;
 /// Trials of a search for the sustainable rate.
 const TRIALS: usize = 5;
-/// Tenths of a second that the process is given to become calm.
+/// The number of tenths of a second that the process may take to become calm.
 const CALM_LOOKS: usize = 100;
 
-/// What steps share.
+/// The state that steps share.
 struct Runner<'a> {
     spec: &'a RunSpec,
     open: &'a Open<'a>,
@@ -56,21 +58,21 @@ struct Runner<'a> {
     data: Data,
     records: Arc<Records>,
     phases: Vec<PhaseReport>,
-    /// Counters of stores that were closed since.
+    /// The counters of the earlier openings of the store.
     closed: StoreStats,
-    /// The throughput of the latest closed-loop phase, and what it asked.
+    /// The workload and the throughput of the latest closed-loop phase.
     maximum: Option<(Workload, f64)>,
     sustainable: Option<f64>,
     settled: Option<f64>,
-    /// What the store and the process had done when the latest phase began.
+    /// The counters of the store and of the process when the latest phase began.
     begun: (StoreStats, Usage),
 }
 
-/// Refuses rates that the driver cannot offer, before anything is loaded.
+/// Checks before anything is loaded that the driver can offer the rates of all phases.
 ///
 /// # Errors
-/// The phase, the rate asked for and the one that the driver reaches over a store that does
-/// nothing.
+/// The driver cannot offer a rate. The text names the phase, its rate, and the rate that the driver
+/// reaches over a store that does nothing.
 pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
     let data = Data::shaped(spec.data.shape, spec.seed);
     for step in &spec.steps {
@@ -90,10 +92,10 @@ pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the data of a run into this folder, where the specification wants it loaded beforehand.
+/// Loads the data of a run into this folder, as `load` says.
 ///
 /// # Errors
-/// What failed, or that it was stopped.
+/// The load failed or was stopped.
 pub fn load(
     spec: &RunSpec,
     load: &LoadSpec,
@@ -122,8 +124,8 @@ pub fn load(
     }
 }
 
-/// Runs all steps in this folder: the report of what was done, and the failure that ended it, if
-/// one did. `stop` ends the run early; `tell` hears how it goes.
+/// Runs all steps in this folder. Returns the report of what was done, and the failure that ended
+/// the run, if there was one. `stop` ends the run early; `tell` receives its progress.
 pub fn run(
     spec: &RunSpec,
     open: &Open<'_>,
@@ -201,7 +203,7 @@ impl Runner<'_> {
     fn all(&mut self) -> Result<(), String> {
         let mut store = self.spec.store.clone();
         if let Some(load) = &self.spec.load {
-            // What another configuration loaded is brought into shape first.
+            // Bring data that another configuration loaded into shape first.
             store.options.error_if_exists = false;
             self.store = Some((self.open)(self.spec, &store, self.dir).map_err(text)?);
             (self.tell)(Notice::Begin("bringing the tree into shape", 0, 0));
@@ -244,8 +246,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Waits until the process is calm: a store that says that it has settled may still make memory
-    /// ready, and the driver's floor would be measured beside that.
+    /// Waits until the process is calm. A settled store may still prepare memory, which would
+    /// disturb the measurement of the driver's floor.
     fn calm(&self) {
         const LOOK: Duration = Duration::from_millis(100);
         for _ in 0..CALM_LOOKS {
@@ -258,10 +260,10 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits for background work to end, which belongs to the latest phase.
+    /// Waits for background work to end, and counts that work to the latest phase.
     fn settle_phase(&mut self, seconds: f64) -> Result<(), String> {
         self.settle(seconds)?;
-        // What the latest phase left to do belongs to it.
+        // The work that the latest phase left belongs to it.
         let moved = self.store().stats().since(&self.begun.0);
         let device = Usage::now().since(&self.begun.1).device;
         if let Some(phase) = self.phases.last_mut().filter(|_| self.settled.is_some()) {
@@ -313,8 +315,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// The highest rate whose queue does not grow, between two rates, by halving. Each trial is a
-    /// phase of the report, and begins with background work done.
+    /// Searches between two rates for the highest one whose queue does not grow, by bisection. Each
+    /// trial is a phase of the report. It begins after the background work of the one before.
     fn search(&mut self, spec: &PhaseSpec, mut low: f64, mut high: f64) -> Result<(), String> {
         for trial in 0..TRIALS {
             let rate = if trial == 0 { low } else { f64::midpoint(low, high) };
@@ -349,7 +351,7 @@ impl Runner<'_> {
             ops: spec.ops,
             seconds: spec.seconds,
             interval: spec.interval,
-            // Other operations than those of the phases before, which used the same seed.
+            // Each phase has other operations than the phases before it.
             seed: mix(self.spec.seed).wrapping_add(self.phases.len() as u64),
         };
         let floor = driver::floor(&phase, &self.data).map_err(text)?;
@@ -391,7 +393,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// How the data gets there, in words.
+/// How the data is loaded, in words.
 fn how_loaded(spec: &RunSpec) -> String {
     if let Some(load) = &spec.load {
         return format!("loaded beforehand with the shape {}", load.options.policy.shape);
@@ -406,14 +408,14 @@ fn how_loaded(spec: &RunSpec) -> String {
     }
 }
 
-/// Whether a phase asks the same as a workload, or for reads of the same kind: runs B to D are
-/// offered as a share of what run B can do.
+/// Whether a phase has the same workload, or both read. YCSB's B to D are offered at a share of the
+/// throughput of B.
 fn same_kind(workload: &Workload, spec: &PhaseSpec) -> bool {
     let reads = |workload: &Workload| workload.reads + workload.scans > 0.0;
     *workload == spec.workload || (reads(workload) && reads(&spec.workload))
 }
 
-/// A look at the store and the process.
+/// A sample of the store and the process.
 fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
     let Look { levels, counters, admitted } = store.look();
     let used = Usage::now().since(begin);
@@ -429,10 +431,10 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
     }
 }
 
-/// Whether the queue of an open loop was longer in the last quarter of a phase than in the second
-/// by more than a twentieth of a second's requests: the store did not keep up.
+/// Whether the queue of an open loop grew, so that the store did not keep up: it was longer in the
+/// last quarter of a phase than in the second, by more requests than are due in 50 ms.
 fn queue_grows(series: &Series, rate: f64, seconds: f64) -> bool {
-    // Only while requests were offered: afterwards every queue shrinks.
+    // Count only intervals in which requests were offered: afterwards every queue shrinks.
     let mut at = 0.0;
     let offered = |point: &&Point| {
         at += point.seconds;

@@ -1,10 +1,10 @@
-//! A run as plain values: the store, the data, the steps and the limits. Whoever has a [`RunSpec`]
-//! can do the run again; it is what a campaign stores, what goes to the process that does the run,
-//! and what a report carries.
+//! A run as plain values: the store, the data, the steps and the limits. A [`RunSpec`] is enough to
+//! repeat the run. A campaign stores it, the process that does the run reads it, and the report
+//! contains it.
 //!
-//! A run is done by a process of its own, so that memory, processor time and device bytes are those
-//! of one store only. That process is this program for our engine and the program of `peers/` for
-//! the others.
+//! A run has a process of its own, so that memory, processor time and device bytes are those of one
+//! store only. The process is this program for our engine, and the program of `peers/` for other
+//! stores.
 
 use crate::arrivals::{Arrivals, Pattern};
 use crate::workload::Workload;
@@ -15,26 +15,26 @@ use std::path::{Path, PathBuf};
 use vlsm::Options;
 use vlsm_core::Bytes;
 
-/// All of one run.
+/// The specification of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// The store.
     pub store: StoreSpec,
     /// Its data.
     pub data: DataSpec,
-    /// How the data gets there before the first step; the steps do it where there is nothing.
+    /// How the data is loaded before the first step; without it the steps load the data.
     #[serde(default)]
     pub load: Option<LoadSpec>,
-    /// What is done, in this order.
+    /// The steps, in their order.
     pub steps: Vec<Step>,
-    /// Client threads.
+    /// The number of client threads.
     pub threads: usize,
-    /// What the process may use.
+    /// The limits of the process.
     #[serde(default)]
     pub limits: Limits,
-    /// For keys, values and choices.
+    /// The seed of keys, values and choices.
     pub seed: u64,
-    /// Folder to make the store's own folder in; the system's for temporary files without it.
+    /// Folder to make the store's own folder in; by default the system's for temporary files.
     #[serde(default)]
     pub dir: Option<PathBuf>,
 }
@@ -46,8 +46,8 @@ impl RunSpec {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Bytes that the run may need on the device: what is loaded and may be written, twice over,
-    /// for compactions have their inputs and outputs at once.
+    /// Bytes that the run may need on the device: twice the bytes that are loaded or written,
+    /// because a compaction has its inputs and its outputs at once.
     #[must_use]
     pub fn disk_needed(&self) -> u64 {
         let written: u64 = self.steps.iter().map(Step::writes_at_most).sum();
@@ -56,15 +56,15 @@ impl RunSpec {
         bytes.saturating_mul(2).saturating_add(1 << 29)
     }
 
-    /// Refuses a device with too little room.
+    /// Checks that the device of a folder has room for the run.
     ///
     /// # Errors
-    /// How much there is, and how much may be needed.
+    /// There is too little room; the text says how much is free and how much may be needed.
     pub fn check_space(&self, folder: &Path) -> Result<(), String> {
         self.check_space_for(folder, self.disk_needed())
     }
 
-    /// Bytes of the data that is loaded beforehand, about.
+    /// About how many bytes are loaded beforehand.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
         match self.load {
@@ -79,10 +79,10 @@ impl RunSpec {
         self.loaded_bytes() as f64 / 30e6
     }
 
-    /// Refuses a device with less room than this.
+    /// Checks that the device of a folder has `needed` bytes free.
     ///
     /// # Errors
-    /// As [`RunSpec::check_space`].
+    /// As for [`RunSpec::check_space`].
     pub fn check_space_for(&self, folder: &Path, needed: u64) -> Result<(), String> {
         match free_bytes(folder) {
             Some(free) if free < needed => Err(format!(
@@ -96,7 +96,7 @@ impl RunSpec {
         }
     }
 
-    /// Keys at which the store's regions begin, but for the first: they divide the keys evenly.
+    /// The first key of each region except the first one. They divide the keys evenly.
     #[must_use]
     pub fn splits(&self) -> Vec<Vec<u8>> {
         let data = Data::shaped(self.data.shape, self.seed);
@@ -109,11 +109,11 @@ impl RunSpec {
         (1..regions).map(split).collect()
     }
 
-    /// The folder that keeps the loaded data for other runs with the same; removed by whoever asked
-    /// for the runs.
+    /// The folder that keeps the loaded data for other runs with equal data. The caller that does
+    /// the runs removes it.
     #[must_use]
     pub fn prepared(&self) -> Option<PathBuf> {
-        // Of ours only the options count that it is loaded with.
+        // For our engine only the options of the load matter.
         let config = if self.store.kind == "vlsm" { "" } else { &self.store.config };
         let what = (&self.store.kind, config, self.store.regions, &self.load, self.data);
         let text = serde_json::to_string(&what).expect("plain values have an encoding");
@@ -121,7 +121,7 @@ impl RunSpec {
         self.load.as_ref().map(|_| self.dir().join(name))
     }
 
-    /// About how many seconds it takes: what it loads at a moderate rate, and its phases.
+    /// About how many seconds its steps take.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.steps.iter().map(Step::seconds).sum::<f64>() + 2.0
@@ -129,16 +129,16 @@ impl RunSpec {
 }
 
 impl Step {
-    /// Records that may be written.
+    /// The largest number of records that it may write.
     fn writes_at_most(&self) -> u64 {
         let Self::Phase(phase) = self else { return 0 };
-        // What is there already is written anew, and mostly merged away.
+        // Count half of the updates: they overwrite records and are mostly merged away.
         let workload = &phase.workload;
         let [reads, missing, scans, ..] = workload.shares();
         let others = 100.0 - reads - missing - scans - workload.inserts;
         let share = (workload.inserts + others / 2.0) / 100.0;
         let rate = match &phase.offered {
-            // What a trace writes is not known before it is read.
+            // The writes of a trace are not known before it is read.
             Offered::As(Arrivals::Replay(_)) => return phase.ops.unwrap_or(0),
             Offered::As(arrivals) => arrivals.peak().unwrap_or(FASTEST).min(FASTEST),
             _ => FASTEST,
@@ -147,7 +147,7 @@ impl Step {
         (phase.ops.unwrap_or(u64::MAX).min(by_time) as f64 * share) as u64
     }
 
-    /// About how long it takes.
+    /// About how many seconds it takes.
     fn seconds(&self) -> f64 {
         match self {
             Self::Settle(_) => 3.0,
@@ -165,43 +165,44 @@ impl Step {
     }
 }
 
-/// Writes per second of a closed loop at most, to guess how much is written.
+/// The most writes per second of a closed loop, to estimate how much is written.
 const FASTEST: f64 = 400_000.0;
 
-/// Bytes free on the device of a folder, where the system tells.
+/// Bytes free on the device of a folder, if the system reports them.
 #[must_use]
 pub fn free_bytes(folder: &Path) -> Option<u64> {
     let device = rustix::fs::statvfs(folder).ok()?;
     Some(device.f_bavail.saturating_mul(device.f_frsize))
 }
 
-/// Bytes for buffers of compactions, whatever the scale: RocksDB's read 2 MB ahead of each input.
-/// Ours may use an eighth of its limit.
+/// Bytes for buffers of compactions at every scale. RocksDB reads 2 MB ahead of each input; our
+/// engine may use an eighth of its limit.
 const JOB_BUFFERS: u64 = 16 << 20;
 
-/// A store and how it is set up.
+/// A store and its setup.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoreSpec {
     /// `vlsm`, `rocksdb`, `pebble`, `fjall`, …
     pub kind: String,
-    /// Of ours the profile, of others the name of a configuration; empty for the default one.
+    /// The profile of our engine, or the name of another store's configuration; empty for the
+    /// default one.
     #[serde(default)]
     pub config: String,
-    /// Ours: all of it. The others take from it what they know: sizes, durability, compression,
-    /// direct or buffered I/O, workers.
+    /// The options of our engine. Other stores use those that they have, too: sizes, durability,
+    /// compression, direct or buffered I/O, workers.
     pub options: Options,
-    /// Bytes of the block cache: of our engine a part of its one limit, of the others beside their
-    /// memtables.
+    /// Bytes of the block cache. Our engine counts them towards its one limit; other stores have
+    /// them besides their memtables.
     pub cache: u64,
-    /// Regions the keys are split into evenly; stores without regions are opened so many times.
+    /// The number of regions that split the keys evenly. A store without regions is opened once for
+    /// each of them.
     pub regions: usize,
 }
 
 impl StoreSpec {
-    /// With the memory that the others have in effect: memtables, cache, and beside them the
-    /// indexes and filters of so many pairs, which RocksDB keeps outside of its cache (measured:
-    /// 2.7 bytes a pair at 10 bits a key), and `JOB_BUFFERS`. Our engine has one limit for all of
-    /// it.
+    /// Gives our engine the memory that other stores have in effect. Its one limit covers
+    /// memtables, cache, `JOB_BUFFERS`, and the indexes and filters of `pairs` pairs. RocksDB keeps
+    /// these outside of its cache (measured: 2.7 bytes per pair at 10 bits per key).
     #[must_use]
     pub fn with_memory_for(mut self, pairs: u64) -> Self {
         let tree = &self.options.policy.tree;
@@ -212,7 +213,7 @@ impl StoreSpec {
         let least = Bytes(self.options.least_memory().0 * regions);
         self.options.memory_limit = limit.max(least);
         self.options.cache_limit = Some(Bytes(self.cache));
-        // A WAL of all memtables, where they are larger than the default one allows for.
+        // The limit of the WAL must hold all memtables.
         self.options.wal_limit = self.options.wal_limit.max(self.options.wal_of_memtables());
         self
     }
@@ -229,7 +230,7 @@ impl StoreSpec {
         }
     }
 
-    /// `vlsm:silk`, `rocksdb`: as it is named on the command line and in reports.
+    /// Its name on the command line and in reports, such as `vlsm:silk` or `rocksdb`.
     #[must_use]
     pub fn name(&self) -> String {
         self.to_string()
@@ -245,38 +246,38 @@ impl fmt::Display for StoreSpec {
     }
 }
 
-/// How much of what is loaded.
+/// The number and the shape of the loaded pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DataSpec {
-    /// Records.
+    /// The number of pairs.
     pub pairs: u64,
-    /// What they look like.
+    /// The shape of their keys and values.
     pub shape: Shape,
 }
 
 impl DataSpec {
-    /// Bytes of a pair, in the mean.
+    /// The mean size of a pair in bytes.
     #[must_use]
     pub fn pair_bytes(&self) -> f64 {
         self.shape.pair_bytes()
     }
 }
 
-/// Data that is loaded before the store is opened as it is measured, and kept for other runs.
+/// Data that is loaded before the measured store is opened. It is kept for other runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LoadSpec {
-    /// The options it is loaded with: those of the run, or others that load faster. When the store
-    /// is opened as it is measured, its own compactions bring the tree into shape.
+    /// The options of the load: those of the run, or others that load faster. When the store is
+    /// opened with the run's options, its own compactions bring the tree into shape.
     pub options: Options,
-    /// How long background work may take, in seconds.
+    /// The seconds that background work may take to end.
     pub settle: f64,
 }
 
-/// What the process of a run may use.
+/// The limits of the process of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Limits {
-    /// Bytes per second that are read from the device, and as many that are written to it: the
-    /// kernel has no limit for both together.
+    /// Bytes per second for reads from the device, and the same for writes: the kernel has no limit
+    /// for both together.
     #[serde(default)]
     pub device: Option<u64>,
     /// Bytes of memory, page cache included.
@@ -291,31 +292,32 @@ pub struct Limits {
 pub enum Step {
     /// Client operations.
     Phase(PhaseSpec),
-    /// Wait for background work to end, for at most so many seconds.
+    /// Wait for background work to end, for at most this many seconds.
     Settle(f64),
-    /// Open the store again with something changed, and wait as long as that for background work.
+    /// Open the store again with this change, and wait for background work to end, for at most this
+    /// many seconds.
     Reopen(Change, f64),
 }
 
 /// What changes when a store is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
-    /// Runs in L0 from which they are compacted: with one, no run is left in L0 by chance.
+    /// The number of runs in L0 that starts a compaction. With one, no run stays in L0 by chance.
     #[serde(default)]
     pub l0_trigger: Option<usize>,
-    /// Size of a memtable; with one that never fills there is no background work.
+    /// The size of a memtable. A memtable that never fills causes no background work.
     #[serde(default)]
     pub memtable: Option<Bytes>,
 }
 
 impl Change {
-    /// Another size of memtables.
+    /// A change of the size of memtables.
     #[must_use]
     pub fn memtable(bytes: Bytes) -> Self {
         Self { memtable: Some(bytes), ..Self::default() }
     }
 
-    /// The store as it is opened then.
+    /// The setup with the change.
     #[must_use]
     pub fn apply(&self, mut store: StoreSpec, pairs: u64) -> StoreSpec {
         store.options.error_if_exists = false;
@@ -336,14 +338,14 @@ impl Change {
 pub struct PhaseSpec {
     /// The name in reports.
     pub name: String,
-    /// What is asked.
+    /// The operations.
     pub workload: Workload,
-    /// When.
+    /// How requests are offered.
     pub offered: Offered,
-    /// Operations at most.
+    /// The largest number of operations.
     #[serde(default)]
     pub ops: Option<u64>,
-    /// Seconds at most.
+    /// The longest time in seconds.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// Length of the intervals that are reported one by one, in seconds.
@@ -354,15 +356,16 @@ pub struct PhaseSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// As it says.
+    /// With these arrivals.
     As(Arrivals),
     /// Open loop at this share of the throughput of the latest closed-loop phase: the second of two
     /// phases (Luo & Carey).
     OfMaximum(f64),
-    /// Rates that change, such that the highest is this share of the throughput of the latest
-    /// closed-loop phase.
+    /// Open loop with rates that change. The highest one is this share of the throughput of the
+    /// latest closed-loop phase.
     PatternOfMaximum(f64, Pattern),
-    /// Open loop at the highest rate whose queue does not grow, searched by halving between the two
-    /// shares of the latest closed-loop phase's throughput; `seconds` are those of one trial.
+    /// Open loop at the highest rate whose queue does not grow. Bisection searches for it between
+    /// these two shares of the latest closed-loop phase's throughput. `seconds` are those of one
+    /// trial.
     Sustainable(f64, f64),
 }

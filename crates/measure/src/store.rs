@@ -1,6 +1,6 @@
-//! Who answers: any ordered key-value store, as far as a workload needs it.
+//! The interface of a store under measurement: an ordered key-value store with its counters.
 //!
-//! [`NullStore`] answers at once; what a run over it costs is the driver's own floor.
+//! [`NullStore`] answers at once. A run over it measures the driver's own floor.
 
 use crate::clock::{self, Clock};
 use serde::{Deserialize, Serialize};
@@ -17,19 +17,19 @@ pub trait Store: Send + Sync {
     /// Sets a key.
     ///
     /// # Errors
-    /// Whatever the store fails with. So do the other operations.
+    /// The store fails. The other operations return its failures, too.
     fn put(&self, key: &[u8], value: &[u8]) -> StoreResult<()>;
 
-    /// Reads a key: the length of its value.
+    /// Reads a key. Returns the length of its value.
     fn get(&self, key: &[u8]) -> StoreResult<Option<usize>>;
 
     /// Removes a key.
     fn delete(&self, key: &[u8]) -> StoreResult<()>;
 
-    /// Reads up to `limit` pairs in key order from `start` on: how many there were.
+    /// Reads up to `limit` pairs in key order from `start` on. Returns their number.
     fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize>;
 
-    /// Does all writes of a transaction: at once where the store can, one after another otherwise.
+    /// Does all writes of a transaction: atomically if the store can, else one after another.
     fn write(&self, writes: &[Write<'_>]) -> StoreResult<()> {
         writes.iter().try_for_each(|write| match write {
             Write::Put(key, value) => self.put(key, value),
@@ -37,26 +37,26 @@ pub trait Store: Send + Sync {
         })
     }
 
-    /// Writes what is in memory to the device and waits for background work to end, for at most
-    /// `limit`. False when it was not over by then, or when told to give up.
+    /// Flushes memory to the device and waits for background work to end. Returns false if it has
+    /// not ended after `limit`, or if `give_up` returns true.
     fn settle(&self, limit: Duration, give_up: &dyn Fn() -> bool) -> StoreResult<bool>;
 
-    /// What the store says of itself.
+    /// The store's own counters.
     fn stats(&self) -> StoreStats;
 
-    /// How it is now: asked often, so it must be cheap.
+    /// The store's current state. It is called often, so it must be cheap.
     fn look(&self) -> Look {
         Look { levels: self.stats().levels, ..Look::default() }
     }
 
-    /// Background jobs that ended and chains that were seen since it was last asked, in seconds of
-    /// this clock. Nothing where the store does not tell.
+    /// Background jobs that ended and chains that were seen since the last call, in seconds of this
+    /// clock. Empty if the store does not report them.
     fn marks(&self, _clock: &Clock) -> Marks {
         Marks::default()
     }
 
-    /// How it is set up, by name, for a report; nothing where the options of its specification say
-    /// it all.
+    /// The names and values of its setup, for a report. Empty if the options of its specification
+    /// are its whole setup.
     fn describe(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -64,13 +64,13 @@ pub trait Store: Send + Sync {
     /// Closes it, so that its folder can be opened again.
     ///
     /// # Errors
-    /// Whatever the store fails with.
+    /// The store fails.
     fn close(self: Box<Self>) -> StoreResult<()> {
         Ok(())
     }
 
-    /// Closes it, and says what it says of itself in the end: as it is before, with what the
-    /// closing itself and work under way still moved, where the store can tell that.
+    /// Closes it and returns its last counters: those before closing, with the bytes that the
+    /// closing and running work still moved if the store can report them.
     fn close_counted(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
         (self.stats(), self.close())
     }
@@ -85,9 +85,9 @@ pub struct JobMark {
     pub end: f64,
     /// `flush`, `compact`, `merge_within`, `trivial_move`.
     pub kind: String,
-    /// From which level; 0 for memtables and L0.
+    /// The level it reads from; 0 for memtables and L0.
     pub from: u8,
-    /// Into which level.
+    /// The level it writes to.
     pub to: u8,
     /// Bytes read.
     pub read: u64,
@@ -100,9 +100,9 @@ pub struct JobMark {
 pub struct ChainMark {
     /// Seconds since the phase began.
     pub at: f64,
-    /// Bytes of each of its stages, with the level they are read from.
+    /// The level that each stage reads from, and the bytes of the stage.
     pub stages: Vec<(u8, u64)>,
-    /// How long a memtable waited for it, in seconds; none where it only stood behind L0.
+    /// The seconds that a memtable waited for it; `None` if it only stood behind L0.
     pub waited: Option<f64>,
 }
 
@@ -114,17 +114,17 @@ impl ChainMark {
     }
 }
 
-/// What a store tells of its background work.
+/// The background work that a store reports.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Marks {
     /// Jobs that ended.
     pub jobs: Vec<JobMark>,
-    /// Chains.
+    /// Chains that were seen.
     pub chains: Vec<ChainMark>,
 }
 
 impl Marks {
-    /// Shifts all times by so many seconds.
+    /// Shifts all times by this many seconds.
     #[must_use]
     pub fn shifted(mut self, by: f64) -> Self {
         for job in &mut self.jobs {
@@ -152,7 +152,7 @@ pub struct LevelStats {
     pub tables: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Target, where it has one.
+    /// The target of its bytes, if it has one.
     pub target: Option<u64>,
     /// Tables that are good vSSTs by the number of SSTs that they overlap (vLSM (2024), §4.2).
     pub good_by_count: u64,
@@ -163,11 +163,11 @@ pub struct LevelStats {
 /// Waits of writes with one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WaitStats {
-    /// Why.
+    /// The cause.
     pub cause: String,
-    /// How many.
+    /// The number of waits.
     pub count: u64,
-    /// All together, in microseconds.
+    /// The time of all waits together, in microseconds.
     pub total_us: u64,
     /// The longest one since the store was opened, in microseconds.
     pub longest_us: u64,
@@ -178,34 +178,34 @@ pub struct WaitStats {
 pub struct StoreMemory {
     /// The limit.
     pub limit: u64,
-    /// The most since the opening.
+    /// The largest memory since the opening.
     pub peak: u64,
-    /// The most of each kind, each at its own moment.
+    /// The largest memory of each kind, each at its own moment.
     pub peaks: Vec<(String, u64)>,
 }
 
-/// A store at a moment.
+/// The state of a store at a moment.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
     /// Its levels, L0 first.
     pub levels: Vec<LevelStats>,
-    /// What its policies are told of the clients and of its own work since it was opened; none
-    /// where it has no such policies.
+    /// The counters of client operations and of its own work since it was opened, which its
+    /// policies use; `None` if it has no such policies.
     pub counters: Option<Counters>,
-    /// None where it does not tell.
+    /// The state of its admission; `None` if it does not report it.
     pub admitted: Option<Admitted>,
 }
 
-/// What the admission of a store sees and does at a moment.
+/// The input and the decision of a store's admission at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Admitted {
     /// Share of the memory for memtables that is in use.
     pub fill: f64,
-    /// Bytes per second that are let in; none for no limit.
+    /// Bytes per second that it lets in; `None` for no limit.
     pub limit: Option<f64>,
 }
 
-/// What a store says of itself. Counters count from its opening; zero where it has none.
+/// A store's own statistics. Counters count from its opening. A counter that a store lacks is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StoreStats {
     /// Bytes written to the WAL.
@@ -220,18 +220,18 @@ pub struct StoreStats {
     pub read_bytes: u64,
     /// Other bytes written: manifests, zeros of new logs.
     pub other_written: u64,
-    /// The most that the system may count beyond what was written, because it counts whole pieces
-    /// of its page cache where a few bytes of one were written.
+    /// The most bytes that the system may count beyond those written: it counts a whole piece of
+    /// its page cache even if only a few bytes of it were written.
     #[serde(default)]
     pub rounding: u64,
-    /// Bytes that the page cache may have kept from the device, where the system counts: of reads
-    /// that it served, and of what was written over before it was synced.
+    /// Bytes that the page cache may have kept from the device, where the system counts: reads that
+    /// it served, and writes that were overwritten before a sync.
     #[serde(default)]
     pub cached: u64,
     /// Compactions out of L0.
     #[serde(default)]
     pub l0_compactions: u64,
-    /// Memtables that had to wait for a compaction chain.
+    /// The number of memtables that waited for a compaction chain.
     pub chains: u64,
     /// Stages of the longest chain since the opening.
     pub chain_length: u64,
@@ -243,11 +243,11 @@ pub struct StoreStats {
     pub chain_waited_us: u64,
     /// Stages of the longest chain that stood behind L0 when a flush began, since the opening.
     pub standing_length: u64,
-    /// Bytes of the widest one.
+    /// Bytes of the widest such chain.
     pub standing_width: u64,
-    /// Bytes of all of them together.
+    /// Bytes of all such chains together.
     pub standing_bytes: u64,
-    /// How many there were: one a flush.
+    /// The number of such chains: one per flush.
     pub standing_count: u64,
     /// Bytes into the widest compaction since the opening.
     pub widest_job: u64,
@@ -292,7 +292,7 @@ impl StoreStats {
         }
     }
 
-    /// With what another opening of the same store counted before: counters are added.
+    /// Adds the byte counters of an earlier opening of the same store.
     #[must_use]
     pub fn plus(&self, earlier: &Self) -> Self {
         Self {
@@ -308,7 +308,7 @@ impl StoreStats {
         }
     }
 
-    /// The same with the bytes that were moved by later.
+    /// Takes the byte counters of a later moment; everything else stays.
     #[must_use]
     pub fn with_bytes_of(self, later: &Self) -> Self {
         Self {
@@ -337,10 +337,10 @@ impl StoreStats {
     }
 }
 
-/// Answers at once, or after a fixed time.
+/// A store that does nothing and answers at once, or after a fixed time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NullStore {
-    /// How long each operation takes, slept.
+    /// The time that each operation sleeps.
     pub delay: Duration,
 }
 

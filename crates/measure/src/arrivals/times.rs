@@ -1,13 +1,13 @@
-//! When the requests of an open loop are due, as a function of their number.
+//! The due times of an open loop's requests, as a function of their number.
 //!
-//! 1. A request's *place* counts requests: its number, or for Poisson arrivals the sum of the gaps
-//!    before it, whose mean is one. The gaps are drawn once, a table of 2^16 that repeats, and
-//!    scaled so that all together are 2^16: the rate of a run is exact, and a place is one look-up.
+//! 1. A request's *place* counts requests. It is the request's number, or for Poisson arrivals the
+//!    sum of the gaps before it, whose mean is one. A table of 2^16 gaps is drawn once and repeats.
+//!    Its sum is scaled to 2^16, so the rate of a run is exact, and a place is one look-up.
 //! 2. The *course* turns a place into a time: one rate; rates that change (a search among the
 //!    segments of a round); the times of a trace. So Poisson arrivals at changing rates are a
 //!    Poisson process of these rates (time change).
 //!
-//! Both steps have inverses, for how many requests are due at a time.
+//! Both steps have inverses, which give the number of requests that are due by a time.
 
 use super::{Pattern, Segment};
 use rand::SeedableRng;
@@ -30,7 +30,7 @@ enum Course {
     /// Requests per nanosecond.
     Rate(f64),
     Round(Round),
-    /// Microseconds of each request, and the speed.
+    /// The recorded microseconds of each request, and the speed.
     Recorded(Arc<[u64]>, f64),
 }
 
@@ -42,7 +42,7 @@ struct Round {
     nanos: f64,
 }
 
-/// A segment: where it begins and ends in requests and nanoseconds.
+/// A segment: its begin and end in requests and in nanoseconds.
 #[derive(Debug)]
 struct Part {
     requests: (f64, f64),
@@ -50,12 +50,12 @@ struct Part {
 }
 
 impl Times {
-    /// `rate` requests each second.
+    /// Due times of `rate` requests each second.
     pub fn even(rate: f64) -> Self {
         Self { course: Course::Rate(rate / 1e9), gaps: None }
     }
 
-    /// As a pattern says.
+    /// Due times of a pattern.
     pub fn varying(pattern: &Pattern) -> Self {
         let (mut requests, mut nanos) = (0.0, 0.0);
         let part = |segment: &Segment| {
@@ -68,12 +68,12 @@ impl Times {
         Self { course: Course::Round(Round { segments, requests, nanos }), gaps: None }
     }
 
-    /// At recorded microseconds, in ascending order.
+    /// Recorded due times in microseconds, in ascending order.
     pub fn recorded(micros: Arc<[u64]>, speed: f64) -> Self {
         Self { course: Course::Recorded(micros, speed), gaps: None }
     }
 
-    /// With exponential gaps.
+    /// The same rates with exponential gaps.
     pub fn poisson(mut self, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut sum = 0.0;
@@ -89,7 +89,7 @@ impl Times {
         self
     }
 
-    /// How many there can be.
+    /// The largest number of requests.
     pub fn limit(&self) -> u64 {
         match &self.course {
             Course::Recorded(micros, _) => micros.len() as u64,
@@ -97,7 +97,7 @@ impl Times {
         }
     }
 
-    /// When a request is due, in nanoseconds.
+    /// The due time of a request, in nanoseconds.
     #[inline]
     pub fn due(&self, index: u64) -> u64 {
         let place = match &self.gaps {
@@ -113,7 +113,7 @@ impl Times {
         }
     }
 
-    /// How many are due by this nanosecond.
+    /// The number of requests that are due by this nanosecond.
     pub fn until(&self, nanos: f64) -> u64 {
         match self.place(nanos) {
             Ok(place) => place.floor() as u64 + 1,
@@ -121,16 +121,17 @@ impl Times {
         }
     }
 
-    /// How many are due before this nanosecond.
+    /// The number of requests that are due before this nanosecond.
     pub fn before(&self, nanos: f64) -> u64 {
         match self.place(nanos) {
-            // Sums of products are not exact, and a request at the very end is none too many.
+            // Sums of products are not exact. The margin leaves out a request at the very end.
             Ok(place) => (place - 1e-6).ceil() as u64,
             Err(count) => count,
         }
     }
 
-    /// The place that is due then, where places are numbers; the count otherwise.
+    /// The place that is due at this nanosecond if places are numbers, or else the number of
+    /// requests.
     fn place(&self, nanos: f64) -> Result<f64, u64> {
         let place = match &self.course {
             Course::Rate(rate) => nanos * rate,
@@ -166,7 +167,7 @@ impl Round {
     }
 }
 
-/// The point of `to` that lies as `at` does in `from`.
+/// Maps `at` from the range `from` to the range `to`, linearly.
 fn between(at: f64, from: (f64, f64), to: (f64, f64)) -> f64 {
     to.0 + (at - from.0) / (from.1 - from.0) * (to.1 - to.0)
 }
@@ -184,7 +185,7 @@ mod tests {
         assert!(due.is_sorted());
         let whole = 3 * GAPS as usize;
         assert!((due[whole - 1] as f64 / SECOND - whole as f64 / 1000.0).abs() < 1e-6);
-        // Of exponential gaps e^-x are longer than x means; within 5 standard deviations.
+        // A share of e^-x of exponential gaps is longer than x means, within 5 standard deviations.
         for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
             let longer = (1..GAPS as usize).filter(|i| due[*i] - due[i - 1] > (x * 1e6) as u64);
             let (found, share) = (longer.count() as f64, f64::exp(-x));

@@ -1,11 +1,11 @@
-//! One client thread: takes its operations, does them, counts them.
+//! One client thread: it takes its operations, does them and counts them.
 //!
-//! 1. Closed loop: its share of the operations, one after another.
-//! 2. Open loop: what is due, as [`Sequence`] says; asleep when nothing is. One look at the clock
-//!    an operation: the completion of one is when the next one's turn is decided.
+//! 1. Closed loop: it does its share of the operations one after another.
+//! 2. Open loop: it does the requests that are due by the [`Sequence`], and sleeps if none is due.
+//!    It reads the clock once per operation: the completion of one decides about the next one.
 //!
-//! Threads: it shares the sequence with other clients and the lock of its interval with the
-//! collector, which holds it for no longer than an exchange of two pointers takes.
+//! Threads: it shares the sequence with other clients. It shares the lock of its interval with the
+//! collector, which holds the lock only for a swap of two intervals.
 
 use super::Run;
 use crate::arrivals::{Next, Sequence};
@@ -24,11 +24,11 @@ pub(super) struct Client<'a> {
     generator: Generator,
     slot: &'a Mutex<Interval>,
     key: Vec<u8>,
-    /// Of a transaction: keys, each with a value or none for a delete.
+    /// The writes of a transaction: keys, each with a value, or with `None` for a delete.
     writes: Vec<(Vec<u8>, Option<&'a [u8]>)>,
 }
 
-/// What an operation was.
+/// The kind and the counts of a completed operation.
 struct Done {
     kind: Kind,
     /// Reads that found nothing.
@@ -48,7 +48,7 @@ impl<'a> Client<'a> {
         Self { run, generator, slot, key: Vec::new(), writes: Vec::new() }
     }
 
-    /// All of its work; `share` operations in a closed loop.
+    /// Does all of its work; `share` operations in a closed loop.
     pub fn work(&mut self, share: u64) {
         let run = self.run;
         match &run.sequence {
@@ -103,8 +103,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Counts an operation that is done, with its latency from `since`: when it was completed, or
-    /// nothing after a failure.
+    /// Counts an operation that is done, with its latency from `since`. Returns the time of its
+    /// completion, or `None` after a failure.
     #[inline]
     fn count(&mut self, done: StoreResult<Done>, since: u64) -> Option<u64> {
         match done {
@@ -180,7 +180,7 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Reads, then scans, then all writes as one.
+    /// Does the reads, then the scans, then all writes as one batch.
     fn transaction(&mut self, transaction: Transaction) -> StoreResult<Done> {
         let Run { store, data, .. } = *self.run;
         let mut misses = 0;

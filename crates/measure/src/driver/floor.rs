@@ -1,5 +1,5 @@
-//! What the driver costs by itself, and whether it can keep the rate it is asked for: a short run
-//! of the same kind over a store that does nothing. Arrivals that vary are tried at their peak.
+//! The driver's floor: its own cost, and the rates that it can offer. A short run of the same kind
+//! over a store that does nothing measures it. Arrivals that vary are tried at their peak.
 
 use super::{Outcome, Phase, run};
 use crate::arrivals::Arrivals;
@@ -13,22 +13,22 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Seconds of a try.
 const SECONDS: f64 = 0.5;
-/// Tries at most, until one is as good as it shall be.
+/// The largest number of tries to reach the rate and [`AIM`].
 const TRIES: usize = 10;
-/// What P99.9 of the driver alone shall be at most, in nanoseconds.
+/// The aim for P99.9 of the driver alone, in nanoseconds.
 const AIM: u64 = 200_000;
-/// The share of the rate that has to be reached; a machine that stands still for a moment is no
-/// reason to refuse.
+/// The share of the rate that must be reached. It is below one, because a short pause of the
+/// machine is no reason to refuse a rate.
 const REACHED: f64 = 0.9;
 
-/// The driver over a store that does nothing: the least that any figure of a run can be.
+/// The driver over a store that does nothing. No figure of a run can be below this.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Floor {
     /// Requests per second, in an open loop.
     pub rate: Option<f64>,
-    /// Its 99th percentile in microseconds.
+    /// The 99th percentile of latencies in microseconds.
     pub p99_us: f64,
-    /// Its 99.9th percentile in microseconds.
+    /// The 99.9th percentile of latencies in microseconds.
     pub p999_us: f64,
     /// Processor time per operation in microseconds.
     pub cpu_us_per_op: f64,
@@ -37,11 +37,11 @@ pub struct Floor {
 /// The driver cannot keep the rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TooFast {
-    /// Requests per second that were asked for.
+    /// The requested rate, in requests per second.
     pub asked: f64,
-    /// Requests per second that it can offer.
+    /// The rate that it can offer, in requests per second.
     pub reached: f64,
-    /// By so many clients.
+    /// The number of client threads.
     pub threads: usize,
 }
 
@@ -64,17 +64,17 @@ impl From<TooFast> for String {
     }
 }
 
-/// What the driver costs by itself.
+/// Measures what the driver costs by itself.
 ///
 /// # Errors
-/// [`TooFast`] when it cannot keep the phase's rate even over a store that does nothing: what it
-/// would measure then is itself.
+/// [`TooFast`] if it cannot keep the phase's rate even over a store that does nothing. The phase
+/// would then measure the driver.
 pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, TooFast> {
     let asked = phase.arrivals.peak();
     let p999 = |outcome: &Outcome| outcome.latencies.quantile(0.999);
     let mut outcome = brief(phase, data);
     if let Some(asked) = asked {
-        // Something else may have had the machine: the best of a few tries is the driver's own.
+        // Other processes may have disturbed a try, so the best one counts.
         for _ in 1..TRIES {
             if reached(&outcome) >= REACHED * asked && p999(&outcome) <= AIM {
                 break;
@@ -95,14 +95,14 @@ pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, TooFast> {
     Ok(Floor { rate: asked, p99_us: at(0.99), p999_us: at(0.999), cpu_us_per_op })
 }
 
-/// Requests per second.
+/// The completed requests per second.
 fn reached(outcome: &Outcome) -> f64 {
     outcome.latencies.count() as f64 / outcome.seconds.max(1e-9)
 }
 
 fn brief(phase: &Phase, data: &Data) -> Outcome {
     let arrivals = phase.arrivals.at_peak();
-    // Few requests per second need longer to say something.
+    // At a low rate, measure longer, to have enough requests.
     let slow = arrivals.peak().is_some_and(|rate| rate < 2000.0);
     let brief = Phase {
         workload: phase.workload.clone(),
@@ -116,7 +116,7 @@ fn brief(phase: &Phase, data: &Data) -> Outcome {
     let records = Arc::new(Records::new(1_000_000));
     let stop = AtomicBool::new(false);
     run(&NullStore::default(), data, &records, &brief, &stop, &mut |progress| {
-        // What is not served soon after its time is far too much.
+        // Requests that are not served by then show that the rate is far too high.
         if progress.seconds > 3.0 * SECONDS {
             stop.store(true, Relaxed);
         }
