@@ -1,15 +1,15 @@
-//! Runs in processes of their own: what the parent and the child say to each other.
+//! Runs in processes of their own: the protocol of parent and child.
 //!
 //! 1. The parent starts the program that knows the store, in a process group of its own, and writes
 //!    the [`RunSpec`] as JSON to its standard input.
-//! 2. The child takes the limits of the specification upon itself, makes a folder, does the run and
-//!    removes the folder. Meanwhile it writes a line of JSON a second to standard error: how it
-//!    goes ([`Line`]). What else comes there is passed on as it is.
-//! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds how the device
-//!    was meanwhile.
+//! 2. The child makes a folder, applies the limits of the specification to itself, does the run and
+//!    removes the folder. It writes its progress to standard error as lines of JSON ([`Line`]), at
+//!    most one for a step's begin and two a second. The parent passes other lines on unchanged.
+//! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds the latencies
+//!    of its own reads from the device.
 //!
-//! An interrupt is passed on by the parent: the child ends its phase, answers with the report of
-//! what it has and removes its data. A child whose parent died interrupts itself (on Linux).
+//! The parent passes an interrupt on: the child ends its phase, answers with the report of what it
+//! has and removes its data. If the parent dies, the child is interrupted (on Linux).
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,20 +27,20 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// What a child answers.
+/// The answer of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// What was done.
     pub report: Report,
-    /// The failure that ended it, if one did.
+    /// The failure that ended the run, if there was one.
     pub failure: Option<String>,
 }
 
-/// How a run goes.
+/// A line of a run's progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
-    /// A step begins: its name, its number from 0, how many there are.
+    /// A step begins: its name, its number from 0, the number of steps.
     Step(String, usize, usize),
     /// The share of the step that is done, operations per second now, P99 in microseconds.
     Going(f64, f64, f64),
@@ -50,7 +50,7 @@ fn exists(path: &Path) -> bool {
     std::fs::metadata(path).is_ok()
 }
 
-/// Makes the store's folder with the loaded data in it: loads it where no run did so before.
+/// Makes the store's folder with the loaded data in it. Loads the data if no earlier run did.
 fn prepare(
     spec: &RunSpec,
     load: &LoadSpec,
@@ -80,7 +80,7 @@ fn prepare(
     copy(&prepared, home).map_err(|error| format!("copying the loaded data: {error}"))
 }
 
-/// Copies a folder; SSTs, which no store changes once they are written, become links.
+/// Copies a folder. SSTs become links, because no store changes them once they are written.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -97,27 +97,27 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Tells the parent.
+/// Writes a line to the parent.
 fn say(line: &Line) {
     let line = serde_json::to_string(line).expect("a line has an encoding");
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Has this process interrupted when its parent dies.
+/// Asks the kernel to interrupt this process when its parent dies.
 #[cfg(target_os = "linux")]
 fn end_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::INT));
 }
 
-/// Nothing: elsewhere the run goes on to its end.
+/// Does nothing: on other systems the run goes on to its end.
 #[cfg(not(target_os = "linux"))]
 fn end_with_parent() {}
 
-/// Does the run that standard input asks for: the body of a child.
+/// Does the run that standard input specifies: the body of a child.
 ///
 /// # Errors
-/// When there is no specification to be read, the folder cannot be made or the device has too
-/// little room: nothing was measured then.
+/// There is no specification to read, the folder cannot be made or removed, the device has too
+/// little room, the load failed, or the answer cannot be written.
 pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
     end_with_parent();
     let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())

@@ -1,7 +1,7 @@
 //! The clock of measurements, and sleeping to a point in time. Nothing else here reads the time.
 //!
-//! The kernel rounds the wake-ups of a thread up by its timer slack, 50 µs by default; a client
-//! thread sets it to 1 ns, so that a request is late because of the store and not of the driver.
+//! The kernel delays the wake-ups of a thread by up to its timer slack, 50 µs by default. A client
+//! thread sets it to 1 ns, so that the store makes a request late and not the driver.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
@@ -32,7 +32,8 @@ impl Clock {
         }
     }
 
-    /// Waits until then, or until another thread unparks this one, or for no reason.
+    /// Waits until the given nanosecond or until another thread unparks this one. It may also wake
+    /// up without a reason.
     pub fn park_until(&self, at: u64) {
         let now = self.now();
         if at > now {
@@ -46,11 +47,11 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Asks for exact wake-ups of this thread, where the system can.
+/// Asks for exact wake-ups of this thread, if the system can.
 pub fn exact_wakeups() {
     #[cfg(target_os = "linux")]
     {
-        // A kernel that refuses leaves its own slack, which the measured floor then shows.
+        // If the kernel refuses, its own slack stays, and the measured floor shows it.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 }

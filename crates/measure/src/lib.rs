@@ -1,21 +1,21 @@
-//! To load a store and to measure it: workloads, drivers, metrics and the report of a run. What
-//! compares runs, and the papers' figures, are the laboratory's (`crates/lab`).
+//! Loads a store and measures it: workloads, drivers, metrics and the report of a run. The
+//! laboratory (`crates/lab`) has the comparison of runs and the papers' figures.
 //!
 //! ```text
-//! workload  what is asked: mixes, key distributions, keys and values
-//! arrivals  when it is asked: closed loop, or open loop with due times
-//! store     who answers: the engine, or nothing at all (the driver's own floor)
+//! workload  the requests: mixes, key distributions, keys and values
+//! arrivals  the times of requests: closed loop, or open loop with due times
+//! store     the interface of a store, and one that does nothing (the driver's own floor)
 //! trace     a recorded trace as a workload
 //! engine    the vLSM engine as such a store
 //! driver    client threads between the three; counts every second
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
 //! spec      a run as plain values      child  a run in a process of its own
 //! limits    device and memory of this process held to a run's limits
-//! report    all of it with its method, as a table and as JSON
+//! report    the results with their method, as a table and as JSON
 //! ```
 //!
-//! A figure without its method is not a figure: a report carries machine, sizes, options, how the
-//! data got there and what the driver itself costs.
+//! A figure means nothing without its method. A report has the machine, the sizes, the options, the
+//! way the data was loaded and the cost of the driver alone.
 
 pub mod arrivals;
 pub mod child;

@@ -1,4 +1,4 @@
-//! What this process used, as the operating system counts it, and what the machine is.
+//! The resources that this process used, as the operating system counts them; and the machine.
 //!
 //! Linux: `/proc/self/io` (bytes to and from devices), `/proc/self/status` (memory),
 //! the process's CPU clock. Elsewhere the figures are missing, not zero.
@@ -19,27 +19,27 @@ pub struct Usage {
 /// Bytes that went to and from devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Device {
-    /// Read.
+    /// Bytes read.
     pub read: u64,
-    /// Written (for buffered files: made dirty in the page cache).
+    /// Bytes written (for buffered files: made dirty in the page cache).
     pub written: u64,
-    /// The most that the program's own pages may be of what was read: those that were fetched when
-    /// they were first used.
+    /// The most of the bytes read that may be the program's own pages, which are fetched when they
+    /// are first used.
     #[serde(default)]
     pub program: u64,
 }
 
-/// What one fetch of the program's own pages reads at most: Linux's usual read-ahead.
+/// The most bytes that one fetch of the program's own pages reads: Linux's usual read-ahead.
 const FETCH_MAX: u64 = 128 << 10;
 
 impl Usage {
-    /// As of now.
+    /// The counters as of now.
     #[must_use]
     pub fn now() -> Self {
         Self { cpu_nanos: cpu_nanos(), device: device() }
     }
 
-    /// What was used since `before`.
+    /// The resources used since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let device = self.device.zip(before.device).map(|(now, then)| Device {
@@ -70,7 +70,7 @@ fn fetches(stat: &str) -> Option<u64> {
     fields.split_whitespace().nth(9)?.parse().ok()
 }
 
-/// Bytes of all files in a folder, its own folders included. What cannot be read counts nothing.
+/// Bytes of all files in a folder and its subfolders. A file that cannot be read counts as empty.
 #[must_use]
 #[expect(
     clippy::disallowed_methods,
@@ -104,7 +104,7 @@ fn field(text: &str, name: &str) -> Option<u64> {
     after.split_whitespace().next()?.parse().ok()
 }
 
-/// The machine a report is of.
+/// The machine of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors this process may use.

@@ -1,14 +1,15 @@
 //! A recorded trace as a workload: the same operations at the same times, on any store.
 //!
-//! 1. The file is read whole ([`vlsm::trace`]) and its operations are put in the order of their
-//!    times. In memory each takes 32 bytes and its key.
-//! 2. The driver takes them as the requests of an open loop whose due times are those of the trace,
-//!    divided by the speed ([`Replay`](crate::arrivals::Replay)), so latencies count from when the
-//!    recorded clients asked, and a slow store does not slow its load.
+//! 1. The file is read whole ([`vlsm::trace`]), and its operations are sorted by their times. In
+//!    memory each takes 32 bytes and its key.
+//! 2. They are the requests of an open loop. Their due times are those of the trace, divided by the
+//!    speed ([`Replay`](crate::arrivals::Replay)). So latencies count from the recorded requests,
+//!    and a slow store does not slow its load.
 //!
-//! Values are random bytes of the recorded lengths. What a [`Store`](crate::store::Store) cannot do
-//! is replaced: a merge by a put of the operand's length, a range delete by a delete of its lower
-//! bound. All trees of the recorded store become one.
+//! Values are random bytes of the recorded lengths. Operations that a
+//! [`Store`](crate::store::Store) does not have are replaced: a merge by a put of the operand's
+//! length, a range delete by a delete of its lower bound. All trees of the recorded store become
+//! one.
 
 use crate::store::StoreError;
 use crate::workload::data::{Data, MIN_KEY_SIZE};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use vlsm::trace::{TraceKind, TraceReader};
 use vlsm_core::key::check_lengths;
 
-/// What is done with a key.
+/// An operation on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Read it.
@@ -26,7 +27,7 @@ pub enum Act {
     Put(usize),
     /// Remove it.
     Delete,
-    /// Read so many pairs from it on.
+    /// Read this many pairs from it on.
     Scan(usize),
 }
 
@@ -43,8 +44,7 @@ impl Trace {
     /// Reads a trace.
     ///
     /// # Errors
-    /// What the reader says of a file that is missing, damaged or no trace, or has a value longer
-    /// than a store takes.
+    /// The file is missing, damaged or no trace, or it has a value longer than a store takes.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let (mut ops, mut keys, mut longest) = (Vec::new(), Vec::new(), 0);
         for op in TraceReader::open(path)? {
@@ -64,35 +64,35 @@ impl Trace {
             ops.push((op.at.0, (act, keys.len(), op.key.len())));
             keys.extend_from_slice(&op.key);
         }
-        // Scans are recorded at their end, and threads do not take turns by the clock.
+        // The records are not sorted: scans are recorded at their end, and threads overlap.
         ops.sort_by_key(|(at, _)| *at);
         let times = ops.iter().map(|(at, _)| *at).collect();
         let ops = ops.into_iter().map(|(_, op)| op).collect();
         Ok(Self { ops, keys, times, longest })
     }
 
-    /// How many operations there are.
+    /// The number of operations.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ops.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
     }
 
-    /// Their times, in microseconds from the trace's beginning.
+    /// The times of the operations, in microseconds from the trace's beginning.
     #[must_use]
     pub fn times(&self) -> Arc<[u64]> {
         self.times.clone()
     }
 
-    /// One of them, with its key.
+    /// The operation of this index, with its key.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// The index is not below [`Trace::len`].
     #[must_use]
     #[inline]
     pub fn op(&self, index: usize) -> (Act, &[u8]) {
@@ -100,7 +100,7 @@ impl Trace {
         (act, &self.keys[at..at + len])
     }
 
-    /// Where its values come from.
+    /// The source of its values.
     #[must_use]
     pub fn data(&self, seed: u64) -> Data {
         Data::new(MIN_KEY_SIZE, self.longest, seed)

@@ -4,14 +4,14 @@
 //! Latency" (2021), §VIII.A and B: 5 % to 95 % *get* or *scan*, the rest *insert*; keys of 16 bytes
 //! and values of 1 KB; 10 M pairs loaded first; a scan reads 5 pairs in the mean. Its "A-variant"
 //! (§III) is `cruise-get-50`. The paper does not give the distribution of keys: here it is YCSB's
-//! zipfian. Of the scans it gives only the mean: here they read 1 to 9 pairs.
+//! zipfian. It gives only the mean length of scans: here they read 1 to 9 pairs.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::Choice;
 use super::sizes::Sizes;
 use super::{Preset, THETA, Workload};
 
-/// The shares that are listed; any other whole one is known as well.
+/// The shares that lists show. Any other whole percentage is known as well.
 const LISTED: [u8; 3] = [5, 50, 95];
 
 pub(super) fn all() -> Vec<Preset> {

@@ -6,7 +6,7 @@
 //! twice the record's, which leaves them in the order of their insertion. Keys that no record has,
 //! for reads that miss, lie between the others in both orders.
 //!
-//! Values are slices of a pool of random bytes: cheap to make, and not to be compressed.
+//! Values are slices of a pool of random bytes: they are cheap to make and cannot be compressed.
 
 use super::sizes::Sizes;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -27,21 +27,21 @@ pub fn mix(number: u64) -> u64 {
 pub const MIN_KEY_SIZE: usize = 8;
 /// The size of the pool that values are cut from, beyond one value.
 const POOL: usize = 1 << 20;
-/// Records have smaller numbers; others are of keys that are not there.
+/// Records have smaller numbers. Other numbers belong to keys that do not exist.
 const MISSING: u64 = 1 << 63;
 
 /// How the order of insertion relates to the order of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {
-    /// Not at all: keys are hashed.
+    /// The orders are independent: keys are hashed.
     #[default]
     Hashed,
-    /// It is the same.
+    /// Both orders are the same.
     Sequential,
 }
 
-/// What records look like.
+/// The shape of records.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
     /// Bytes of a key.
@@ -54,7 +54,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of a pair, in the mean.
+    /// The mean size of a pair in bytes.
     #[must_use]
     pub fn pair_bytes(&self) -> f64 {
         self.key_size as f64 + self.values.mean()
@@ -79,7 +79,7 @@ impl Data {
     /// Hashed keys of `key_size` and values of `value_size` bytes.
     ///
     /// # Panics
-    /// When keys are shorter than [`MIN_KEY_SIZE`].
+    /// Keys are shorter than [`MIN_KEY_SIZE`].
     #[must_use]
     pub fn new(key_size: usize, value_size: usize, seed: u64) -> Self {
         let values = Sizes::Fixed(value_size);
@@ -89,7 +89,7 @@ impl Data {
     /// Records of this shape.
     ///
     /// # Panics
-    /// When keys are shorter than [`MIN_KEY_SIZE`].
+    /// Keys are shorter than [`MIN_KEY_SIZE`].
     #[must_use]
     pub fn shaped(shape: Shape, seed: u64) -> Self {
         let key_size = shape.key_size;
@@ -100,13 +100,13 @@ impl Data {
         Self { shape, mean, pool }
     }
 
-    /// What the records look like.
+    /// The shape of the records.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The bytes of a pair, in the mean.
+    /// The mean size of a pair in bytes.
     #[must_use]
     pub fn pair_bytes(&self) -> u64 {
         self.mean
@@ -128,7 +128,7 @@ impl Data {
         self.write(number, key);
     }
 
-    /// Puts a key that no record has into `key`, near the one of a record.
+    /// Puts a key that no record has into `key`, chosen by the number of a record.
     #[inline]
     pub fn missing_key(&self, record: u64, key: &mut Vec<u8>) {
         let number = match self.shape.order {
@@ -138,7 +138,7 @@ impl Data {
         self.write(number, key);
     }
 
-    /// Puts the key into `key` below which this share (of 2^64) of `records` records lies.
+    /// Puts a key into `key` so that this share (of 2^64) of `records` records lies below it.
     pub fn key_at(&self, share: u64, records: u64, key: &mut Vec<u8>) {
         let number = match self.shape.order {
             KeyOrder::Hashed => share,
@@ -162,7 +162,7 @@ impl Data {
         }
     }
 
-    /// A value, chosen by a random number: its length by the upper half, its bytes by the lower.
+    /// A value chosen by a random number. The upper half chooses its length, the lower its bytes.
     #[must_use]
     #[inline]
     pub fn value(&self, random: u64) -> &[u8] {
@@ -173,7 +173,7 @@ impl Data {
         self.value_of(size, random)
     }
 
-    /// A value of a given length, at most the longest, chosen by a random number.
+    /// A value of a given length (at most the longest), whose bytes a random number chooses.
     #[must_use]
     #[inline]
     pub fn value_of(&self, size: usize, random: u64) -> &[u8] {

@@ -8,9 +8,9 @@
 //! with k = 0.2615, σ = 25.45, 10 to 1,024 bytes; scans with k = 2.517, σ = 14.236, up to 10,000
 //! pairs; keys of 48 bytes.
 //!
-//! Deviations: `fillrandom` writes each record once instead of drawing numbers that repeat;
-//! `readseq` is scans of 100 pairs that follow each other instead of one long one; the sine of
-//! mixgraph's rate is left out: give arrivals. db_bench's own records have 16 + 100 bytes.
+//! Deviations: `fillrandom` writes each record once instead of drawing numbers that repeat.
+//! `readseq` does scans of 100 pairs that follow each other instead of one long scan. The sine of
+//! mixgraph's rate is left out; arrivals can vary the rate. db_bench's records have 16 + 100 bytes.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::{Choice, HotRanges};

@@ -10,12 +10,12 @@
 //! From sysbench's oltp_read_write: a range has 100 rows. The delete and the insert are of the same
 //! row, which keeps the table's size. A row is a key of 16 and a value of 184 bytes (§6.1).
 //!
-//! Ours: the read:write ratios count operations, of which a transaction has twenty. The low load of
+//! Our choices: the read:write ratios count operations; a transaction has twenty. The low load of
 //! these workloads is a quarter of the high one, as in the default transaction. The paper does not
-//! say how keys are chosen, so they are chosen as sysbench does by default: three quarters of them
-//! out of a hundredth of the rows that lie together, the others out of all rows (all alike, where
-//! sysbench prefers the middle). About one of five reads misses a cache as in the paper, whose Eq.
-//! 5 weighs a get with 16,000 bytes: a block of 64 KB for every fourth get.
+//! give the distribution of keys, so it is sysbench's default. Three quarters of the keys come from
+//! one range of a hundredth of the rows. The others come from all rows uniformly, where sysbench
+//! prefers the middle. About one of five reads misses the cache. This is close to the paper, whose
+//! Eq. 5 weighs a get with 16,000 bytes: a block of 64 KB for every fourth get.
 
 use super::data::{KeyOrder, Shape};
 use super::keys::{Choice, HotRanges};
@@ -27,8 +27,8 @@ use crate::arrivals::{Arrivals, Pattern};
 const OLTP: Transaction =
     Transaction { reads: 10, scans: 4, scan_length: 100, updates: 2, replaces: 1 };
 
-/// A hundred ranges, one of which is as hot as 298 of the others (298 ÷ 397 is three quarters); in
-/// each all rows alike.
+/// A hundred ranges, one of which is 298 times as hot as each of the others (298 ÷ 397 is three
+/// quarters). All rows of a range are equally likely.
 const KEYS: HotRanges =
     HotRanges { ranges: 100, heat: [1.440_940_6e11, -20.0, 1.0, 0.0], ranks: [1e-9, 1.0] };
 
@@ -84,7 +84,7 @@ mod tests {
         let mut counts = vec![0_u32; rows as usize];
         (0..samples).for_each(|_| counts[picker.pick(&mut rng, rows) as usize] += 1);
         counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
-        // About a hundred rows are in the hot range, and no row of it is left out.
+        // The hot range has about a hundred rows, and no row of it is left out.
         let hot: u32 = counts[..130].iter().sum();
         assert!((70_000..80_000).contains(&hot), "{hot}");
         assert!(counts[60] > 400, "{}", counts[60]);

@@ -1,6 +1,6 @@
 //! The operations of one client of a workload.
 //!
-//! 1. A random number chooses the kind of operation by the shares, another the record.
+//! 1. A random number chooses the kind of operation by the shares; another one chooses the record.
 //! 2. Inserts take the next free number from the counter that all clients share.
 
 use super::data::{Data, mix};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub enum Op {
     /// A point read.
     Read(u64),
-    /// A point read of a key that no record has, near the one of this record.
+    /// A point read of a key that no record has, chosen by this record's number.
     ReadMissing(u64),
     /// A new value for a record that is there.
     Update(u64),
@@ -27,7 +27,7 @@ pub enum Op {
     Delete(u64),
     /// This many records in key order from this one on.
     Scan(u64, usize),
-    /// This many records from the place in the order of keys below which this share (of 2^64) lies.
+    /// This many records from the key that has this share (of 2^64) of the records below it.
     ScanAt(u64, usize),
     /// A point read, then an update of the same record.
     ReadModifyWrite(u64),
@@ -40,20 +40,20 @@ pub enum Op {
 pub struct Records(AtomicU64);
 
 impl Records {
-    /// `count` records are there.
+    /// Begins with `count` records.
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self(AtomicU64::new(count))
     }
 
-    /// How many there are, those being inserted included.
+    /// The number of records, including those being inserted.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Reads, missing reads and scans come first in [`Workload::shares`].
+/// The number of reading kinds, which come first in [`Workload::shares`].
 const READING: usize = 3;
 
 /// The operations of one client.
@@ -129,18 +129,18 @@ impl Generator {
         }
         let step = ((length as u128) << 64) / u128::from(self.records.count().max(1));
         let place = self.place;
-        // Around, from the last key to the first.
+        // The first key follows the last one.
         self.place = place.wrapping_add(step as u64);
         Op::ScanAt(place, length)
     }
 
-    /// A record that is there, chosen as the workload says.
+    /// An existing record, chosen as the workload says.
     #[inline]
     pub fn pick(&mut self) -> u64 {
         self.picker.pick(&mut self.rng, self.records.count())
     }
 
-    /// How many records there are.
+    /// The number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records.count()

@@ -1,11 +1,10 @@
-//! Which record an operation is about: uniform, zipfian (scrambled), latest, hot ranges.
+//! The choice of an operation's record: uniform, zipfian (scrambled), latest, hot ranges.
 //!
-//! The zipfian distribution gives rank r (from 1) the probability r^−θ / H, H being the sum over
-//! all ranks. Sampled by rejection-inversion (`rand_distr`), exact and without a table.
-//! *Scrambled*: which record has which rank is decided by a hash, so popular records lie apart in
-//! key order. *Latest*: rank 1 is the record inserted last. *Hot ranges*: some ranges of the order
-//! of keys are asked often, and in each some records; hashed keys are found in a range by trying
-//! records until one is in it.
+//! The zipfian distribution gives rank r (from 1) the probability r^−θ / H, where H is the sum over
+//! all ranks. Rejection-inversion (`rand_distr`) samples it exactly and without a table.
+//! *Scrambled*: a hash maps ranks to records, so popular records lie apart in key order. *Latest*:
+//! rank 1 is the record inserted last. *Hot ranges*: some ranges in key order are popular, and some
+//! records in each of them. With hashed keys the picker tries records until one is in the range.
 
 use super::data::{KeyOrder, mix};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -17,36 +16,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
-    /// Each record alike.
+    /// All records are equally likely.
     Uniform,
-    /// A few records often: zipfian with this constant, scrambled.
+    /// A few records are popular: zipfian with this constant, scrambled.
     Zipfian(f64),
-    /// Recent records often: zipfian with this constant, from the newest back.
+    /// Recent records are popular: zipfian with this constant, from the newest back.
     Latest(f64),
-    /// Some ranges of keys often.
+    /// Some ranges of keys are popular.
     HotRanges(HotRanges),
-    /// Scans only: each client begins where its last one ended (on the average, where keys are
-    /// hashed), from a place of its own on.
+    /// For scans only. Each client starts at a place of its own; each of its scans begins where the
+    /// last one ended (on average, if keys are hashed).
     InOrder,
 }
 
-/// Ranges of equal numbers of keys, of which some are hot: the x-th hottest is asked with a
-/// probability in proportion to a·e^(b·x) + c·e^(d·x). Where which lies is random.
+/// Ranges of equal numbers of keys, some of them hot. The probability of the x-th hottest is
+/// proportional to a·e^(b·x) + c·e^(d·x). The ranges lie in random order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HotRanges {
-    /// How many.
+    /// The number of ranges.
     pub ranges: u32,
     /// a, b, c and d.
     pub heat: [f64; 4],
-    /// Within a range, rank r or a hotter one is asked with probability a·r^b: a and b. Which
-    /// record has a rank is decided by a hash, so one may have several.
+    /// a and b: within a range, the ranks up to r have the probability a·r^b together. A hash maps
+    /// ranks to records, so a record may have several.
     pub ranks: [f64; 2],
 }
 
 /// Picks records.
 pub struct Picker {
     choice: Choice,
-    /// Over the records that were there at the start.
+    /// The distribution over the records that existed at the start.
     zipf: Zipf<f64>,
     start: u64,
     order: KeyOrder,
@@ -55,7 +54,7 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// For `records` records at the start of the run, whose keys are in this order.
+    /// A picker for `records` records at the start of the run, whose keys have this order.
     #[must_use]
     pub fn new(choice: Choice, records: u64, order: KeyOrder) -> Self {
         let start = records.max(1);
@@ -103,7 +102,7 @@ impl Picker {
             }
             KeyOrder::Hashed => {
                 let record = |attempt| mix(hash.wrapping_add(attempt)) % self.start;
-                // One of `ranges` records is in the range; with very few records maybe none.
+                // On average one of `ranges` records is in the range; maybe none of very few.
                 let inside = |record: &u64| range_of(mix(*record), ranges) == range;
                 (0..64 * ranges).map(record).find(inside).unwrap_or(hash % self.start)
             }
@@ -118,7 +117,7 @@ fn range_of(number: u64, ranges: u64) -> u64 {
 }
 
 impl HotRanges {
-    /// The shares of all ranges in the order of keys, each with those before it.
+    /// The cumulative shares of all ranges in key order.
     fn cumulative(&self) -> Vec<f64> {
         let mut shares = self.shares();
         // The same order in every run.
@@ -173,7 +172,7 @@ mod tests {
         let counts = counts(Choice::Zipfian(0.99), records, samples);
         let weight = |rank: u64| (rank as f64).powf(-0.99);
         let total: f64 = (1..=records).map(weight).sum();
-        // What each record should get: the scramble may give two ranks to one record.
+        // Sum the expectations per record, as the scramble may give two ranks to one record.
         let mut expected = HashMap::<u64, f64>::new();
         for rank in 0..records {
             let share = weight(rank + 1) / total;
@@ -185,7 +184,7 @@ mod tests {
             let tolerance = 5.0 * expected.sqrt();
             assert!((found - expected).abs() < tolerance, "rank {rank}: {found} of {expected}");
         }
-        // Most popular records are not neighbours.
+        // The most popular records are not neighbours.
         assert!(scramble(0, records).abs_diff(scramble(1, records)) > 1);
     }
 

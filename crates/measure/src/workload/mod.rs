@@ -1,11 +1,11 @@
-//! What is asked: shares of operations over a distribution of keys.
+//! Workloads: shares of operations over a distribution of keys.
 //!
 //! Records are numbered from 0 in the order of their insertion; [`data`] makes their keys and
 //! values. A [`Generator`] gives the operations of one client: the same workload, seed and client
 //! give the same operations (inserts take the next free number, which depends on other clients).
 //!
-//! Each family of named workloads is a file; its top says where they come from. A [`Preset`] is a
-//! workload with what its source says of sizes and arrivals. To add one: an entry in its family.
+//! Each family of named workloads is a file; its top names their source. A [`Preset`] is a workload
+//! with the sizes and arrivals of its source. To add one, add an entry to its family.
 
 mod cruise;
 pub mod data;
@@ -52,15 +52,15 @@ pub struct Workload {
     /// Transactions.
     #[serde(default)]
     pub transactions: f64,
-    /// What is in one.
+    /// The operations of a transaction.
     #[serde(default)]
     pub transaction: Transaction,
-    /// Which records.
+    /// The distribution of records.
     pub choice: Choice,
-    /// How many pairs a scan reads.
+    /// The number of pairs that a scan reads.
     pub scan: Sizes,
-    /// The first client does nothing but what writes, the others nothing but what reads, whatever
-    /// the shares of the two are. A single client does both.
+    /// Whether the first client does only the writing operations and the others only the reading
+    /// ones, whatever the shares of the two are. A single client does both.
     #[serde(default)]
     pub apart: bool,
 }
@@ -72,7 +72,7 @@ pub struct Transaction {
     pub reads: u32,
     /// Scans.
     pub scans: u32,
-    /// Pairs of each.
+    /// Pairs of each scan.
     pub scan_length: u32,
     /// Updates.
     pub updates: u32,
@@ -80,18 +80,18 @@ pub struct Transaction {
     pub replaces: u32,
 }
 
-/// A named workload, with what its source says of data and arrivals.
+/// A named workload, with the data and the arrivals of its source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preset {
-    /// The name it is asked for by.
+    /// Its name on the command line.
     pub name: String,
-    /// What it is, in one line.
+    /// A description in one line.
     pub what: String,
     /// The workload.
     pub workload: Workload,
     /// The records of its source.
     pub shape: Shape,
-    /// The arrivals of its source, where it has some.
+    /// The arrivals of its source, if it has some.
     pub arrivals: Option<Arrivals>,
 }
 
@@ -99,7 +99,7 @@ impl Workload {
     /// The names of YCSB's workloads and two of db_bench's.
     pub const NAMES: [&str; 9] = ["load", "a", "b", "c", "d", "e", "f", "readrandom", "scan100"];
 
-    /// Nothing of anything; families fill in what they are about.
+    /// A workload without operations; families set their shares.
     fn none(name: impl Into<String>, choice: Choice) -> Self {
         Self {
             name: name.into(),
@@ -118,8 +118,7 @@ impl Workload {
         }
     }
 
-    /// What a phase says whose operations are those of a trace
-    /// ([`Arrivals::Replay`]); nothing of it is used but its name.
+    /// The workload of a phase that replays a trace ([`Arrivals::Replay`]). Only its name is used.
     #[must_use]
     pub fn trace() -> Self {
         Self { reads: 100.0, ..Self::none("trace", Choice::Uniform) }
@@ -134,13 +133,14 @@ impl Workload {
         Ok(Preset::named(name)?.workload)
     }
 
-    /// All names, each with what it is in one line.
+    /// All names, each with a description in one line.
     #[must_use]
     pub fn list() -> Vec<(String, String)> {
         Preset::all().into_iter().map(|preset| (preset.name, preset.what)).collect()
     }
 
-    /// The shares of what reads, and of what writes: reads, missing reads, scans; the rest.
+    /// The shares of all kinds: first the reading ones (reads, missing reads, scans), then the
+    /// writing ones.
     #[must_use]
     pub fn shares(&self) -> [f64; 8] {
         [
@@ -155,7 +155,7 @@ impl Workload {
         ]
     }
 
-    /// The same with `reads` percent point reads, the other shares keeping their proportions.
+    /// Sets the share of point reads in percent. The other shares keep their proportions.
     #[must_use]
     pub fn with_reads(mut self, reads: f64) -> Self {
         let others = 100.0 - self.reads;
@@ -185,10 +185,10 @@ impl Preset {
         Self { name, what, workload, shape: Shape::default(), arrivals: None }
     }
 
-    /// The one of this name.
+    /// The preset of this name.
     ///
     /// # Errors
-    /// As [`Workload::named`].
+    /// As for [`Workload::named`].
     pub fn named(name: &str) -> Result<Self> {
         let name = name.to_lowercase();
         if let Some(preset) = cruise::of_any_share(&name) {
@@ -201,7 +201,7 @@ impl Preset {
         }
     }
 
-    /// All of them; of those that have a number in their names, some.
+    /// All presets; only some of those that have a number in their names.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let families = [ycsb::all(), db_bench::all(), silk::all(), dlc::all(), cruise::all()];

@@ -1,4 +1,4 @@
-//! How long values and scans are.
+//! Distributions of the lengths of values and scans.
 //!
 //! A size is a function of a uniform number from 0 to 1 (the inverse of its distribution), so a
 //! random number gives a size and evenly spaced numbers give the mean.
@@ -9,36 +9,36 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sizes {
-    /// All alike.
+    /// All sizes are equal.
     Fixed(usize),
-    /// From the first to the second, each alike.
+    /// Sizes from the first to the second are equally likely.
     Uniform(usize, usize),
-    /// Half of them evenly from the first number to the second, half from the second to the third:
-    /// where a source gives least, median and most.
+    /// Half of the sizes are uniform from the first number to the second, half from the second to
+    /// the third, for a source that gives least, median and most.
     Halves(usize, usize, usize),
-    /// Generalised Pareto, rounded up.
+    /// Sizes follow a generalised Pareto distribution, rounded up.
     Pareto(Pareto),
 }
 
-/// A generalised Pareto distribution that begins at zero. What is shorter than `min` becomes `min`;
-/// what is longer than `max` wraps around (modulo `max`), as in db_bench.
+/// A generalised Pareto distribution that begins at zero. Sizes below `min` become `min`; sizes
+/// above `max` wrap around (modulo `max`), as in db_bench.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Pareto {
     /// Its shape; not zero.
     pub k: f64,
     /// Its scale.
     pub sigma: f64,
-    /// The least.
+    /// The least size.
     pub min: usize,
-    /// The most.
+    /// The largest size.
     pub max: usize,
 }
 
-/// Points that the mean is taken from.
+/// The number of points that the mean is taken from.
 const POINTS: u32 = 1 << 14;
 
 impl Sizes {
-    /// The size that a share of `uniform` of all sizes is below.
+    /// The size that has a share of `uniform` of all sizes below it.
     #[must_use]
     #[inline]
     pub fn at(&self, uniform: f64) -> usize {
@@ -60,7 +60,7 @@ impl Sizes {
         }
     }
 
-    /// The longest.
+    /// The longest size.
     #[must_use]
     pub fn max(&self) -> usize {
         match *self {
@@ -70,7 +70,7 @@ impl Sizes {
         }
     }
 
-    /// The mean.
+    /// The mean size.
     #[must_use]
     pub fn mean(&self) -> f64 {
         if let Self::Fixed(size) = self {

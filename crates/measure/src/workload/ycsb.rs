@@ -3,11 +3,11 @@
 //! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB" (2010), table 2, and the
 //! properties files of its core package: A 50:50 read:update, B 95:5, C reads only, D 95:5
 //! read:insert of the latest records, E 95:5 scan:insert with scans of 1 to 100 records uniformly,
-//! F 50:50 read:read-modify-write; zipfian with constant 0.99 but for D.
+//! F 50:50 read:read-modify-write; all but D are zipfian with constant 0.99.
 //!
-//! Deviations: the popular records are spread by a hash modulo the number of records, so that no
-//! request falls on a record that is not there. Records of 24 + 176 bytes instead of 1 KB in ten
-//! fields, as in the papers that we compare with.
+//! Deviations: a hash modulo the number of records spreads the popular records, so that no request
+//! is for a missing record. Records have 24 + 176 bytes instead of 1 KB in ten fields, as in the
+//! papers that we compare with.
 
 use super::keys::Choice;
 use super::{Preset, Workload};
