@@ -1,10 +1,10 @@
-//! Reports as one HTML file for people: everything is inside of it, nothing is fetched.
+//! Reports as one HTML file for people. The file contains everything and loads nothing.
 //!
-//! From top to bottom: one table, a column for each run, the best of each row marked; the charts of
-//! each phase, all runs overlaid; how it was measured; the exact configurations and what to type. A
-//! value that was not measured is said to be so.
+//! From top to bottom: one table with a column for each run and the best value of each row marked;
+//! the charts of each phase, all runs overlaid; the method; the exact configurations and the
+//! command. A missing value is shown as not measured.
 //!
-//! The page is well-formed XML too, which is how tests read it.
+//! The page is well-formed XML too, so that tests can read it.
 
 use super::Report;
 use super::chart::{Colour, Unit};
@@ -34,7 +34,7 @@ pub fn page(reports: &[Report], title: &str) -> String {
     document(title, &body)
 }
 
-/// A page with this title around what was written.
+/// A page with this title and this body.
 #[must_use]
 pub fn document(title: &str, body: &str) -> String {
     let (title, chart, page, script) = (escape(title), theme::CHART, theme::PAGE, theme::SCRIPT);
@@ -46,7 +46,7 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Writes what follows the table: the charts of these runs, how they were measured, and their
+/// Writes the parts after the table: the charts of these runs, their method and their
 /// configurations.
 pub fn sections(reports: &[Report], names: &[String], out: &mut String) {
     for label in statistic::phase_labels(reports) {
@@ -57,7 +57,7 @@ pub fn sections(reports: &[Report], names: &[String], out: &mut String) {
     configuration(reports, names, out);
 }
 
-/// A cell for a value, and for one that is not there.
+/// A table cell for a value; `None` was not measured.
 #[must_use]
 pub fn cell(value: Option<&str>) -> String {
     value.map_or("<td class=\"none\">not measured</td>".into(), |text| {
@@ -80,7 +80,7 @@ pub fn head(names: &[String], first: &str, out: &mut String) {
 
 type Said = fn(&Report) -> String;
 
-/// What the method of a report says, by name. Empty where it says nothing.
+/// The rows of a report's method: name and text. A text is empty if the report lacks it.
 const METHOD: [(&str, Said); 14] = [
     ("store", |run| run.method.store.clone()),
     ("profile", |run| run.method.profile.clone()),
@@ -184,13 +184,13 @@ fn summary(reports: &[Report], names: &[String], out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// Writes a row that names what follows.
+/// Writes a row that names the following group of rows.
 pub fn group(label: &str, columns: usize, out: &mut String) {
     let (label, span) = (escape(label), columns + 1);
     let _ = write!(out, "<tr class=\"group\"><th colspan=\"{span}\">{label}</th></tr>");
 }
 
-/// A row of figures; none where no run has it.
+/// Writes a row of figures; nothing if no run has the figure.
 fn values<T>(statistic: &Statistic<T>, values: &[Option<f64>], out: &mut String) {
     let known = || values.iter().flatten().copied();
     if known().next().is_none() {
@@ -200,7 +200,7 @@ fn values<T>(statistic: &Statistic<T>, values: &[Option<f64>], out: &mut String)
         Better::Higher => known().fold(f64::NEG_INFINITY, f64::max),
         Better::Lower => known().fold(f64::INFINITY, f64::min),
     };
-    // One alone is not best, nor are those that all read the same.
+    // Equal values, or a single one, are not marked as best.
     let best_text = statistic.unit.text(best);
     let equal = known().all(|value| statistic.unit.text(value) == best_text);
     let _ = write!(out, "<tr><th>{}</th>", escape(statistic.name));

@@ -1,4 +1,4 @@
-//! What was measured, with its method: plain values that can be written as JSON
+//! Reports: measured values with their method. They are plain values that can be written as JSON
 //! ([`Report::to_json`]) and as a table for people ([`table`]).
 //!
 //! Amplification is counted twice: from the store's own counters and from what the operating system
@@ -6,12 +6,12 @@
 //! clients (WAL included); *I/O amplification* is bytes read and written ÷ the same. If the two
 //! sources differ by more than [`AGREE`], one of them misses something, and the table says so.
 //!
-//! The system counts more than what moves, and by how much at most is known: a write to a piece of
-//! the page cache that is clean counts as the whole piece, up to the length of the write that made
-//! it ([`StoreStats::rounding`]), and the program's own pages count when they are first used
-//! ([`Device::program`]). It counts less where the page cache serves a read, or where a page is
-//! written over before it goes to the device ([`StoreStats::cached`]). None of these is taken for a
-//! disagreement; everything else is.
+//! The system counts more bytes than those that move, within known bounds. A write to a clean piece
+//! of the page cache counts as the whole piece, up to the length of the write that made it
+//! ([`StoreStats::rounding`]). The program's own pages count when they are first used
+//! ([`Device::program`]). The system counts less where the page cache serves a read, or where a
+//! page is overwritten before it goes to the device ([`StoreStats::cached`]). Only differences
+//! beyond these count as a disagreement.
 
 pub mod chart;
 pub mod html;
@@ -31,10 +31,10 @@ pub use crate::store::{Admitted, ChainMark, JobMark};
 use serde::{Deserialize, Serialize};
 use vlsm_policy::Counters;
 
-/// By how much the store's counters and the system's may differ: 2 %.
+/// The largest accepted difference of the store's counters and the system's: 2 %.
 pub const AGREE: f64 = 0.02;
 
-/// How the figures came about.
+/// The method of a report: how its figures were measured.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Method {
     /// Version of the program.
@@ -47,33 +47,33 @@ pub struct Method {
     pub options: Vec<(String, String)>,
     /// The machine.
     pub machine: Machine,
-    /// Records loaded.
+    /// The number of records loaded.
     pub pairs: u64,
     /// Bytes of a key.
     pub key_size: usize,
     /// Bytes of a value.
     pub value_size: usize,
-    /// Client threads.
+    /// The number of client threads.
     pub threads: usize,
-    /// How the data got there.
+    /// How the data was loaded.
     pub load: String,
-    /// For the choice of operations and values.
+    /// The seed of the choice of operations and values.
     pub seed: u64,
-    /// What the driver costs by itself.
+    /// The cost of the driver alone.
     pub floor: Floor,
-    /// The commit the program was built from, where that is known.
+    /// The commit that the program was built from, if it is known.
     #[serde(default)]
     pub commit: String,
-    /// What to type to do it again.
+    /// The command that repeats it.
     #[serde(default)]
     pub command: String,
-    /// Limits of device and memory as they were applied, or why they were not.
+    /// The applied limits of device and memory, or why they were not applied.
     #[serde(default)]
     pub limits: String,
-    /// Whether all limits that were asked for are in force.
+    /// Whether all requested limits are in force.
     #[serde(default)]
     pub limits_in_force: bool,
-    /// The run itself, where it was made from a specification.
+    /// The specification of the run, if it has one.
     #[serde(default)]
     pub spec: Option<RunSpec>,
 }
@@ -89,17 +89,17 @@ pub struct Amplification {
     pub store_written: u64,
     /// Bytes to and from devices, by the operating system.
     pub device: Option<Device>,
-    /// The most that the system may count beyond the store's, by its way of counting.
+    /// The most bytes that the system may count beyond the store, by its way of counting.
     #[serde(default)]
     pub rounding: u64,
-    /// The most that the store may count beyond the system's: reads that the page cache served, and
-    /// what was written over before it went to the device.
+    /// The most bytes that the store may count beyond the system: reads that the page cache served,
+    /// and writes that were overwritten before they went to the device.
     #[serde(default)]
     pub cached: u64,
 }
 
 impl Amplification {
-    /// From what clients wrote, the store says and the system says.
+    /// From the bytes that clients wrote, the store's counters and the system's.
     #[must_use]
     pub fn new(user_bytes: u64, store: &StoreStats, device: Option<Device>) -> Self {
         let (store_read, store_written) = (store.read(), store.written());
@@ -135,7 +135,7 @@ impl Amplification {
         self.device.and_then(|device| self.per_user_byte(device.read + device.written))
     }
 
-    /// By which share the store counts more (or less) than the system.
+    /// The share by which the store counts more (or less, if negative) than the system.
     #[must_use]
     pub fn difference(&self) -> Option<f64> {
         // A store that counts nothing does not disagree.
@@ -144,21 +144,21 @@ impl Amplification {
         (system > 0).then(|| store as f64 / system as f64 - 1.0)
     }
 
-    /// Whether store and system count the same, but for what the system's way of counting explains;
-    /// and by which share they differ.
+    /// Whether store and system agree, except for differences that the system's way of counting
+    /// explains; and the share by which they differ.
     #[must_use]
     pub fn agreement(&self) -> Option<(bool, f64)> {
         let (difference, device) = (self.difference()?, self.device?);
         let (store, system) = (self.store_read + self.store_written, device.read + device.written);
-        // The system may count more by its rounding, and less by what its page cache kept from the
-        // device.
+        // The system may count more by its rounding, and less by the bytes that its page cache kept
+        // from the device.
         let least = store.saturating_sub(self.cached);
         let nearest = system.clamp(least, store + self.rounding);
         let missed = (system as f64 - nearest as f64) / system as f64;
         Some((missed.abs() <= AGREE, difference))
     }
 
-    /// What a person is told of it.
+    /// The agreement in words.
     #[must_use]
     pub fn verdict(&self) -> Option<String> {
         let (agrees, difference) = self.agreement()?;
@@ -187,10 +187,10 @@ pub struct PhaseReport {
     pub ops: u64,
     /// Operations per second.
     pub throughput: f64,
-    /// What 99 % of the intervals reach.
+    /// The throughput that 99 % of the intervals reach.
     pub tail_throughput: Option<f64>,
-    /// What a read of 4 KB of a file beside the store's took meanwhile, outside the run's limits;
-    /// none where nobody looked.
+    /// Latencies of 4 KB probe reads from the store's device during the phase, outside the run's
+    /// limits; `None` if there were none.
     #[serde(default)]
     pub device_beside: Option<Percentiles>,
     /// Latencies of all operations together.
@@ -215,17 +215,18 @@ pub struct PhaseReport {
     pub cpu_us_per_op: f64,
     /// Bytes moved.
     pub amplification: Amplification,
-    /// What the store says of the phase.
+    /// The store's counters for the phase.
     pub store: StoreStats,
-    /// Second by second.
+    /// The phase interval by interval.
     pub series: Series,
-    /// What the driver costs by itself at the arrivals of this phase.
+    /// The cost of the driver alone at the arrivals of this phase.
     #[serde(default)]
     pub floor: Floor,
-    /// Bytes moved until the background work that the phase left was done, where it was waited for.
+    /// Bytes moved until the background work that the phase left was done; `None` if the run did
+    /// not wait for it.
     #[serde(default)]
     pub settled: Option<Amplification>,
-    /// What the store and the process were like at each of these moments.
+    /// Samples of the store and the process during the phase.
     #[serde(default)]
     pub samples: Vec<Sample>,
     /// Background jobs that ran in the phase.
@@ -236,7 +237,7 @@ pub struct PhaseReport {
     pub chains: Vec<ChainMark>,
 }
 
-/// A look at the store and the process during a phase.
+/// A sample of the store and the process during a phase.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds since the phase began.
@@ -251,10 +252,10 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes to and from devices since the phase began.
     pub device: Option<Device>,
-    /// What the store counted since it was opened, where it tells.
+    /// The store's counters since it was opened, if it reports them.
     #[serde(default)]
     pub counters: Option<Counters>,
-    /// What its admission saw and did, where it tells.
+    /// The state of the store's admission, if it reports it.
     #[serde(default)]
     pub admitted: Option<Admitted>,
 }
@@ -304,7 +305,7 @@ impl PhaseReport {
         }
     }
 
-    /// Bytes moved by the phase: with what it left to do, where that was waited for.
+    /// Bytes moved by the phase, with the background work that it left if the run waited for it.
     #[must_use]
     pub fn moved(&self) -> &Amplification {
         self.settled.as_ref().unwrap_or(&self.amplification)
@@ -328,12 +329,12 @@ impl PhaseReport {
         }
     }
 
-    /// How full each level with a target gets that is not the last one, in the first and in the
-    /// last fifth of the phase: its number, and the two shares of its target. The fullest moment
-    /// counts, because a level breathes by an SST, which is a quarter of an L1 of four. A level
-    /// that was the last one when the phase began had no need to be full then: no first share.
-    /// Where no job changed it meanwhile it has what it had at rest: it may be short of its target
-    /// by up to an SST, which then counts as there.
+    /// The fullness of each level that has a target and is not the last one: its number, and the
+    /// shares of its target in the first and in the last fifth of the phase. The fullest moment
+    /// counts, because a level's size varies by an SST, which is a quarter of an L1 of four. A
+    /// level that was the last one when the phase began need not have been full then, so it has no
+    /// first share. A level that no job changed may be short of its target by up to an SST, so an
+    /// SST is added.
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
@@ -375,28 +376,28 @@ impl PhaseReport {
     }
 }
 
-/// All of a run.
+/// The report of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// How the figures came about.
+    /// How the figures were measured.
     pub method: Method,
     /// Its phases in order.
     pub phases: Vec<PhaseReport>,
-    /// Seconds that background work took after the last phase; None when it was not waited for
-    /// to its end.
+    /// Seconds that background work took after the last phase; `None` if the run did not wait for
+    /// its end.
     pub settled: Option<f64>,
-    /// The highest rate of an open loop whose queue did not grow, where it was searched.
+    /// The highest rate of an open loop whose queue did not grow, if the run searched for it.
     #[serde(default)]
     pub sustainable: Option<f64>,
     /// Bytes moved from the opening to the end of background work.
     pub amplification: Amplification,
-    /// What the store says at the end.
+    /// The store's counters at the end.
     pub store: StoreStats,
     /// Records in the store at the end.
     pub records: u64,
     /// The most memory the process had resident.
     pub peak_memory: Option<u64>,
-    /// Where the data is, or that it was removed.
+    /// The place of the data, or a note that it was removed.
     pub data: String,
 }
 
@@ -409,10 +410,10 @@ impl Report {
         (live > 0 && self.store.disk_bytes > 0).then(|| self.store.disk_bytes as f64 / live as f64)
     }
 
-    /// As JSON, for programs.
+    /// The report as JSON, for programs.
     ///
     /// # Errors
-    /// None is known; the encoder's type has one.
+    /// No error is known; the encoder's type has one.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string_pretty(self)
     }

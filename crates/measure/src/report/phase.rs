@@ -3,8 +3,8 @@
 //! memory and device.
 //!
 //! 1. A store has the same colour and marker everywhere, by its place among the reports.
-//! 2. What can be overlaid is; levels and jobs have a chart for each store, under each other, all
-//!    over the same seconds.
+//! 2. Levels and jobs have a chart for each store, under each other, all over the same seconds. The
+//!    other charts overlay the stores.
 //! 3. Charts for which no store has values are left out and named at the end as not measured.
 
 use super::chart::{Axis, Band, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit, cdf};
@@ -16,7 +16,7 @@ use vlsm_core::Bytes;
 /// A chart with its place on the page.
 pub(super) struct Placed {
     pub chart: Chart,
-    /// Over the whole width instead of half of it.
+    /// Whether it takes the whole width instead of half of it.
     pub full: bool,
     pub height: u32,
 }
@@ -25,7 +25,7 @@ pub(super) struct Placed {
 pub(super) struct Of<'a> {
     /// The store's name.
     pub name: &'a str,
-    /// Its place among the stores: its colour.
+    /// Its place among the stores, which decides its colour.
     pub slot: usize,
     pub phase: &'a PhaseReport,
 }
@@ -109,7 +109,7 @@ fn over_time(phase: &PhaseReport, value: impl Fn(&metrics::Point) -> f64) -> Vec
 fn stalls(phase: &PhaseReport) -> Vec<(f64, f64)> {
     let mut found: Vec<(f64, f64)> = Vec::new();
     let mut begin = 0.0;
-    // A short last interval says little.
+    // Leave out a short last interval, which says little.
     let least = phase.series.interval() / 2.0;
     for point in &phase.series.0 {
         let end = begin + point.seconds;
@@ -157,7 +157,7 @@ fn with_stalls(mut chart: Chart, all: &[Of]) -> Chart {
     chart
 }
 
-/// Enough of a name to stand left of a lane, within the margin that all charts have.
+/// A name, cut so that it fits left of a lane in the margin that all charts have.
 fn short(name: &str) -> String {
     match name.chars().count() {
         0..=8 => name.to_owned(),
@@ -192,7 +192,7 @@ fn throughput(all: &[Of]) -> Option<Chart> {
     drawn(with_stalls(chart, all))
 }
 
-/// The rates of a pattern from its begin to the end of a phase; at most so many as can be seen.
+/// The rates of a pattern from its begin to the end of a phase, for at most 10,000 segments.
 fn offered(pattern: &Pattern, end: f64) -> Vec<(f64, f64)> {
     let mut points = Vec::new();
     let mut at = 0.0;
@@ -248,7 +248,7 @@ fn backlog(all: &[Of]) -> Option<Chart> {
     drawn(chart)
 }
 
-/// Quantiles of latencies; the longest stands at that of one in all.
+/// Quantiles of latencies. Of n latencies, the longest is at the quantile 1 − 1/n.
 fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
     let last = 1.0 - 1.0 / found.count.max(2) as f64;
     let mut points = vec![
@@ -258,7 +258,7 @@ fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
         (0.999, found.p999_us),
         (0.9999, found.p9999_us),
     ];
-    // Of few operations the last ones say the same.
+    // If there are few operations, the last quantiles are all the longest one.
     points.retain(|(q, _)| *q < last);
     points.push((last, found.max_us));
     points
@@ -290,7 +290,7 @@ fn percentiles(all: &[Of], group: Group) -> Option<Chart> {
 fn levels(of: &Of, several: bool) -> Chart {
     let samples = &of.phase.samples;
     let count = samples.iter().map(|sample| sample.levels.len()).max().unwrap_or(0);
-    // Few levels have the whole ramp between them.
+    // Few levels use every second colour of the ramp.
     let step = if count <= 4 { 2 } else { 1 };
     let colours = |level: usize| Colour::Ramp(level * step);
     let area = |level: usize| {
@@ -405,7 +405,7 @@ fn amplification(all: &[Of]) -> Option<Chart> {
     })
 }
 
-/// How fast a counter of the samples grew between each two of them.
+/// The growth of a counter per second, between each two samples.
 fn growth(phase: &PhaseReport, value: impl Fn(&super::Sample) -> Option<f64>) -> Vec<(f64, f64)> {
     let pairs = phase.samples.windows(2);
     let speed = |pair: &[super::Sample]| {

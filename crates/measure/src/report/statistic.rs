@@ -1,8 +1,8 @@
-//! The statistics of a report: their names, their units, which direction is better, and how they
-//! are taken. One list for the page, the CSV and the comparison, so that all of them say the same.
+//! The statistics of a report: their names, their units, the better direction, and how they are
+//! taken. The page, the CSV and the comparison share one list, so that they agree.
 //!
-//! A statistic that was not measured is None and never zero. Counters of a store that has none are
-//! zero in its report; where zero cannot be a count, it is None here.
+//! A statistic that was not measured is `None` and never zero. A counter that a store lacks is zero
+//! in its report. Where zero cannot be a count, it is `None` here.
 
 use super::chart::Unit;
 use super::{ChainMark, PhaseReport, Report};
@@ -135,12 +135,12 @@ pub fn of_runs() -> Vec<Statistic<Report>> {
     ]
 }
 
-/// Zero where a store does not count, and no number, are no statistics.
+/// The value, or `None` if it is zero (the store does not count it) or no number.
 fn counted(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
 
-/// The phases of a report by labels that tell phases of the same name apart.
+/// The phases of a report with unique labels: phases of the same name are numbered.
 #[must_use]
 pub fn phases(report: &Report) -> Vec<(String, &PhaseReport)> {
     let label = |(index, phase): (usize, &PhaseReport)| {
@@ -171,7 +171,7 @@ pub fn phase<'a>(report: &'a Report, label: &str) -> Option<&'a PhaseReport> {
     phases(report).into_iter().find(|(found, _)| found == label).map(|(_, phase)| phase)
 }
 
-/// Names for reports beside each other: store and profile, numbered where they repeat.
+/// Unique names of reports: store and profile, numbered where they repeat.
 #[must_use]
 pub fn names(reports: &[Report]) -> Vec<String> {
     let name = |report: &Report| {
@@ -194,8 +194,8 @@ pub fn names(reports: &[Report]) -> Vec<String> {
     all.iter().enumerate().map(number).collect()
 }
 
-/// How full each level was: `L1 251 MB of 256 MB (98 %)`. `bytes` are those at another moment than
-/// that of the levels' own.
+/// The fullness of each level: `L1 251 MB of 256 MB (98 %)`. `bytes`, if given, replaces the
+/// levels' own bytes with those of another moment.
 #[must_use]
 pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
     let one = |(index, level): (usize, &LevelStats)| {
@@ -214,7 +214,7 @@ pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
     levels.iter().enumerate().filter_map(one).collect()
 }
 
-/// How requests came.
+/// The arrivals in words.
 #[must_use]
 pub fn arrivals(arrivals: &Arrivals) -> String {
     match arrivals {

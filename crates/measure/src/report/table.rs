@@ -1,7 +1,7 @@
 //! A report as a table for people: a row for each figure, a column for each phase.
 //!
-//! Rows that no phase has a figure for are left out. The method comes first, because a figure
-//! without it is none.
+//! Rows without any figure are left out. The method comes first, because figures mean nothing
+//! without it.
 
 use super::{Amplification, PhaseReport, Report, statistic};
 use crate::arrivals::Arrivals;
@@ -74,7 +74,7 @@ fn method(report: &Report, out: &mut String) {
     out.push('\n');
 }
 
-/// One row: what `figure` says of each phase, left out where it says nothing at all.
+/// Writes a row with the `figure` of each phase; nothing if no phase has it.
 fn row(
     out: &mut String,
     phases: &[PhaseReport],
@@ -147,7 +147,7 @@ fn phases(report: &Report, out: &mut String) {
     out.push('\n');
 }
 
-/// A figure of the store beside that of the system.
+/// A figure by the store's counters, and the same by the system's.
 fn both(store: Option<f64>, device: Option<f64>) -> Option<String> {
     Some(match (store?, device) {
         (store, Some(device)) => format!("{store:.2} ({device:.2} system)"),

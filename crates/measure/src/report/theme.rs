@@ -1,11 +1,11 @@
-//! How reports look: colours, type, and the few lines of script behind the crosshair.
+//! The look of reports: colours, type, and the few lines of script for the crosshair.
 //!
-//! All colours are CSS variables with two sets of values, for light and dark; which one is used the
-//! reader's system says (`prefers-color-scheme`). The eight colours of stores are told apart by
-//! most colour-blind readers in their order; markers differ too, so that colour is never alone in
-//! saying which is which. Nothing is fetched from anywhere.
+//! All colours are CSS variables with two sets of values, for light and dark. The reader's system
+//! chooses one (`prefers-color-scheme`). Most colour-blind readers can distinguish the eight
+//! colours of stores in their order. Markers differ too, so that no reader depends on colour alone.
+//! Nothing is loaded from elsewhere.
 
-/// A text inside of XML or HTML, attributes included.
+/// Escapes a text for XML or HTML, attributes included.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -16,7 +16,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters have no place in XML, escaped or not.
+            // XML allows no control characters, not even escaped ones.
             c if c.is_control() && c != '\n' && c != '\t' => out.push('\u{fffd}'),
             c => out.push(c),
         }

@@ -1,19 +1,19 @@
-//! Axes: what is measured along them, in which unit, and where a value falls.
+//! Axes: their labels, their units, and the positions of values.
 //!
-//! 1. A domain is chosen: as given, or from the data. A linear axis starts at zero; a logarithmic
-//!    one at 1, 2 or 5 times a power of ten; one of quantiles spreads the tail: quantile q stands
-//!    at log₁₀ 1/(1 − q), as in the plots of HDR histograms.
+//! 1. The domain is given or comes from the data. From the data, a linear axis includes zero, and a
+//!    logarithmic one starts at 1, 2 or 5 times a power of ten. An axis of quantiles spreads the
+//!    tail: quantile q is at log₁₀ 1/(1 − q), as in the plots of HDR histograms.
 //! 2. Ticks are round numbers *of the unit they are written in*: 64 MB, 2 min, 150 k/s.
-//! 3. `Placed::at` turns a value into a position. What has none (NaN, zero on a logarithmic axis)
-//!    has no position: it is a gap, never a zero.
+//! 3. `Placed::at` turns a value into a position. A value without a position (NaN, zero on a
+//!    logarithmic axis) is a gap, never a zero.
 
-/// What a number is of; says how it is written.
+/// The unit of a number; it decides how the number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
-    /// Just a number.
+    /// A plain number.
     #[default]
     Plain,
-    /// So many each second.
+    /// A number per second.
     PerSecond,
     /// Microseconds.
     Micros,
@@ -23,12 +23,12 @@ pub enum Unit {
     Bytes,
     /// Per cent.
     Percent,
-    /// So many times: amplification, ratios.
+    /// A factor: amplification, ratios.
     Times,
 }
 
 impl Unit {
-    /// The steps in which numbers are written: from which size on, and the word.
+    /// The steps in which numbers are written: the least size of each step, and its word.
     fn ladder(self) -> &'static [(f64, &'static str)] {
         const KIB: f64 = 1024.0;
         match self {
@@ -51,7 +51,7 @@ impl Unit {
     /// The step for numbers of about this size.
     fn step(self, value: f64) -> (f64, &'static str) {
         let enough = |size: f64| match self {
-            // 90 s are read more easily than 1.5 min.
+            // 90 s is easier to read than 1.5 min.
             Self::Seconds if size == 60.0 => value.abs() >= 180.0,
             _ => value.abs() >= size,
         };
@@ -70,14 +70,14 @@ impl Unit {
             return "–".into();
         }
         let (size, word) = self.step(value);
-        // A count has no decimals.
+        // A whole plain number has no decimals.
         let whole = self == Self::Plain && size == 1.0 && value.fract() == 0.0;
         let number = if whole { format!("{value:.0}") } else { digits(value / size) };
         format!("{number}{word}")
     }
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 || v == 0.0 => format!("{value:.0}"),
@@ -88,7 +88,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// As short as it can be written.
+/// A number without trailing zeros.
 fn short(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -97,57 +97,57 @@ fn short(value: f64) -> String {
 /// How values are spread along an axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Scale {
-    /// Evenly.
+    /// Values are spread evenly.
     #[default]
     Linear,
-    /// By the logarithm.
+    /// Values are spread by their logarithm.
     Log,
-    /// Quantiles from 0 to 1, the tail spread.
+    /// Values are quantiles from 0 to 1; the tail is spread.
     Quantile,
-    /// One place for each name; values are their numbers, from 0.
+    /// Each name has one place; values are the numbers of names, from 0.
     Names(Vec<String>),
 }
 
 /// An axis of a chart.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Axis {
-    /// What stands beside it.
+    /// The text beside it.
     pub label: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// How they are spread.
+    /// How its values are spread.
     pub scale: Scale,
-    /// From where to where; from the data without it.
+    /// Its domain; without it, the domain comes from the data.
     pub range: Option<(f64, f64)>,
 }
 
 impl Axis {
-    /// A linear one.
+    /// A linear axis.
     #[must_use]
     pub fn linear(label: &str, unit: Unit) -> Self {
         Self { label: label.into(), unit, ..Self::default() }
     }
 
-    /// A logarithmic one.
+    /// A logarithmic axis.
     #[must_use]
     pub fn log(label: &str, unit: Unit) -> Self {
         Self { scale: Scale::Log, ..Self::linear(label, unit) }
     }
 
-    /// One of quantiles.
+    /// An axis of quantiles.
     #[must_use]
     pub fn quantiles(label: &str) -> Self {
         Self { scale: Scale::Quantile, ..Self::linear(label, Unit::Percent) }
     }
 
-    /// One of names.
+    /// An axis of names.
     #[must_use]
     pub fn names<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Self {
         let names = names.into_iter().map(Into::into).collect();
         Self { scale: Scale::Names(names), ..Self::default() }
     }
 
-    /// The same from here to there.
+    /// Sets the domain of the axis.
     #[must_use]
     pub fn range(mut self, from: f64, to: f64) -> Self {
         self.range = Some((from, to));
@@ -166,13 +166,13 @@ impl Axis {
         }
     }
 
-    /// Places it between two pixels, for these values.
+    /// Places the axis between two pixels, for these values.
     pub(super) fn place(&self, values: impl Iterator<Item = f64>, px: (f64, f64)) -> Placed {
         let usable = |v: &f64| v.is_finite() && (self.scale != Scale::Log || *v > 0.0);
         let none = (f64::INFINITY, f64::NEG_INFINITY);
         let found = values.filter(usable).fold(none, |(lo, hi), v| (lo.min(v), hi.max(v)));
         let data = if found.0 <= found.1 { found } else { (1.0, 1.0) };
-        // Texts beside each other need more room than those above each other.
+        // Texts beside each other need more room than texts above each other.
         let each = if px.1 > px.0 { 80.0 } else { 40.0 };
         let room = ((px.1 - px.0).abs() / each).clamp(2.0, 10.0);
         let (domain, ticks) = match &self.scale {
@@ -195,7 +195,7 @@ impl Axis {
         let (size, word) = self.unit.step(lo.abs().max(hi.abs()));
         let step = size * round_step((hi - lo) / size / room, word);
         let first = (lo / step).ceil();
-        // A given range ends where it ends, one from data at a tick.
+        // A given range is kept; a range from the data ends at a tick.
         let end = if self.range.is_some() { hi } else { (hi / step - 1e-9).ceil() * step };
         let start = if self.range.is_some() { lo } else { (lo / step + 1e-9).floor() * step };
         let count = ((end - first * step) / step + 1e-9).floor().max(0.0) as usize;
@@ -236,7 +236,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten: the next below or above.
+/// The next number below or above that is 1, 2 or 5 times a power of ten.
 fn one_two_five(value: f64, above: bool) -> f64 {
     let power = 10_f64.powf((value.log10() + 1e-9).floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
@@ -258,7 +258,7 @@ fn round_step(least: f64, word: &str) -> f64 {
     *steps.iter().find(|step| **step >= least * 0.999_999).unwrap_or(&steps[4])
 }
 
-/// `99.9 %`: with as many nines as it has.
+/// A quantile with enough decimals for all its nines, as `99.9 %`.
 fn quantile(q: f64) -> String {
     let tail = (1.0 - q).max(1e-12);
     let decimals = (-tail.log10() - 2.0 - 0.01).ceil().max(0.0) as usize;
@@ -270,7 +270,7 @@ fn quantile_domain(
     range: Option<(f64, f64)>,
 ) -> ((f64, f64), Vec<(f64, String)>) {
     let (lo, hi) = range.unwrap_or((0.0, data.1));
-    // Up to the next nine, and at least to 99 %.
+    // The axis ends at the largest quantile, and at least at 99 %.
     let nines = (-(1.0 - hi).max(1e-10).log10()).max(2.0);
     let end = if range.is_some() { hi } else { 1.0 - 10_f64.powf(-nines - 0.05) };
     let mut ticks = vec![(0.5, quantile(0.5))];
@@ -282,15 +282,15 @@ fn quantile_domain(
     ((lo, end), ticks)
 }
 
-/// An axis between two pixels.
+/// An axis with its place between two pixels.
 #[derive(Debug, Clone)]
 pub(super) struct Placed {
     scale: Scale,
     lo: f64,
     hi: f64,
-    /// Of its first and last value.
+    /// The pixels of its first and last value.
     pub px: (f64, f64),
-    /// Values with what is written there.
+    /// Values with their labels.
     pub ticks: Vec<(f64, String)>,
 }
 
@@ -303,20 +303,20 @@ impl Placed {
         }
     }
 
-    /// Where a value falls; none where it has no place.
+    /// The pixel of a value; `None` if it has no position.
     pub fn at(&self, value: f64) -> Option<f64> {
         let bent = self.bend(value);
         let share = (bent - self.lo) / (self.hi - self.lo);
         share.is_finite().then_some(self.px.0 + share * (self.px.1 - self.px.0))
     }
 
-    /// Where bars and areas begin: at zero, or at the low end of an axis without one.
+    /// The pixel at which bars and areas begin: zero, or the low end of an axis without zero.
     pub fn base(&self) -> f64 {
         let zero = self.lo <= 0.0 && self.hi >= 0.0 && self.scale == Scale::Linear;
         zero.then(|| self.at(0.0)).flatten().unwrap_or(self.px.0)
     }
 
-    /// Pixels for each name, where names are along it.
+    /// The pixels for each name on an axis of names.
     pub fn slot(&self) -> f64 {
         ((self.px.1 - self.px.0) / (self.hi - self.lo)).abs()
     }

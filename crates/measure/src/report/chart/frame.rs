@@ -1,9 +1,9 @@
-//! What is around the marks of a chart: title, legend, axes, grid, shading, reference lines.
+//! The frame of a chart around its marks: title, legend, axes, grid, shading, reference lines.
 //!
 //! 1. Texts and legend take their lines from the top, lanes and x axis from the bottom; the plot
-//!    gets what is left. The left margin is the same for all charts whose labels fit into it, so
-//!    that charts under each other share their x axis to the pixel.
-//! 2. Marks are drawn inside an `<svg>` of their own, which cuts off what is outside a given range.
+//!    gets the rest. The left margin is the same for all charts whose labels fit into it, so that
+//!    charts under each other share their x axis to the pixel.
+//! 2. Marks are drawn inside an `<svg>` of their own, which clips marks outside a given range.
 //!
 //! There are no font metrics here: the width of a text is estimated from its characters.
 
@@ -12,7 +12,7 @@ use super::{Chart, Colour, Mark, lanes, marks};
 use crate::report::theme::{self, escape};
 use std::fmt::Write;
 
-/// The left margin, where labels fit into it.
+/// The left margin, if labels fit into it.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 26.0;
 /// How far marks may stick out of the plot: half a marker.
@@ -40,7 +40,7 @@ impl Drawing {
         self.add(format_args!("<path d=\"M{x1} {y1}L{x2} {y2}\" class=\"{class}\"/>"));
     }
 
-    /// A rectangle with what is said when it is pointed at.
+    /// A rectangle with a tooltip.
     pub fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), class: &str, title: &str) {
         let (x, y, w, h) = (num(x), num(y), num(w), num(h));
         self.add(format_args!(
@@ -50,7 +50,7 @@ impl Drawing {
         self.0.push_str("</rect>");
     }
 
-    /// What is said when the element it is put into is pointed at.
+    /// The tooltip of the element that contains it.
     pub fn title(&mut self, title: &str) {
         if !title.is_empty() {
             self.add(format_args!("<title>{}</title>", escape(title)));
@@ -58,13 +58,13 @@ impl Drawing {
     }
 }
 
-/// A number with at most one decimal: a tenth of a pixel.
+/// A number of pixels with at most one decimal.
 pub(super) fn num(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()
 }
 
-/// About how wide a text is.
+/// The estimated width of a text.
 pub(super) fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * 7.1
 }
@@ -76,7 +76,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Where a point falls.
+    /// The position of a point in pixels.
     pub fn at(&self, x: f64, y: f64) -> Option<(f64, f64)> {
         Some((self.x.at(x)?, self.y.at(y)?))
     }
@@ -107,7 +107,8 @@ pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> Strin
     let mut svg = Drawing::default();
     open(chart, (width, total), &frame, alone, &mut svg);
     svg.0.push_str(&out.0);
-    // Areas would cover the shading; markers must be within the pointer's reach.
+    // Draw the shading over stacked areas, which would cover it, but under other marks, whose
+    // tooltips need the pointer.
     let over = chart.series.iter().any(|series| series.mark == Mark::Stacked);
     if !over {
         bands(chart, &frame, bottom + lanes_height, &mut svg);
@@ -152,7 +153,7 @@ fn open(chart: &Chart, (width, height): (f64, f64), frame: &Frame, alone: bool, 
     }
 }
 
-/// Title, subtitle, legend and the label of the y axis: where the plot may begin.
+/// Draws title, subtitle, legend and the label of the y axis. Returns where the plot may begin.
 fn head(chart: &Chart, width: f64, out: &mut Drawing) -> f64 {
     let mut y = 4.0;
     if !chart.title.is_empty() {
@@ -171,7 +172,7 @@ fn head(chart: &Chart, width: f64, out: &mut Drawing) -> f64 {
     y + 12.0
 }
 
-/// The legend, from left to right and on as many lines as it needs: its last line's base.
+/// Draws the legend from left to right, on as many lines as it needs. Returns its last line's base.
 fn legend(chart: &Chart, width: f64, above: f64, out: &mut Drawing) -> f64 {
     let named: Vec<usize> =
         (0..chart.series.len()).filter(|i| !chart.series[*i].name.is_empty()).collect();
@@ -220,7 +221,7 @@ fn place(chart: &Chart, (top, bottom): (f64, f64), width: f64) -> Frame {
     let rules = |upright| {
         chart.rules.iter().filter(move |rule| rule.upright == upright).map(|rule| rule.at)
     };
-    // Names are read from top to bottom, values from bottom to top.
+    // Names go from top to bottom, values from bottom to top.
     let px = if named { (top, bottom) } else { (bottom, top) };
     let y = chart.y.place(ys.chain(rules(false)), px);
     let labels = y.ticks.iter().map(|(_, text)| width_of(text) + 14.0);
@@ -246,7 +247,7 @@ fn grid(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
         if !named {
             svg.line((x, frame.top()), (x, floor), "grid");
         }
-        // The last one may not stick out of the drawing.
+        // The last label must stay inside the drawing.
         let half = width_of(text) / 2.0;
         let x = x.min(right + RIGHT - half);
         if x - half > free {

@@ -1,32 +1,32 @@
-//! Strips of spans under a plot, with its x axis: which background job ran when.
+//! Lanes: strips of spans under a plot, with its x axis. They show the times of background jobs.
 //!
-//! 1. Spans of a lane that overlap go to rows under each other: each takes the first row that is
-//!    free, up to [`ROWS`]; what finds none is drawn over the last one.
-//! 2. Of very many spans those that touch the same pixels of a row are drawn as one: what is
-//!    covered stays the same.
+//! 1. Overlapping spans of a lane go to rows under each other. Each takes the first free row, up to
+//!    [`ROWS`]; a span without a free row is drawn over the last one.
+//! 2. If a lane has very many spans, those that touch the same pixels of a row are drawn as one.
+//!    They cover the same pixels as before.
 
 use super::frame::{Drawing, Frame, num};
 use super::{Chart, Lane, Span};
 
-/// Rows of a lane at most.
+/// The largest number of rows of a lane.
 const ROWS: usize = 4;
 /// The height of a row, its gap included.
 const ROW: f64 = 9.0;
-/// Between lanes.
+/// The gap between lanes.
 const GAP: f64 = 7.0;
-/// Between plot and lanes: the label of the y axis' lowest tick reaches below the plot.
+/// The gap between plot and lanes: the label of the y axis' lowest tick reaches below the plot.
 const TOP: f64 = 12.0;
-/// Up to so many spans of a lane are drawn one by one.
+/// The largest number of spans of a lane that are drawn one by one.
 const MANY: usize = 1500;
 
-/// How high all lanes are together.
+/// The height of all lanes together.
 pub(super) fn height(chart: &Chart) -> f64 {
     let rows = |lane: &Lane| rows(lane).len() as f64 * ROW + GAP;
     let all: f64 = chart.lanes.iter().map(rows).sum();
     if all > 0.0 { all + TOP } else { 0.0 }
 }
 
-/// The spans of a lane by rows; an empty lane has one.
+/// The spans of a lane by rows; an empty lane has one row.
 fn rows(lane: &Lane) -> Vec<Vec<&Span>> {
     let mut spans: Vec<&Span> = lane.spans.iter().collect();
     spans.sort_by(|a, b| a.from.total_cmp(&b.from));
@@ -42,7 +42,7 @@ fn rows(lane: &Lane) -> Vec<Vec<&Span>> {
     rows
 }
 
-/// All lanes under the plot's `bottom`.
+/// Draws all lanes under the plot's `bottom`.
 pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing) {
     let mut y = bottom + TOP;
     for lane in &chart.lanes {
@@ -62,7 +62,7 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing)
     }
 }
 
-/// From and to in pixels, inside the plot and at least one wide.
+/// The begin and end of a span in pixels, inside the plot and at least one pixel wide.
 fn pixels(span: &Span, frame: &Frame) -> Option<(f64, f64)> {
     let (from, to) = frame.x.at(span.from).zip(frame.x.at(span.to))?;
     let (from, to) = (from.max(frame.left()), to.min(frame.right()));

@@ -1,8 +1,8 @@
 //! The marks of a chart: lines, steps, areas, bars, dots, and their keys in the legend.
 //!
-//! 1. Points without a place are gaps; what is drawn is thinned to the pixels there are.
-//! 2. Few points carry a marker each, which says its value when pointed at. Many carry one here and
-//!    there, to tell the lines apart; their values go along as text, for the page's crosshair.
+//! 1. Points without a position are gaps; the others are thinned to the available pixels.
+//! 2. If a series has few points, each has a marker with a tooltip. A series of many points has
+//!    a few markers, to distinguish the lines; their values are text for the page's crosshair.
 
 use super::axis::Placed;
 use super::frame::{Drawing, Frame, has_bars, num};
@@ -11,13 +11,13 @@ use super::{Chart, Colour, Mark, Point, Series};
 use crate::report::theme::escape;
 use std::fmt::Write;
 
-/// Up to so many points each has its marker.
+/// The largest number of points of which each has its marker.
 const FEW: usize = 48;
 
-/// All series.
+/// Draws all series.
 pub(super) fn draw(chart: &Chart, frame: &Frame, out: &mut Drawing) {
     let stacked = stacked(chart);
-    // Areas lie under lines, bars under dots.
+    // Draw areas under lines, and bars under dots.
     let mut order: Vec<usize> = (0..chart.series.len()).collect();
     order.sort_by_key(|index| match chart.series[*index].mark {
         Mark::Stacked => 0,
@@ -47,7 +47,7 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, out: &mut Drawing) {
     }
 }
 
-/// The points of each series where they are drawn: on top of those under them, where they stack.
+/// The points of each series as they are drawn: stacked series are on top of those before them.
 pub(super) fn stacked(chart: &Chart) -> Vec<Vec<Point>> {
     let mut top: Vec<f64> = Vec::new();
     let mut all = Vec::new();
@@ -66,7 +66,7 @@ pub(super) fn stacked(chart: &Chart) -> Vec<Vec<Point>> {
     all
 }
 
-/// The line that the area of a series stands on; none for zero.
+/// The line that the area of a series stands on; `None` for zero.
 fn below<'a>(chart: &Chart, index: usize, stacked: &'a [Vec<Point>]) -> Option<&'a [Point]> {
     let under = (0..index).rev().find(|under| chart.series[*under].mark == Mark::Stacked)?;
     Some(&stacked[under])
@@ -126,7 +126,7 @@ fn path(stretch: &[(f64, f64)], steps: bool, d: &mut String) {
         };
         last = Some(x);
     }
-    // A point without neighbours is drawn as a dot by the round ends of lines.
+    // The round ends of lines draw a point without neighbours as a dot.
     if stretch.len() == 1 {
         d.push_str("h0");
     }
@@ -146,7 +146,7 @@ fn line(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     }
 }
 
-/// A marker here and there, at other places for each series.
+/// Draws a few markers, at different places for each series.
 fn sparse(all: &[Vec<(f64, f64)>], chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     let every = (frame.right() - frame.left()) / 6.0;
     let mut next = frame.left() + every * (0.3 + 0.22 * (index % 4) as f64);
@@ -207,7 +207,7 @@ fn bars(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     }
 }
 
-/// The interval of a bar or an upright dot: its upper end in pixels.
+/// Draws the interval of a bar or an upright dot. Returns its upper end in pixels.
 fn whisker(point: &Point, y: &Placed, (middle, top): (f64, f64), out: &mut Drawing) -> f64 {
     let Some((low, high)) = y.at(point.interval.0).zip(y.at(point.interval.1)) else { return top };
     out.line((middle, low), (middle, high), "whisker");
@@ -222,7 +222,7 @@ fn dots(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     let mut drawn = std::collections::HashSet::new();
     for point in &series.points {
         let Some(at) = frame.at(point.x, point.y) else { continue };
-        // Of many dots on the same pixel one is enough.
+        // Draw one dot if several are on the same pixel.
         if !drawn.insert((at.0.round() as i64, at.1.round() as i64)) {
             continue;
         }
@@ -255,7 +255,7 @@ fn words(chart: &Chart, series: &Series, point: &Point) -> String {
     text
 }
 
-/// A marker; each of the first eight colours has its own.
+/// Draws a marker; each of the eight colours of stores has its own.
 fn marker(series: &Series, colour: Colour, (x, y): (f64, f64), title: &str, out: &mut Drawing) {
     let shape = match colour {
         Colour::Slot(index) => index % 8,
@@ -277,7 +277,7 @@ fn marker(series: &Series, colour: Colour, (x, y): (f64, f64), title: &str, out:
     out.0.push_str("</path>");
 }
 
-/// The key of a series in the legend, 20 pixels wide around this height.
+/// Draws the key of a series in the legend, 20 pixels wide around this height.
 pub(super) fn key(chart: &Chart, index: usize, (x, y): (f64, f64), out: &mut Drawing) {
     let series = &chart.series[index];
     out.add(format_args!("<g style=\"--s:{}\">", chart.colour(index).css()));

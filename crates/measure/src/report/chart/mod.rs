@@ -12,15 +12,14 @@
 //! assert!(chart.svg(640, 280).starts_with("<svg"));
 //! ```
 //!
-//! 1. From top to bottom: title, subtitle, legend (when there is more than one thing to tell
-//!    apart), label of the y axis, the plot, lanes of spans over the same x axis, the x axis.
+//! 1. A chart has from top to bottom: title, subtitle, legend (if there is more than one thing to
+//!    distinguish), label of the y axis, plot, lanes of spans over the same x axis, x axis.
 //! 2. Colours are CSS variables of [`theme`](super::theme): one file serves light and dark. Series
-//!    differ by marker too. Dashes mean one thing only: a curve that was not measured here, such as
-//!    one read off a paper.
-//! 3. A value that is not there (NaN) is a gap. A chart without any value says "not measured".
+//!    differ by marker too. A dashed curve was not measured here; it comes from a paper, say.
+//! 3. A missing value (NaN) is a gap. A chart without any value says "not measured".
 //! 4. Long series are thinned without losing a peak ([`thin`]).
 //!
-//! [`Chart::svg`] is for a page that has the theme, [`Chart::file`] stands alone.
+//! [`Chart::svg`] is for a page that has the theme; [`Chart::file`] stands alone.
 
 pub mod axis;
 mod frame;
@@ -31,18 +30,18 @@ pub mod thin;
 pub use axis::{Axis, Scale, Unit};
 pub use thin::{cdf, histogram};
 
-/// A chart. All of it but the axes may be left empty.
+/// A chart. Everything except the axes may be empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chart {
     /// What it shows.
     pub title: String,
-    /// Under which conditions, smaller.
+    /// The conditions, in a smaller line.
     pub subtitle: String,
-    /// From left to right.
+    /// The axis from left to right.
     pub x: Axis,
-    /// From bottom to top; for an axis of names from top to bottom.
+    /// The axis from bottom to top; an axis of names goes from top to bottom.
     pub y: Axis,
-    /// What is drawn.
+    /// The series that it shows.
     pub series: Vec<Series>,
     /// Stretches of the x axis that are shaded over the whole height: stalls.
     pub bands: Vec<Band>,
@@ -55,9 +54,9 @@ pub struct Chart {
 /// A point of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Along the x axis; the number of the name where that has names.
+    /// Its value on the x axis; the number of the name on an axis of names.
     pub x: f64,
-    /// Along the y axis; NaN is a gap.
+    /// Its value on the y axis; NaN is a gap.
     pub y: f64,
     /// The ends of its interval, drawn along the axis without names; NaN for none.
     pub interval: (f64, f64),
@@ -70,7 +69,7 @@ impl From<(f64, f64)> for Point {
 }
 
 impl Point {
-    /// With an interval.
+    /// The point with an interval.
     #[must_use]
     pub fn between(self, least: f64, largest: f64) -> Self {
         Self { interval: (least, largest), ..self }
@@ -83,9 +82,9 @@ pub enum Mark {
     /// A line from point to point.
     #[default]
     Line,
-    /// A value holds until the next one.
+    /// Steps: a value holds until the next one.
     Steps,
-    /// The same, filled down to zero: histograms.
+    /// Steps filled down to zero: histograms.
     Filled,
     /// Areas on top of each other, in the order of the series; all have the same x.
     Stacked,
@@ -95,21 +94,21 @@ pub enum Mark {
     Dots,
 }
 
-/// Which colour.
+/// A colour of the theme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colour {
-    /// Of things of different kinds: stores. Eight, then they repeat.
+    /// One of eight colours for things of different kinds, as stores. They repeat after the eighth.
     Slot(usize),
-    /// Of things with an order: levels. Eight, from the faintest.
+    /// One of eight colours for things with an order, as levels, from the faintest.
     Ramp(usize),
-    /// Beside the point.
+    /// The colour of secondary things.
     Muted,
-    /// A stall.
+    /// The colour of stalls.
     Alarm,
 }
 
 impl Colour {
-    /// The CSS variable.
+    /// Its CSS variable.
     #[must_use]
     pub fn css(self) -> String {
         match self {
@@ -124,20 +123,20 @@ impl Colour {
 /// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// Its name in the legend; without one it is not there.
+    /// Its name in the legend. A series without a name is not in the legend.
     pub name: String,
     /// How it is drawn.
     pub mark: Mark,
-    /// Its colour and marker; its place among the series without one.
+    /// Its colour and marker; by default its place among the series decides them.
     pub colour: Option<Colour>,
-    /// Not measured here but taken from elsewhere: drawn dashed.
+    /// Whether it was not measured here but taken from elsewhere. It is drawn dashed.
     pub reference: bool,
-    /// In the order of x.
+    /// Its points, in the order of x.
     pub points: Vec<Point>,
 }
 
 impl Series {
-    /// A series.
+    /// A series of measured points.
     #[must_use]
     pub fn new<P: Into<Point>>(
         name: &str,
@@ -148,14 +147,14 @@ impl Series {
         Self { name: name.into(), mark, colour: None, reference: false, points }
     }
 
-    /// The same in this colour.
+    /// Sets the colour.
     #[must_use]
     pub fn colour(mut self, colour: Colour) -> Self {
         self.colour = Some(colour);
         self
     }
 
-    /// The same as a curve from elsewhere.
+    /// Marks the series as a curve from elsewhere.
     #[must_use]
     pub fn reference(mut self) -> Self {
         self.reference = true;
@@ -166,11 +165,11 @@ impl Series {
 /// A shaded stretch of the x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Band {
-    /// From here.
+    /// Its begin.
     pub from: f64,
-    /// To there.
+    /// Its end.
     pub to: f64,
-    /// What it is: once in the legend for all bands of the same label.
+    /// Its label. All bands of the same label share an entry in the legend.
     pub label: String,
     /// Its colour.
     pub colour: Colour,
@@ -181,36 +180,36 @@ pub struct Band {
 pub struct Rule {
     /// The value.
     pub at: f64,
-    /// Whether it is one of the x axis: the line is upright.
+    /// Whether the value is on the x axis, so that the line is upright.
     pub upright: bool,
-    /// What it is.
+    /// Its label.
     pub label: String,
 }
 
 /// A strip of spans under the plot.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Lane {
-    /// What stands left of it.
+    /// The text left of it.
     pub label: String,
-    /// Its spans; those that overlap are put under each other.
+    /// Its spans; overlapping ones are drawn under each other.
     pub spans: Vec<Span>,
 }
 
 /// A span of a lane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// From here.
+    /// Its begin.
     pub from: f64,
-    /// To there.
+    /// Its end.
     pub to: f64,
     /// Its colour.
     pub colour: Colour,
-    /// What is said when pointed at.
+    /// Its tooltip.
     pub title: String,
 }
 
 impl Chart {
-    /// The drawing, so many pixels wide. Lanes add to the height.
+    /// The drawing, with this width and height in pixels. Lanes add to the height.
     #[must_use]
     pub fn svg(&self, width: u32, height: u32) -> String {
         frame::draw(self, f64::from(width), f64::from(height), false)

@@ -1,15 +1,15 @@
 //! Fewer points for the same picture, and points from plain values.
 //!
-//! *Thinning*: a long series has many points in each column of pixels. Of each column the first,
-//! the least, the largest and the last are kept, in their order: the drawn line covers the same
-//! pixels as all points would, and no peak is lost. Gaps stay: where a column has one, one is kept.
+//! *Thinning*: a long series has many points in each column of pixels. Each column keeps its first,
+//! least, largest and last point, in their order: the drawn line covers the same pixels as all
+//! points would, and no peak is lost. A column with gaps keeps one of them.
 
 use super::Point;
 
-/// Columns are this wide.
+/// The width of a column in pixels.
 const COLUMN: f64 = 1.0;
 
-/// Which of the points to draw: `at` says where one falls along the x axis.
+/// The indexes of the points to draw; `at` gives the pixel of a value on the x axis.
 pub(super) fn thin(points: &[Point], at: impl Fn(f64) -> Option<f64>) -> Vec<usize> {
     let column = |point: &Point| at(point.x).map(|px| (px / COLUMN).floor() as i64);
     let mut kept = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn thin(points: &[Point], at: impl Fn(f64) -> Option<f64>) -> Vec<usi
     kept
 }
 
-/// The first, the least, the largest, the last and a gap of a column.
+/// Keeps the first, the least, the largest and the last point of a column, and one of its gaps.
 fn keep(points: &[Point], column: std::ops::Range<usize>, kept: &mut Vec<usize>) {
     let known = || column.clone().filter(|index| !points[*index].y.is_nan());
     let order = |a: &usize, b: &usize| points[*a].y.total_cmp(&points[*b].y);
@@ -36,7 +36,7 @@ fn keep(points: &[Point], column: std::ops::Range<usize>, kept: &mut Vec<usize>)
     kept.dedup();
 }
 
-/// How many values fall into each of `bins` equal parts of their range: for `Mark::Filled`.
+/// The number of values in each of `bins` equal parts of their range, for `Mark::Filled`.
 #[must_use]
 pub fn histogram(values: &[f64], bins: usize) -> Vec<Point> {
     let finite: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -55,7 +55,7 @@ pub fn histogram(values: &[f64], bins: usize) -> Vec<Point> {
     points
 }
 
-/// Which share of the values (in per cent) is at most so large: for `Mark::Steps`.
+/// The share of the values (in per cent) that are at most x, for `Mark::Steps`.
 #[must_use]
 pub fn cdf(values: &[f64]) -> Vec<Point> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -63,7 +63,7 @@ pub fn cdf(values: &[f64]) -> Vec<Point> {
     let count = sorted.len() as f64;
     let share = |(i, v): (usize, f64)| Point::from((v, (i + 1) as f64 / count * 100.0));
     let mut points: Vec<Point> = sorted.into_iter().enumerate().map(share).collect();
-    // The step begins at nothing.
+    // The first step begins at zero.
     if let Some(first) = points.first().map(|point| point.x) {
         points.insert(0, Point::from((first, 0.0)));
     }
