@@ -37,7 +37,7 @@ pub struct Campaign {
     figures: Vec<(&'static Entry, Figure)>,
     rounds: usize,
     folder: PathBuf,
-    /// The commit of the program, for the reports.
+    /// The program's commit, for the reports.
     commit: String,
     /// Names of the added stores.
     also: Vec<String>,

@@ -10,7 +10,7 @@
 //! program   the command line
 //! ```
 //!
-//! A run itself, its workload and its report are `vlsm_measure`'s.
+//! `vlsm_measure` does the runs and has their workloads and reports.
 
 pub mod campaign;
 pub mod compare;

@@ -42,7 +42,7 @@ pub fn summary(reports: &[Report]) -> String {
     out
 }
 
-/// All runs interval by interval.
+/// All runs with a row for each interval of each phase.
 #[must_use]
 pub fn series(reports: &[Report]) -> String {
     let head = [
@@ -100,7 +100,7 @@ fn cell(value: Option<f64>) -> String {
     value.filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
 }
 
-/// A line; cells are quoted where they must be.
+/// A line; cells that need it are quoted.
 fn row(cells: &[String]) -> String {
     let mut out = String::new();
     for (index, cell) in cells.iter().enumerate() {

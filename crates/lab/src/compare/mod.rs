@@ -26,7 +26,7 @@ use vlsm_measure::report::chart::Unit;
 use vlsm_measure::report::statistic::{self, Better, Statistic};
 use vlsm_measure::report::{Report, table};
 
-/// The fewest pairs that anything is concluded from.
+/// The least number of pairs that allows a conclusion.
 pub const PAIRS_MIN: usize = 3;
 /// The confidence of an interval, if there are enough pairs.
 pub const CONFIDENCE: f64 = 0.95;
@@ -35,7 +35,7 @@ pub const CONFIDENCE: f64 = 0.95;
 /// request or two.
 pub const LEAST: f64 = 0.001;
 
-/// The runs of one store, one a round.
+/// The runs of one store, one per round.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Runs {
     /// The store's name in the report.
@@ -51,9 +51,9 @@ pub struct Comparison {
     pub names: Vec<String>,
     /// The index of the store that the others are compared to.
     pub baseline: usize,
-    /// Rounds that all stores have.
+    /// The number of rounds that all stores have.
     pub pairs: usize,
-    /// One for each figure that any store has.
+    /// A row for each figure that any store has.
     pub rows: Vec<Row>,
 }
 
@@ -66,7 +66,7 @@ pub struct Row {
     pub statistic: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// Which direction is better.
+    /// The better direction.
     pub better: Better,
     /// The median of each store.
     pub medians: Vec<Option<f64>>,

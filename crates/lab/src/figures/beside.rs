@@ -1,9 +1,9 @@
 //! Added stores: stores that the user asks to see beside a figure's own, with the same data,
 //! workloads and loads.
 //!
-//! 1. Each panel has a model: its first series whose store has RocksDB's shape, which all four
-//!    papers compare with. If no panel has such a store, the model is the first series with a run.
-//!    An added store repeats each point of the model; only the store of the run differs.
+//! 1. The model of a panel is its first series whose store has RocksDB's shape, which all four
+//!    papers compare with. If no panel has such a store, it is the first series with a run. An
+//!    added store repeats each point of the model; only the store of the run differs.
 //! 2. A store that is not ours takes the model's sizes (memtables, cache, limits); its
 //!    configuration decides which of them it follows. A profile of ours keeps its own sizes and
 //!    takes the model's durability, workers, blocks and cache.
@@ -11,8 +11,9 @@
 //!    chains. They must meet the conditions that make numbers comparable; a store that does not is
 //!    not shown (`judge`).
 //!
-//! Some points are not repeated: panels of jobs, whose lanes belong to one store; points that only
-//! our engine reports (chains, good vSSTs), for other stores; points whose model is not built.
+//! Some points are not repeated: panels of jobs, whose lanes belong to one store; panels without a
+//! model; points that only our engine reports (chains, good vSSTs), for other stores; points whose
+//! model is not built.
 
 use super::stores::loading;
 use super::{Figure, Form, Panel, Point, Setting, Source};
@@ -180,7 +181,7 @@ mod tests {
         assert!(beside("vlsm-9", &["vlsm:lsmi"]).1);
         let (figure, shown) = beside("silk-5", &["pebble"]);
         assert!(!shown && figure.runs().is_empty(), "nothing of it is built");
-        // Jobs of two stores in the same lanes could not be told apart.
+        // Readers could not distinguish the jobs of two stores in the same lanes.
         let (figure, _) = beside("silk-2", &["pebble"]);
         assert!(figure.panels[0].points.iter().all(|point| !point.added));
         assert!(figure.panels[2].points.iter().any(|point| point.added));

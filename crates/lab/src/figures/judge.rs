@@ -1,5 +1,5 @@
-//! From the reports of a figure's runs to its result: the points, what the runs prove, the
-//! conditions ([`super::conditions`]), the verdicts.
+//! Makes the result of a figure from the reports of its runs: the points, the proofs of the runs,
+//! the conditions ([`super::conditions`]), the verdicts.
 //!
 //! An added store ([`super::beside`]) must meet the conditions that do not depend on what stores
 //! report about themselves, together with the figure's own runs. If one of them does not hold, the
@@ -148,7 +148,7 @@ fn phase_of<'a>(report: &'a Report, name: &str) -> Option<&'a PhaseReport> {
     report.phases.iter().find(|phase| phase.name == name)
 }
 
-/// The number at the size of the scale: sizes and times of the papers are divided by its factor.
+/// A paper's number at the scale: sizes and times are divided by its factor.
 fn scaled(value: f64, unit: Unit, setting: &Setting) -> f64 {
     match unit {
         Unit::Bytes | Unit::Micros => value / setting.scale.factor() as f64,
@@ -407,7 +407,7 @@ fn ratio(a: f64, b: f64) -> f64 {
     }
 }
 
-/// What a claim asks of the numbers.
+/// The numbers that a claim requires.
 struct Bound {
     paper: f64,
     at_least: bool,

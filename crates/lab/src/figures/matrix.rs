@@ -24,7 +24,7 @@ const COLUMNS: [(&str, &[&str]); 11] = [
     ("memory", &["resident memory"]),
 ];
 
-/// The tables.
+/// The tables of an overview.
 #[must_use]
 pub fn render(result: &FigureResult) -> String {
     let mut out = String::new();

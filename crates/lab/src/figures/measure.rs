@@ -18,8 +18,8 @@ pub enum Measure {
     Throughput,
     /// The throughput that 99 % of the intervals reach, in operations per second.
     TailThroughput,
-    /// Share of the requests that were not served when an open loop was given up; they are in no
-    /// percentile.
+    /// Share of the requests that an open loop had not served when it gave up. Percentiles do not
+    /// include them.
     Unserved,
     /// Median latency of writes.
     WriteP50,
@@ -43,9 +43,9 @@ pub enum Measure {
     ScanP99,
     /// Median of all operations together.
     P50,
-    /// Their 99th percentile.
+    /// 99th percentile of all operations together.
     P99,
-    /// Their 99.9th percentile.
+    /// 99.9th percentile of all operations together.
     P999,
     /// The largest 99th percentile of any interval.
     WorstP99,

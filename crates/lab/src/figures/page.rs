@@ -15,7 +15,7 @@ use vlsm_measure::report::theme::{self, escape};
 /// Width and height of a chart.
 const SIZE: (u32, u32) = (640, 320);
 
-/// The page.
+/// The page of a figure's result.
 #[must_use]
 pub fn render(result: &FigureResult) -> String {
     let mut body = String::new();
@@ -183,7 +183,7 @@ fn bars(panel: &PanelResult, chart: Chart) -> Chart {
         series.push(dots.colour(Colour::Muted).reference());
     }
     let x = Axis::names(places.iter().map(|place| place.label.clone()));
-    // Room for the numbers above the bars.
+    // Leave room for the numbers above the bars.
     let ends = series.iter().flat_map(|series| &series.points);
     let top = ends.map(|point| point.interval.1.max(point.y)).fold(0.0, f64::max);
     let y = if top > 0.0 { chart.y.clone().range(0.0, top * 1.15) } else { chart.y.clone() };

@@ -79,7 +79,7 @@ struct Table {
     /// The peak rate of workloads with arrivals of their own, where it is not the source's.
     #[serde(default)]
     peaks: BTreeMap<String, f64>,
-    /// What stores have in common.
+    /// Settings that several stores share.
     #[serde(default)]
     setups: BTreeMap<String, Setup>,
     stores: BTreeMap<String, Recipe>,
@@ -330,8 +330,8 @@ impl Table {
         Ok(store)
     }
 
-    /// A run with its arguments on a store: its data is loaded, and background work ends after each
-    /// phase.
+    /// A run with its arguments on a store. Its data is loaded first. After each phase it waits for
+    /// background work to end.
     fn run(&self, text: &str, store: StoreSpec, device: Option<u64>, setting: &Setting) -> RunSpec {
         let mut words = text.split(", ");
         let name = words.next().unwrap_or_default();

@@ -17,7 +17,7 @@ use vlsm_policy::profile;
 /// The block cache of the reference runs, at the papers' sizes.
 const CACHE: u64 = 64 << 20;
 
-/// A store of a figure, or what is missing for it.
+/// A store of a figure, or a text about what is missing for it.
 pub type Arm = Result<StoreSpec, String>;
 
 /// A store of a table.
@@ -38,11 +38,11 @@ pub(super) struct Recipe {
     same_l2: bool,
 }
 
-/// What several stores have in common.
+/// Settings that several stores share.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Setup {
-    /// Options that are not the default's.
+    /// Options that differ from the default.
     options: Map,
     /// The share of the data that the block cache holds.
     pub(super) cache: Option<f64>,

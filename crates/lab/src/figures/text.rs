@@ -7,10 +7,10 @@ use std::fmt::Write;
 use vlsm_core::{Bytes, Micros};
 use vlsm_measure::report::table::grouped;
 
-/// The widest line.
+/// The width of the widest line.
 const WIDTH: usize = 98;
 
-/// The text.
+/// The result as text for the terminal.
 #[must_use]
 pub fn render(result: &FigureResult) -> String {
     let mut out = String::new();

@@ -28,7 +28,7 @@ impl Shown {
         Self { bar, head: String::new(), step: String::new() }
     }
 
-    /// Shows what happened.
+    /// Shows a step of the progress.
     pub fn show(&mut self, going: &Going<'_>) {
         match going {
             Going::Run(task, number, count, left) => {
