@@ -1,4 +1,4 @@
-//! When requests are made.
+//! Arrivals: the times at which requests are made.
 //!
 //! Closed loop: each client makes the next request as soon as the last one is answered. A slow
 //! store slows its own load, so the latencies of a closed loop say little; its throughput is the
@@ -32,7 +32,7 @@ use times::Times;
 /// of a processor, so this bounds what waking up takes; it also is most of an open loop's floor.
 pub const MIN_SLEEP: u64 = 125_000;
 
-/// When requests are made.
+/// The times at which requests are made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {

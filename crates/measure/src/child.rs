@@ -3,8 +3,8 @@
 //! 1. The parent starts the program that knows the store, in a process group of its own, and writes
 //!    the [`RunSpec`] as JSON to its standard input.
 //! 2. The child makes a folder, applies the limits of the specification to itself, does the run and
-//!    removes the folder. It writes its progress to standard error as lines of JSON ([`Line`]), at
-//!    most one for a step's begin and two a second. The parent passes other lines on unchanged.
+//!    removes the folder. It writes its progress to standard error as lines of JSON ([`Line`]): one
+//!    when a step begins, and at most two per second. The parent passes other lines on unchanged.
 //! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds the latencies
 //!    of its own reads from the device.
 //!
@@ -30,7 +30,7 @@ use std::sync::atomic::AtomicBool;
 /// The answer of a child.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// What was done.
+    /// The report of what was done.
     pub report: Report,
     /// The failure that ended the run, if there was one.
     pub failure: Option<String>,

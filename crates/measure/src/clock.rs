@@ -1,4 +1,4 @@
-//! The clock of measurements, and sleeping to a point in time. Nothing else here reads the time.
+//! The clock of measurements, and sleeping to a point in time. No other module reads the time.
 //!
 //! The kernel delays the wake-ups of a thread by up to its timer slack, 50 µs by default. A client
 //! thread sets it to 1 ns, so that the store makes a request late and not the driver.

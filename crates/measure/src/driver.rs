@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 pub struct Phase {
     /// The operations.
     pub workload: Workload,
-    /// When requests are made.
+    /// The times at which requests are made.
     pub arrivals: Arrivals,
     /// The number of client threads.
     pub threads: usize,
@@ -64,7 +64,7 @@ pub struct Outcome {
     pub user_bytes: u64,
     /// Requests of an open loop that were due and not served.
     pub unserved: u64,
-    /// What the process used during the phase.
+    /// The resources that the process used during the phase.
     pub usage: Usage,
     /// The first failure.
     pub error: Option<StoreError>,

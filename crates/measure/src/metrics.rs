@@ -1,9 +1,9 @@
 //! Metrics of clients: latencies by kind of operation, in each interval (a second, unless a phase
 //! says otherwise) and in total.
 //!
-//! 1. Each client records into an [`Interval`] of its own, behind a lock that only the collector
-//!    contends for, once an interval.
-//! 2. The collector takes the intervals away, merges them into one point of the [`Series`] and into
+//! 1. Each client records into an [`Interval`] of its own. Only the collector contends for the
+//!    interval's lock, once per interval.
+//! 2. The collector takes the intervals and merges them into one point of the [`Series`] and into
 //!    the totals.
 //!
 //! Histograms (HDR) hold nanoseconds with three significant digits up to an hour. Each kind of
@@ -291,7 +291,7 @@ impl Point {
     }
 }
 
-/// Intervals without any completed operation, in seconds.
+/// Stalls: the intervals without any completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stalls {
     /// The seconds of all such intervals.
@@ -302,7 +302,7 @@ pub struct Stalls {
     pub longest: f64,
 }
 
-/// A run interval by interval.
+/// The points of a phase, one per interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Series(pub Vec<Point>);

@@ -98,7 +98,7 @@ pub fn resident_memory() -> Option<u64> {
     field(&read_to_string("/proc/self/status").ok()?, "VmRSS:").map(|kib| kib * 1024)
 }
 
-/// The number after a name.
+/// The number that follows a name.
 fn field(text: &str, name: &str) -> Option<u64> {
     let after = &text[text.find(name)? + name.len()..];
     after.split_whitespace().next()?.parse().ok()

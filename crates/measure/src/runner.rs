@@ -34,7 +34,7 @@ pub type Open<'a> = dyn Fn(&RunSpec, &StoreSpec, &Path) -> StoreResult<Box<dyn S
 pub enum Notice<'a> {
     /// A step begins: its name, its number from 0, and the number of steps.
     Begin(&'a str, usize, usize),
-    /// A phase goes on.
+    /// The progress of a phase.
     Going(&'a Progress<'a>),
     /// The step ended.
     End,
@@ -42,7 +42,7 @@ pub enum Notice<'a> {
 
 /// The least time between two samples of the store, in seconds.
 const SAMPLE: f64 = 0.1;
-/// Trials of a search for the sustainable rate.
+/// The number of trials of a search for the sustainable rate.
 const TRIALS: usize = 5;
 /// The number of tenths of a second that the process may take to become calm.
 const CALM_LOOKS: usize = 100;

@@ -299,7 +299,7 @@ pub enum Step {
     Reopen(Change, f64),
 }
 
-/// What changes when a store is opened again.
+/// The changes when a store is opened again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Change {
     /// The number of runs in L0 that starts a compaction. With one, no run stays in L0 by chance.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use vlsm_policy::Counters;
 
-/// Why an operation failed.
+/// The reason why an operation failed.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 /// The result of an operation.
 pub type StoreResult<T> = Result<T, StoreError>;
@@ -263,7 +263,7 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    /// What happened since `before`: counters are subtracted; levels, file bytes and maxima stay.
+    /// The counts since `before`: counters are subtracted; levels, file bytes and maxima stay.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let wait = |wait: &WaitStats| {

@@ -99,7 +99,7 @@ pub struct Amplification {
 }
 
 impl Amplification {
-    /// From the bytes that clients wrote, the store's counters and the system's.
+    /// Combines the bytes that clients wrote, the store's counters and the system's.
     #[must_use]
     pub fn new(user_bytes: u64, store: &StoreStats, device: Option<Device>) -> Self {
         let (store_read, store_written) = (store.read(), store.written());
@@ -172,7 +172,7 @@ impl Amplification {
     }
 }
 
-/// One phase.
+/// The report of one phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// Its workload's name.
@@ -261,7 +261,7 @@ pub struct Sample {
 }
 
 impl PhaseReport {
-    /// From an outcome and the store's counters at its begin and end.
+    /// The report of an outcome, with the store's counters at its begin and end.
     #[must_use]
     pub fn new(
         phase: &Phase,

@@ -11,7 +11,7 @@ use crate::metrics::Group;
 use crate::store::LevelStats;
 use vlsm_core::Bytes;
 
-/// Which of two values is better.
+/// The better one of two values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// The higher one.
@@ -27,7 +27,7 @@ pub struct Statistic<T> {
     pub name: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// Which direction is better.
+    /// The better direction.
     pub better: Better,
     /// How it is taken.
     pub take: fn(&T) -> Option<f64>,

@@ -13,7 +13,7 @@ use vlsm_core::{Bytes, Micros};
 const LABEL: usize = 26;
 const COLUMN: usize = 22;
 
-/// The table.
+/// The table of a report.
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut out = String::new();

@@ -1,10 +1,10 @@
 //! Keys and values of numbered records.
 //!
 //! A key of 24 bytes is YCSB's: "user" and a number with twenty digits. Longer keys are padded;
-//! shorter ones (8 bytes at least) start with the number itself. The number is a hash of the
-//! record's (a bijection, so no two records share a key), which puts records in random order, or
-//! twice the record's, which leaves them in the order of their insertion. Keys that no record has,
-//! for reads that miss, lie between the others in both orders.
+//! shorter ones (8 bytes at least) start with the number itself. The number is one of two functions
+//! of the record's number. A hash puts records in random order; it is a bijection, so no two
+//! records share a key. Twice the record's number keeps the order of insertion. In both orders, the
+//! keys for reads that miss lie between the others.
 //!
 //! Values are slices of a pool of random bytes: they are cheap to make and cannot be compressed.
 

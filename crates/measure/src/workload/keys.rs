@@ -120,7 +120,7 @@ impl HotRanges {
     /// The cumulative shares of all ranges in key order.
     fn cumulative(&self) -> Vec<f64> {
         let mut shares = self.shares();
-        // The same order in every run.
+        // Shuffle without a seed, for the same order in every run.
         for i in (1..shares.len()).rev() {
             shares.swap(i, (mix(i as u64) % (i as u64 + 1)) as usize);
         }

@@ -127,8 +127,8 @@ impl Workload {
     /// The workload of this name.
     ///
     /// # Errors
-    /// [`InvalidOption`](vlsm_core::Error::InvalidOption) that names the nearest known one and all
-    /// there are.
+    /// [`InvalidOption`](vlsm_core::Error::InvalidOption) if the name is unknown. Its text has the
+    /// nearest known name and all names.
     pub fn named(name: &str) -> Result<Self> {
         Ok(Preset::named(name)?.workload)
     }

@@ -8,8 +8,8 @@
 //! 100 and up to 500 s over valleys of 10 s at 10 k/s.
 //!
 //! The trace of §6.2 is not published. So [`production`] makes one round of twenty peaks with these
-//! figures, the same in every run. Writes are updates; keys are uniform; scans read 10 to 90 pairs.
-//! All times scale; rates do not.
+//! figures; it is the same in every run. Writes are updates; keys are uniform; scans read 10 to 90
+//! pairs. All times scale; rates do not.
 
 use super::data::{KeyOrder, Shape, mix};
 use super::keys::Choice;
@@ -17,7 +17,7 @@ use super::sizes::Sizes;
 use super::{Preset, Workload};
 use crate::arrivals::{Arrivals, Pattern};
 
-/// Peaks of one round of the production-like pattern, and how many of them are long.
+/// The number of peaks in one round of the production-like pattern, and the number of long ones.
 const PEAKS: usize = 20;
 const LONG: usize = 2;
 

@@ -15,10 +15,10 @@ use std::fmt::Write;
 /// The left margin, if labels fit into it.
 const LEFT: f64 = 72.0;
 const RIGHT: f64 = 26.0;
-/// How far marks may stick out of the plot: half a marker.
+/// The pixels by which marks may stick out of the plot: half a marker.
 const OVER: f64 = 6.0;
 
-/// A drawing in the making. Writing to a string cannot fail.
+/// A drawing that is not complete yet. Writing to a string cannot fail.
 #[derive(Default)]
 pub(super) struct Drawing(pub String);
 
@@ -69,7 +69,7 @@ pub(super) fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * 7.1
 }
 
-/// The plot: both axes placed.
+/// The plot, with both axes placed.
 pub(super) struct Frame {
     pub x: Placed,
     pub y: Placed,
@@ -95,7 +95,7 @@ impl Frame {
     }
 }
 
-/// The whole chart.
+/// Draws the whole chart.
 pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> String {
     let mut out = Drawing::default();
     let top = head(chart, width, &mut out);
@@ -291,7 +291,7 @@ fn rules(chart: &Chart, frame: &Frame, svg: &mut Drawing) {
     }
 }
 
-/// Whether bars are drawn: their axis has names.
+/// Whether the chart has bars, so that their axis has names.
 pub(super) fn has_bars(chart: &Chart) -> bool {
     chart.series.iter().any(|series| series.mark == Mark::Bars)
 }

@@ -1,4 +1,4 @@
-//! Fewer points for the same picture, and points from plain values.
+//! Thins points for the same picture, and makes points from plain values.
 //!
 //! *Thinning*: a long series has many points in each column of pixels. Each column keeps its first,
 //! least, largest and last point, in their order: the drawn line covers the same pixels as all
