@@ -48,9 +48,10 @@ const CHECKS: &[Check] = &[
         crash_every(&short()?, seed, &how).map(drop)
     }),
     ("every file operation fails", 1, |seed| fail_every(&short()?, seed, 3).map(drop)),
-    // For what needs a certain moment in the life of a small store.
-    ("every file operation of a small store fails, with more seeds", 64, |seed| {
-        fail_every(&Script::parse("few", FEW)?, seed + 8, 1).map(drop)
+    // For what needs a certain moment in the life of a small store, and certain sizes of its files.
+    ("every file operation of small stores of many sizes fails", 24, |seed| {
+        let few = FEW.replace("options vlsm 5", &format!("options vlsm {}", seed + 5));
+        fail_every(&Script::parse("few", &few)?, seed, 1).map(drop)
     }),
 ];
 
