@@ -179,8 +179,7 @@ fn a_name_that_resembles_none_gets_no_suggestion() {
     assert!(!world.path("s").exists());
 }
 
-/// What is wrong in a file of options is said with the file's name and a remedy, and no store is
-/// made.
+/// An error in a file of options names the file and a remedy, and no store is made.
 #[test]
 fn a_wrong_file_of_options() {
     let world = World::new();

@@ -200,7 +200,7 @@ pub struct Sequence {
     planned: AtomicU64,
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Serve the request of this number, which was due at this nanosecond.

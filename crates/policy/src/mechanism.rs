@@ -1,4 +1,4 @@
-//! What a mechanism brings along: its options, and the line of its axis' registry.
+//! Each mechanism has options of its own and a line in the registry of its axis.
 //!
 //! Each axis lists its mechanisms once, in `registry!`. That makes the axis' `REGISTRY`, by which
 //! a mechanism is found by name, and a struct with the options of each, a table of its own in a

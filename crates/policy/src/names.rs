@@ -12,7 +12,7 @@ pub fn unknown<'a>(
     Error::InvalidOption { option, why: suggestion(name, known) }
 }
 
-/// What to say of a name that is not known.
+/// The text of the error for a name that is not known.
 pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let list = known.join(", ");

@@ -6,7 +6,7 @@ use vlsm_core::Bytes;
 use vlsm_measure::workload::data::{MIN_KEY_SIZE, Shape};
 use vlsm_measure::workload::sizes::Sizes;
 
-/// What is done, and how.
+/// The data, the clients, and how the store writes.
 #[derive(Debug, clap::Args)]
 pub struct Work {
     /// Pairs to load
