@@ -164,4 +164,13 @@ fn mistakes_in_scripts_are_told() {
     assert_eq!(wrong("options vlsm 1\n\nfly away"), "x, line 3: what is \"fly away\"?");
     assert_eq!(wrong("flush"), "x: no line `options SHAPE N`");
     assert!(wrong("options vlsm 1\nwrite soon a=1").contains("not lazy, process or power"));
+    assert_eq!(wrong("options vlsm 1\nreached end 1"), "x, line 2: a store does not reach \"end\"");
+}
+
+#[test]
+fn a_script_that_does_not_reach_its_state_fails() {
+    let text = "options vlsm 1\nwrite process a=1\nflush\nreached flushes 1\nreached flushes 99";
+    let script = Script::parse("x", text).expect("a script");
+    let why = Player::new(&script).play(&Disk::new(), 1).expect_err("a few flushes");
+    assert!(why.contains("x, line 5: WRONG ANSWER: the script needs Flushes to be 99"), "{why}");
 }

@@ -2,7 +2,8 @@
 //! keys. For the oracle an ingest is a batch on one keyspace. The store decides the order of two
 //! concurrent writes; it must then keep that order.
 
-use super::{Command, Outcomes, Player, Trouble, key, number, numbers, same, space_of};
+use super::parse::{key, number, numbers, space_of};
+use super::{Command, Outcomes, Player, Trouble, same};
 use crate::env::SimEnv;
 use crate::history::{Promise, shared_value};
 use crate::oracle::Write;

@@ -1,0 +1,88 @@
+//! The script command `reached`: the state that a script was written for, so that a script whose
+//! options are drawn differently one day cannot go on without it.
+
+use super::parse::number;
+use super::{Command, Outcomes, Player, Trouble};
+use crate::env::SimEnv;
+use crate::world::{FOLDER, World};
+use std::path::Path;
+use vlsm::{Stats, WorkStats};
+use vlsm_disk::Env;
+
+/// What a store has done since it was opened, or has at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Milestone {
+    /// Memtables that were sealed.
+    Memtables,
+    /// Flushes that ended.
+    Flushes,
+    /// Compactions that merged.
+    Compactions,
+    /// Entries that compactions dropped.
+    Dropped,
+    /// Poor vSSTs that were merged.
+    Poor,
+    /// WAL files in the folder, those to be used again included.
+    Wals,
+    /// The deepest level that has an SST.
+    Level,
+}
+
+const MILESTONES: [(&str, Milestone); 7] = [
+    ("memtables", Milestone::Memtables),
+    ("flushes", Milestone::Flushes),
+    ("compactions", Milestone::Compactions),
+    ("dropped", Milestone::Dropped),
+    ("poor", Milestone::Poor),
+    ("wals", Milestone::Wals),
+    ("level", Milestone::Level),
+];
+
+/// The command `reached WHAT N`.
+pub(super) fn command(what: &str, least: &str) -> Result<Command, String> {
+    let known = MILESTONES.iter().find(|(name, _)| *name == what);
+    let (_, milestone) = known.ok_or_else(|| format!("a store does not reach {what:?}"))?;
+    Ok(Command::Reached(*milestone, number(least)?))
+}
+
+impl Player {
+    /// Checks that the store has reached at least so much.
+    ///
+    /// A store whose calls fail may have refused what leads there.
+    pub(super) fn reached(
+        &self,
+        env: &SimEnv,
+        world: &World,
+        what: Milestone,
+        least: u64,
+    ) -> Outcomes<()> {
+        let found = what.of(env, &world.db().stats());
+        if self.faulty || found >= least {
+            return Ok(());
+        }
+        Err(Trouble::Wrong(format!("the script needs {what:?} to be {least}, but it is {found}")))
+    }
+}
+
+impl Milestone {
+    fn of(self, env: &SimEnv, stats: &Stats) -> u64 {
+        let merges = |count: fn(&WorkStats) -> u64| stats.compactions.iter().map(count).sum();
+        match self {
+            Self::Memtables => stats.rotations,
+            Self::Flushes => stats.flush.jobs,
+            Self::Compactions => merges(|work| work.jobs - work.moves),
+            Self::Dropped => merges(|work| work.entries_dropped),
+            Self::Poor => merges(|work| work.poor_in),
+            Self::Wals => wals(env),
+            Self::Level => {
+                let filled = stats.levels.iter().filter(|level| level.tables > 0);
+                filled.map(|level| u64::from(level.level)).max().unwrap_or(0)
+            }
+        }
+    }
+}
+
+fn wals(env: &SimEnv) -> u64 {
+    let files = env.fs().read_dir(Path::new(FOLDER)).unwrap_or_default();
+    files.iter().filter(|file| file.extension() == Some("wal".as_ref())).count() as u64
+}
