@@ -134,17 +134,19 @@ impl Control {
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
         let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
         let one_by_one = !self.shared.memory.jobs_fit() && flushes.clone().any(begun);
+        let ends =
+            |slot: &Slot| slot.cancelled || slot.job.as_ref().is_some_and(|job| job.has_failed());
         let ready = |slot: &&mut Slot| {
             let is_flush = slot.candidate.frees == Class::Memtable;
             (any || is_flush)
-                && (slot.paused_since.is_none() || slot.cancelled)
+                && (slot.paused_since.is_none() || ends(slot))
                 && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
         // A move of tables has nothing to do with the device.
         let paced = |slot: &Slot| {
             let moves = slot.candidate.kind == JobKind::TrivialMove;
-            !moves && !slot.cancelled && !pace.allows(slot.candidate.frees)
+            !moves && !ends(slot) && !pace.allows(slot.candidate.frees)
         };
         let (waiting, able): (Vec<_>, Vec<_>) =
             jobs.iter_mut().filter(ready).partition(|slot| paced(slot));

@@ -41,9 +41,25 @@ pub(crate) struct OutputFiles {
     bytes: u64,
     metas: Vec<Arc<FileMeta>>,
     given_up: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
 }
 
 impl OutputFiles {
+    /// Whether a call failed. The job then ends at once, even if it is paused: an error that is
+    /// told later says how the device was, and a device that was full may have room again.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// What a call that fails runs its error through.
+    fn failure(&self) -> impl Fn(Error) -> Error + Send + 'static {
+        let failed = self.failed.clone();
+        move |error| {
+            failed.store(true, Ordering::Release);
+            error
+        }
+    }
+
     /// Takes note of the calls that ended.
     pub fn collect(&mut self, outputs: &mut Outputs) -> Result<()> {
         let mut index = 0;
@@ -78,7 +94,8 @@ impl OutputFiles {
             let path = self.files[request.file].path.clone();
             let Some(WriteRequest { offset, buf, .. }) = self.queued.pop_front() else { break };
             self.bytes += buf.len() as u64;
-            let failed = move |error| Error::io("cannot write SST", &path, error);
+            let failure = self.failure();
+            let failed = move |error| failure(Error::io("cannot write SST", &path, error));
             self.writing.push(match frees {
                 Class::Memtable => context.shared.io.submit(move || {
                     file.write_at(&buf, offset).map_err(failed)?;
@@ -105,12 +122,13 @@ impl OutputFiles {
         let options = OpenOptions::CREATE.direct(shared.options.direct_io);
         let (target, given_up) = (path.clone(), self.given_up.clone());
         let cache = tables.clone();
+        let failure = self.failure();
         let making = shared.io.submit(move || {
             let made = cache.open_file(&target, options);
             if made.is_ok() && given_up.load(Ordering::SeqCst) {
                 let _ = env.fs().remove(&target);
             }
-            made.map_err(|error| Error::io("cannot make SST", &target, error))
+            made.map_err(|error| failure(Error::io("cannot make SST", &target, error)))
         });
         self.files.push(OutputFile { number, path, making: Some(making), file: None });
     }
@@ -127,11 +145,12 @@ impl OutputFiles {
             metas.map(|(file, summary)| Arc::new(summary.into_meta(file.number))).collect();
         let named = |file: &OutputFile| file.file.clone().map(|open| (open, file.path.clone()));
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
+        let failure = self.failure();
         shared.io.submit(move || {
             for (file, path) in files {
                 let skipped = planted::is(Bug::SstSyncSkipped);
                 let synced = if skipped { Ok(()) } else { file.sync() };
-                synced.map_err(|error| Error::io("cannot sync SST", &path, error))?;
+                synced.map_err(|error| failure(Error::io("cannot sync SST", &path, error)))?;
             }
             Ok(())
         })

@@ -252,6 +252,11 @@ impl Job {
         self.blocked_at.is_none_or(|epoch| self.wake.epoch() != epoch)
     }
 
+    /// Whether its next step tells of a failed call.
+    pub fn has_failed(&self) -> bool {
+        self.files.has_failed()
+    }
+
     /// Does at most about `quantum` bytes of work, without waiting.
     pub fn step(&mut self, context: &Context, quantum: Bytes) -> Result<Step> {
         let epoch = self.wake.epoch();
