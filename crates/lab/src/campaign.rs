@@ -17,7 +17,8 @@ use crate::figures::beside::Beside;
 use crate::figures::conditions::again;
 use crate::figures::judge::{Rounds, judge};
 use crate::figures::result::FigureResult;
-use crate::figures::{Entry, Figure, Setting};
+use crate::figures::{Entry, Figure, Setting, unique};
+use crate::files;
 use crate::programs::Programs;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -26,8 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::report::Report;
-use vlsm_measure::spec::{RunSpec, free_bytes};
+use vlsm_measure::spec::RunSpec;
 
+/// The least room for reports, in bytes.
+const REPORTS: u64 = 100 << 20;
 /// How often a call repeats spoilt runs.
 const AGAIN: usize = 2;
 
@@ -37,8 +40,6 @@ pub struct Campaign {
     figures: Vec<(&'static Entry, Figure)>,
     rounds: usize,
     folder: PathBuf,
-    /// The program's commit, for the reports.
-    commit: String,
     /// Names of the added stores.
     also: Vec<String>,
 }
@@ -50,7 +51,6 @@ pub struct Task {
     pub run: Arc<RunSpec>,
     /// The round, from 1.
     pub round: usize,
-    file: PathBuf,
 }
 
 /// The progress of a campaign, for the caller.
@@ -66,20 +66,14 @@ pub enum Going<'a> {
 impl Campaign {
     /// A campaign over these figures in this folder.
     #[must_use]
-    pub fn new(
-        setting: Setting,
-        entries: &[&'static Entry],
-        rounds: usize,
-        folder: &Path,
-        commit: String,
-    ) -> Self {
+    pub fn new(setting: Setting, entries: &[&'static Entry], rounds: usize, folder: &Path) -> Self {
         let figures = entries.iter().map(|&entry| (entry, (entry.build)(&setting))).collect();
-        Self { setting, figures, rounds, folder: folder.to_owned(), commit, also: Vec::new() }
+        Self { setting, figures, rounds, folder: folder.to_owned(), also: Vec::new() }
     }
 
     /// Adds these stores to the figures. Returns the figures that cannot show them.
     pub fn show_beside(&mut self, stores: &[Beside]) -> Vec<&'static str> {
-        self.also.extend(stores.iter().map(|beside| beside.store().name()));
+        self.also.extend(stores.iter().map(|beside| beside.store.name()));
         let without = |(entry, figure): &mut (&'static Entry, Figure)| {
             (!figure.show_beside(stores)).then_some(entry.id)
         };
@@ -89,45 +83,35 @@ impl Campaign {
     /// The runs that are not done yet, in their order.
     #[must_use]
     pub fn todo(&self) -> Vec<Task> {
-        let mut runs: Vec<Arc<RunSpec>> = Vec::new();
-        for run in self.figures.iter().flat_map(|(_, figure)| figure.runs()) {
-            if !runs.contains(&run) {
-                runs.push(run);
-            }
-        }
-        let task = |round: usize| {
-            let runs = runs.clone();
-            runs.into_iter().map(move |run| self.task(&run, round))
-        };
-        (1..=self.rounds).flat_map(task).filter(|task| !self.is_done(task)).collect()
+        let runs = unique(self.figures.iter().flat_map(|(_, figure)| figure.runs()));
+        let round = |round| runs.iter().map(move |run| Task::new(run, round));
+        (1..=self.rounds).flat_map(round).filter(|task| !self.is_done(&task.run)).collect()
     }
 
-    /// About how many seconds the runs take.
-    #[must_use]
-    pub fn seconds(tasks: &[Task]) -> f64 {
-        let loads: f64 = prepared(tasks).map(|run| run.load_seconds()).sum();
-        loads + tasks.iter().map(|task| task.run.seconds()).sum::<f64>()
-    }
-
-    fn task(&self, run: &RunSpec, round: usize) -> Task {
-        let mut run = run.clone();
-        run.seed = round as u64;
-        let text = serde_json::to_string(&run).expect("a specification has an encoding");
+    /// The file of a run's report.
+    fn file(&self, run: &RunSpec) -> PathBuf {
+        let text = serde_json::to_string(run).expect("a specification has an encoding");
         let name = run.store.name().replace(|c: char| !c.is_alphanumeric(), "-");
         let file = format!("{name}-{:08x}.json", crc32c::crc32c(text.as_bytes()));
-        Task { run: Arc::new(run), round, file: self.folder.join("runs").join(file) }
+        self.folder.join("runs").join(file)
     }
 
-    fn is_done(&self, task: &Task) -> bool {
+    fn is_done(&self, run: &RunSpec) -> bool {
         let smoke = self.setting.scale.is_smoke();
-        self.done(task).is_some_and(|report| smoke || !again(&report))
+        self.done(run).is_ok_and(|report| smoke || !again(&report))
     }
 
-    /// The run's report, if it was done and nothing failed.
-    fn done(&self, task: &Task) -> Option<Report> {
-        let answer = read(&task.file)?;
-        let same = answer.report.method.spec.as_ref() == Some(&*task.run);
-        (same && whole(&answer)).then_some(answer.report)
+    /// The report of a run of one round, if it was done and nothing failed. Otherwise the text says
+    /// why there is none.
+    fn done(&self, run: &RunSpec) -> Result<Report, String> {
+        let same = |answer: &Answer| answer.report.method.spec.as_ref() == Some(run);
+        let file = files::read(&self.file(run));
+        let answer = file.and_then(|text| serde_json::from_slice(&text).ok());
+        match answer.filter(same) {
+            None => Err(format!("round {} was not done", run.seed)),
+            Some(answer) if whole(&answer) => Ok(answer.report),
+            Some(answer) => Err(answer.failure.unwrap_or_else(|| "stopped".into())),
+        }
     }
 
     /// Checks before the first run starts that every store is built and that there is room.
@@ -145,13 +129,8 @@ impl Campaign {
             let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
             run.check_space_for(&run.dir(), run.disk_needed() + kept)?;
         }
-        make_folder(&self.folder.join("runs"))?;
-        match free_bytes(&self.folder) {
-            Some(free) if free < 100 << 20 => {
-                Err(format!("{} has no room for reports", self.folder.display()))
-            }
-            _ => Ok(()),
-        }
+        files::make_folder(&self.folder.join("runs"))?;
+        tasks.iter().take(1).try_for_each(|task| task.run.check_space_for(&self.folder, REPORTS))
     }
 
     /// Does the runs that are not done yet. It reports a run that fails and goes on with the rest.
@@ -166,39 +145,22 @@ impl Campaign {
     ) -> Result<(), String> {
         // Remove what a killed campaign left, maybe that of another program.
         self.clean()?;
-        self.pass(&self.todo(), programs, stop, tell)?;
-        for _ in 0..AGAIN {
-            let spoilt = |task: &Task| self.done(task).is_some();
-            let tasks: Vec<Task> = self.todo().into_iter().filter(spoilt).collect();
-            self.pass(&tasks, programs, stop, tell)?;
-        }
-        Ok(())
-    }
-
-    fn pass(
-        &self,
-        tasks: &[Task],
-        programs: &Programs,
-        stop: &AtomicBool,
-        tell: &mut dyn FnMut(Going<'_>),
-    ) -> Result<(), String> {
-        for (number, task) in tasks.iter().enumerate() {
-            if stop.load(Relaxed) {
-                break;
-            }
-            tell(Going::Run(task, number, tasks.len(), Self::seconds(&tasks[number..])));
-            let line = &mut |line| tell(Going::Line(line));
-            match crate::programs::run(programs, &task.run, stop, line) {
-                Ok(mut answer) => {
-                    answer.report.method.commit.clone_from(&self.commit);
+        let mut tasks = self.todo();
+        for _ in 0..=AGAIN {
+            in_turn(programs, &tasks, stop, tell, &mut |number, answer| {
+                let run = &tasks[number].run;
+                match answer {
                     // A spoilt run is better than a stopped one.
-                    if whole(&answer) || self.done(task).is_none() {
-                        write(&task.file, &answer)?;
+                    Ok(answer) if whole(&answer) || self.done(run).is_err() => {
+                        let text = serde_json::to_string(&answer).map_err(|e| e.to_string())?;
+                        files::write(&self.file(run), &text)
                     }
-                    tell(Going::Ended(answer.failure.as_deref()));
+                    _ => Ok(()),
                 }
-                Err(why) => tell(Going::Ended(Some(&why))),
-            }
+            })?;
+            // What was done and still counts as not done was spoilt.
+            tasks = self.todo();
+            tasks.retain(|task| self.done(&task.run).is_ok());
         }
         Ok(())
     }
@@ -223,11 +185,14 @@ impl Campaign {
     /// The results of the figures with the runs that are done so far.
     #[must_use]
     pub fn results(&self) -> Vec<FigureResult> {
-        // Read each report once: it is large, and many points are taken from it.
+        // Read each report once: it is large, and many points are taken from it. A round that was
+        // not done is an error, so that the rounds of different runs keep their positions.
         let known = RefCell::new(HashMap::<PathBuf, Rounds>::new());
         let rounds = |run: &RunSpec| -> Rounds {
-            let first = self.task(run, 1).file;
-            known.borrow_mut().entry(first).or_insert_with(|| self.rounds_of(run)).clone()
+            let mut known = known.borrow_mut();
+            let round = |round| self.done(&Task::new(run, round).run);
+            let all = || (1..=self.rounds).map(round).collect();
+            known.entry(self.file(run)).or_insert_with(all).clone()
         };
         let result = |(entry, figure): &(&'static Entry, Figure)| {
             let mut command = format!(
@@ -247,6 +212,20 @@ impl Campaign {
     }
 }
 
+impl Task {
+    /// A round of this run; its seed is the round.
+    fn new(run: &RunSpec, round: usize) -> Self {
+        Self { run: Arc::new(RunSpec { seed: round as u64, ..run.clone() }), round }
+    }
+}
+
+/// About how many seconds these runs take, with the loading of the data that they share.
+#[must_use]
+pub fn seconds(tasks: &[Task]) -> f64 {
+    let loads: f64 = prepared(tasks).map(|run| run.load_seconds()).sum();
+    loads + tasks.iter().map(|task| task.run.seconds()).sum::<f64>()
+}
+
 /// One run for each set of loaded data that the tasks need.
 fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
     let mut known = std::collections::HashSet::new();
@@ -254,43 +233,35 @@ fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
     runs.filter(move |run| run.prepared().is_some_and(|folder| known.insert(folder)))
 }
 
-impl Campaign {
-    /// The reports of a run, round by round. A round that was not done is an error, so that the
-    /// rounds of different runs keep their positions.
-    fn rounds_of(&self, run: &RunSpec) -> Rounds {
-        let answer = |round| {
-            let task = self.task(run, round);
-            self.done(&task).ok_or_else(|| match read(&task.file) {
-                None => format!("round {round} was not done"),
-                Some(answer) => answer.failure.unwrap_or_else(|| "stopped".into()),
-            })
-        };
-        (1..=self.rounds).map(answer).collect()
+/// Does these runs in turn, each in a process of its own, until `stop` is set. `keep` receives the
+/// number of each, from 0, and what it brought; `Err` if it brought nothing.
+///
+/// # Errors
+/// The first error of `keep`.
+pub fn in_turn(
+    programs: &Programs,
+    tasks: &[Task],
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Going<'_>),
+    keep: &mut dyn FnMut(usize, Result<Answer, String>) -> Result<(), String>,
+) -> Result<(), String> {
+    for (number, task) in tasks.iter().enumerate() {
+        if stop.load(Relaxed) {
+            break;
+        }
+        tell(Going::Run(task, number, tasks.len(), seconds(&tasks[number..])));
+        let line = &mut |line| tell(Going::Line(line));
+        let answer = crate::programs::run(programs, &task.run, stop, line);
+        tell(Going::Ended(match &answer {
+            Ok(answer) => answer.failure.as_deref(),
+            Err(why) => Some(why),
+        }));
+        keep(number, answer)?;
     }
+    Ok(())
 }
 
 /// Whether nothing failed and no phase was stopped.
 fn whole(answer: &Answer) -> bool {
     answer.failure.is_none() && !answer.report.phases.iter().any(|phase| phase.stopped)
-}
-
-#[expect(clippy::disallowed_methods, reason = "reports are files of the user's, not a store's")]
-fn read(file: &Path) -> Option<Answer> {
-    serde_json::from_slice(&std::fs::read(file).ok()?).ok()
-}
-
-#[expect(clippy::disallowed_methods, reason = "reports are files of the user's, not a store's")]
-fn write(file: &Path, answer: &Answer) -> Result<(), String> {
-    let text = serde_json::to_string(answer).map_err(|error| error.to_string())?;
-    // Rename a whole file into place, because a resumed campaign trusts the files that exist.
-    let fresh = file.with_extension("new");
-    std::fs::write(&fresh, text)
-        .and_then(|()| std::fs::rename(&fresh, file))
-        .map_err(|error| format!("cannot write {}: {error}", file.display()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "reports are files of the user's, not a store's")]
-fn make_folder(path: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(path)
-        .map_err(|error| format!("cannot make the folder {}: {error}", path.display()))
 }

@@ -6,6 +6,8 @@
 //! compare   the same work on several stores in turn, pair by pair
 //! programs  starts a run in a process of its own
 //! probe     reads from the device while a run goes on
+//! load      words for how the work of a phase is offered
+//! files     files of reports, written whole
 //! scale     one factor for all sizes and times
 //! program   the command line
 //! ```
@@ -15,6 +17,8 @@
 pub mod campaign;
 pub mod compare;
 pub mod figures;
+mod files;
+mod load;
 mod probe;
 pub mod program;
 pub mod programs;

@@ -8,12 +8,13 @@ use crate::probe::{Probe, Steps};
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
+use vlsm_cli::failure::say;
 use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::clock;
 use vlsm_measure::spec::{RunSpec, StoreSpec};
@@ -54,29 +55,19 @@ impl Programs {
         let named = std::env::var_os("VLSM_PEERS").map(PathBuf::from);
         let beside = ours.parent().map(|folder| folder.join("peers"));
         let built = Path::new("peers/target/release/peers").to_owned();
-        let peers = [named, beside, Some(built)].into_iter().flatten().find(|path| is_file(path));
+        let peers = [named, beside, Some(built)].into_iter().flatten().find(|path| path.is_file());
         Ok(Self { ours, peers })
     }
 
-    /// The command that runs a store of this kind as a child.
-    ///
-    /// # Errors
-    /// The store is not built; the text says how to build it.
-    pub fn child(&self, kind: &str) -> Result<Command, String> {
-        if kind == "vlsm" {
-            let mut command = Command::new(&self.ours);
-            command.arg("child");
-            return Ok(command);
-        }
-        let Some(peers) = &self.peers else {
-            return Err(format!(
+    /// The program that runs a store of this kind.
+    fn of(&self, kind: &str) -> Result<&Path, String> {
+        let program = if kind == "vlsm" { Some(&self.ours) } else { self.peers.as_ref() };
+        program.map(PathBuf::as_path).ok_or_else(|| {
+            format!(
                 "the other stores are not built, {kind} among them: run {BUILD_PEERS} (RocksDB \
                  takes about 18 minutes and needs Debian's libclang-dev)"
-            ));
-        };
-        let mut command = Command::new(peers);
-        command.arg("child");
-        Ok(command)
+            )
+        })
     }
 
     /// Checks that a store is built and has the configuration.
@@ -85,18 +76,17 @@ impl Programs {
     /// The store is not built, or the name is unknown. The text says how to build the store, or
     /// suggests the nearest name.
     pub fn check(&self, store: &StoreSpec) -> Result<(), String> {
-        self.child(&store.kind)?;
-        let Some(peers) = self.peers.as_ref().filter(|_| store.kind != "vlsm") else {
+        let peers = self.of(&store.kind)?;
+        if store.kind == "vlsm" {
             return Ok(());
-        };
+        }
         let output = Command::new(peers).arg("list").output();
         let output = output.map_err(|error| format!("{}: {error}", peers.display()))?;
         let known: Vec<Listed> = serde_json::from_slice(&output.stdout)
             .map_err(|error| format!("{} does not tell its stores: {error}", peers.display()))?;
-        let Some(listed) = known.iter().find(|listed| listed.kind == store.kind) else {
-            let names = known.iter().map(|listed| listed.kind.as_str()).chain(["vlsm"]);
-            return Err(unknown("store", &store.kind, names).to_string());
-        };
+        let names = known.iter().map(|listed| listed.kind.as_str()).chain(["vlsm"]);
+        let listed = known.iter().find(|listed| listed.kind == store.kind);
+        let listed = listed.ok_or_else(|| unknown("store", &store.kind, names).to_string())?;
         if let Some(why) = &listed.missing {
             return Err(format!("{} is not built: {why}; {BUILD_PEERS} builds it", store.kind));
         }
@@ -117,10 +107,6 @@ impl Programs {
     }
 }
 
-fn is_file(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|meta| meta.is_file())
-}
-
 /// Does a run in a process of its own. `stop` interrupts it; `tell` receives its progress.
 ///
 /// # Errors
@@ -133,19 +119,17 @@ pub fn run(
 ) -> Result<Answer, String> {
     let kind = &spec.store.kind;
     let failed = |error: std::io::Error| format!("cannot run {kind}: {error}");
-    let mut command = programs.child(kind)?;
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut command = Command::new(programs.of(kind)?);
+    command.arg("child").process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let pid = Pid::from_child(&child);
     let text = serde_json::to_vec(spec).map_err(|error| error.to_string())?;
     child.stdin.take().expect("it is piped").write_all(&text).map_err(failed)?;
-    let (mut out, err) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let lines = BufReader::new(child.stderr.take().expect("it is piped"));
     let (over, steps) = (AtomicBool::new(false), Mutex::new(Steps::default()));
-    let answer = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let mut answer = Vec::new();
-            out.read_to_end(&mut answer).map(|_| answer)
-        });
+    let output = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| child.wait_with_output());
         scope.spawn(|| {
             // One interrupt is enough: the child then ends by itself.
             while !over.load(Relaxed) {
@@ -161,7 +145,7 @@ pub fn run(
                 probe.watch(&over, &steps);
             }
         });
-        for line in BufReader::new(err).split(b'\n').map_while(Result::ok) {
+        for line in lines.split(b'\n').map_while(Result::ok) {
             match serde_json::from_slice(&line) {
                 Ok(said) => {
                     if let Line::Step(name, ..) = &said {
@@ -169,25 +153,21 @@ pub fn run(
                     }
                     tell(said);
                 }
-                Err(_) => pass_on(&String::from_utf8_lossy(&line)),
+                // It is for the user, not for this program.
+                Err(_) => say(String::from_utf8_lossy(&line)),
             }
         }
-        let answer = reader.join().expect("reading does not panic");
+        let output = reader.join().expect("reading does not panic");
         over.store(true, Relaxed);
-        answer
+        output
     });
-    let status = child.wait().map_err(failed)?;
-    let answer = answer.map_err(failed)?;
-    let mut answer: Answer = serde_json::from_slice(&answer).map_err(|error| {
-        format!("the run of {kind} ended with {status} and no report ({error})")
+    let output = output.map_err(failed)?;
+    let mut answer: Answer = serde_json::from_slice(&output.stdout).map_err(|error| {
+        format!("the run of {kind} ended with {} and no report ({error})", output.status)
     })?;
+    answer.report.method.commit = vlsm_cli::COMMIT.into();
     for phase in &mut answer.report.phases {
         phase.device_beside = steps.lock().of(&phase.name);
     }
     Ok(answer)
-}
-
-/// Prints a line of the child that is no message to the parent, because it is for the user.
-fn pass_on(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

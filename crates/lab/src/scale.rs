@@ -40,12 +40,6 @@ impl Scale {
         self.policies().count(full)
     }
 
-    /// Bytes of the papers at this scale.
-    #[must_use]
-    pub fn bytes(self, full: Bytes) -> Bytes {
-        self.policies().bytes(full)
-    }
-
     /// Seconds of the papers at this scale.
     #[must_use]
     pub fn seconds(self, full: f64) -> f64 {
@@ -66,9 +60,10 @@ impl Scale {
     /// times of policies, which stay at a millisecond or more.
     #[must_use]
     pub fn options(self, mut options: Options) -> Options {
-        options.policy.scale(self.policies());
-        options.wal_file_bytes = self.bytes(options.wal_file_bytes).max(Bytes::mib(1));
-        options.quantum = self.bytes(options.quantum).max(Bytes::kib(32));
+        let scale = self.policies();
+        options.policy.scale(scale);
+        options.wal_file_bytes = scale.bytes(options.wal_file_bytes).max(Bytes::mib(1));
+        options.quantum = scale.bytes(options.quantum).max(Bytes::kib(32));
         options
     }
 

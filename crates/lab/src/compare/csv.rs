@@ -3,7 +3,7 @@
 //!
 //! Units are in the names of columns; a figure that was not measured is an empty cell.
 
-use std::fmt::Write;
+use vlsm_measure::metrics::Point;
 use vlsm_measure::report::chart::Unit;
 use vlsm_measure::report::statistic::{self, Statistic};
 use vlsm_measure::report::{PhaseReport, Report};
@@ -20,60 +20,54 @@ pub fn summary(reports: &[Report]) -> String {
     let mut out = row(&head);
     for (report, name) in reports.iter().zip(statistic::names(reports)) {
         let method = &report.method;
-        let who = [&name, &method.store, &method.profile, &method.commit].map(String::clone);
+        let line = |what: [String; 4], phase: Option<&PhaseReport>| {
+            let run = phase.is_none().then_some(report);
+            let mut cells =
+                [&name, &method.store, &method.profile, &method.commit].map(String::clone).to_vec();
+            cells.extend(what);
+            cells.extend(of_phases.iter().map(|figure| cell(phase.and_then(figure.take))));
+            cells.extend(of_runs.iter().map(|figure| cell(run.and_then(figure.take))));
+            row(&cells)
+        };
         for (label, phase) in statistic::phases(report) {
-            let mut cells = who.to_vec();
-            cells.extend([label, statistic::arrivals(&phase.arrivals)]);
-            cells.extend([phase.seconds.to_string(), phase.ops.to_string()]);
-            cells.extend(of_phases.iter().map(|statistic| cell((statistic.take)(phase))));
-            cells.extend(of_runs.iter().map(|_| String::new()));
-            out += &row(&cells);
+            let (load, seconds) = (statistic::arrivals(&phase.arrivals), phase.seconds);
+            out += &line([label, load, seconds.to_string(), phase.ops.to_string()], Some(phase));
         }
-        let mut cells = who.to_vec();
-        cells.extend(["whole run".into(), String::new()]);
-        let (seconds, ops): (Vec<f64>, Vec<u64>) =
-            report.phases.iter().map(|phase: &PhaseReport| (phase.seconds, phase.ops)).unzip();
-        cells
-            .extend([seconds.iter().sum::<f64>().to_string(), ops.iter().sum::<u64>().to_string()]);
-        cells.extend(of_phases.iter().map(|_| String::new()));
-        cells.extend(of_runs.iter().map(|statistic| cell((statistic.take)(report))));
-        out += &row(&cells);
+        let seconds = report.phases.iter().map(|phase| phase.seconds).sum::<f64>().to_string();
+        let ops = report.phases.iter().map(|phase| phase.ops).sum::<u64>().to_string();
+        out += &line(["whole run".into(), String::new(), seconds, ops], None);
     }
     out
 }
 
+type Column = (&'static str, fn(&Point) -> f64);
+
+/// The latencies of an interval. An interval without operations has none.
+const LATENCIES: [Column; 7] = [
+    ("reads P50 µs", |point| point.read_p50_us),
+    ("reads P99 µs", |point| point.read_p99_us),
+    ("reads P99.9 µs", |point| point.read_p999_us),
+    ("writes P50 µs", |point| point.write_p50_us),
+    ("writes P99 µs", |point| point.write_p99_us),
+    ("writes P99.9 µs", |point| point.write_p999_us),
+    ("max µs", |point| point.max_us),
+];
+
 /// All runs with a row for each interval of each phase.
 #[must_use]
 pub fn series(reports: &[Report]) -> String {
-    let head = [
-        "run",
-        "phase",
-        "at s",
-        "seconds",
-        "operations",
-        "reads P50 µs",
-        "reads P99 µs",
-        "reads P99.9 µs",
-        "writes P50 µs",
-        "writes P99 µs",
-        "writes P99.9 µs",
-        "max µs",
-        "backlog",
-    ];
-    let mut out = row(&head.map(str::to_owned));
+    let mut head = ["run", "phase", "at s", "seconds", "operations"].map(str::to_owned).to_vec();
+    head.extend(LATENCIES.map(|(name, _)| name.to_owned()));
+    head.push("backlog".into());
+    let mut out = row(&head);
     for (report, name) in reports.iter().zip(statistic::names(reports)) {
         for (label, phase) in statistic::phases(report) {
             let mut at = 0.0;
             for point in &phase.series.0 {
-                // An interval without operations has no latency.
-                let known = |us: f64| cell(Some(us).filter(|us| *us > 0.0));
                 let mut cells = vec![name.clone(), label.clone(), cell(Some(at))];
                 cells.extend([cell(Some(point.seconds)), point.ops.to_string()]);
-                let latencies = [
-                    [point.read_p50_us, point.read_p99_us, point.read_p999_us],
-                    [point.write_p50_us, point.write_p99_us, point.write_p999_us],
-                ];
-                cells.extend(latencies.into_iter().flatten().chain([point.max_us]).map(known));
+                let known = |(_, of): Column| cell(Some(of(point)).filter(|us| *us > 0.0));
+                cells.extend(LATENCIES.map(known));
                 cells.push(point.backlog.to_string());
                 out += &row(&cells);
                 at += point.seconds;
@@ -102,14 +96,9 @@ fn cell(value: Option<f64>) -> String {
 
 /// A line; cells that need it are quoted.
 fn row(cells: &[String]) -> String {
-    let mut out = String::new();
-    for (index, cell) in cells.iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let _ = match cell.contains([',', '"', '\n', '\r']) {
-            true => write!(out, "{comma}\"{}\"", cell.replace('"', "\"\"")),
-            false => write!(out, "{comma}{cell}"),
-        };
-    }
-    out.push_str("\r\n");
-    out
+    let quoted = |cell: &String| match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.clone(),
+    };
+    cells.iter().map(quoted).collect::<Vec<_>>().join(",") + "\r\n"
 }

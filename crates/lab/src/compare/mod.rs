@@ -21,6 +21,7 @@
 pub mod csv;
 pub mod page;
 
+use crate::figures::text::wrapped;
 use std::fmt::Write;
 use vlsm_measure::report::chart::Unit;
 use vlsm_measure::report::statistic::{self, Better, Statistic};
@@ -66,12 +67,18 @@ pub struct Row {
     pub statistic: &'static str,
     /// Its unit.
     pub unit: Unit,
-    /// The better direction.
-    pub better: Better,
     /// The median of each store.
     pub medians: Vec<Option<f64>>,
     /// Each store's ratio to the baseline; `None` for the baseline itself and for a missing figure.
     pub ratios: Vec<Option<Ratio>>,
+}
+
+impl Row {
+    /// The median of a store with its unit.
+    #[must_use]
+    pub fn median(&self, store: usize) -> Option<String> {
+        self.medians[store].map(|median| self.unit.text(median))
+    }
 }
 
 /// The ratios of a store to the baseline, and what follows from them.
@@ -178,20 +185,17 @@ impl Comparison {
     pub fn new(stores: &[Runs], baseline: usize) -> Self {
         assert!(baseline < stores.len(), "the baseline is one of the stores");
         let pairs = stores.iter().map(|runs| runs.reports.len()).min().unwrap_or(0);
-        let mut rows = Vec::new();
         let first: Vec<Report> =
             stores.iter().filter_map(|runs| runs.reports.first().cloned()).collect();
-        for label in statistic::phase_labels(&first) {
-            for statistic in statistic::of_phases() {
-                let take = |report: &Report| (statistic.take)(statistic::phase(report, &label)?);
-                rows.extend(row(stores, baseline, Some(&label), &statistic, &take));
+        let mut rows = Vec::new();
+        for label in &statistic::phase_labels(&first) {
+            for one in statistic::of_phases() {
+                let phase = |report| statistic::phase(report, label);
+                rows.extend(row(stores, baseline, Some(label), &one, phase));
             }
         }
-        for statistic in statistic::of_runs() {
-            rows.extend(row(stores, baseline, None, &statistic, &|report| {
-                (statistic.take)(report)
-            }));
-        }
+        let of_runs = statistic::of_runs();
+        rows.extend(of_runs.iter().filter_map(|one| row(stores, baseline, None, one, Some)));
         let names = stores.iter().map(|runs| runs.name.clone()).collect();
         Self { names, baseline, pairs, rows }
     }
@@ -200,6 +204,12 @@ impl Comparison {
     pub fn others(&self) -> impl Iterator<Item = usize> {
         let baseline = self.baseline;
         (0..self.names.len()).filter(move |index| *index != baseline)
+    }
+
+    /// The rows of each phase, and those of whole runs, with their heading.
+    pub fn groups(&self) -> impl Iterator<Item = (&str, &[Row])> {
+        let groups = self.rows.chunk_by(|a, b| a.phase == b.phase);
+        groups.map(|rows| (rows[0].phase.as_deref().unwrap_or("whole run"), rows))
     }
 
     /// How the intervals are computed, in words.
@@ -241,41 +251,37 @@ impl Comparison {
                 "\n{:<25}{a:>14}{b:>14}{:>8}  {:<17}verdict",
                 "", "ratio", "interval",
             );
-            let mut phase = None;
-            for row in &self.rows {
-                let Some(ratio) = &row.ratios[other] else { continue };
-                if phase != Some(&row.phase) {
-                    let _ = writeln!(out, "{}", row.phase.as_deref().unwrap_or("whole run"));
-                    phase = Some(&row.phase);
+            for (phase, rows) in self.groups() {
+                let _ = writeln!(out, "{phase}");
+                for row in rows {
+                    let Some(ratio) = &row.ratios[other] else { continue };
+                    let _ = writeln!(
+                        out,
+                        "  {:<23}{:>14}{:>14}{:>8}  {:<17}{}",
+                        clipped(row.statistic, 23),
+                        row.median(self.baseline).unwrap_or("–".into()),
+                        row.median(other).unwrap_or("–".into()),
+                        plain(ratio.median),
+                        format!("{} – {}", plain(ratio.interval.0), plain(ratio.interval.1)),
+                        ratio.verdict,
+                    );
                 }
-                let text = |index: usize| {
-                    row.medians[index].map_or("–".into(), |value| row.unit.text(value))
-                };
-                let _ = writeln!(
-                    out,
-                    "  {:<23}{:>14}{:>14}{:>8}  {:<17}{}",
-                    clipped(row.statistic, 23),
-                    text(self.baseline),
-                    text(other),
-                    plain(ratio.median),
-                    format!("{} – {}", plain(ratio.interval.0), plain(ratio.interval.1)),
-                    ratio.verdict,
-                );
             }
         }
         out
     }
 }
 
-/// One figure of all stores; `None` if no store has it.
-fn row<T>(
-    stores: &[Runs],
+/// One figure of a phase, or of whole runs, of all stores; `None` if no store has it.
+fn row<'a, T: 'a>(
+    stores: &'a [Runs],
     baseline: usize,
-    phase: Option<&str>,
+    phase: Option<&String>,
     statistic: &Statistic<T>,
-    take: &dyn Fn(&Report) -> Option<f64>,
+    part: impl Fn(&'a Report) -> Option<&'a T>,
 ) -> Option<Row> {
-    let values = |runs: &Runs| runs.reports.iter().map(take).collect::<Vec<Option<f64>>>();
+    let take = |report| part(report).and_then(statistic.take);
+    let values = |runs: &'a Runs| runs.reports.iter().map(take).collect::<Vec<Option<f64>>>();
     let all: Vec<Vec<Option<f64>>> = stores.iter().map(values).collect();
     let of_none = all.iter().flatten().all(Option::is_none);
     // Leave out a figure that is zero everywhere, as scans or stalls that did not occur.
@@ -290,10 +296,9 @@ fn row<T>(
     let known =
         |values: &Vec<Option<f64>>| median(&values.iter().flatten().copied().collect::<Vec<f64>>());
     Some(Row {
-        phase: phase.map(str::to_owned),
+        phase: phase.cloned(),
         statistic: statistic.name,
         unit: statistic.unit,
-        better: statistic.better,
         medians: all.iter().map(known).collect(),
         ratios: (0..stores.len()).map(ratio).collect(),
     })
@@ -319,21 +324,4 @@ fn clipped(text: &str, most: usize) -> String {
         count if count <= most => text.to_owned(),
         _ => text.chars().take(most - 1).chain(['…']).collect(),
     }
-}
-
-/// The text in lines of at most `most` characters.
-fn wrapped(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let last = lines.last_mut().expect("there is one from the start");
-        if !last.is_empty() && last.chars().count() + 1 + word.chars().count() > most {
-            lines.push(word.to_owned());
-        } else {
-            if !last.is_empty() {
-                last.push(' ');
-            }
-            last.push_str(word);
-        }
-    }
-    lines
 }

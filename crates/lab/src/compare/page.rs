@@ -1,7 +1,7 @@
 //! A comparison as a page: one table with a column for each store, the charts of one run of each
 //! store overlaid, the method, and the ratios pair by pair. The page loads nothing from elsewhere.
 
-use super::{Comparison, Row, Runs, Verdict, plain};
+use super::{Comparison, Ratio, Row, Runs, Verdict, plain};
 use std::fmt::Write;
 use vlsm_measure::report::Report;
 use vlsm_measure::report::chart::{Axis, Chart, Colour, Mark, Point, Rule, Series, Unit};
@@ -48,25 +48,24 @@ fn medians(found: &Comparison, out: &mut String) {
     );
     head(&found.names, "", out);
     out.push_str("<tbody>");
-    let mut phase = None;
-    for row in &found.rows {
-        if phase != Some(&row.phase) {
-            group(row.phase.as_deref().unwrap_or("whole run"), found.names.len(), out);
-            phase = Some(&row.phase);
-        }
-        let _ = write!(out, "<tr><th>{}</th>", escape(row.statistic));
-        for (median, ratio) in row.medians.iter().zip(&row.ratios) {
-            let median = median.map(|value| row.unit.text(value));
-            match (median, ratio) {
-                (Some(median), Some(ratio)) => {
-                    let (class, times) = (class(ratio.verdict), plain(ratio.median));
-                    let _ =
-                        write!(out, "<td>{median} <span class=\"{class}\">×{times}</span></td>");
+    for (phase, rows) in found.groups() {
+        group(phase, found.names.len(), out);
+        for row in rows {
+            let _ = write!(out, "<tr><th>{}</th>", escape(row.statistic));
+            for (store, ratio) in row.ratios.iter().enumerate() {
+                match (row.median(store), ratio) {
+                    (Some(median), Some(ratio)) => {
+                        let (class, times) = (class(ratio.verdict), plain(ratio.median));
+                        let _ = write!(
+                            out,
+                            "<td>{median} <span class=\"{class}\">×{times}</span></td>"
+                        );
+                    }
+                    (median, _) => out.push_str(&cell(median.as_deref())),
                 }
-                (median, _) => out.push_str(&cell(median.as_deref())),
             }
+            out.push_str("</tr>");
         }
-        out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>");
 }
@@ -98,20 +97,16 @@ fn compared(found: &Comparison, out: &mut String) {
              <th>ratio</th><th>interval</th><th>pair by pair</th><th>verdict</th></tr></thead>\
              <tbody>"
         );
-        let mut phase = None;
-        for row in &found.rows {
-            if phase != Some(&row.phase) {
-                group(row.phase.as_deref().unwrap_or("whole run"), 6, out);
-                phase = Some(&row.phase);
-            }
-            compared_row(row, found.baseline, other, out);
+        for (phase, rows) in found.groups() {
+            group(phase, 6, out);
+            rows.iter().for_each(|row| compared_row(row, found.baseline, other, out));
         }
         out.push_str("</tbody></table></div></details>");
     }
 }
 
 fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
-    let median = |index: usize| cell(row.medians[index].map(|v| row.unit.text(v)).as_deref());
+    let median = |store: usize| cell(row.median(store).as_deref());
     let _ =
         write!(out, "<tr><th>{}</th>{}{}", escape(row.statistic), median(baseline), median(other));
     let Some(ratio) = &row.ratios[other] else {
@@ -135,39 +130,32 @@ fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
 /// The ratios with their intervals, on a logarithmic axis around 1.
 fn ratios(found: &Comparison, other: usize) -> Option<Chart> {
     let finite = |v: f64| v.is_finite() && v > 0.0;
-    let usable = |row: &&Row| {
-        let ratio = row.ratios[other].as_ref();
-        ratio.is_some_and(|r| finite(r.median) && finite(r.interval.0) && finite(r.interval.1))
+    let usable = |row: &Row| {
+        let ratio = row.ratios[other].clone()?;
+        let all = [ratio.median, ratio.interval.0, ratio.interval.1];
+        let name = row.phase.iter().map(|phase| format!("{phase}: ")).collect::<String>();
+        all.into_iter().all(finite).then_some((name + row.statistic, ratio))
     };
-    let rows: Vec<&Row> = found.rows.iter().filter(usable).collect();
+    let (names, ratios): (Vec<String>, Vec<Ratio>) = found.rows.iter().filter_map(usable).unzip();
     let kinds = [
-        ("better", Colour::Slot(2)),
-        ("worse", Colour::Slot(1)),
-        ("no difference shown", Colour::Muted),
+        ("better", "better", Colour::Slot(2)),
+        ("worse", "worse", Colour::Slot(1)),
+        ("none", "no difference shown", Colour::Muted),
     ];
-    let kind = |verdict: Verdict| match verdict {
-        Verdict::Better => 0,
-        Verdict::Worse => 1,
-        Verdict::NoDifferenceShown | Verdict::TooFew(_) => 2,
-    };
-    let mut points: [Vec<Point>; 3] = Default::default();
-    for (index, row) in rows.iter().enumerate() {
-        let Some(ratio) = &row.ratios[other] else { continue };
-        let point = Point { x: ratio.median, y: index as f64, interval: ratio.interval };
-        points[kind(ratio.verdict)].push(point);
-    }
-    let series = points.into_iter().zip(kinds).filter(|(points, _)| !points.is_empty());
-    let name = |row: &&Row| match &row.phase {
-        Some(phase) => format!("{phase}: {}", row.statistic),
-        None => row.statistic.to_owned(),
-    };
-    (!rows.is_empty()).then(|| Chart {
+    let series = kinds.map(|(kind, name, colour)| {
+        let own = ratios.iter().enumerate().filter(|(_, ratio)| class(ratio.verdict) == kind);
+        let points = own.map(|(index, ratio)| Point {
+            x: ratio.median,
+            y: index as f64,
+            interval: ratio.interval,
+        });
+        Series::new(name, Mark::Dots, points).colour(colour)
+    });
+    (!ratios.is_empty()).then(|| Chart {
         title: format!("{} ÷ {}", found.names[other], found.names[found.baseline]),
         x: Axis::log("median of the ratios pair by pair, and its interval", Unit::Times),
-        y: Axis::names(rows.iter().map(name)),
-        series: series
-            .map(|(points, (name, colour))| Series::new(name, Mark::Dots, points).colour(colour))
-            .collect(),
+        y: Axis::names(names),
+        series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
         rules: vec![Rule { at: 1.0, upright: true, label: "equal".into() }],
         ..Chart::default()
     })

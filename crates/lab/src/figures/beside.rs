@@ -15,15 +15,16 @@
 //! model; points that only our engine reports (chains, good vSSTs), for other stores; points whose
 //! model is not built.
 
-use super::stores::loading;
-use super::{Figure, Form, Panel, Point, Setting, Source};
+use super::stores::{Recipe, loading};
+use super::{Figure, Form, Panel, Point, Setting};
 use std::sync::Arc;
 use vlsm_measure::spec::{LoadSpec, RunSpec, StoreSpec};
 
 /// A store to show beside a figure's own.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beside {
-    store: StoreSpec,
+    /// The store, so that a caller can check that it is available.
+    pub store: StoreSpec,
 }
 
 impl Beside {
@@ -34,15 +35,14 @@ impl Beside {
     pub fn named(setting: &Setting, name: &str) -> Result<Self, String> {
         let (kind, config) = StoreSpec::parts(name.trim());
         let profile = if kind == "vlsm" { config } else { "rocksdb" };
-        let policy = vlsm_policy::profile::profile(profile).map_err(|error| error.to_string())?;
-        let ours = setting.ours(config, policy);
-        Ok(Self { store: StoreSpec { kind: kind.to_owned(), ..ours } })
-    }
-
-    /// The store, so that a caller can check that it is available.
-    #[must_use]
-    pub fn store(&self) -> &StoreSpec {
-        &self.store
+        let recipe = Recipe {
+            profile: profile.to_owned(),
+            kind: Some(kind.to_owned()),
+            config: Some(config.to_owned()),
+            ..Recipe::default()
+        };
+        let store = recipe.spec(None, &Setting { peers: true, ..setting.clone() })?;
+        Ok(Self { store })
     }
 
     /// The model's run, with this store in its place.
@@ -61,15 +61,15 @@ impl Beside {
 
     /// The model's points, with this store in its place.
     fn points(&self, panel: &Panel, model: &str) -> Vec<Point> {
-        let tells = |point: &Point| self.store.kind == "vlsm" || !point.measure.is_of_ours();
+        let tells = |point: &Point| self.store.kind == "vlsm" || !point.measure.ours;
         let points = panel.points.iter().filter(|point| point.series == model && tells(point));
         let with = |point: &Point| {
-            let Source::Run(run, phase) = &point.source else { return None };
+            let (run, phase) = point.source.as_ref().ok()?;
             Some(Point {
                 series: self.store.name(),
                 x: point.x.clone(),
                 measure: point.measure,
-                source: Source::Run(Arc::new(self.run(run)), phase.clone()),
+                source: Ok((Arc::new(self.run(run)), phase.clone())),
                 added: true,
             })
         };
@@ -77,17 +77,14 @@ impl Beside {
     }
 }
 
-fn is_tiered(run: &RunSpec) -> bool {
-    run.store.options.policy.shape == "tiered_l0"
-}
-
 impl Panel {
     /// The first series with a run. With `tiered`, its store must have RocksDB's shape.
     fn model(&self, tiered: bool) -> Option<String> {
         let mut points = self.points.iter().filter(|_| self.form != Form::Jobs);
-        let fits = |point: &&Point| match &point.source {
-            Source::Run(run, _) => !point.added && (!tiered || is_tiered(run)),
-            Source::NotBuilt(_) => false,
+        let fits = |point: &&Point| {
+            let shape = |run: &RunSpec| run.store.options.policy.shape == "tiered_l0";
+            let run = point.source.as_ref().ok();
+            !point.added && run.is_some_and(|(run, _)| !tiered || shape(run))
         };
         points.find(fits).map(|point| point.series.clone())
     }
@@ -142,9 +139,7 @@ mod tests {
         for (added, model) in added.into_iter().zip(model) {
             let (added, model) = (&figure.panels[0].points[added], &figure.panels[0].points[model]);
             assert!(added.added && !model.added && added.x == model.x);
-            let (Source::Run(added, phase), Source::Run(model, same)) =
-                (&added.source, &model.source)
-            else {
+            let (Ok((added, phase)), Ok((model, same))) = (&added.source, &model.source) else {
                 panic!("both are runs")
             };
             assert_eq!((phase, added.data, added.seed), (same, model.data, model.seed));
@@ -168,7 +163,7 @@ mod tests {
         let runs = figure.runs();
         let own = runs.iter().find(|run| run.store.config == "vlsm-4/admission=open");
         let policy = &own.expect("it takes part").store.options.policy;
-        let four = setting().scale.bytes(vlsm_core::Bytes::mib(4));
+        let four = vlsm_core::Bytes(setting().scale.count(4 << 20));
         assert_eq!((policy.tree.sst_max, policy.admission.as_str()), (four, "open"));
         let why = Beside::named(&setting(), "vlsm:vslm").expect_err("unknown");
         assert!(why.contains("did you mean \"vlsm\"?"), "{why}");

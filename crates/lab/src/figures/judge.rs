@@ -14,12 +14,12 @@
 //! "up to", and "at most" must hold everywhere.
 
 use super::conditions::{beside, conditions, told_conditions};
-use super::measure::{Measure, Unit};
+use super::measure::Unit;
 use super::result::{
-    Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
-    failed,
+    Added, ClaimResult, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict, failed,
 };
-use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Source, Test};
+use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Test, unique};
+use crate::compare::median;
 use std::rc::Rc;
 use vlsm_measure::process::Machine;
 use vlsm_measure::report::{JobMark, PhaseReport, Report};
@@ -27,8 +27,6 @@ use vlsm_measure::spec::RunSpec;
 
 /// A ratio that differs from one by less than this counts as one.
 const SAME: f64 = 0.01;
-/// The largest number of points of a line over time.
-const TIME_POINTS: usize = 600;
 /// The largest number of jobs in a panel; the widest are kept.
 const JOBS: usize = 1500;
 
@@ -43,206 +41,187 @@ pub fn judge(
     command: String,
     rounds: &dyn Fn(&RunSpec) -> Rounds,
 ) -> FigureResult {
-    let mut evidence = AllEvidence::default();
-    let panels = figure.panels.iter();
-    let mut panels: Vec<PanelResult> =
-        panels.map(|panel| panel_result(panel, setting, rounds, &mut evidence)).collect();
-    let AllEvidence { own: Evidence { mut proofs, failures }, added } = evidence;
-    let count = proofs.iter().map(|proof| proof.round).max().unwrap_or(0);
-    let commit = proofs.last().map(|proof| proof.commit.clone()).unwrap_or_default();
+    let judge = Judge { figure, setting, rounds };
     let overview = entry.overview;
-    let mut conditions = conditions(&proofs, &failures, setting, overview);
-    conditions.extend(told_conditions(&proofs, overview));
-    let added = judged_added(added, &conditions, &mut proofs, (setting, overview));
-    hide(&added, &mut panels);
+    let (own, failures) = judge.evidence(|point| !point.added);
+    let mut all_conditions = conditions(&own, &failures, setting, overview);
+    all_conditions.extend(told_conditions(&own, overview));
+    let mut proofs = own.clone();
+    let mut added = Vec::new();
+    for store in unique(figure.points().filter(|point| point.added).map(|point| &point.series)) {
+        let (more, failures) = judge.evidence(|point| point.added && point.series == *store);
+        let mut asked = conditions(&[&own[..], &more].concat(), &failures, setting, overview);
+        // Skip the conditions that the figure itself fails.
+        asked.retain(|asked| all_conditions.iter().all(|one| one.what != asked.what || one.holds));
+        proofs.extend(more);
+        added.push(Added { store: store.clone(), why_not: failed(&asked) });
+    }
     let mut result = FigureResult {
         id: entry.id.into(),
         title: entry.title.into(),
         says: figure.says.clone(),
         here: figure.here.clone(),
         scale: setting.scale,
-        commit,
+        commit: own.last().map(|proof| proof.commit.clone()).unwrap_or_default(),
         machine: Machine::this(),
         command,
-        rounds: count,
-        not_built: figure.not_built().into_iter().map(str::to_owned).collect(),
+        rounds: own.iter().map(|proof| proof.round).max().unwrap_or(0),
+        not_built: figure.not_built(),
+        conditions: all_conditions,
+        panels: figure.panels.iter().map(|panel| judge.panel(panel, &added)).collect(),
         added,
-        conditions,
-        panels,
         claims: Vec::new(),
-        proofs,
+        proofs: unique(proofs),
     };
     let measured = result.measured();
-    let judged = figure.claims.iter().map(|claim| judged(claim, figure, setting, measured, rounds));
-    result.claims = judged.collect();
+    result.claims = figure.claims.iter().map(|claim| judge.claim(claim, measured)).collect();
     result
 }
 
-/// The proofs of the runs, and their failures.
-#[derive(Default)]
-struct Evidence {
-    proofs: Vec<Proof>,
-    failures: Vec<String>,
+/// A figure and the reports of its runs.
+struct Judge<'a> {
+    figure: &'a Figure,
+    setting: &'a Setting,
+    rounds: &'a dyn Fn(&RunSpec) -> Rounds,
 }
 
-/// The evidence of the figure's own stores, and that of each added store.
-#[derive(Default)]
-struct AllEvidence {
-    own: Evidence,
-    added: Vec<(String, Evidence)>,
-}
+/// The label of a place, and the values there in each round.
+type Place = (String, Vec<f64>);
 
-impl AllEvidence {
-    fn of(&mut self, point: &Point) -> &mut Evidence {
-        if !point.added {
-            return &mut self.own;
+impl Judge<'_> {
+    /// The proofs of the runs of these points, and the failures, each once.
+    fn evidence(&self, of: impl Fn(&Point) -> bool) -> (Vec<Proof>, Vec<String>) {
+        let (mut proofs, mut failures) = (Vec::new(), Vec::new());
+        let points = self.figure.points().filter(|point| of(point));
+        for (run, phase) in unique(points.filter_map(|point| point.source.as_ref().ok())) {
+            for (round, report) in (self.rounds)(run).iter().enumerate() {
+                let failed = |why: &String| format!("{}: {why}", run.store);
+                match report.as_ref().map_err(failed).and_then(|one| prove(one, phase, round + 1)) {
+                    Ok(proof) => proofs.push(proof),
+                    Err(why) => failures.push(why),
+                }
+            }
         }
-        let known = self.added.iter().position(|(store, _)| *store == point.series);
-        let index = known.unwrap_or_else(|| {
-            self.added.push((point.series.clone(), Evidence::default()));
-            self.added.len() - 1
+        (proofs, unique(failures))
+    }
+
+    /// A paper's number at the scale: sizes and times are divided by its factor.
+    fn scaled(&self, value: f64, unit: Unit) -> f64 {
+        match unit {
+            Unit::Bytes | Unit::Micros => value / self.setting.scale.factor() as f64,
+            Unit::Rate | Unit::ByteRate | Unit::Share | Unit::Number => value,
+        }
+    }
+
+    fn panel(&self, panel: &Panel, added: &[Added]) -> PanelResult {
+        let unit = panel.measure.unit;
+        let paper = panel.paper.iter().map(|(series, points)| {
+            let scaled = |&(x, y): &(f64, f64)| (x, self.scaled(y, unit));
+            (series.clone(), points.iter().map(scaled).collect())
         });
-        &mut self.added[index].1
-    }
-}
-
-/// Decides which added stores can be shown beside the figure's own, whose conditions and proofs are
-/// given. Their proofs are added to `proofs`. Conditions that the figure itself fails are skipped.
-fn judged_added(
-    added: Vec<(String, Evidence)>,
-    figures: &[Condition],
-    proofs: &mut Vec<Proof>,
-    (setting, overview): (&Setting, bool),
-) -> Vec<Added> {
-    let own = proofs.clone();
-    let judged = |(store, evidence): (String, Evidence)| {
-        let all = [&own[..], &evidence.proofs[..]].concat();
-        let mut asked = conditions(&all, &evidence.failures, setting, overview);
-        asked.retain(|asked| figures.iter().all(|one| one.what != asked.what || one.holds));
-        let why_not = failed(&asked);
-        for proof in evidence.proofs {
-            if !proofs.contains(&proof) {
-                proofs.push(proof);
-            }
-        }
-        Added { store, why_not }
-    };
-    added.into_iter().map(judged).collect()
-}
-
-/// Empties the points of added stores that cannot be shown.
-fn hide(added: &[Added], panels: &mut [PanelResult]) {
-    let points = panels.iter_mut().flat_map(|panel| &mut panel.points);
-    for point in points.filter(|point| point.added) {
-        let store = added.iter().find(|added| added.store == point.series);
-        if store.is_some_and(|store| store.why_not.is_some()) {
-            point.values.clear();
-            point.over_time.clear();
-            point.jobs.clear();
-            point.missing = Some("not shown".into());
-        }
-    }
-}
-
-fn phase_of<'a>(report: &'a Report, name: &str) -> Option<&'a PhaseReport> {
-    report.phases.iter().find(|phase| phase.name == name)
-}
-
-/// A paper's number at the scale: sizes and times are divided by its factor.
-fn scaled(value: f64, unit: Unit, setting: &Setting) -> f64 {
-    match unit {
-        Unit::Bytes | Unit::Micros => value / setting.scale.factor() as f64,
-        Unit::Rate | Unit::ByteRate | Unit::Share | Unit::Number => value,
-    }
-}
-
-fn panel_result(
-    panel: &Panel,
-    setting: &Setting,
-    rounds: &dyn Fn(&RunSpec) -> Rounds,
-    evidence: &mut AllEvidence,
-) -> PanelResult {
-    let unit = panel.measure.unit();
-    let points = panel.points.iter().map(|point| {
-        let (run, phase) = match &point.source {
-            Source::NotBuilt(why) => return missing(point, why),
-            Source::Run(run, phase) => (run, phase),
+        let hidden = |point: &Point| {
+            let hides = |one: &Added| one.store == point.series && one.why_not.is_some();
+            point.added && added.iter().any(hides)
         };
-        let reports = rounds(run);
-        let evidence = evidence.of(point);
-        for (round, report) in reports.iter().enumerate() {
-            match report {
-                Ok(report) => prove(report, phase, round + 1, evidence),
-                Err(why) => note(&mut evidence.failures, format!("{}: {why}", run.store)),
+        let points = panel.points.iter();
+        PanelResult {
+            title: panel.title.clone(),
+            form: panel.form.clone(),
+            measure: panel.measure.name.to_owned(),
+            unit,
+            points: points.map(|one| self.point(one, &panel.form, hidden(one))).collect(),
+            paper: paper.collect(),
+        }
+    }
+
+    fn point(&self, point: &Point, form: &Form, hidden: bool) -> PointResult {
+        let (series, x, added) = (point.series.clone(), point.x.clone(), point.added);
+        let mut result = PointResult { series, x, added, ..PointResult::default() };
+        let (run, phase) = match &point.source {
+            Ok(source) if !hidden => source,
+            source => {
+                let why = source.as_ref().err().map_or("not shown", String::as_str);
+                result.missing = Some(why.to_owned());
+                return result;
+            }
+        };
+        let reports = (self.rounds)(run);
+        let value = |report| point.measure.of(phase_of(report, phase)?);
+        result.values = reports.iter().map(value).collect();
+        if let Some(first) = reports.first().and_then(|report| phase_of(report, phase)) {
+            if matches!(form, Form::Time | Form::Jobs) {
+                result.over_time = point.measure.over_time(first);
+            }
+            if *form == Form::Jobs {
+                result.jobs = widest(&first.jobs);
             }
         }
-        point_result(point, phase, &panel.form, &reports)
-    });
-    let paper = panel.paper.iter().map(|paper| {
-        let scaled = |&(x, y): &(f64, f64)| (x, scaled(y, unit, setting));
-        (paper.series.clone(), paper.points.iter().map(scaled).collect())
-    });
-    PanelResult {
-        title: panel.title.clone(),
-        form: panel.form.clone(),
-        measure: panel.measure.name(),
-        unit,
-        points: points.collect(),
-        paper: paper.collect(),
+        if result.values.iter().all(Option::is_none) && result.over_time.is_empty() {
+            result.missing = Some("this store does not tell it".to_owned());
+        }
+        result
+    }
+
+    /// The values of the points that a claim names. In a ratio they are at least the least that can
+    /// be distinguished from zero.
+    fn values(&self, named: &Named, claim: &Claim) -> Result<Vec<Place>, String> {
+        let measure = named.measure.unwrap_or(claim.measure);
+        let points = self.figure.panels[named.panel].points.iter().filter(|point| {
+            point.series == named.series && named.x.as_ref().is_none_or(|x| *x == point.x.label)
+        });
+        let place = |point: &Point| {
+            let (run, phase) = point.source.as_ref().map_err(String::clone)?;
+            let value = |report| {
+                let phase = phase_of(report, phase)?;
+                let value = measure.of(phase)?;
+                Some(if claim.is_ratio() { value.max(measure.least(phase)) } else { value })
+            };
+            let found: Option<Vec<f64>> = (self.rounds)(run).iter().map(value).collect();
+            let found = found.filter(|found| !found.is_empty());
+            let why = || format!("{}: {} is not known", run.store, measure.name);
+            Ok((point.x.label.clone(), found.ok_or_else(why)?))
+        };
+        points.map(place).collect()
+    }
+
+    fn claim(&self, claim: &Claim, measured: bool) -> ClaimResult {
+        let (first, second, number, at_least) = match &claim.test {
+            Test::AtLeast(a, b, factor) => (a, Some(b), *factor, true),
+            Test::AtMost(a, b, factor) => (a, Some(b), *factor, false),
+            Test::ValueAtLeast(a, bound) => (a, None, *bound, true),
+            Test::ValueAtMost(a, bound) => (a, None, *bound, false),
+        };
+        let is_ratio = claim.is_ratio();
+        let unit = if is_ratio { Unit::Number } else { claim.measure.unit };
+        let places = self.values(first, claim).and_then(|top| match second {
+            Some(named) => Ok(ratios(top, &self.values(named, claim)?, named.x.is_some())),
+            None => Ok(top),
+        });
+        let missing = places.as_ref().err().cloned();
+        // The place that decides: of ratios and of bounds from above the largest.
+        let mut places: Vec<_> = places.into_iter().flatten().map(|(_, rounds)| rounds).collect();
+        places.sort_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
+        let decides = if is_ratio || !at_least { places.last() } else { places.first() };
+        let found = decides.cloned().unwrap_or_default();
+        let summary = Summary::of(found.iter().copied());
+        let (paper, every_round) = (self.scaled(number, unit), claim.every_round);
+        let asked = Bound { paper, at_least, is_ratio, every_round };
+        let judged = summary.filter(|_| measured).map(|summary| verdict(summary, &asked));
+        ClaimResult {
+            text: claim.text.clone(),
+            measure: claim.measure.name.to_owned(),
+            paper,
+            unit,
+            found,
+            summary,
+            verdict: judged.unwrap_or(Verdict::NotMeasured),
+            missing,
+        }
     }
 }
 
-fn missing(point: &Point, why: &str) -> PointResult {
-    PointResult {
-        series: point.series.clone(),
-        x: point.x.clone(),
-        values: Vec::new(),
-        over_time: Vec::new(),
-        jobs: Vec::new(),
-        missing: Some(why.to_owned()),
-        added: point.added,
-    }
-}
-
-fn point_result(point: &Point, phase: &str, form: &Form, reports: &Rounds) -> PointResult {
-    let value = |report: &Result<Report, String>| {
-        let report = report.as_ref().ok()?;
-        point.measure.of(phase_of(report, phase)?)
-    };
-    let first = reports.first().and_then(|report| phase_of(report.as_ref().ok()?, phase));
-    let values: Vec<_> = reports.iter().map(value).collect();
-    let over_time = match (form, first) {
-        (Form::Time | Form::Jobs, Some(phase)) => thinned(point.measure.over_time(phase)),
-        _ => Vec::new(),
-    };
-    let none = values.iter().all(Option::is_none) && over_time.is_empty();
-    PointResult {
-        over_time,
-        jobs: match (form, first) {
-            (Form::Jobs, Some(phase)) => widest(&phase.jobs),
-            _ => Vec::new(),
-        },
-        missing: none.then(|| "this store does not tell it".to_owned()),
-        values,
-        ..missing(point, "")
-    }
-}
-
-/// At most [`TIME_POINTS`] points: the largest and the smallest value of each stretch.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    if points.len() <= TIME_POINTS {
-        return points;
-    }
-    let stretch = points.len().div_ceil(TIME_POINTS / 2);
-    let extremes = |part: &[(f64, f64)]| {
-        let by = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
-        let ends = [part.iter().min_by(by), part.iter().max_by(by)];
-        let mut ends: Vec<_> = ends.into_iter().flatten().copied().collect();
-        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-        ends.dedup();
-        ends
-    };
-    points.chunks(stretch).flat_map(extremes).collect()
+fn phase_of<'a>(report: &'a Result<Report, String>, name: &str) -> Option<&'a PhaseReport> {
+    report.as_ref().ok()?.phases.iter().find(|phase| phase.name == name)
 }
 
 fn widest(jobs: &[JobMark]) -> Vec<JobMark> {
@@ -253,29 +232,21 @@ fn widest(jobs: &[JobMark]) -> Vec<JobMark> {
     jobs
 }
 
-fn note(all: &mut Vec<String>, one: String) {
-    if !all.contains(&one) {
-        all.push(one);
-    }
-}
-
 /// A checksum that identifies the run of a report; it is the same in every round.
 fn run_of(report: &Report) -> u32 {
     let spec = report.method.spec.clone().map(|spec| RunSpec { seed: 0, ..spec });
     crc32c::crc32c(&serde_json::to_vec(&spec).expect("plain values have an encoding"))
 }
 
-/// Records what the phase proves, once.
-fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
-    let Evidence { proofs, failures } = evidence;
+/// What the phase proves; `Err` says why it proves nothing.
+fn prove(report: &Report, name: &str, round: usize) -> Result<Proof, String> {
     let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
-    let Some(phase) = phase_of(report, name) else {
-        return note(failures, format!("{store}: the phase {name:?} was not reached"));
-    };
+    let phase = report.phases.iter().find(|phase| phase.name == name);
+    let phase = phase.ok_or_else(|| format!("{store}: the phase {name:?} was not reached"))?;
     if phase.stopped {
-        return note(failures, format!("{store}: the phase {name:?} was stopped"));
+        return Err(format!("{store}: the phase {name:?} was stopped"));
     }
-    let proof = Proof {
+    Ok(Proof {
         store,
         run: run_of(report),
         phase: name.to_owned(),
@@ -291,111 +262,17 @@ fn prove(report: &Report, name: &str, round: usize, evidence: &mut Evidence) {
         open_loop: phase.arrivals.peak().is_some(),
         limits: report.method.limits.clone(),
         limits_in_force: report.method.limits_in_force,
-    };
-    if !proofs.contains(&proof) {
-        proofs.push(proof);
-    }
+    })
 }
 
-/// The value of a point in each round. In a ratio, stalls count as at least one interval, because
-/// a shorter stall cannot be distinguished from none.
-fn values(
-    named: &Named,
-    (measure, in_ratio): (Measure, bool),
-    figure: &Figure,
-    rounds: &dyn Fn(&RunSpec) -> Rounds,
-) -> Result<Vec<(String, Vec<f64>)>, String> {
-    let measure = named.measure.unwrap_or(measure);
-    let points = figure.panels[named.panel].points.iter().filter(|point| {
-        point.series == named.series && named.x.as_ref().is_none_or(|x| *x == point.x.label)
-    });
-    let mut all = Vec::new();
-    for point in points {
-        let (run, phase) = match &point.source {
-            Source::NotBuilt(why) => return Err(why.clone()),
-            Source::Run(run, phase) => (run, phase),
-        };
-        let value = |report: &Result<Report, String>| {
-            let report = report.as_ref().ok()?;
-            let phase = phase_of(report, phase)?;
-            let value = measure.of(phase)?;
-            let interval = phase.series.interval() * 1e6;
-            let least = match measure {
-                Measure::StallTime | Measure::LongestStall => interval,
-                Measure::StallPerOp => interval / phase.ops.max(1) as f64,
-                _ => return Some(value),
-            };
-            Some(if in_ratio { value.max(least) } else { value })
-        };
-        let found: Option<Vec<f64>> = rounds(run).iter().map(value).collect();
-        let found = found.filter(|found| !found.is_empty());
-        let why = || format!("{}: {} is not known", run.store, measure.name());
-        all.push((point.x.label.clone(), found.ok_or_else(why)?));
-    }
-    Ok(all)
-}
-
-fn judged(
-    claim: &Claim,
-    figure: &Figure,
-    setting: &Setting,
-    measured: bool,
-    rounds: &dyn Fn(&RunSpec) -> Rounds,
-) -> ClaimResult {
-    let unit = claim.measure.unit();
-    let is_ratio = matches!(claim.test, Test::AtLeast(..) | Test::AtMost(..));
-    let of = |named: &Named| values(named, (claim.measure, is_ratio), figure, rounds);
-    let ratios = |a: &Named, b: &Named| -> Result<Vec<Vec<f64>>, String> {
-        let (top, bottom) = (of(a)?, of(b)?);
-        let with = |(x, top): &(String, Vec<f64>)| {
-            let (_, bottom) = match b.x {
-                Some(_) => bottom.first(),
-                None => bottom.iter().find(|(label, _)| label == x),
-            }?;
-            Some(top.iter().zip(bottom).map(|(a, b)| ratio(*a, *b)).collect())
-        };
-        Ok(top.iter().filter_map(with).collect())
+/// The ratios of two series, place by place and round by round. If the second one is a single
+/// point, all places of the first are compared with it.
+fn ratios(top: Vec<Place>, bottom: &[Place], single: bool) -> Vec<Place> {
+    let with = |(label, top): Place| {
+        let (_, bottom) = bottom.iter().find(|(other, _)| single || *other == label)?;
+        Some((label, top.iter().zip(bottom).map(|(a, b)| ratio(*a, *b)).collect()))
     };
-    fn median(all: &[f64]) -> f64 {
-        Summary::of(all.iter().copied()).map_or(0.0, |summary| summary.median)
-    }
-    let largest = |mut all: Vec<Vec<f64>>| {
-        all.sort_by(|a, b| median(a).total_cmp(&median(b)));
-        all.pop().unwrap_or_default()
-    };
-    let most = |all: Vec<(String, Vec<f64>)>| largest(all.into_iter().map(|one| one.1).collect());
-    let least = |all: Vec<(String, Vec<f64>)>| {
-        let all = all.into_iter().map(|one| one.1);
-        all.min_by(|a, b| median(a).total_cmp(&median(b))).unwrap_or_default()
-    };
-    let (paper, at_least, found) = match &claim.test {
-        Test::AtLeast(a, b, factor) => (*factor, true, ratios(a, b).map(largest)),
-        Test::AtMost(a, b, factor) => (*factor, false, ratios(a, b).map(largest)),
-        Test::ValueAtLeast(a, bound) => (scaled(*bound, unit, setting), true, of(a).map(least)),
-        Test::ValueAtMost(a, bound) => (scaled(*bound, unit, setting), false, of(a).map(most)),
-    };
-    let (found, missing) = match found {
-        Ok(found) => (found, None),
-        Err(why) => (Vec::new(), Some(why)),
-    };
-    let summary = Summary::of(found.iter().copied());
-    let verdict = match summary {
-        Some(summary) if measured => {
-            let every_round = claim.every_round;
-            verdict(summary, &Bound { paper, at_least, is_ratio, every_round })
-        }
-        _ => Verdict::NotMeasured,
-    };
-    ClaimResult {
-        text: claim.text.clone(),
-        measure: claim.measure.name(),
-        paper,
-        unit: if is_ratio { Unit::Number } else { unit },
-        found,
-        summary,
-        verdict,
-        missing,
-    }
+    top.into_iter().filter_map(with).collect()
 }
 
 /// a ÷ b, where 0 ÷ 0 is one and any other number ÷ 0 is the largest number.
@@ -483,16 +360,5 @@ mod tests {
         }
         assert_eq!(verdict(found(1.02, 1.1, 2.0), &more), Verdict::Holds);
         assert_eq!(verdict(found(0.5, 0.6, 0.98), &less), Verdict::Holds);
-    }
-
-    #[test]
-    fn thinning_keeps_extremes() {
-        let line: Vec<_> = (0..6000).map(|i| (f64::from(i), f64::from(i % 7))).collect();
-        let mut spiked = line.clone();
-        spiked[3210].1 = 1e6;
-        let thin = thinned(spiked);
-        assert!(thin.len() <= TIME_POINTS && thin.iter().any(|point| point.1 == 1e6));
-        assert!(thin.is_sorted_by(|a, b| a.0 <= b.0));
-        assert_eq!(thinned(line[..10].to_vec()), line[..10]);
     }
 }

@@ -4,6 +4,7 @@
 use super::measure::Unit;
 use super::result::{FigureResult, PointResult};
 use super::text::number;
+use super::unique;
 use std::fmt::Write;
 
 /// The columns: the head of each, and the names of the measures that share it.
@@ -34,22 +35,12 @@ pub fn render(result: &FigureResult) -> String {
     if let Some(why) = result.why_not() {
         let _ = writeln!(out, "\nNot complete: {why}.");
     }
-    let first = result.panels.first().map_or(&[][..], |panel| &panel.points);
-    let (mut workloads, mut stores) = (Vec::new(), Vec::new());
-    for point in first {
-        add(&mut workloads, &point.x.label);
-        add(&mut stores, &point.series);
-    }
-    for workload in workloads {
+    let points = || result.panels.iter().flat_map(|panel| &panel.points);
+    let stores = unique(points().map(|point| point.series.as_str()));
+    for workload in unique(points().map(|point| &point.x.label)) {
         table(&mut out, result, workload, &stores);
     }
     out
-}
-
-fn add<'a>(all: &mut Vec<&'a str>, one: &'a str) {
-    if !all.contains(&one) {
-        all.push(one);
-    }
 }
 
 fn table(out: &mut String, result: &FigureResult, workload: &str, stores: &[&str]) {
@@ -60,12 +51,8 @@ fn table(out: &mut String, result: &FigureResult, workload: &str, stores: &[&str
             let summary = panel.points.iter().find(of)?.summary()?;
             Some(short(summary.median, panel.unit))
         });
-        let values: Vec<Option<String>> = values.collect();
-        let text = |value: Option<String>| value.unwrap_or_else(|| "–".into());
-        match values.iter().all(Option::is_none) {
-            true => "–".into(),
-            false => values.into_iter().map(text).collect::<Vec<_>>().join(", "),
-        }
+        let values: Option<Vec<String>> = values.collect();
+        values.map_or("–".into(), |values| values.join(", "))
     };
     // Leave out a column that no store fills, as writes of a workload that only reads.
     let told = |measures: &[&str]| stores.iter().any(|store| cell(store, measures) != "–");

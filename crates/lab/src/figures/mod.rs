@@ -5,8 +5,8 @@
 //!    a [`Setting`] (scale, folder).
 //! 2. A figure has panels; a panel has points; a point names its [`RunSpec`] and one of the run's
 //!    phases. Equal runs of different figures are one run of the campaign.
-//! 3. A point of a mechanism that is not built is [`Source::NotBuilt`]. It is shown as such, never
-//!    as zero.
+//! 3. A point of a mechanism that is not built has no run ([`Source`]). It is shown as such, never as
+//!    zero.
 //! 4. The user can add other stores to a figure ([`beside`]).
 //! 5. `judge` decides whether the figure is measured and whether each claim holds.
 //! 6. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
@@ -28,7 +28,6 @@ pub mod text;
 use crate::scale::Scale;
 use measure::Measure;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use vlsm_measure::spec::RunSpec;
@@ -66,12 +65,6 @@ pub struct Entry {
 /// All figures, paper by paper; then the overview of all profiles.
 pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
     papers::FIGURES.iter()
-}
-
-/// Whether the figure of this name is an overview.
-#[must_use]
-pub fn is_overview(id: &str) -> bool {
-    all().any(|entry| entry.overview && entry.id == id)
 }
 
 /// The figure of this name. A number alone names a figure of the first paper, `table1` its table.
@@ -119,7 +112,7 @@ pub struct Panel {
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// Lines; the x axis is a number with this name.
-    Lines(Cow<'static, str>),
+    Lines(String),
     /// Groups of bars.
     Bars,
     /// The measure over time, one line per series.
@@ -129,7 +122,7 @@ pub enum Form {
 }
 
 /// A place on the x axis: its position and its label.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct X {
     /// Its position.
     pub at: f64,
@@ -151,23 +144,12 @@ pub struct Point {
     pub added: bool,
 }
 
-/// Where a point comes from.
-#[derive(Clone)]
-pub enum Source {
-    /// A run, and the name of one of its phases.
-    Run(Arc<RunSpec>, String),
-    /// The figure needs something that is not built; the text names it.
-    NotBuilt(String),
-}
+/// Where a point comes from: a run and the name of one of its phases. `Err` names what the figure
+/// needs and is not built.
+pub type Source = Result<(Arc<RunSpec>, String), String>;
 
-/// The numbers that the paper's text gives for a series.
-#[derive(Clone, Deserialize)]
-pub struct Paper {
-    /// The series.
-    pub series: String,
-    /// Numbers of the text: x, y.
-    pub points: Vec<(f64, f64)>,
-}
+/// A series, and the numbers that the paper's text gives for it: x, y.
+pub type Paper = (String, Vec<(f64, f64)>);
 
 /// A statement of the paper that numbers decide.
 #[derive(Clone, Deserialize)]
@@ -182,6 +164,14 @@ pub struct Claim {
     /// a paper says that one system is better but not by how much.
     #[serde(default)]
     pub every_round: bool,
+}
+
+impl Claim {
+    /// Whether it compares two points.
+    #[must_use]
+    pub fn is_ratio(&self) -> bool {
+        matches!(self.test, Test::AtLeast(..) | Test::AtMost(..))
+    }
 }
 
 /// How a claim is decided. Points are named by panel, series and label of x.
@@ -199,19 +189,8 @@ pub enum Test {
     ValueAtMost(Named, f64),
 }
 
-impl Test {
-    /// The points it compares.
-    #[must_use]
-    pub fn points(&self) -> Vec<&Named> {
-        match self {
-            Self::AtLeast(a, b, _) | Self::AtMost(a, b, _) => vec![a, b],
-            Self::ValueAtLeast(a, _) | Self::ValueAtMost(a, _) => vec![a],
-        }
-    }
-}
-
 /// A point, or a whole series if there is no label.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Named {
     /// Number of the panel, from 0.
     pub panel: usize,
@@ -226,38 +205,47 @@ pub struct Named {
 }
 
 impl Figure {
+    /// The points of all panels.
+    pub fn points(&self) -> impl Iterator<Item = &Point> {
+        self.panels.iter().flat_map(|panel| &panel.points)
+    }
+
     /// The runs it needs, each once.
     #[must_use]
     pub fn runs(&self) -> Vec<Arc<RunSpec>> {
-        let mut runs: Vec<Arc<RunSpec>> = Vec::new();
-        for point in self.panels.iter().flat_map(|panel| &panel.points) {
-            if let Source::Run(run, _) = &point.source
-                && !runs.contains(run)
-            {
-                runs.push(run.clone());
-            }
-        }
-        runs
+        let sources = self.points().filter_map(|point| point.source.as_ref().ok());
+        unique(sources.map(|(run, _)| run.clone()))
     }
 
     /// The things that it needs and that are not built, each once.
     #[must_use]
-    pub fn not_built(&self) -> Vec<&str> {
-        let mut reasons: Vec<&str> = Vec::new();
-        for point in self.panels.iter().flat_map(|panel| &panel.points) {
-            if let Source::NotBuilt(why) = &point.source
-                && !reasons.contains(&why.as_str())
-            {
-                reasons.push(why);
-            }
-        }
-        reasons
+    pub fn not_built(&self) -> Vec<String> {
+        unique(self.points().filter_map(|point| point.source.clone().err()))
     }
+}
+
+/// The items, each once, in the order in which they first occur.
+pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The points that a test compares.
+    fn compared(test: &Test) -> Vec<&Named> {
+        match test {
+            Test::AtLeast(a, b, _) | Test::AtMost(a, b, _) => vec![a, b],
+            Test::ValueAtLeast(a, _) | Test::ValueAtMost(a, _) => vec![a],
+        }
+    }
 
     fn setting() -> Setting {
         Setting { scale: Scale::CAMPAIGN, dir: None, peers: true, seconds: 20.0 }
@@ -288,7 +276,7 @@ mod tests {
             for (number, panel) in figure.panels.iter().enumerate() {
                 assert!(!panel.points.is_empty(), "{} panel {number} has no point", entry.id);
                 for point in &panel.points {
-                    let Source::Run(run, phase) = &point.source else { continue };
+                    let Ok((run, phase)) = &point.source else { continue };
                     let named = |step: &vlsm_measure::spec::Step| match step {
                         vlsm_measure::spec::Step::Phase(known) => known.name == *phase,
                         _ => false,
@@ -301,7 +289,7 @@ mod tests {
                 }
             }
             for claim in &figure.claims {
-                for named in claim.test.points() {
+                for named in compared(&claim.test) {
                     let panel = &figure.panels[named.panel];
                     let known = panel.points.iter().any(|point| {
                         point.series == named.series

@@ -2,24 +2,27 @@
 //! and the conditions. The page of a figure that is not measured says why and shows no curve.
 
 use super::measure::Unit;
-use super::result::{ClaimResult, FigureResult, PanelResult, Summary, Verdict};
-use super::text::number;
-use super::{Form, X};
+use super::result::{ClaimResult, FigureResult, PanelResult, PointResult, Proof, Verdict};
+use super::text::{between, number};
+use super::{Form, unique};
 use std::fmt::Write;
 use vlsm_core::Bytes;
 use vlsm_measure::report::chart::{
     Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit as Drawn,
 };
-use vlsm_measure::report::theme::{self, escape};
+use vlsm_measure::report::html::document;
+use vlsm_measure::report::theme::escape;
 
 /// Width and height of a chart.
 const SIZE: (u32, u32) = (640, 320);
+/// The styles of cells.
+const BETTER: &str = " class=\"better\"";
+const WORSE: &str = " class=\"worse\"";
 
 /// The page of a figure's result.
 #[must_use]
 pub fn render(result: &FigureResult) -> String {
-    let mut body = String::new();
-    head(&mut body, result);
+    let mut body = head(result);
     match result.why_not() {
         Some(why) => {
             let _ = write!(body, "<p><strong>{}</strong></p>", escape(&why));
@@ -32,31 +35,30 @@ pub fn render(result: &FigureResult) -> String {
             body.push_str("</div>");
         }
     }
-    claims(&mut body, result);
-    conditions(&mut body, result);
-    let title = escape(&format!("{}: {}", result.id, result.title));
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-         <style>{}{}</style></head><body><main>{body}</main><script>{}</script></body></html>\n",
-        theme::CHART,
-        theme::PAGE,
-        theme::SCRIPT,
-    )
+    body.push_str("<h2>Do the paper's claims hold here?</h2>");
+    let heads = "claim|paper|found (least – largest)|verdict";
+    table(&mut body, heads, result.claims.iter().map(claim));
+    body.push_str("<h2>What makes it a measurement</h2>");
+    let conditions = result.conditions.iter().map(|condition| {
+        let holds = if condition.holds { (BETTER, "yes".into()) } else { (WORSE, "no".into()) };
+        vec![plain(&condition.what), plain(&condition.value), holds]
+    });
+    table(&mut body, "condition|found|holds", conditions);
+    body.push_str(
+        "<details><summary>Every phase that a point is taken from</summary><div class=\"wide\">",
+    );
+    let heads = "store|phase|round|seconds|chains|levels full (start, end)|driver P99.9|limits";
+    table(&mut body, heads, result.proofs.iter().map(proof));
+    body.push_str("</div></details>");
+    document(&format!("{}: {}", result.id, result.title), &body)
 }
 
-fn head(out: &mut String, result: &FigureResult) {
+fn head(result: &FigureResult) -> String {
     let machine = &result.machine;
     let memory = machine.memory.map_or("?".into(), |bytes| Bytes(bytes).to_string());
-    let _ = write!(
-        out,
-        "<h1>{}: {}</h1><p>The paper: {}</p>",
-        escape(&result.id),
-        escape(&result.title),
-        escape(&result.says),
-    );
-    if !result.here.is_empty() {
-        let _ = write!(out, "<p>Here: {}</p>", escape(&result.here));
+    let mut out = String::new();
+    for note in result.notes() {
+        let _ = write!(out, "<p>{}</p>", escape(&note));
     }
     let _ = write!(
         out,
@@ -71,18 +73,56 @@ fn head(out: &mut String, result: &FigureResult) {
         escape(&result.commit),
         escape(&result.command),
     );
-    for missing in &result.not_built {
-        let _ = write!(out, "<p class=\"none\">Not there: {}</p>", escape(missing));
+    out
+}
+
+/// A cell: its style, and its text.
+type Cell = (&'static str, String);
+
+fn plain(text: impl ToString) -> Cell {
+    ("", text.to_string())
+}
+
+/// Writes a table with these heads, divided by `|`, and these rows.
+fn table(out: &mut String, heads: &str, rows: impl Iterator<Item = Vec<Cell>>) {
+    let heads: String = heads.split('|').map(|head| format!("<th>{head}</th>")).collect();
+    let _ = write!(out, "<table><thead><tr>{heads}</tr></thead><tbody>");
+    for row in rows {
+        let cell = |(class, text): &Cell| format!("<td{class}>{}</td>", escape(text));
+        let _ = write!(out, "<tr>{}</tr>", row.iter().map(cell).collect::<String>());
     }
-    if let Some(beside) = result.beside() {
-        let _ = write!(out, "<p>Beside: {}</p>", escape(&beside));
-    }
-    for added in &result.added {
-        if let Some(why) = &added.why_not {
-            let store = escape(&added.store);
-            let _ = write!(out, "<p class=\"none\">{store} is not shown: {}</p>", escape(why));
-        }
-    }
+    out.push_str("</tbody></table>");
+}
+
+fn claim(claim: &ClaimResult) -> Vec<Cell> {
+    let class = match claim.verdict {
+        Verdict::Holds => BETTER,
+        Verdict::DoesNotHold => WORSE,
+        Verdict::HoldsInPart | Verdict::NotMeasured => " class=\"none\"",
+    };
+    let found = match (&claim.missing, claim.summary) {
+        (Some(why), _) => why.clone(),
+        (None, found) => found.map_or("–".into(), |found| between(found, claim.unit)),
+    };
+    let verdict = (class, claim.verdict.words().to_owned());
+    vec![plain(&claim.text), plain(number(claim.paper, claim.unit)), plain(found), verdict]
+}
+
+fn proof(proof: &Proof) -> Vec<Cell> {
+    let full = |(level, start, end): &(u8, Option<f64>, f64)| {
+        let start = start.map_or("last".into(), |start| format!("{:.0} %", start * 100.0));
+        format!("L{level} {start}, {:.0} %", end * 100.0)
+    };
+    vec![
+        plain(&proof.store),
+        plain(&proof.phase),
+        plain(proof.round),
+        plain(format!("{:.0}", proof.seconds)),
+        plain(proof.chains),
+        plain(proof.fullness.iter().map(full).collect::<Vec<_>>().join(" · ")),
+        plain(format!("{:.0} µs", proof.floor_p999_us)),
+        plain(&proof.limits),
+    ]
 }
 
 fn drawn(unit: Unit) -> Drawn {
@@ -97,82 +137,65 @@ fn drawn(unit: Unit) -> Drawn {
 }
 
 /// The names of the series, in the order in which they first occur.
-fn names(panel: &PanelResult) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for point in &panel.points {
-        if !names.contains(&point.series.as_str()) {
-            names.push(&point.series);
-        }
-    }
-    names
+fn names(panel: &PanelResult) -> Vec<&String> {
+    unique(panel.points.iter().map(|point| &point.series))
 }
 
 fn chart(panel: &PanelResult) -> Chart {
     let unit = drawn(panel.unit);
-    let log = matches!(panel.unit, Unit::Micros | Unit::Bytes);
-    let y = match (log, &panel.form) {
-        (true, Form::Lines(_) | Form::Time | Form::Jobs) => Axis::log(&panel.measure, unit),
-        _ => Axis::linear(&panel.measure, unit),
-    };
-    let mut chart = Chart { title: panel.title.clone(), y, ..Chart::default() };
-    chart = match &panel.form {
-        Form::Lines(name) => lines(panel, name, chart),
-        Form::Bars => bars(panel, chart),
-        Form::Time => {
-            Chart { x: Axis::linear("time", Drawn::Seconds), series: over_time(panel), ..chart }
+    let log = matches!(panel.unit, Unit::Micros | Unit::Bytes) && panel.form != Form::Bars;
+    let axis = if log { Axis::log } else { Axis::linear };
+    let mut chart =
+        Chart { title: panel.title.clone(), y: axis(&panel.measure, unit), ..Chart::default() };
+    match &panel.form {
+        Form::Lines(name) => lines(panel, name, &mut chart),
+        Form::Bars => bars(panel, &mut chart),
+        Form::Time | Form::Jobs => {
+            chart.x = Axis::linear("time", Drawn::Seconds);
+            chart.series = over_time(panel);
         }
-        Form::Jobs => Chart {
-            x: Axis::linear("time", Drawn::Seconds),
-            series: over_time(panel),
-            lanes: lanes(panel),
-            ..chart
-        },
-    };
+    }
+    if panel.form == Form::Jobs {
+        chart.lanes = lanes(panel);
+    }
     // The page names series without points in words.
     chart.series.retain(|series| !series.points.is_empty());
     chart
 }
 
-fn lines(panel: &PanelResult, name: &str, chart: Chart) -> Chart {
-    let (mut series, mut rules) = (Vec::new(), Vec::new());
-    for (index, name) in names(panel).into_iter().enumerate() {
-        let own = panel.points.iter().filter(|point| point.series == name);
-        let points = own.filter_map(|point| Some(interval(point.x.at, point.summary()?)));
-        series.push(Series::new(name, Mark::Line, points).colour(Colour::Slot(index)));
-    }
+/// A series of the chart for each series of the panel, with its points at these places.
+fn found(panel: &PanelResult, mark: Mark, place: impl Fn(&PointResult) -> f64) -> Vec<Series> {
+    let series = |(index, name): (usize, &String)| {
+        let own = panel.points.iter().filter(|point| point.series == *name);
+        let points = own.filter_map(|point| {
+            let all = point.summary()?;
+            Some(Point::from((place(point), all.median)).between(all.least, all.largest))
+        });
+        Series::new(name, mark, points).colour(Colour::Slot(index))
+    };
+    names(panel).into_iter().enumerate().map(series).collect()
+}
+
+fn lines(panel: &PanelResult, name: &str, chart: &mut Chart) {
+    chart.x = Axis::linear(name, Drawn::Plain);
+    chart.series = found(panel, Mark::Line, |point| point.x.at);
     for (index, (name, points)) in panel.paper.iter().enumerate() {
+        let label = format!("{name} in the paper");
         if let [(_, at)] = points[..] {
-            let label = format!("{name} in the paper");
-            rules.push(Rule { at, upright: false, label });
+            chart.rules.push(Rule { at, upright: false, label });
             continue;
         }
-        let colour = names(panel).iter().position(|own| own == name).unwrap_or(index + 4);
-        let label = format!("{name} in the paper");
+        let colour = names(panel).iter().position(|own| *own == name).unwrap_or(index + 4);
         let curve = Series::new(&label, Mark::Line, points.iter().copied());
-        series.push(curve.colour(Colour::Slot(colour)).reference());
+        chart.series.push(curve.colour(Colour::Slot(colour)).reference());
     }
-    Chart { x: Axis::linear(name, Drawn::Plain), series, rules, ..chart }
 }
 
-fn interval(x: f64, summary: Summary) -> Point {
-    Point::from((x, summary.median)).between(summary.least, summary.largest)
-}
-
-fn bars(panel: &PanelResult, chart: Chart) -> Chart {
-    let mut places: Vec<&X> = Vec::new();
-    for point in &panel.points {
-        if !places.iter().any(|place| place.label == point.x.label) {
-            places.push(&point.x);
-        }
-    }
-    let place = |x: &X| places.iter().position(|place| place.label == x.label).unwrap_or(0) as f64;
-    let mut series: Vec<_> = (names(panel).into_iter().enumerate())
-        .map(|(index, name)| {
-            let own = panel.points.iter().filter(|point| point.series == name);
-            let points = own.filter_map(|p| Some(interval(place(&p.x), p.summary()?)));
-            Series::new(name, Mark::Bars, points).colour(Colour::Slot(index))
-        })
-        .collect();
+fn bars(panel: &PanelResult, chart: &mut Chart) {
+    let places = unique(panel.points.iter().map(|point| &point.x));
+    chart.x = Axis::names(places.iter().map(|place| place.label.clone()));
+    let index = |point: &PointResult| places.iter().position(|place| **place == point.x);
+    chart.series = found(panel, Mark::Bars, |point| index(point).unwrap_or(0) as f64);
     for (name, points) in &panel.paper {
         let at = |&(x, y): &(f64, f64)| {
             let place = places.iter().position(|place| place.at == x)?;
@@ -180,18 +203,18 @@ fn bars(panel: &PanelResult, chart: Chart) -> Chart {
         };
         let label = format!("{name} in the paper");
         let dots = Series::new(&label, Mark::Dots, points.iter().filter_map(at));
-        series.push(dots.colour(Colour::Muted).reference());
+        chart.series.push(dots.colour(Colour::Muted).reference());
     }
-    let x = Axis::names(places.iter().map(|place| place.label.clone()));
     // Leave room for the numbers above the bars.
-    let ends = series.iter().flat_map(|series| &series.points);
+    let ends = chart.series.iter().flat_map(|series| &series.points);
     let top = ends.map(|point| point.interval.1.max(point.y)).fold(0.0, f64::max);
-    let y = if top > 0.0 { chart.y.clone().range(0.0, top * 1.15) } else { chart.y.clone() };
-    Chart { x, y, series, ..chart }
+    if top > 0.0 {
+        chart.y = chart.y.clone().range(0.0, top * 1.15);
+    }
 }
 
 fn over_time(panel: &PanelResult) -> Vec<Series> {
-    let line = |(index, point): (usize, &super::result::PointResult)| {
+    let line = |(index, point): (usize, &PointResult)| {
         let points = point.over_time.iter().copied();
         Series::new(&point.series, Mark::Line, points).colour(Colour::Slot(index))
     };
@@ -216,80 +239,4 @@ fn lanes(panel: &PanelResult) -> Vec<Lane> {
     let mut lanes = vec![lane("flush", 0)];
     lanes.extend((0..=deepest).map(|level| lane("compact", level)));
     lanes
-}
-
-fn claims(out: &mut String, result: &FigureResult) {
-    out.push_str(
-        "<h2>Do the paper's claims hold here?</h2><table><thead><tr><th>claim</th><th>paper</th>\
-         <th>found (least – largest)</th><th>verdict</th></tr></thead><tbody>",
-    );
-    for claim in &result.claims {
-        let class = match claim.verdict {
-            Verdict::Holds => "better",
-            Verdict::DoesNotHold => "worse",
-            Verdict::HoldsInPart | Verdict::NotMeasured => "none",
-        };
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"{class}\">{}</td></tr>",
-            escape(&claim.text),
-            number(claim.paper, claim.unit),
-            escape(&found(claim)),
-            claim.verdict.words(),
-        );
-    }
-    out.push_str("</tbody></table>");
-}
-
-fn found(claim: &ClaimResult) -> String {
-    match (&claim.missing, claim.summary) {
-        (Some(why), _) => why.clone(),
-        (None, None) => "–".into(),
-        (None, Some(summary)) => format!(
-            "{} ({} – {})",
-            number(summary.median, claim.unit),
-            number(summary.least, claim.unit),
-            number(summary.largest, claim.unit),
-        ),
-    }
-}
-
-fn conditions(out: &mut String, result: &FigureResult) {
-    out.push_str("<h2>What makes it a measurement</h2><table><tbody>");
-    for condition in &result.conditions {
-        let (class, word) = if condition.holds { ("better", "yes") } else { ("worse", "no") };
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td class=\"{class}\">{word}</td></tr>",
-            escape(&condition.what),
-            escape(&condition.value),
-        );
-    }
-    out.push_str(
-        "</tbody></table><details><summary>Every phase that a point is taken from</summary>\
-         <div class=\"wide\"><table><thead><tr><th>store</th><th>phase</th><th>round</th>\
-         <th>seconds</th><th>chains</th><th>levels full (start, end)</th><th>driver P99.9</th>\
-         <th>limits</th></tr></thead><tbody>",
-    );
-    for proof in &result.proofs {
-        let full = |(level, start, end): &(u8, Option<f64>, f64)| {
-            let start = start.map_or("last".into(), |start| format!("{:.0} %", start * 100.0));
-            format!("L{level} {start}, {:.0} %", end * 100.0)
-        };
-        let full: Vec<_> = proof.fullness.iter().map(full).collect();
-        let _ = write!(
-            out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{:.0}</td><td>{}</td><td>{}</td>\
-             <td>{:.0} µs</td><td>{}</td></tr>",
-            escape(&proof.store),
-            escape(&proof.phase),
-            proof.round,
-            proof.seconds,
-            proof.chains,
-            full.join(" · "),
-            proof.floor_p999_us,
-            escape(&proof.limits),
-        );
-    }
-    out.push_str("</tbody></table></div></details>");
 }

@@ -10,14 +10,15 @@
 //!
 //! Lengths: `1.5x` is a multiple of the setting's seconds. `paper N` is N seconds of the paper;
 //! `paper N 1x` is that, but at least `1x`. `long 3x` is at least five minutes in three rounds.
-//! `chains` is as long as a hundred chains take. Offered load: `closed`; `open N`; `poisson N`;
-//! `70%` of the maximum measured before; `own`, the workload's own; `own/10`, a tenth of its peak.
+//! `chains` is as long as a hundred chains take. The words for the offered load are in
+//! [`crate::load`].
 //!
 //! The tables are part of the program: a mistake in one is a programmer's error, which tests find.
 
 use super::measure::Measure;
-use super::stores::{Arm, Recipe, Setup, Store};
-use super::{Claim, Entry, Figure, Form, Panel, Paper, Point, Setting, Source, X};
+use super::stores::{self, Arm, Recipe};
+use super::{Claim, Entry, Figure, Form, Panel, Paper, Point, Setting, X};
+use crate::load::offered;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,7 +29,7 @@ use vlsm_measure::arrivals::Arrivals;
 use vlsm_measure::spec::{
     Change, DataSpec, Limits, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec,
 };
-use vlsm_measure::workload::{Preset, data::Shape};
+use vlsm_measure::workload::{Preset, Workload, data::Shape};
 
 /// Values by name.
 pub(super) type Map = serde_json::Map<String, Value>;
@@ -49,68 +50,53 @@ const FLUSHES: f64 = 36.0;
 /// The seconds that background work may take to end.
 const SETTLE: f64 = 600.0;
 
+static PARSED: LazyLock<[Table; 5]> =
+    LazyLock::new(|| TABLES.map(|text| toml::from_str(text).expect("the tables are well formed")));
+
 /// All figures.
 pub(super) static FIGURES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
-    let tables = TABLES.iter().map(|text| toml::from_str::<Table>(text));
-    let tables = tables.map(|table| Arc::new(table.expect("the tables are well formed")));
-    tables.flat_map(entries).collect()
+    let entry = |table: &'static Table, row: &'static Row| Entry {
+        id: &row.id,
+        title: &row.title,
+        overview: row.overview,
+        build: Box::new(move |setting| table.figure(row, setting)),
+    };
+    let rows = |table: &'static Table| table.figure.iter().map(move |row| entry(table, row));
+    PARSED.iter().flat_map(rows).collect()
 });
 
-fn entries(table: Arc<Table>) -> impl Iterator<Item = Entry> {
-    (0..table.figure.len()).map(move |index| {
-        let (table, row) = (table.clone(), table.figure[index].clone());
-        Entry {
-            // Leaked once, because entries live as long as the program.
-            id: row.id.leak(),
-            title: row.title.leak(),
-            overview: row.overview,
-            build: Box::new(move |setting| table.figure(&table.figure[index], setting)),
-        }
-    })
-}
-
 /// The figures of a paper.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Table {
     /// A sentence that many figures share about what differs from the paper. It replaces `{here}`.
-    #[serde(default)]
     here: String,
     /// The peak rate of workloads with arrivals of their own, where it is not the source's.
-    #[serde(default)]
     peaks: BTreeMap<String, f64>,
     /// Settings that several stores share.
-    #[serde(default)]
-    setups: BTreeMap<String, Setup>,
-    stores: BTreeMap<String, Recipe>,
+    setups: BTreeMap<String, Map>,
+    stores: BTreeMap<String, Map>,
     runs: BTreeMap<String, Map>,
     figure: Vec<Row>,
 }
 
 /// A figure.
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 struct Row {
     id: String,
     title: String,
     /// See [`Entry::overview`].
-    #[serde(default)]
     overview: bool,
     /// The figure whose row it takes over; its own `all` overrides that row's.
     like: Option<String>,
-    #[serde(default)]
     says: String,
-    #[serde(default)]
     here: String,
     /// Values that hold for all panels.
-    #[serde(default)]
     all: Map,
-    #[serde(default)]
     panels: Vec<Map>,
     /// Each of these measures adds a panel of bars.
-    #[serde(default)]
-    measures: Vec<Measure>,
-    #[serde(default)]
+    measures: Vec<String>,
     claims: Vec<Claim>,
 }
 
@@ -131,7 +117,6 @@ struct PanelRow {
 
 /// Where a point comes from.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Cell {
     /// The store, if the series has another name.
     store: Option<String>,
@@ -140,11 +125,10 @@ struct Cell {
     measure: Option<Measure>,
     /// The position on the x axis, if it is not the place's own.
     at: Option<f64>,
-    regions: Option<String>,
-    cache: Option<f64>,
     device: Option<u64>,
-    #[serde(default)]
-    policy: Map,
+    /// What differs from the table's store ([`Recipe`]).
+    #[serde(flatten)]
+    differs: Map,
 }
 
 /// Points of a panel: its series and its places. They are ordered place by place (`by_x`) or series
@@ -182,13 +166,18 @@ fn nowhere() -> Vec<Value> {
     vec![Value::from(0)]
 }
 
+/// The values of both, at any depth; those of `more` count.
 fn with(base: &Map, more: &Map) -> Map {
-    base.clone().into_iter().chain(more.clone()).collect()
+    let mut all = Value::Object(base.clone());
+    stores::set(&mut all, more.clone().into());
+    all.as_object().cloned().unwrap_or_default()
 }
 
-fn read<T: DeserializeOwned>(what: &str, map: Map) -> T {
-    let read = serde_json::from_value(Value::Object(map));
-    read.unwrap_or_else(|why| panic!("{what}: {why}"))
+/// Reads the values of a part of a table. In all texts `names` are replaced by texts.
+fn read<T: DeserializeOwned>(what: &str, map: &Map, names: &[(&str, &str)]) -> T {
+    let text = serde_json::to_string(map).expect("plain values have an encoding");
+    let text = names.iter().fold(text, |text, (name, by)| text.replace(name, by));
+    serde_json::from_str(&text).unwrap_or_else(|why| panic!("{what}: {why}"))
 }
 
 fn preset(name: &str) -> Preset {
@@ -197,25 +186,6 @@ fn preset(name: &str) -> Preset {
 
 fn number(text: &str) -> f64 {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is not a number"))
-}
-
-/// The value with `$1` and `$2` replaced by the arguments everywhere.
-fn filled(value: &Value, arguments: &[&str]) -> Value {
-    match value {
-        Value::String(text) => {
-            let put = |text: String, index: usize| {
-                let argument = arguments.get(index).copied().unwrap_or_default();
-                text.replace(&format!("${}", index + 1), argument)
-            };
-            Value::String((0..2).fold(text.clone(), put))
-        }
-        Value::Array(all) => all.iter().map(|one| filled(one, arguments)).collect(),
-        Value::Object(all) => {
-            let fill = |(name, one): (&String, &Value)| (name.clone(), filled(one, arguments));
-            Value::Object(all.iter().map(fill).collect())
-        }
-        other => other.clone(),
-    }
 }
 
 /// A number is its own position, an SST size has its number of MB, other names have their index.
@@ -232,26 +202,14 @@ fn place(value: &Value, index: usize) -> X {
     }
 }
 
-fn form(text: &str) -> Form {
-    match text {
-        "bars" => Form::Bars,
-        "time" => Form::Time,
-        "jobs" => Form::Jobs,
-        name => Form::Lines(name.to_owned().into()),
-    }
-}
-
 impl Table {
     fn figure(&self, own: &Row, setting: &Setting) -> Figure {
         let like = |other: &&Row| Some(&other.id) == own.like.as_ref();
         let row = self.figure.iter().find(like).unwrap_or(own);
         let all = with(&row.all, &own.all);
-        let each = |measure: &Measure| {
-            let head = serde_json::json!({"title": measure.name(), "form": "bars"});
-            let mut head = head.as_object().cloned().expect("it is an object");
-            let measure = serde_json::to_value(measure).expect("a measure has an encoding");
-            head.insert("measure".into(), measure);
-            head
+        let each = |name: &String| {
+            let panel = [("title", name.as_str()), ("form", "bars"), ("measure", name)];
+            panel.map(|(key, value)| (key.to_owned(), value.into())).into_iter().collect()
         };
         let panels = row.panels.iter().cloned().chain(row.measures.iter().map(each));
         Figure {
@@ -263,13 +221,14 @@ impl Table {
     }
 
     fn panel(&self, map: Map, setting: &Setting) -> Panel {
-        let PanelRow { title, form: drawn, measure, paper, mut rows, cell } = read("a panel", map);
+        let PanelRow { title, form: drawn, measure, paper, mut rows, cell } =
+            read("a panel", &map, &[]);
         if rows.is_empty() {
             rows.push(Map::new());
         }
         let mut points = Vec::new();
         for more in &rows {
-            let Points { of, x, by_x, cell } = read(&title, with(&cell, more));
+            let Points { of, x, by_x, cell } = read(&title, &with(&cell, more), &[]);
             let (inner, outer) = if by_x { (of.len(), x.len()) } else { (x.len(), of.len()) };
             for index in 0..inner * outer {
                 let (a, b) = (index / inner, index % inner);
@@ -277,7 +236,9 @@ impl Table {
                 points.push(self.point((&of[series], &cell), (at, &x[at]), measure, setting));
             }
         }
-        Panel { title, form: form(&drawn), measure, points, paper }
+        // A panel with lines has the name of its x axis for a form.
+        let form = serde_json::from_value(drawn.as_str().into()).unwrap_or(Form::Lines(drawn));
+        Panel { title, form, measure, points, paper }
     }
 
     fn point(
@@ -290,44 +251,30 @@ impl Table {
         let mut more = at.as_object().cloned().unwrap_or_default();
         let named = more.remove("x");
         let mut x = place(named.as_ref().unwrap_or(at), index);
-        let cell: Cell = read(series, with(cell, &more));
+        let place = [("{x}", x.label.trim_end_matches(" MB"))];
+        let cell: Cell = read(series, &with(cell, &more), &place);
         x.at = cell.at.unwrap_or(x.at);
-        let fill = |text: &str| text.replace("{x}", x.label.trim_end_matches(" MB"));
         let (series, store) = series.split_once(" = ").unwrap_or((series, series));
-        let store = fill(cell.store.as_deref().unwrap_or(store));
-        let run = self.store(&store, &cell, &fill, setting);
-        let run = run.map(|store| self.run(&fill(&cell.run), store, cell.device, setting));
-        let source = match run {
-            Ok(run) => Source::Run(Arc::new(run), fill(&cell.phase)),
-            Err(why) => Source::NotBuilt(why),
-        };
+        let store = cell.store.as_deref().unwrap_or(store).replace(place[0].0, place[0].1);
+        let run = self.store(&store, &cell.differs, setting);
+        let run = run.map(|store| self.run(&cell.run, store, cell.device, setting));
         let series = series.split('@').next().unwrap_or(series).to_owned();
-        Point { series, x, measure: cell.measure.unwrap_or(measure), source, added: false }
+        let measure = cell.measure.unwrap_or(measure);
+        let source = run.map(|run| (Arc::new(run), cell.phase));
+        Point { series, x, measure, source, added: false }
     }
 
     /// The store of a point: one of the table's, with another SST size after `@`.
-    fn store(
-        &self,
-        name: &str,
-        cell: &Cell,
-        fill: &dyn Fn(&str) -> String,
-        setting: &Setting,
-    ) -> Arm {
+    fn store(&self, name: &str, differs: &Map, setting: &Setting) -> Arm {
         let (name, sst) = match name.split_once('@') {
-            Some((name, sst)) => (name, Some(number(sst) as u64)),
+            Some((name, sst)) => (name, Some(sst)),
             None => (name, None),
         };
-        let known = |recipe: Option<&Recipe>| recipe.cloned().expect("the table has the store");
-        let recipe = known(self.stores.get(name));
-        let setup = recipe.setup.as_ref().map(|name| self.setups[name].clone()).unwrap_or_default();
-        let regions = cell.regions.as_ref().map_or(1, |regions| number(&fill(regions)) as usize);
-        let own = Store { recipe, setup, sst, policy: cell.policy.clone(), regions };
-        let cache = cell.cache.or(own.setup.cache);
-        let mut store = own.spec(setting)?;
-        if let Some(share) = cache {
-            store.cache = (setting.scale.count(BYTES as u64) as f64 * share) as u64;
-        }
-        Ok(store)
+        let own = &self.stores[name];
+        let setup = own.get("setup").and_then(Value::as_str).map(|setup| &self.setups[setup]);
+        let whole = with(&with(setup.unwrap_or(&Map::new()), own), differs);
+        let recipe: Recipe = read(name, &whole, &[("{sst}", sst.unwrap_or_default())]);
+        recipe.spec(sst.map(|sst| number(sst) as u64), setting)
     }
 
     /// A run with its arguments on a store. Its data is loaded first. After each phase it waits for
@@ -335,9 +282,9 @@ impl Table {
     fn run(&self, text: &str, store: StoreSpec, device: Option<u64>, setting: &Setting) -> RunSpec {
         let mut words = text.split(", ");
         let name = words.next().unwrap_or_default();
-        let template = Value::Object(self.runs[name].clone());
-        let run = filled(&template, &words.collect::<Vec<_>>());
-        let run: Run = serde_json::from_value(run).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let arguments = [words.next(), words.next()].map(Option::unwrap_or_default);
+        let arguments = [("$1", arguments[0]), ("$2", arguments[1])];
+        let run: Run = read(name, &self.runs[name], &arguments);
         let shape = preset(&run.shape).shape;
         let pairs = run.pairs.unwrap_or((BYTES / shape.pair_bytes()) as u64);
         let pairs = setting.scale.count(pairs);
@@ -353,7 +300,7 @@ impl Table {
         }
         let store = store.with_memory_for(pairs);
         RunSpec {
-            load: Some(LoadSpec { options: super::stores::loading(&store), settle: SETTLE }),
+            load: Some(LoadSpec { options: stores::loading(&store), settle: SETTLE }),
             store,
             data,
             steps,
@@ -374,7 +321,7 @@ impl Table {
         let workload = preset(workload).workload;
         PhaseSpec {
             name: name.clone(),
-            interval: setting.interval(&workload),
+            interval: interval(&workload, setting),
             workload,
             seconds: Some(seconds(length, &offered, store, setting)),
             offered,
@@ -382,29 +329,23 @@ impl Table {
         }
     }
 
-    fn offered(&self, text: &str, workload: &str, setting: &Setting) -> Offered {
-        let own = || {
-            let own = preset(workload).arrivals.expect("it has arrivals of its own");
-            match (own, self.peaks.get(workload)) {
-                (Arrivals::Varying(pattern), Some(peak)) => {
-                    Arrivals::Varying(pattern.with_peak(*peak))
-                }
-                (own, _) => own,
+    fn offered(&self, word: &str, workload: &str, setting: &Setting) -> Offered {
+        let own = match (preset(workload).arrivals, self.peaks.get(workload)) {
+            (Some(Arrivals::Varying(own)), Some(peak)) => {
+                Some(Arrivals::Varying(own.with_peak(*peak)))
             }
+            (own, _) => own,
         };
-        if let Some(share) = text.strip_suffix('%') {
-            return Offered::OfMaximum(number(share) / 100.0);
-        }
-        Offered::As(match text.split_once([' ', '/']) {
-            None if text == "closed" => Arrivals::Closed,
-            None if text == "own" => own().scale(setting.scale.seconds(1.0)),
-            Some(("own", part)) => {
-                Arrivals::Open(own().peak().expect("its rate is known") / number(part))
-            }
-            Some(("open", rate)) => Arrivals::Open(number(rate)),
-            Some(("poisson", rate)) => Arrivals::Poisson(number(rate)),
-            _ => panic!("{text:?} is no way to offer work"),
-        })
+        offered(word, own.as_ref(), setting.scale).expect("a load that the workload has")
+    }
+}
+
+/// The length of an interval: a second of the papers, with a lower bound so that it is not empty.
+/// For inserts alone it is half a second, because vLSM's stalls last about a second.
+fn interval(workload: &Workload, setting: &Setting) -> f64 {
+    match workload.inserts >= 100.0 {
+        true => setting.scale.seconds(0.5).max(0.01),
+        false => setting.scale.seconds(1.0).max(0.05),
     }
 }
 

@@ -2,7 +2,7 @@
 //! and the verdict on each claim. A page is drawn from it alone.
 
 pub use super::measure::Unit;
-use super::{Form, X};
+use super::{Form, Paper, X};
 use crate::compare::median;
 use crate::scale::Scale;
 use serde::{Deserialize, Serialize};
@@ -72,17 +72,27 @@ impl FigureResult {
         failed(&self.conditions).map(|why| format!("not measured: {why}"))
     }
 
-    /// A line about the added stores.
+    /// What a reader has to know before the numbers: what the paper says, what is different here,
+    /// what is missing, which stores were added.
     #[must_use]
-    pub fn beside(&self) -> Option<String> {
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = vec![format!("the paper: {}", self.says)];
+        if !self.here.is_empty() {
+            notes.push(format!("here: {}", self.here));
+        }
+        notes.extend(self.not_built.iter().map(|missing| format!("not there: {missing}")));
         let names: Vec<_> = self.added.iter().map(|added| added.store.as_str()).collect();
-        (!names.is_empty()).then(|| {
-            format!(
-                "{}. Added stores are shown, not judged: no claim is about them, and they need \
-                 not tell that their levels are full or how many chains there were.",
+        if !names.is_empty() {
+            notes.push(format!(
+                "beside: {}. Added stores are shown, not judged: no claim is about them, and they \
+                 need not tell that their levels are full or how many chains there were.",
                 names.join(", ")
-            )
-        })
+            ));
+        }
+        let hidden =
+            self.added.iter().filter_map(|added| Some((&added.store, added.why_not.as_ref()?)));
+        notes.extend(hidden.map(|(store, why)| format!("{store} is not shown: {why}")));
+        notes
     }
 }
 
@@ -130,11 +140,11 @@ pub struct PanelResult {
     /// Its points.
     pub points: Vec<PointResult>,
     /// What the paper's text says, at this scale: series, then x and y.
-    pub paper: Vec<(String, Vec<(f64, f64)>)>,
+    pub paper: Vec<Paper>,
 }
 
 /// One point, bar or line with its data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PointResult {
     /// Its series.
     pub series: String,
@@ -264,7 +274,6 @@ pub struct Proof {
     pub floor_p999_us: f64,
     /// P99.9 in microseconds of the 4 KB probe reads beside an open loop (P99 if there are few).
     /// They are outside the run's limits and show how quiet the machine's device was.
-    #[serde(default)]
     pub device_p999_us: Option<f64>,
     /// Whether it was an open loop.
     pub open_loop: bool,

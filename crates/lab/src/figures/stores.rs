@@ -5,13 +5,13 @@
 //! machines here have 2 cores and not 32. Settings are at the papers' sizes and scaled with the
 //! rest.
 
-use super::{Setting, papers::Map};
+use super::Setting;
+use super::papers::{BYTES, Map};
 use serde::Deserialize;
 use serde_json::Value;
 use vlsm::{Durability, Options, PolicyOptions};
 use vlsm_core::Bytes;
 use vlsm_measure::spec::StoreSpec;
-use vlsm_measure::workload::Workload;
 use vlsm_policy::profile;
 
 /// The block cache of the reference runs, at the papers' sizes.
@@ -25,57 +25,43 @@ pub type Arm = Result<StoreSpec, String>;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Recipe {
     /// The system, if it is not built. The other fields are then unused.
-    missing: Option<String>,
-    profile: String,
+    pub missing: Option<String>,
+    pub profile: String,
     /// The kind of a store that is not ours; it takes the profile's sizes.
-    kind: Option<String>,
+    pub kind: Option<String>,
     /// The name of the configuration; `{sst}` is the size of SSTs.
-    config: Option<String>,
-    pub(super) setup: Option<String>,
-    policy: Map,
+    pub config: Option<String>,
+    /// The name of the values that it shares with other stores.
+    pub setup: Option<String>,
+    /// Options that differ from the default.
+    pub options: Map,
+    /// Options of the policy that differ from the profile.
+    pub policy: Map,
     /// Whether L2 stays as it is and vLSM's Φ grows if SSTs are below 8 MB. Otherwise the tree
     /// grows by a level (vLSM (2024), §6.2).
-    same_l2: bool,
-}
-
-/// Settings that several stores share.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct Setup {
-    /// Options that differ from the default.
-    options: Map,
+    pub same_l2: bool,
     /// The share of the data that the block cache holds.
-    pub(super) cache: Option<f64>,
+    pub cache: Option<f64>,
+    /// The number of regions.
+    pub regions: Option<String>,
 }
 
-/// A store of a point.
-pub(super) struct Store {
-    pub recipe: Recipe,
-    pub setup: Setup,
-    /// The size of an SST in MB, if it is not the profile's.
-    pub sst: Option<u64>,
-    pub policy: Map,
-    pub regions: usize,
-}
-
-impl Store {
-    /// The store at the scale.
+impl Recipe {
+    /// The store at the scale, with SSTs of this many MB if they are not the profile's.
     ///
     /// # Errors
     /// Something that it needs is missing; the text names it.
-    pub(super) fn spec(self, setting: &Setting) -> Arm {
-        let Self { recipe, setup, sst, policy, regions } = self;
-        if let Some(what) = &recipe.missing {
+    pub(super) fn spec(self, sst: Option<u64>, setting: &Setting) -> Arm {
+        if let Some(what) = &self.missing {
             return Err(format!("{what} is not built yet"));
         }
-        if let Some(kind) = recipe.kind.as_ref().filter(|_| !setting.peers) {
+        if let Some(kind) = self.kind.as_ref().filter(|_| !setting.peers) {
             return Err(format!("{kind} is left out: other stores do not take part"));
         }
-        let profile = &recipe.profile;
-        let own = vlsm_policy::profile(profile);
-        let mut own = own.map_err(|_| format!("profile {profile} is not built yet"))?;
+        let profile = &self.profile;
+        let mut own = profile::profile(profile).map_err(|error| error.to_string())?;
         match sst {
-            Some(sst) if profile == "vlsm" => own = vlsm_of(sst, recipe.same_l2),
+            Some(sst) if profile == "vlsm" => own = vlsm_of(sst, self.same_l2),
             Some(sst) => {
                 own.tree.sst_max = Bytes::mib(sst);
                 let sst_min = &mut own.shapes.vlsm.sst_min;
@@ -83,30 +69,27 @@ impl Store {
             }
             None => {}
         }
-        let config = match (&recipe.config, sst) {
-            (Some(config), sst) => config.replace("{sst}", &sst.unwrap_or_default().to_string()),
-            (None, Some(sst)) => format!("{profile} {sst} MB"),
-            (None, None) => profile.clone(),
-        };
-        let mut options = serde_json::to_value(options(own)).expect("options have an encoding");
-        set(&mut options, Value::Object(setup.options));
-        set(&mut options["policy"], Value::Object(recipe.policy));
-        set(&mut options["policy"], Value::Object(policy));
+        let sized = || sst.map_or(profile.clone(), |sst| format!("{profile} {sst} MB"));
+        let config = self.config.clone().unwrap_or_else(sized);
+        let mut options = Options::default();
+        (options.policy, options.error_if_exists, options.log) = (own, true, false);
+        let mut options = serde_json::to_value(options).expect("options have an encoding");
+        set(&mut options, self.options.into());
+        set(&mut options["policy"], self.policy.into());
         let options = serde_json::from_value(options).expect("the table names options that exist");
-        let kind = recipe.kind.unwrap_or_else(|| "vlsm".into());
-        Ok(setting.scale.store(StoreSpec { kind, config, options, cache: CACHE, regions }))
+        let kind = self.kind.unwrap_or_else(|| "vlsm".into());
+        let regions = self.regions.map_or(1, |text| text.parse().expect("it is a number"));
+        let mut store = StoreSpec { kind, config, options, cache: CACHE, regions };
+        store = setting.scale.store(store);
+        if let Some(share) = self.cache {
+            store.cache = (setting.scale.count(BYTES as u64) as f64 * share) as u64;
+        }
+        Ok(store)
     }
 }
 
-/// Our engine's options for figures, with this policy.
-fn options(policy: PolicyOptions) -> Options {
-    let mut options = Options::default();
-    (options.policy, options.error_if_exists, options.log) = (policy, true, false);
-    options
-}
-
 /// Sets each value of `said` in `all`, at any depth.
-fn set(all: &mut Value, said: Value) {
+pub(super) fn set(all: &mut Value, said: Value) {
     match (all, said) {
         (Value::Object(all), Value::Object(said)) => {
             said.into_iter()
@@ -125,26 +108,6 @@ fn vlsm_of(sst: u64, same_l2: bool) -> PolicyOptions {
         policy.tree.levels += 1;
     }
     policy
-}
-
-impl Setting {
-    /// Our engine with these options of the three axes.
-    #[must_use]
-    pub fn ours(&self, config: &str, policy: PolicyOptions) -> StoreSpec {
-        let (options, config) = (options(policy), config.to_owned());
-        let spec = StoreSpec { kind: "vlsm".into(), config, options, cache: CACHE, regions: 1 };
-        self.scale.store(spec)
-    }
-
-    /// The length of an interval: a second of the papers, with a lower bound so that it is not
-    /// empty. For inserts alone it is half a second, because vLSM's stalls last about a second.
-    #[must_use]
-    pub fn interval(&self, workload: &Workload) -> f64 {
-        match workload.inserts >= 100.0 {
-            true => self.scale.seconds(0.5).max(0.01),
-            false => self.scale.seconds(1.0).max(0.05),
-        }
-    }
 }
 
 /// The options that the data of a run is loaded with. Our engine loads with RocksDB's shape and

@@ -15,23 +15,11 @@ const WIDTH: usize = 98;
 pub fn render(result: &FigureResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}: {} (scale {})", result.id, result.title, result.scale);
-    wrapped(&mut out, "the paper: ", &result.says);
-    if !result.here.is_empty() {
-        wrapped(&mut out, "here: ", &result.here);
-    }
-    for missing in &result.not_built {
-        wrapped(&mut out, "not there: ", missing);
-    }
-    if let Some(beside) = result.beside() {
-        wrapped(&mut out, "beside: ", &beside);
-    }
-    for added in &result.added {
-        if let Some(why) = &added.why_not {
-            wrapped(&mut out, "", &format!("{} is not shown: {why}", added.store));
-        }
+    for note in result.notes() {
+        indented(&mut out, &note);
     }
     match result.why_not() {
-        Some(why) => wrapped(&mut out, "", &why),
+        Some(why) => indented(&mut out, &why),
         None => result.panels.iter().for_each(|panel| panel_text(&mut out, panel)),
     }
     for claim in &result.claims {
@@ -40,22 +28,27 @@ pub fn render(result: &FigureResult) -> String {
     out
 }
 
-fn wrapped(out: &mut String, label: &str, text: &str) {
-    let mut line = format!("  {label}");
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        if !empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            let _ = writeln!(out, "{line}");
-            line = " ".repeat(4);
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        empty = false;
+/// Writes the text in lines; those after the first are indented further.
+fn indented(out: &mut String, text: &str) {
+    for (index, line) in wrapped(text, WIDTH - 4).iter().enumerate() {
+        let _ = writeln!(out, "{}{line}", if index == 0 { "  " } else { "    " });
     }
-    let _ = writeln!(out, "{line}");
+}
+
+/// The text in lines of at most `most` characters.
+#[must_use]
+pub fn wrapped(text: &str, most: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(last) if last.is_empty() => last.push_str(word),
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= most => {
+                last.extend([" ", word]);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A number with its unit.
@@ -73,12 +66,16 @@ pub fn number(value: f64, unit: Unit) -> String {
     }
 }
 
-fn between(summary: Summary, unit: Unit) -> String {
-    let median = number(summary.median, unit);
+/// A median with its range.
+#[must_use]
+pub fn between(summary: Summary, unit: Unit) -> String {
+    let [median, least, largest] =
+        [summary.median, summary.least, summary.largest].map(|value| number(value, unit));
     if summary.least == summary.largest {
-        return median;
+        median
+    } else {
+        format!("{median} ({least} – {largest})")
     }
-    format!("{median} ({} – {})", number(summary.least, unit), number(summary.largest, unit))
 }
 
 fn panel_text(out: &mut String, panel: &PanelResult) {
@@ -94,12 +91,11 @@ fn panel_text(out: &mut String, panel: &PanelResult) {
 }
 
 fn claim_text(out: &mut String, claim: &ClaimResult) {
-    let text = format!("{}: {}", claim.verdict.words(), claim.text);
-    wrapped(out, "• ", &text);
+    indented(out, &format!("• {}: {}", claim.verdict.words(), claim.text));
     if let Some(summary) = claim.summary {
         let _ = writeln!(out, "      found {}", between(summary, claim.unit));
     }
     if let Some(why) = &claim.missing {
-        wrapped(out, "    ", why);
+        let _ = writeln!(out, "      {why}");
     }
 }

@@ -1,20 +1,21 @@
 //! `vlsm-lab compare`: the same work on several stores in turn, A B A B …, and a report with the
 //! stores beside each other. With one store it is a plain run.
 
-use super::{Result, duration, stop_flag};
-use crate::campaign::Going;
+use super::progress::Shown;
+use super::{Result, duration, stop_flag, write_files};
+use crate::campaign::{self, Going, Task, in_turn};
 use crate::compare::{Comparison, PAIRS_MIN, Runs, csv, page};
-use crate::programs::{self, Programs};
+use crate::load::offered;
+use crate::programs::Programs;
 use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 use vlsm::{ByteCount, Options, PolicyOptions};
-use vlsm_cli::COMMIT;
-use vlsm_cli::bench::work::{Work, count, percent, positive, size};
+use vlsm_cli::bench::work::{Work, positive, size};
 use vlsm_cli::failure::{self, Failure};
 use vlsm_measure::arrivals::{Arrivals, Replay};
-use vlsm_measure::child::Line;
+use vlsm_measure::child::Answer;
 use vlsm_measure::report::{Report, html, table};
 use vlsm_measure::runner;
 use vlsm_measure::spec::{Change, DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
@@ -116,45 +117,32 @@ pub fn run(args: &Args) -> failure::Result {
     // All stores have the same phases.
     specs.iter().take(1).try_for_each(runner::check_rates)?;
     let rounds = args.rounds.unwrap_or(if specs.len() == 1 { 1 } else { PAIRS_MIN });
-    let seconds = specs.iter().map(RunSpec::seconds).sum::<f64>() * rounds as f64;
-    eprintln!("{} runs, about {}", specs.len() * rounds, duration(seconds));
-    let stop = stop_flag()?;
+    let task = |round: usize, spec: &RunSpec| Task {
+        run: Arc::new(RunSpec { seed: spec.seed + round as u64 - 1, ..spec.clone() }),
+        round,
+    };
+    let tasks: Vec<Task> =
+        (1..=rounds).flat_map(|round| specs.iter().map(move |spec| task(round, spec))).collect();
+    eprintln!("{} runs, about {}", tasks.len(), duration(campaign::seconds(&tasks)));
     let mut all: Vec<Runs> =
         args.stores.iter().map(|name| Runs { name: name.clone(), ..Runs::default() }).collect();
     let mut failures = Vec::new();
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    'rounds: for round in 0..rounds {
-        for (spec, runs) in specs.iter().zip(&mut all) {
-            if stop.load(Relaxed) {
-                break 'rounds;
-            }
-            eprintln!("round {} of {rounds}: {}", round + 1, runs.name);
-            let spec = RunSpec { seed: spec.seed + round as u64, ..spec.clone() };
-            let mut bar = super::progress::Shown::new();
-            let told = &mut |line: Line| bar.show(&Going::Line(line));
-            let answer = programs::run(&programs, &spec, stop, told);
-            bar.finish();
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(why) => {
-                    failures.push(format!("{}: {why}", runs.name));
-                    break 'rounds;
-                }
-            };
-            if let Some(why) = answer.failure {
-                failures.push(format!("{}: {why}", runs.name));
-            }
-            let mut report = answer.report;
-            report.method.commit = COMMIT.into();
-            report.method.command.clone_from(&command);
-            runs.reports.push(report);
-        }
-    }
+    let mut shown = Shown::new();
+    let tell = &mut |going: Going<'_>| shown.show(&going);
+    let done = in_turn(&programs, &tasks, stop_flag(true)?, tell, &mut |number, answer| {
+        let runs = &mut all[number % specs.len()];
+        let named = |why| format!("{}: {why}", runs.name);
+        let Answer { mut report, failure, .. } = answer.map_err(named)?;
+        failures.extend(failure.map(named));
+        report.method.command.clone_from(&command);
+        runs.reports.push(report);
+        Ok(())
+    });
+    shown.finish();
+    failures.extend(done.err());
     let published = publish(&args.out, &all);
-    if failures.is_empty() {
-        published?;
-    }
-    if failures.is_empty() { Ok(()) } else { Err(Failure::new(failures.join("\n"))) }
+    if failures.is_empty() { published } else { Err(Failure::new(failures.join("\n"))) }
 }
 
 impl Args {
@@ -229,7 +217,8 @@ impl Args {
                         "--load {word}: put max before it, which it is a share of"
                     ));
                 }
-                let offered = offered(word, preset, self.scale)?;
+                let offered = offered(word.trim(), preset.arrivals.as_ref(), self.scale);
+                let offered = offered.map_err(|why| format!("--{why}"))?;
                 let name = match presets.len() {
                     1 => word.clone(),
                     _ => format!("{} {word}", preset.name),
@@ -241,31 +230,6 @@ impl Args {
         }
         Ok(steps)
     }
-}
-
-/// The load that a word of `--load` names.
-fn offered(word: &str, preset: &Preset, scale: Scale) -> Result<Offered> {
-    let word = word.trim();
-    Ok(match word {
-        "max" => Offered::As(Arrivals::Closed),
-        "sustainable" => Offered::Sustainable(0.3, 1.0),
-        "own" => match &preset.arrivals {
-            Some(arrivals) => Offered::As(arrivals.clone().scale(scale.seconds(1.0))),
-            None => {
-                return Err(format!(
-                    "--load own: the workload {} has no arrivals of its own; give a rate",
-                    preset.name
-                ));
-            }
-        },
-        _ if word.ends_with('%') => Offered::OfMaximum(percent(word)? / 100.0),
-        _ => match word.strip_prefix('p') {
-            Some(rate) => Offered::As(Arrivals::Poisson(count(rate)? as f64)),
-            None => Offered::As(Arrivals::Open(count(word).map_err(|_| {
-                format!("--load {word:?}: use max, a rate, pRATE, N%, own or sustainable")
-            })? as f64)),
-        },
-    })
 }
 
 /// The store with its default memory (RocksDB 11, Pebble 2, fjall 3, redb), and with buffered I/O,
@@ -309,8 +273,6 @@ fn publish(out: &Path, all: &[Runs]) -> failure::Result {
         return Err(Failure::new("interrupted before anything was measured"));
     }
     let compared = (all.len() > 1).then(|| Comparison::new(all, 0));
-    std::fs::create_dir_all(out)
-        .map_err(|error| format!("cannot make the folder {}: {error}", out.display()))?;
     let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");
     let index = match &compared {
         Some(_) => page::render(all, 0, &title),
@@ -323,11 +285,7 @@ fn publish(out: &Path, all: &[Runs]) -> failure::Result {
         ("summary.csv", csv::summary(&reports)),
         ("series.csv", csv::series(&reports)),
     ];
-    for (name, content) in files {
-        let file = out.join(name);
-        std::fs::write(&file, content)
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    }
+    write_files(out, &files.map(|(name, content)| (name.to_owned(), content)))?;
     // The report is printed last, so that the files exist even if standard output is closed.
     let text = match &compared {
         Some(comparison) => comparison.text(),

@@ -3,8 +3,8 @@
 //! stop.
 
 use super::progress::Shown;
-use super::{Result, duration, stop_flag};
-use crate::campaign::Campaign;
+use super::{Result, duration, stop_flag, write_files};
+use crate::campaign::{self, Campaign};
 use crate::figures::beside::Beside;
 use crate::figures::result::FigureResult;
 use crate::figures::{self, Entry, Setting, matrix, page, text};
@@ -13,7 +13,6 @@ use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use vlsm_cli::COMMIT;
 use vlsm_cli::bench::work::positive;
 use vlsm_cli::failure;
 
@@ -88,15 +87,10 @@ pub struct Args {
 /// Does the figures that the command line names.
 pub fn run(args: &Args) -> failure::Result {
     let shared = &args.shared;
-    let all = args.figures.iter().any(|name| name == "all");
-    let mut entries: Vec<&'static Entry> = Vec::new();
-    for name in &args.figures {
-        if all {
-            entries = figures::all().collect();
-            break;
-        }
-        entries.push(figures::named(name)?);
-    }
+    let entries: Vec<&'static Entry> = match args.figures.iter().any(|name| name == "all") {
+        true => figures::all().collect(),
+        false => args.figures.iter().map(|name| figures::named(name)).collect::<Result<_>>()?,
+    };
     // A smoke test measures nothing, so one round is enough.
     let rounds = if shared.scale.is_smoke() { 1 } else { shared.rounds };
     let mut setting = shared.setting();
@@ -110,9 +104,9 @@ pub fn run(args: &Args) -> failure::Result {
     }
     let beside = shared.beside(&setting)?;
     if !args.judge {
-        beside.iter().try_for_each(|beside| programs.check(beside.store()))?;
+        beside.iter().try_for_each(|beside| programs.check(&beside.store))?;
     }
-    let mut campaign = Campaign::new(setting, &entries, rounds, &args.out, COMMIT.into());
+    let mut campaign = Campaign::new(setting, &entries, rounds, &args.out);
     for id in campaign.show_beside(&beside).into_iter().filter(|_| !beside.is_empty()) {
         eprintln!("{id}: --also adds nothing, for nothing of it is built or only vlsm tells it");
     }
@@ -120,7 +114,7 @@ pub fn run(args: &Args) -> failure::Result {
     eprintln!(
         "{} runs to do, about {} in all; reports in {}",
         tasks.len(),
-        duration(Campaign::seconds(&tasks)),
+        duration(campaign::seconds(&tasks)),
         args.out.display(),
     );
     if args.plan {
@@ -134,7 +128,7 @@ pub fn run(args: &Args) -> failure::Result {
     let mut stopped = false;
     if !args.judge {
         campaign.check(&programs, &tasks)?;
-        let stop = stop_flag()?;
+        let stop = stop_flag(true)?;
         let mut shown = Shown::new();
         let done = campaign.go(&programs, stop, &mut |going| shown.show(&going));
         shown.finish();
@@ -165,13 +159,9 @@ fn publish(out: &Path, result: &FigureResult) -> Result {
         ("raw.json", json(result)?),
         ("html", page::render(result)),
     ];
-    if figures::is_overview(&result.id) {
+    if figures::named(&result.id)?.overview {
         files.push(("md", matrix::render(result)));
     }
-    for (extension, content) in files {
-        let file = out.join(&result.id).with_extension(extension);
-        std::fs::write(&file, content)
-            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
-    }
-    Ok(())
+    let named = |(extension, content)| (format!("{}.{extension}", result.id), content);
+    write_files(out, &files.into_iter().map(named).collect::<Vec<_>>())
 }

@@ -13,7 +13,9 @@ mod figure;
 mod list;
 mod progress;
 
+use crate::files;
 use clap::{CommandFactory, Parser, Subcommand};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vlsm_cli::bench::open;
@@ -50,7 +52,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// List the papers' figures: what they show, what they need, how long they take
-    List(list::Args),
+    List(figure::Shared),
     /// List the workloads
     Workloads,
     /// Repeat figures of the papers, and judge whether their claims hold here
@@ -82,30 +84,29 @@ fn run(command: Command) -> failure::Result {
         Command::Workloads => list::workloads(),
         Command::Figure(args) => figure::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Child => Ok(serve()?),
+        // An interrupt ends its phase, never the program: the parent may send one, and the kernel
+        // sends another when the parent dies.
+        Command::Child => Ok(child::serve(&open, stop_flag(false)?)?),
     }
 }
 
-/// The body of a child. An interrupt ends its phase, never the program: the parent may send one,
-/// and the kernel sends another when the parent dies.
-fn serve() -> Result {
+/// A flag that Ctrl-C raises. With `twice` a second Ctrl-C ends the program at once; children then
+/// end by themselves.
+fn stop_flag(twice: bool) -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(|| STOP.store(true, Relaxed))
-        .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
-    child::serve(&open, &STOP)
-}
-
-/// A flag that Ctrl-C raises. A second Ctrl-C ends the program at once; children then end by
-/// themselves.
-fn stop_flag() -> Result<&'static AtomicBool> {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(|| {
-        if STOP.swap(true, Relaxed) {
+    ctrlc::set_handler(move || {
+        if STOP.swap(true, Relaxed) && twice {
             std::process::exit(130);
         }
     })
     .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
     Ok(&STOP)
+}
+
+/// Writes these files, by name, into a folder.
+fn write_files(folder: &Path, files: &[(String, String)]) -> Result {
+    files::make_folder(folder)?;
+    files.iter().try_for_each(|(name, content)| files::write(&folder.join(name), content))
 }
 
 /// A duration for people, given in seconds.
