@@ -123,14 +123,13 @@ impl Campaign {
         for task in tasks {
             programs.check(&task.run.store)?;
         }
-        let most = tasks.iter().map(|task| &task.run).max_by_key(|run| run.disk_needed());
-        if let Some(run) = most {
-            // Loaded data stays until the campaign ends.
-            let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
-            run.check_space_for(&run.dir(), run.disk_needed() + kept)?;
-        }
         files::make_folder(&self.folder.join("runs"))?;
-        tasks.iter().take(1).try_for_each(|task| task.run.check_space_for(&self.folder, REPORTS))
+        let runs = tasks.iter().map(|task| &task.run);
+        let Some(run) = runs.max_by_key(|run| run.disk_needed()) else { return Ok(()) };
+        // Loaded data stays until the campaign ends.
+        let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
+        run.check_space_for(&run.dir(), run.disk_needed() + kept)?;
+        run.check_space_for(&self.folder, REPORTS)
     }
 
     /// Does the runs that are not done yet. It reports a run that fails and goes on with the rest.

@@ -1,4 +1,5 @@
-//! Files of reports, which are the user's and not a store's.
+//! Files of reports, which are the user's and not a store's. They are written whole, so that a file
+//! that exists can be trusted.
 #![allow(clippy::disallowed_methods, reason = "files outside of any store")]
 
 use std::path::Path;
@@ -12,8 +13,7 @@ pub fn make_folder(path: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot make the folder {}: {error}", path.display()))
 }
 
-/// Writes a file. It is renamed into place when it is whole, because a resumed campaign trusts the
-/// files that exist.
+/// Writes a file. It is renamed into place when it is whole.
 ///
 /// # Errors
 /// It cannot be written; the text names it.

@@ -169,7 +169,7 @@ fn the_table_says_what_was_measured_and_how() {
 }
 
 fn measure(name: &str) -> Measure {
-    Measure::named(name).expect("it is in the table")
+    Measure::try_from(name.to_owned()).expect("it is in the table")
 }
 
 #[test]

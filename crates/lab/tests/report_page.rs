@@ -97,7 +97,7 @@ fn a_comparison_has_its_page() {
         reports: (0..5).map(|seed| report(shape, seed)).collect(),
     };
     let stores = [runs(&STALLING, "rocksdb"), runs(&STEADY, "vlsm <new>")];
-    let page = comparison::render(&stores, 0, "vlsm beside RocksDB");
+    let page = comparison::render(&stores, "vlsm beside RocksDB");
     show("comparison.html", &page);
     let document = parsed(&page);
     // One table with a column for each store comes first, then the charts, then each pair.

@@ -21,7 +21,7 @@
 pub mod csv;
 pub mod page;
 
-use crate::figures::text::wrapped;
+use crate::figures::unique;
 use std::fmt::Write;
 use vlsm_measure::report::chart::Unit;
 use vlsm_measure::report::statistic::{self, Better, Statistic};
@@ -48,10 +48,8 @@ pub struct Runs {
 /// Stores compared to one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// The stores.
+    /// The stores. The first one is the baseline, which the others are compared to.
     pub names: Vec<String>,
-    /// The index of the store that the others are compared to.
-    pub baseline: usize,
     /// The number of rounds that all stores have.
     pub pairs: usize,
     /// A row for each figure that any store has.
@@ -177,33 +175,20 @@ impl Ratio {
 }
 
 impl Comparison {
-    /// Compares all stores to the one at `baseline`.
-    ///
-    /// # Panics
-    /// There is no store at `baseline`.
+    /// Compares the other stores to the first one.
     #[must_use]
-    pub fn new(stores: &[Runs], baseline: usize) -> Self {
-        assert!(baseline < stores.len(), "the baseline is one of the stores");
+    pub fn new(stores: &[Runs]) -> Self {
         let pairs = stores.iter().map(|runs| runs.reports.len()).min().unwrap_or(0);
-        let first: Vec<Report> =
-            stores.iter().filter_map(|runs| runs.reports.first().cloned()).collect();
+        let first = stores.iter().filter_map(|runs| runs.reports.first());
         let mut rows = Vec::new();
-        for label in &statistic::phase_labels(&first) {
+        for label in &unique(first.flat_map(statistic::phases).map(|(label, _)| label)) {
             for one in statistic::of_phases() {
                 let phase = |report| statistic::phase(report, label);
-                rows.extend(row(stores, baseline, Some(label), &one, phase));
+                rows.extend(row(stores, Some(label), &one, phase));
             }
         }
-        let of_runs = statistic::of_runs();
-        rows.extend(of_runs.iter().filter_map(|one| row(stores, baseline, None, one, Some)));
-        let names = stores.iter().map(|runs| runs.name.clone()).collect();
-        Self { names, baseline, pairs, rows }
-    }
-
-    /// The stores that are compared to the baseline.
-    pub fn others(&self) -> impl Iterator<Item = usize> {
-        let baseline = self.baseline;
-        (0..self.names.len()).filter(move |index| *index != baseline)
+        rows.extend(statistic::of_runs().iter().filter_map(|one| row(stores, None, one, Some)));
+        Self { names: stores.iter().map(|runs| runs.name.clone()).collect(), pairs, rows }
     }
 
     /// The rows of each phase, and those of whole runs, with their heading.
@@ -239,12 +224,9 @@ impl Comparison {
     /// A table for people, at most 100 columns wide.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut out = String::new();
-        for line in wrapped(&self.method(), 100) {
-            let _ = writeln!(out, "{line}");
-        }
-        for other in self.others() {
-            let (a, b) = (&self.names[self.baseline], &self.names[other]);
+        let mut out = textwrap::fill(&self.method(), 100) + "\n";
+        for other in 1..self.names.len() {
+            let (a, b) = (&self.names[0], &self.names[other]);
             let (a, b) = (clipped(a, 13), clipped(b, 13));
             let _ = writeln!(
                 out,
@@ -259,7 +241,7 @@ impl Comparison {
                         out,
                         "  {:<23}{:>14}{:>14}{:>8}  {:<17}{}",
                         clipped(row.statistic, 23),
-                        row.median(self.baseline).unwrap_or("–".into()),
+                        row.median(0).unwrap_or("–".into()),
                         row.median(other).unwrap_or("–".into()),
                         plain(ratio.median),
                         format!("{} – {}", plain(ratio.interval.0), plain(ratio.interval.1)),
@@ -275,7 +257,6 @@ impl Comparison {
 /// One figure of a phase, or of whole runs, of all stores; `None` if no store has it.
 fn row<'a, T: 'a>(
     stores: &'a [Runs],
-    baseline: usize,
     phase: Option<&String>,
     statistic: &Statistic<T>,
     part: impl Fn(&'a Report) -> Option<&'a T>,
@@ -289,9 +270,9 @@ fn row<'a, T: 'a>(
         return None;
     }
     let ratio = |index: usize| {
-        let both = all[index].iter().zip(&all[baseline]);
+        let both = all[index].iter().zip(&all[0]);
         let pairs: Vec<(f64, f64)> = both.filter_map(|(a, b)| Some(((*a)?, (*b)?))).collect();
-        (index != baseline).then(|| Ratio::of(&pairs, statistic.better)).flatten()
+        (index > 0).then(|| Ratio::of(&pairs, statistic.better)).flatten()
     };
     let known =
         |values: &Vec<Option<f64>>| median(&values.iter().flatten().copied().collect::<Vec<f64>>());

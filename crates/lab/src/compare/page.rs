@@ -10,12 +10,9 @@ use vlsm_measure::report::theme::escape;
 
 /// The page of stores that were run in turns: the comparison, then the charts of each store's
 /// median run by throughput.
-///
-/// # Panics
-/// There is no store at `baseline`.
 #[must_use]
-pub fn render(stores: &[Runs], baseline: usize, title: &str) -> String {
-    let found = Comparison::new(stores, baseline);
+pub fn render(stores: &[Runs], title: &str) -> String {
+    let found = Comparison::new(stores);
     let mut body = String::new();
     medians(&found, &mut body);
     let (names, reports): (Vec<String>, Vec<Report>) = stores
@@ -39,7 +36,7 @@ fn middle(reports: &[Report]) -> Option<&Report> {
 /// Writes one table: the medians of each store, and how they compare with the baseline's.
 fn medians(found: &Comparison, out: &mut String) {
     out.push_str("<h2>Result</h2>");
-    let baseline = escape(&found.names[found.baseline]);
+    let baseline = escape(&found.names[0]);
     let _ = write!(
         out,
         "<p>{} Beside a median stands its ratio to that of {baseline}, coloured where the \
@@ -81,9 +78,9 @@ fn class(verdict: Verdict) -> &'static str {
 
 /// Writes the ratios pair by pair: a chart and a table for each store except the baseline.
 fn compared(found: &Comparison, out: &mut String) {
-    let baseline = escape(&found.names[found.baseline]);
+    let baseline = escape(&found.names[0]);
     out.push_str("<h2>Ratios pair by pair</h2>");
-    for other in found.others() {
+    for other in 1..found.names.len() {
         let name = escape(&found.names[other]);
         let _ = write!(out, "<details><summary>{name} beside {baseline}</summary>");
         if let Some(chart) = ratios(found, other) {
@@ -99,16 +96,15 @@ fn compared(found: &Comparison, out: &mut String) {
         );
         for (phase, rows) in found.groups() {
             group(phase, 6, out);
-            rows.iter().for_each(|row| compared_row(row, found.baseline, other, out));
+            rows.iter().for_each(|row| compared_row(row, other, out));
         }
         out.push_str("</tbody></table></div></details>");
     }
 }
 
-fn compared_row(row: &Row, baseline: usize, other: usize, out: &mut String) {
+fn compared_row(row: &Row, other: usize, out: &mut String) {
     let median = |store: usize| cell(row.median(store).as_deref());
-    let _ =
-        write!(out, "<tr><th>{}</th>{}{}", escape(row.statistic), median(baseline), median(other));
+    let _ = write!(out, "<tr><th>{}</th>{}{}", escape(row.statistic), median(0), median(other));
     let Some(ratio) = &row.ratios[other] else {
         out.push_str("<td colspan=\"4\" class=\"none\">no pair has both</td></tr>");
         return;
@@ -152,7 +148,7 @@ fn ratios(found: &Comparison, other: usize) -> Option<Chart> {
         Series::new(name, Mark::Dots, points).colour(colour)
     });
     (!ratios.is_empty()).then(|| Chart {
-        title: format!("{} ÷ {}", found.names[other], found.names[found.baseline]),
+        title: format!("{} ÷ {}", found.names[other], found.names[0]),
         x: Axis::log("median of the ratios pair by pair, and its interval", Unit::Times),
         y: Axis::names(names),
         series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),

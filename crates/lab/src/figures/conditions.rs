@@ -62,14 +62,19 @@ pub fn again(report: &Report) -> bool {
     report.phases.iter().any(spoilt)
 }
 
-/// The least value of `number` over the proofs, and the name of its proof.
-fn worst<'a>(
-    proofs: impl Iterator<Item = &'a Proof>,
-    number: impl Fn(&Proof) -> f64,
-) -> Option<(f64, String)> {
-    let named =
-        |proof: &Proof| format!("{}, {:?}, round {}", proof.store, proof.phase, proof.round);
-    proofs.map(|proof| (number(proof), named(proof))).min_by(|a, b| a.0.total_cmp(&b.0))
+/// The least number of the proofs that have one, and the name of its proof.
+fn worst(proofs: &[Proof], number: impl Fn(&Proof) -> Option<f64>) -> Option<(f64, String)> {
+    let named = |proof: &Proof| {
+        let at = format!("{}, {:?}, round {}", proof.store, proof.phase, proof.round);
+        Some((number(proof)?, at))
+    };
+    proofs.iter().filter_map(named).min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The proofs of the same phase in all rounds.
+fn rounds_of<'a>(all: &'a [Proof], one: &Proof) -> impl Iterator<Item = &'a Proof> {
+    let (run, phase) = (one.run, one.phase.clone());
+    all.iter().filter(move |other| other.run == run && other.phase == phase)
 }
 
 /// The conditions that do not depend on what a store reports about itself.
@@ -83,10 +88,7 @@ pub(super) fn conditions(
     let mut add = |what: &str, value: String, holds: bool| {
         all.push(Condition { what: what.to_owned(), value, holds });
     };
-    let of = |one: &Proof| {
-        proofs.iter().filter(|other| other.run == one.run && other.phase == one.phase).count()
-    };
-    let rounds = proofs.iter().map(of).min().unwrap_or(0);
+    let rounds = proofs.iter().map(|one| rounds_of(proofs, one).count()).min().unwrap_or(0);
     add("three rounds or more", format!("{rounds}"), rounds >= ROUNDS);
     let failed = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
     add("no run failed", failed, failures.is_empty());
@@ -98,13 +100,12 @@ pub(super) fn conditions(
     let lacking = proofs.iter().find(|proof| !proof.limits_in_force);
     let limits = lacking.map_or("yes".into(), |one| format!("{}: {}", one.store, one.limits));
     add("the limits asked for are in force", limits, lacking.is_none());
-    let open = proofs.iter().filter(|proof| proof.open_loop);
-    if let Some((negative, at)) = worst(open, |proof| -proof.floor_p999_us) {
+    let floor = |proof: &Proof| proof.open_loop.then_some(-proof.floor_p999_us);
+    if let Some((negative, at)) = worst(proofs, floor) {
         let value = format!("{:.0} µs ({at})", -negative);
         add("the driver's own P99.9 at most 300 µs", value, -negative <= FLOOR);
     }
-    let reads = proofs.iter().filter(|proof| proof.device_p999_us.is_some());
-    if let Some((negative, at)) = worst(reads, |proof| -proof.device_p999_us.unwrap_or(0.0)) {
+    if let Some((negative, at)) = worst(proofs, |proof| Some(-proof.device_p999_us?)) {
         let value = format!("{:.1} ms ({at})", -negative / 1e3);
         let holds = overview || -negative <= BESIDE;
         add("reads beside a limited device: P99.9 at most 4.5 ms", value, holds);
@@ -120,27 +121,24 @@ pub(super) fn told_conditions(proofs: &[Proof], overview: bool) -> Vec<Condition
     };
     // Sum a phase and its repetitions in other rounds.
     let enough = |proof: &Proof| {
-        let same = proofs.iter().filter(|o| o.phase == proof.phase && o.run == proof.run);
-        let (chains, seconds) =
-            same.fold((0, 0.0), |(c, s), other| (c + other.chains, s + other.seconds));
-        (chains as f64 / CHAINS as f64).max(seconds / SECONDS)
+        let chains: u64 = rounds_of(proofs, proof).map(|other| other.chains).sum();
+        let seconds: f64 = rounds_of(proofs, proof).map(|other| other.seconds).sum();
+        Some((chains as f64 / CHAINS as f64).max(seconds / SECONDS))
     };
-    if let Some((least, at)) = worst(proofs.iter(), enough) {
+    if let Some((least, at)) = worst(proofs, enough) {
         let share = format!("{:.0} % of that ({at})", least * 100.0);
         add("five minutes or 100 compaction chains", share, least >= 1.0);
     }
     let fullest = |proof: &Proof| {
         let both = proof.fullness.iter().map(|&(_, start, end)| start.unwrap_or(end).min(end));
         // A tree of one level proves nothing.
-        both.fold(None, |least: Option<f64>, one| Some(least.map_or(one, |l| l.min(one))))
-            .unwrap_or(0.0)
+        proof.targets.then_some(both.reduce(f64::min).unwrap_or(0.0))
     };
-    let (told, silent): (Vec<&Proof>, Vec<&Proof>) = proofs.iter().partition(|one| one.targets);
-    if let Some(one) = silent.first() {
+    if let Some(one) = proofs.iter().find(|proof| !proof.targets) {
         let value = format!("{} does not tell its levels' targets", one.store);
         add("every level but the last 90 % full", value, false);
     }
-    if let Some((least, at)) = worst(told.into_iter(), fullest) {
+    if let Some((least, at)) = worst(proofs, fullest) {
         let value = format!("{:.0} % ({at})", least * 100.0);
         add("every level but the last 90 % full", value, least >= FULL);
     }

@@ -295,23 +295,20 @@ struct Bound {
 
 fn verdict(found: Summary, asked: &Bound) -> Verdict {
     let Bound { paper, at_least, is_ratio, every_round } = *asked;
+    // How far a value is beyond a bound, and the round that is the least far.
+    let beyond = |value: f64, bound: f64| if at_least { value - bound } else { bound - value };
+    let weakest = if at_least { found.least } else { found.largest };
     // Equal counts as no worse.
     let same = if is_ratio && paper == 1.0 { SAME } else { 0.0 };
-    let holds = match (every_round, at_least) {
-        (true, true) => found.least > paper + SAME,
-        (true, false) => found.largest < paper - SAME,
-        (false, true) => found.median >= paper - same,
-        (false, false) => found.median <= paper + same,
+    let holds = match every_round {
+        true => beyond(weakest, paper) > SAME,
+        false => beyond(found.median, paper) >= -same,
     };
     if holds {
         return Verdict::Holds;
     }
     // Every round has an effect, but a smaller one than claimed.
-    let in_part = match (at_least, is_ratio) {
-        (true, true) => paper > 1.0 && found.least > 1.0 + SAME,
-        (false, true) => paper < 1.0 && found.largest < 1.0 - SAME,
-        _ => false,
-    };
+    let in_part = is_ratio && beyond(paper, 1.0) > 0.0 && beyond(weakest, 1.0) > SAME;
     if in_part { Verdict::HoldsInPart } else { Verdict::DoesNotHold }
 }
 

@@ -193,17 +193,12 @@ impl TryFrom<String> for Measure {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        Self::named(&name).ok_or_else(|| format!("there is no measure {name:?}"))
+        let row = MEASURES.iter().find(|row| row.name == name);
+        row.map(Self).ok_or_else(|| format!("there is no measure {name:?}"))
     }
 }
 
 impl Measure {
-    /// The measure of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        MEASURES.iter().find(|row| row.name == name).map(Self)
-    }
-
     /// The number of a phase; `None` if the store or the phase does not report it.
     #[must_use]
     pub fn of(self, phase: &PhaseReport) -> Option<f64> {

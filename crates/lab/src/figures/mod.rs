@@ -5,8 +5,8 @@
 //!    a [`Setting`] (scale, folder).
 //! 2. A figure has panels; a panel has points; a point names its [`RunSpec`] and one of the run's
 //!    phases. Equal runs of different figures are one run of the campaign.
-//! 3. A point of a mechanism that is not built has no run ([`Source`]). It is shown as such, never as
-//!    zero.
+//! 3. A point of a mechanism that is not built has no run ([`Source`]). It is shown as such, never
+//!    as zero.
 //! 4. The user can add other stores to a figure ([`beside`]).
 //! 5. `judge` decides whether the figure is measured and whether each claim holds.
 //! 6. An overview runs all profiles on the same work and is written as tables ([`matrix`]).

@@ -4,7 +4,7 @@
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, PointResult, Proof, Verdict};
 use super::text::{between, number};
-use super::{Form, unique};
+use super::{Form, X, unique};
 use std::fmt::Write;
 use vlsm_core::Bytes;
 use vlsm_measure::report::chart::{
@@ -129,8 +129,7 @@ fn drawn(unit: Unit) -> Drawn {
     match unit {
         Unit::Rate => Drawn::PerSecond,
         Unit::Micros => Drawn::Micros,
-        Unit::Bytes => Drawn::Bytes,
-        Unit::ByteRate => Drawn::Bytes,
+        Unit::Bytes | Unit::ByteRate => Drawn::Bytes,
         Unit::Share => Drawn::Percent,
         Unit::Number => Drawn::Plain,
     }
@@ -194,13 +193,11 @@ fn lines(panel: &PanelResult, name: &str, chart: &mut Chart) {
 fn bars(panel: &PanelResult, chart: &mut Chart) {
     let places = unique(panel.points.iter().map(|point| &point.x));
     chart.x = Axis::names(places.iter().map(|place| place.label.clone()));
-    let index = |point: &PointResult| places.iter().position(|place| **place == point.x);
-    chart.series = found(panel, Mark::Bars, |point| index(point).unwrap_or(0) as f64);
+    let index = |fits: &dyn Fn(&X) -> bool| places.iter().position(|place| fits(place));
+    let place = |point: &PointResult| index(&|place| *place == point.x).unwrap_or(0) as f64;
+    chart.series = found(panel, Mark::Bars, place);
     for (name, points) in &panel.paper {
-        let at = |&(x, y): &(f64, f64)| {
-            let place = places.iter().position(|place| place.at == x)?;
-            Some((place as f64, y))
-        };
+        let at = |&(x, y): &(f64, f64)| Some((index(&|place| place.at == x)? as f64, y));
         let label = format!("{name} in the paper");
         let dots = Series::new(&label, Mark::Dots, points.iter().filter_map(at));
         chart.series.push(dots.colour(Colour::Muted).reference());

@@ -18,7 +18,7 @@
 use super::measure::Measure;
 use super::stores::{self, Arm, Recipe};
 use super::{Claim, Entry, Figure, Form, Panel, Paper, Point, Setting, X};
-use crate::load::offered;
+use crate::load;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -100,48 +100,39 @@ struct Row {
     claims: Vec<Claim>,
 }
 
-/// A panel, with the numbers of the paper's text.
+/// A panel, a part of it, or a point: each has the values of what it belongs to, except those that
+/// it replaces.
 #[derive(Deserialize)]
-struct PanelRow {
+struct Cell {
     title: String,
     form: String,
     measure: Measure,
+    /// The numbers of the paper's text.
     #[serde(default)]
     paper: Vec<Paper>,
-    /// The points, if they are given in several parts.
+    /// The parts of a panel, if there are several.
     #[serde(default)]
     rows: Vec<Map>,
-    #[serde(flatten)]
-    cell: Map,
-}
-
-/// Where a point comes from.
-#[derive(Deserialize)]
-struct Cell {
-    /// The store, if the series has another name.
+    /// The series. The points are ordered place by place (`by_x`) or series by series.
+    #[serde(default)]
+    of: Vec<String>,
+    /// The places.
+    #[serde(default)]
+    x: Vec<Value>,
+    #[serde(default)]
+    by_x: bool,
+    /// The store of a point, if the series has another name.
     store: Option<String>,
+    #[serde(default)]
     run: String,
+    #[serde(default)]
     phase: String,
-    measure: Option<Measure>,
     /// The position on the x axis, if it is not the place's own.
     at: Option<f64>,
     device: Option<u64>,
     /// What differs from the table's store ([`Recipe`]).
     #[serde(flatten)]
     differs: Map,
-}
-
-/// Points of a panel: its series and its places. They are ordered place by place (`by_x`) or series
-/// by series.
-#[derive(Deserialize)]
-struct Points {
-    of: Vec<String>,
-    #[serde(default = "nowhere")]
-    x: Vec<Value>,
-    #[serde(default)]
-    by_x: bool,
-    #[serde(flatten)]
-    cell: Map,
 }
 
 /// A run.
@@ -160,10 +151,6 @@ struct Run {
     /// Whether all writes of the last phase, half of its requests, must fit into one memtable.
     #[serde(default)]
     unflushed: bool,
-}
-
-fn nowhere() -> Vec<Value> {
-    vec![Value::from(0)]
 }
 
 /// The values of both, at any depth; those of `more` count.
@@ -190,16 +177,11 @@ fn number(text: &str) -> f64 {
 
 /// A number is its own position, an SST size has its number of MB, other names have their index.
 fn place(value: &Value, index: usize) -> X {
-    match value {
-        Value::String(name) => match name.strip_suffix(" MB") {
-            Some(size) => X { at: number(size), label: name.clone() },
-            None => X { at: index as f64, label: name.clone() },
-        },
-        other => {
-            let at = other.as_f64().expect("a place is a number or a name");
-            X { at, label: format!("{at}") }
-        }
-    }
+    let label = match value {
+        Value::String(name) => name.clone(),
+        number => number.as_f64().expect("a place is a number or a name").to_string(),
+    };
+    X { at: label.trim_end_matches(" MB").parse().unwrap_or(index as f64), label }
 }
 
 impl Table {
@@ -215,53 +197,52 @@ impl Table {
         Figure {
             says: row.says.clone(),
             here: row.here.replace("{here}", &self.here),
-            panels: panels.map(|panel| self.panel(with(&all, &panel), setting)).collect(),
+            panels: panels.map(|panel| self.panel(&with(&all, &panel), setting)).collect(),
             claims: row.claims.clone(),
         }
     }
 
-    fn panel(&self, map: Map, setting: &Setting) -> Panel {
-        let PanelRow { title, form: drawn, measure, paper, mut rows, cell } =
-            read("a panel", &map, &[]);
-        if rows.is_empty() {
-            rows.push(Map::new());
-        }
+    fn panel(&self, map: &Map, setting: &Setting) -> Panel {
+        let Cell { title, form, measure, paper, rows, .. } = read("a panel", map, &[]);
         let mut points = Vec::new();
-        for more in &rows {
-            let Points { of, x, by_x, cell } = read(&title, &with(&cell, more), &[]);
+        for row in if rows.is_empty() { vec![Map::new()] } else { rows } {
+            let map = with(map, &row);
+            let Cell { of, mut x, by_x, .. } = read(&title, &map, &[]);
+            if x.is_empty() {
+                x.push(0.into());
+            }
             let (inner, outer) = if by_x { (of.len(), x.len()) } else { (x.len(), of.len()) };
             for index in 0..inner * outer {
                 let (a, b) = (index / inner, index % inner);
                 let (series, at) = if by_x { (b, a) } else { (a, b) };
-                points.push(self.point((&of[series], &cell), (at, &x[at]), measure, setting));
+                points.push(self.point(&of[series], &map, (at, &x[at]), setting));
             }
         }
         // A panel with lines has the name of its x axis for a form.
-        let form = serde_json::from_value(drawn.as_str().into()).unwrap_or(Form::Lines(drawn));
+        let form = serde_json::from_value(form.as_str().into()).unwrap_or(Form::Lines(form));
         Panel { title, form, measure, points, paper }
     }
 
     fn point(
         &self,
-        (series, cell): (&str, &Map),
+        series: &str,
+        part: &Map,
         (index, at): (usize, &Value),
-        measure: Measure,
         setting: &Setting,
     ) -> Point {
         let mut more = at.as_object().cloned().unwrap_or_default();
         let named = more.remove("x");
         let mut x = place(named.as_ref().unwrap_or(at), index);
         let place = [("{x}", x.label.trim_end_matches(" MB"))];
-        let cell: Cell = read(series, &with(cell, &more), &place);
+        let cell: Cell = read(series, &with(part, &more), &place);
         x.at = cell.at.unwrap_or(x.at);
         let (series, store) = series.split_once(" = ").unwrap_or((series, series));
         let store = cell.store.as_deref().unwrap_or(store).replace(place[0].0, place[0].1);
         let run = self.store(&store, &cell.differs, setting);
         let run = run.map(|store| self.run(&cell.run, store, cell.device, setting));
         let series = series.split('@').next().unwrap_or(series).to_owned();
-        let measure = cell.measure.unwrap_or(measure);
         let source = run.map(|run| (Arc::new(run), cell.phase));
-        Point { series, x, measure, source, added: false }
+        Point { series, x, measure: cell.measure, source, added: false }
     }
 
     /// The store of a point: one of the table's, with another SST size after `@`.
@@ -288,15 +269,14 @@ impl Table {
         let shape = preset(&run.shape).shape;
         let pairs = run.pairs.unwrap_or((BYTES / shape.pair_bytes()) as u64);
         let pairs = setting.scale.count(pairs);
-        let phases = run.phases.iter().map(|phase| self.phase(phase, &store, setting));
-        let phases: Vec<PhaseSpec> = phases.collect();
-        let last = phases.last().expect("a run has phases").clone();
-        let phases = phases.into_iter().map(Step::Phase);
-        let mut steps: Vec<Step> = phases.flat_map(|phase| [phase, Step::Settle(SETTLE)]).collect();
         let data = DataSpec { pairs, shape };
-        if run.unflushed {
-            let memtable = Step::Reopen(Change::memtable(unflushed(&last, &data)), SETTLE);
-            steps.insert(steps.len() - 2, memtable);
+        let mut steps = Vec::new();
+        for (index, phase) in run.phases.iter().enumerate() {
+            let phase = self.phase(phase, &store, setting);
+            if run.unflushed && index + 1 == run.phases.len() {
+                steps.push(Step::Reopen(Change::memtable(unflushed(&phase, &data)), SETTLE));
+            }
+            steps.extend([Step::Phase(phase), Step::Settle(SETTLE)]);
         }
         let store = store.with_memory_for(pairs);
         RunSpec {
@@ -317,26 +297,23 @@ impl Table {
         store: &StoreSpec,
         setting: &Setting,
     ) -> PhaseSpec {
-        let offered = self.offered(offered, workload, setting);
-        let workload = preset(workload).workload;
-        PhaseSpec {
-            name: name.clone(),
-            interval: interval(&workload, setting),
-            workload,
-            seconds: Some(seconds(length, &offered, store, setting)),
-            offered,
-            ops: None,
-        }
-    }
-
-    fn offered(&self, word: &str, workload: &str, setting: &Setting) -> Offered {
-        let own = match (preset(workload).arrivals, self.peaks.get(workload)) {
+        let preset = preset(workload);
+        let own = match (preset.arrivals, self.peaks.get(workload)) {
             (Some(Arrivals::Varying(own)), Some(peak)) => {
                 Some(Arrivals::Varying(own.with_peak(*peak)))
             }
             (own, _) => own,
         };
-        offered(word, own.as_ref(), setting.scale).expect("a load that the workload has")
+        let offered = load::offered(offered, own.as_ref(), setting.scale);
+        let offered = offered.expect("figures offer work in words that exist");
+        PhaseSpec {
+            name: name.clone(),
+            interval: interval(&preset.workload, setting),
+            workload: preset.workload,
+            seconds: Some(seconds(length, &offered, store, setting)),
+            offered,
+            ops: None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary};
 use std::fmt::Write;
+use textwrap::Options;
 use vlsm_core::{Bytes, Micros};
 use vlsm_measure::report::table::grouped;
 
@@ -16,10 +17,10 @@ pub fn render(result: &FigureResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}: {} (scale {})", result.id, result.title, result.scale);
     for note in result.notes() {
-        indented(&mut out, &note);
+        wrapped(&mut out, &note);
     }
     match result.why_not() {
-        Some(why) => indented(&mut out, &why),
+        Some(why) => wrapped(&mut out, &why),
         None => result.panels.iter().for_each(|panel| panel_text(&mut out, panel)),
     }
     for claim in &result.claims {
@@ -29,26 +30,9 @@ pub fn render(result: &FigureResult) -> String {
 }
 
 /// Writes the text in lines; those after the first are indented further.
-fn indented(out: &mut String, text: &str) {
-    for (index, line) in wrapped(text, WIDTH - 4).iter().enumerate() {
-        let _ = writeln!(out, "{}{line}", if index == 0 { "  " } else { "    " });
-    }
-}
-
-/// The text in lines of at most `most` characters.
-#[must_use]
-pub fn wrapped(text: &str, most: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(last) if last.is_empty() => last.push_str(word),
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= most => {
-                last.extend([" ", word]);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
+fn wrapped(out: &mut String, text: &str) {
+    let lines = Options::new(WIDTH).initial_indent("  ").subsequent_indent("    ");
+    let _ = writeln!(out, "{}", textwrap::fill(text, lines));
 }
 
 /// A number with its unit.
@@ -91,7 +75,7 @@ fn panel_text(out: &mut String, panel: &PanelResult) {
 }
 
 fn claim_text(out: &mut String, claim: &ClaimResult) {
-    indented(out, &format!("• {}: {}", claim.verdict.words(), claim.text));
+    wrapped(out, &format!("• {}: {}", claim.verdict.words(), claim.text));
     if let Some(summary) = claim.summary {
         let _ = writeln!(out, "      found {}", between(summary, claim.unit));
     }

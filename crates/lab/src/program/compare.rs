@@ -75,7 +75,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     cache: ByteCount,
     /// Number of regions that the keys are split into
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=4096))]
     regions: u16,
     /// Read and write through the page cache
     #[arg(long)]
@@ -99,10 +100,6 @@ pub struct Args {
     /// Folder for the report: index.html, reports as JSON, figures as CSV
     #[arg(long, value_name = "DIR", default_value = "lab-results/compare")]
     out: PathBuf,
-}
-
-fn within(range: std::ops::RangeInclusive<i64>) -> clap::builder::RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(range)
 }
 
 /// Runs the stores and reports the results.
@@ -194,9 +191,9 @@ impl Args {
             let name = name.to_owned();
             Step::Phase(PhaseSpec { name, workload, offered, ops, seconds, interval: 1.0 })
         };
-        let closed = || Offered::As(Arrivals::Closed);
         let load = Preset::named("load").expect("it is known").workload;
-        let mut steps = vec![phase("load", load, closed(), Some(pairs), None), Step::Settle(600.0)];
+        let closed = Offered::As(Arrivals::Closed);
+        let mut steps = vec![phase("load", load, closed, Some(pairs), None), Step::Settle(600.0)];
         if let Some(path) = &self.trace {
             // Refuse a file that is no trace before loading anything.
             let trace = Trace::open(path).map_err(|error| error.to_string())?;
@@ -238,19 +235,17 @@ fn shipped(mut store: StoreSpec) -> StoreSpec {
     if store.kind == "vlsm" {
         return store;
     }
-    let memtables = store.options.policy.tree.memtable_bytes.0
-        * store.options.policy.tree.memtable_count as u64;
-    let cache = match store.kind.as_str() {
-        "rocksdb" | "fjall" => ByteCount::mib(32),
+    let tree = &mut store.options.policy.tree;
+    store.cache = match store.kind.as_str() {
+        "rocksdb" | "fjall" => 32 << 20,
         "pebble" => {
-            store.options.policy.tree.memtable_bytes = ByteCount::mib(4);
-            ByteCount::mib(8)
+            tree.memtable_bytes = ByteCount::mib(4);
+            8 << 20
         }
         // In redb one cache has the memory of cache and memtables.
-        "redb" => ByteCount(ByteCount::mib(1024).0.saturating_sub(memtables)),
-        _ => ByteCount(store.cache),
+        "redb" => (1_u64 << 30).saturating_sub(tree.memtable_bytes.0 * tree.memtable_count as u64),
+        _ => store.cache,
     };
-    store.cache = cache.0;
     (store.options.direct_io, store.options.direct_reads) = (false, false);
     store
 }
@@ -272,10 +267,10 @@ fn publish(out: &Path, all: &[Runs]) -> failure::Result {
     if reports.is_empty() {
         return Err(Failure::new("interrupted before anything was measured"));
     }
-    let compared = (all.len() > 1).then(|| Comparison::new(all, 0));
+    let compared = (all.len() > 1).then(|| Comparison::new(all));
     let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");
     let index = match &compared {
-        Some(_) => page::render(all, 0, &title),
+        Some(_) => page::render(all, &title),
         None => html::page(&reports, &title),
     };
     let json = serde_json::to_string_pretty(&reports).map_err(|error| error.to_string())?;
