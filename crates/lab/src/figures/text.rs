@@ -4,7 +4,7 @@
 use super::measure::Unit;
 use super::result::{ClaimResult, FigureResult, PanelResult, Summary};
 use std::fmt::Write;
-use textwrap::Options;
+use textwrap::{Options, WordSplitter};
 use vlsm_core::{Bytes, Micros};
 use vlsm_measure::report::table::grouped;
 
@@ -32,6 +32,8 @@ pub fn render(result: &FigureResult) -> String {
 /// Writes the text in lines; those after the first are indented further.
 fn wrapped(out: &mut String, text: &str) {
     let lines = Options::new(WIDTH).initial_indent("  ").subsequent_indent("    ");
+    // Names of stores stay whole.
+    let lines = lines.word_splitter(WordSplitter::NoHyphenation);
     let _ = writeln!(out, "{}", textwrap::fill(text, lines));
 }
 
