@@ -16,7 +16,7 @@
 mod client;
 mod floor;
 
-pub use floor::{Floor, TooFast, floor};
+pub use floor::{Floor, floor};
 
 use crate::arrivals::{Arrivals, Sequence};
 use crate::clock::Clock;
@@ -33,6 +33,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 /// One part of a run.
+#[derive(Debug, Clone)]
 pub struct Phase {
     /// The operations.
     pub workload: Workload,
@@ -51,6 +52,7 @@ pub struct Phase {
 }
 
 /// The result of a phase.
+#[derive(Default)]
 pub struct Outcome {
     /// Its length in seconds.
     pub seconds: f64,
@@ -68,22 +70,6 @@ pub struct Outcome {
     pub usage: Usage,
     /// The first failure.
     pub error: Option<StoreError>,
-}
-
-impl Outcome {
-    /// The outcome of a phase that could not begin.
-    fn failed(error: StoreError) -> Self {
-        Self {
-            seconds: 0.0,
-            latencies: Latencies::default(),
-            series: Series::default(),
-            misses: 0,
-            user_bytes: 0,
-            unserved: 0,
-            usage: Usage::default(),
-            error: Some(error),
-        }
-    }
 }
 
 /// The progress of a phase.
@@ -109,8 +95,8 @@ fn grace(seconds: f64) -> f64 {
 struct Run<'a> {
     store: &'a dyn Store,
     data: &'a Data,
-    /// The trace whose operations replace those of the workload, and its values.
-    trace: Option<(Trace, Data)>,
+    /// The trace whose operations replace those of the workload, after its values.
+    trace: Option<(Data, Trace)>,
     clock: Clock,
     /// The time at which clients stop, in nanoseconds.
     end: u64,
@@ -140,15 +126,15 @@ pub fn run(
     assert!(phase.interval > 0.0, "intervals have a length");
     let trace = match &phase.arrivals {
         Arrivals::Replay(replay) => match Trace::open(&replay.path) {
-            Ok(trace) => Some(trace),
-            Err(error) => return Outcome::failed(error),
+            Ok(trace) => Some((trace.data(phase.seed), trace)),
+            Err(error) => return Outcome { error: Some(error), ..Outcome::default() },
         },
         _ => None,
     };
     let before = Usage::now();
     let run = Run::new(store, data, phase, stop, trace);
     let slots: Vec<_> = (0..phase.threads).map(|_| Mutex::new(Interval::default())).collect();
-    let mut collector = Collector::new(&slots);
+    let mut collector = Collector { slots: &slots, ..Collector::default() };
     let caller = std::thread::current();
     std::thread::scope(|scope| {
         for (client, slot) in slots.iter().enumerate() {
@@ -185,28 +171,22 @@ impl<'a> Run<'a> {
         data: &'a Data,
         phase: &Phase,
         stop: &'a AtomicBool,
-        trace: Option<Trace>,
+        trace: Option<(Data, Trace)>,
     ) -> Self {
         let ops = phase.ops.unwrap_or(u64::MAX);
-        let times = trace.as_ref().map(Trace::times);
+        let times = trace.as_ref().map(|(_, trace)| trace.times());
         let sequence = Sequence::new(&phase.arrivals, ops, phase.seconds, times, phase.seed);
-        let limit = match &sequence {
-            None => phase.seconds,
-            Some(_) => phase.seconds.map(|seconds| seconds + grace(seconds)),
-        };
-        let total = sequence.as_ref().map_or(ops, Sequence::total);
+        let grace = |seconds| if sequence.is_some() { grace(seconds) } else { 0.0 };
+        let limit = phase.seconds.map_or(f64::INFINITY, |seconds| seconds + grace(seconds));
         Self {
             store,
             data,
-            trace: trace.map(|trace| {
-                let values = trace.data(phase.seed);
-                (trace, values)
-            }),
             clock: Clock::start(),
-            end: (limit.unwrap_or(f64::INFINITY) * 1e9) as u64,
-            total,
+            end: (limit * 1e9) as u64,
+            total: sequence.as_ref().map_or(ops, Sequence::total),
             clients: phase.threads as u64,
             sequence,
+            trace,
             stop,
             failed: AtomicBool::new(false),
             error: Mutex::new(None),
@@ -221,6 +201,7 @@ impl<'a> Run<'a> {
 }
 
 /// Collects the counts of the clients.
+#[derive(Default)]
 struct Collector<'a> {
     slots: &'a [Mutex<Interval>],
     fresh: Interval,
@@ -232,18 +213,7 @@ struct Collector<'a> {
     last: u64,
 }
 
-impl<'a> Collector<'a> {
-    fn new(slots: &'a [Mutex<Interval>]) -> Self {
-        Self {
-            slots,
-            fresh: Interval::default(),
-            latencies: Latencies::default(),
-            totals: Interval::default(),
-            series: Series::default(),
-            last: 0,
-        }
-    }
-
+impl Collector<'_> {
     /// Waits for the end of an interval or of the phase, and collects. Returns false if the phase
     /// is over.
     fn interval(&mut self, run: &Run<'_>, seconds: f64) -> bool {

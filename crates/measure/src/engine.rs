@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm::{Batch, Db, KeyspaceOptions, Options, Stats, WriteOptions};
-use vlsm_core::event::{ChainReport, Event};
+use vlsm_core::event::Event;
 use vlsm_policy::Counters;
 
 /// The largest number of marks that are kept until they are taken.
@@ -61,23 +61,10 @@ impl Engine {
 /// Keeps marks of jobs that ended and of chains.
 fn note(event: &Event, clock: &Clock, marks: &Mutex<Marks>) {
     let now = clock.now() as f64 / 1e9;
-    let chain = |chain: &ChainReport, waited| ChainMark {
-        at: now,
-        stages: chain.stages.iter().map(|stage| (stage.level, stage.width.0)).collect(),
-        waited,
-    };
-    let mut marks = match event {
-        Event::JobFinished { .. } | Event::ChainStood { .. } | Event::ChainEnded { .. } => {
-            marks.lock()
-        }
-        _ => return,
-    };
-    if marks.jobs.len() + marks.chains.len() >= MARKS_MAX {
-        return;
-    }
+    let (mut job, mut chain) = (None, None);
     match event {
         Event::JobFinished { kind, from, to, read, written, took, .. } => {
-            marks.jobs.push(JobMark {
+            job = Some(JobMark {
                 start: now - took.0 as f64 / 1e6,
                 end: now,
                 kind: kind.name().to_owned(),
@@ -87,12 +74,21 @@ fn note(event: &Event, clock: &Clock, marks: &Mutex<Marks>) {
                 written: written.0,
             });
         }
-        Event::ChainStood { chain: stood, .. } => marks.chains.push(chain(stood, None)),
+        Event::ChainStood { chain: stood, .. } => chain = Some((stood, None)),
         Event::ChainEnded { chain: ended, .. } => {
-            let waited = ended.waited.0 as f64 / 1e6;
-            marks.chains.push(chain(ended, Some(waited)));
+            chain = Some((ended, Some(ended.waited.0 as f64 / 1e6)));
         }
-        _ => (),
+        _ => return,
+    }
+    let chain = chain.map(|(chain, waited)| ChainMark {
+        at: now,
+        stages: chain.stages.iter().map(|stage| (stage.level, stage.width.0)).collect(),
+        waited,
+    });
+    let mut marks = marks.lock();
+    if marks.jobs.len() + marks.chains.len() < MARKS_MAX {
+        marks.jobs.extend(job);
+        marks.chains.extend(chain);
     }
 }
 
@@ -231,11 +227,7 @@ impl Store for Engine {
         std::mem::take(&mut *self.marks.lock()).shifted(ahead)
     }
 
-    fn close(self: Box<Self>) -> StoreResult<()> {
-        Ok(self.db.close()?)
-    }
-
-    fn close_counted(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
+    fn close(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
         let before = self.stats();
         let closed = self.db.clone().close();
         (before.with_bytes_of(&self.stats()), closed.map_err(Into::into))

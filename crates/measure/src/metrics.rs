@@ -34,40 +34,32 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
-        Self::Read,
-        Self::Insert,
-        Self::Update,
-        Self::Delete,
-        Self::Scan,
-        Self::ReadModifyWrite,
-        Self::Transaction,
+    /// All kinds in the order of their numbers, with names and groups.
+    const TABLE: [(Self, &'static str, Group); 7] = [
+        (Self::Read, "reads", Group::Read),
+        (Self::Insert, "inserts", Group::Write),
+        (Self::Update, "updates", Group::Write),
+        (Self::Delete, "deletes", Group::Write),
+        (Self::Scan, "scans", Group::Scan),
+        (Self::ReadModifyWrite, "read-modify-writes", Group::Write),
+        (Self::Transaction, "transactions", Group::Transaction),
     ];
+
+    /// All kinds, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::TABLE.into_iter().map(|(kind, ..)| kind)
+    }
 
     /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "reads",
-            Self::Insert => "inserts",
-            Self::Update => "updates",
-            Self::Delete => "deletes",
-            Self::Scan => "scans",
-            Self::ReadModifyWrite => "read-modify-writes",
-            Self::Transaction => "transactions",
-        }
+        Self::TABLE[self as usize].1
     }
 
     /// The group it is counted in.
     #[must_use]
     pub fn group(self) -> Group {
-        match self {
-            Self::Read => Group::Read,
-            Self::Insert | Self::Update | Self::Delete | Self::ReadModifyWrite => Group::Write,
-            Self::Scan => Group::Scan,
-            Self::Transaction => Group::Transaction,
-        }
+        Self::TABLE[self as usize].2
     }
 }
 
@@ -92,12 +84,7 @@ impl Group {
     /// The name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "reads",
-            Self::Write => "writes",
-            Self::Scan => "scans",
-            Self::Transaction => "transactions",
-        }
+        ["reads", "writes", "scans", "transactions"][self as usize]
     }
 }
 
@@ -112,7 +99,7 @@ pub fn histogram() -> Histogram<u64> {
 
 /// Latencies in nanoseconds, by kind. A kind that never occurred takes no memory.
 #[derive(Debug, Clone, Default)]
-pub struct Latencies([Option<Histogram<u64>>; Kind::ALL.len()]);
+pub struct Latencies([Option<Histogram<u64>>; Kind::TABLE.len()]);
 
 impl Latencies {
     /// Counts one latency.
@@ -151,8 +138,7 @@ impl Latencies {
 
     /// The histogram of the wanted kinds together, if one of them occurred.
     fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u64>>> {
-        let kinds = Kind::ALL.into_iter().filter(|&kind| wanted(kind));
-        let mut used = kinds.filter_map(|kind| self.of(kind));
+        let mut used = Kind::all().filter(|&kind| wanted(kind)).filter_map(|kind| self.of(kind));
         let mut all = Cow::Borrowed(used.next()?);
         for histogram in used {
             all.to_mut().add(histogram).expect("both have the same bounds");
@@ -170,12 +156,6 @@ impl Latencies {
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> u64 {
         self.all().map_or(0, |all| all.value_at_quantile(quantile))
-    }
-
-    /// The given quantile of one kind, in nanoseconds; zero when there is none.
-    #[must_use]
-    pub fn quantile_of(&self, kind: Kind, quantile: f64) -> u64 {
-        self.of(kind).map_or(0, |histogram| histogram.value_at_quantile(quantile))
     }
 
     /// The longest latency of all kinds, in nanoseconds.
@@ -213,6 +193,7 @@ impl Interval {
 
 /// One interval of a run; the last one may be shorter than the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Point {
     /// Its length in seconds.
     pub seconds: f64,
@@ -227,22 +208,16 @@ pub struct Point {
     /// Requests that were due and not begun at its end (open loop).
     pub backlog: u64,
     /// Median of reads, in microseconds.
-    #[serde(default)]
     pub read_p50_us: f64,
     /// 99.9th percentile of reads, in microseconds.
-    #[serde(default)]
     pub read_p999_us: f64,
     /// Median of writes, in microseconds.
-    #[serde(default)]
     pub write_p50_us: f64,
     /// 99.9th percentile of writes, in microseconds.
-    #[serde(default)]
     pub write_p999_us: f64,
     /// 99th percentile of scans or of transactions, whichever is larger, in microseconds.
-    #[serde(default)]
     pub other_p99_us: f64,
     /// 99th percentile of all operations together, in microseconds; older reports lack it.
-    #[serde(default)]
     pub all_p99_us: Option<f64>,
 }
 

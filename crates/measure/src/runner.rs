@@ -153,10 +153,8 @@ pub fn run(
     };
     let mut failure = runner.all().err();
     let method = Method { spec: Some(spec.clone()), ..runner.method() };
-    let (end, closed) = runner
-        .store
-        .take()
-        .map_or_else(|| (StoreStats::default(), Ok(())), |store| store.close_counted());
+    let (end, closed) =
+        runner.store.take().map_or_else(|| (StoreStats::default(), Ok(())), |store| store.close());
     if let Err(error) = closed {
         failure.get_or_insert(error.to_string());
     }
@@ -275,7 +273,7 @@ impl Runner<'_> {
 
     fn reopen(&mut self, change: &Change, seconds: f64) -> Result<(), String> {
         let store = self.store.take().expect("it is open while steps run");
-        let (end, closed) = store.close_counted();
+        let (end, closed) = store.close();
         self.closed = self.closed.plus(&end);
         closed.map_err(text)?;
         let spec = change.apply(self.spec.store.clone(), self.spec.data.pairs);
@@ -354,7 +352,7 @@ impl Runner<'_> {
             // Each phase has other operations than the phases before it.
             seed: mix(self.spec.seed).wrapping_add(self.phases.len() as u64),
         };
-        let floor = driver::floor(&phase, &self.data).map_err(text)?;
+        let floor = driver::floor(&phase, &self.data)?;
         let store = &**self.store.as_ref().expect("it is open while steps run");
         let (before, usage, clock) = (store.stats(), Usage::now(), Clock::start());
         drop(store.marks(&clock));

@@ -61,18 +61,11 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
-    /// Closes it, so that its folder can be opened again.
-    ///
-    /// # Errors
-    /// The store fails.
-    fn close(self: Box<Self>) -> StoreResult<()> {
-        Ok(())
-    }
-
-    /// Closes it and returns its last counters: those before closing, with the bytes that the
-    /// closing and running work still moved if the store can report them.
-    fn close_counted(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
-        (self.stats(), self.close())
+    /// Closes it, so that its folder can be opened again, and returns its last counters: those
+    /// before closing, with the bytes that the closing and running work still moved if the store
+    /// can report them.
+    fn close(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
+        (self.stats(), Ok(()))
     }
 }
 
@@ -207,6 +200,7 @@ pub struct Admitted {
 
 /// A store's own statistics. Counters count from its opening. A counter that a store lacks is zero.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StoreStats {
     /// Bytes written to the WAL.
     pub wal_bytes: u64,
@@ -222,14 +216,11 @@ pub struct StoreStats {
     pub other_written: u64,
     /// The most bytes that the system may count beyond those written: it counts a whole piece of
     /// its page cache even if only a few bytes of it were written.
-    #[serde(default)]
     pub rounding: u64,
     /// Bytes that the page cache may have kept from the device, where the system counts: reads that
     /// it served, and writes that were overwritten before a sync.
-    #[serde(default)]
     pub cached: u64,
     /// Compactions out of L0.
-    #[serde(default)]
     pub l0_compactions: u64,
     /// The number of memtables that waited for a compaction chain.
     pub chains: u64,
@@ -258,70 +249,59 @@ pub struct StoreStats {
     /// Bytes of all files of the store.
     pub disk_bytes: u64,
     /// Its memory.
-    #[serde(default)]
     pub memory: StoreMemory,
 }
 
 impl StoreStats {
+    /// The counters of bytes.
+    fn bytes(&mut self) -> [&mut u64; 8] {
+        [
+            &mut self.wal_bytes,
+            &mut self.flush_bytes,
+            &mut self.compaction_read,
+            &mut self.compaction_written,
+            &mut self.read_bytes,
+            &mut self.other_written,
+            &mut self.rounding,
+            &mut self.cached,
+        ]
+    }
+
+    /// Combines the counters of bytes with those of another; everything else stays.
+    fn combined(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        let (mut combined, mut other) = (self.clone(), other.clone());
+        for (bytes, other) in combined.bytes().into_iter().zip(other.bytes()) {
+            *bytes = combine(*bytes, *other);
+        }
+        combined
+    }
+
     /// The counts since `before`: counters are subtracted; levels, file bytes and maxima stay.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let wait = |wait: &WaitStats| {
-            let old = before.waits.iter().find(|old| old.cause == wait.cause);
-            let (count, total) = old.map_or((0, 0), |old| (old.count, old.total_us));
-            WaitStats {
-                count: wait.count.saturating_sub(count),
-                total_us: wait.total_us.saturating_sub(total),
-                ..wait.clone()
+        let mut since = self.combined(before, u64::saturating_sub);
+        since.l0_compactions = self.l0_compactions.saturating_sub(before.l0_compactions);
+        since.chains = self.chains.saturating_sub(before.chains);
+        since.chain_bytes = self.chain_bytes.saturating_sub(before.chain_bytes);
+        for wait in &mut since.waits {
+            if let Some(old) = before.waits.iter().find(|old| old.cause == wait.cause) {
+                wait.count = wait.count.saturating_sub(old.count);
+                wait.total_us = wait.total_us.saturating_sub(old.total_us);
             }
-        };
-        Self {
-            wal_bytes: self.wal_bytes.saturating_sub(before.wal_bytes),
-            flush_bytes: self.flush_bytes.saturating_sub(before.flush_bytes),
-            compaction_read: self.compaction_read.saturating_sub(before.compaction_read),
-            compaction_written: self.compaction_written.saturating_sub(before.compaction_written),
-            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
-            other_written: self.other_written.saturating_sub(before.other_written),
-            rounding: self.rounding.saturating_sub(before.rounding),
-            cached: self.cached.saturating_sub(before.cached),
-            l0_compactions: self.l0_compactions.saturating_sub(before.l0_compactions),
-            chains: self.chains.saturating_sub(before.chains),
-            chain_bytes: self.chain_bytes.saturating_sub(before.chain_bytes),
-            waits: self.waits.iter().map(wait).collect(),
-            ..self.clone()
         }
+        since
     }
 
     /// Adds the byte counters of an earlier opening of the same store.
     #[must_use]
     pub fn plus(&self, earlier: &Self) -> Self {
-        Self {
-            wal_bytes: self.wal_bytes + earlier.wal_bytes,
-            flush_bytes: self.flush_bytes + earlier.flush_bytes,
-            compaction_read: self.compaction_read + earlier.compaction_read,
-            compaction_written: self.compaction_written + earlier.compaction_written,
-            read_bytes: self.read_bytes + earlier.read_bytes,
-            other_written: self.other_written + earlier.other_written,
-            rounding: self.rounding + earlier.rounding,
-            cached: self.cached + earlier.cached,
-            ..self.clone()
-        }
+        self.combined(earlier, |bytes, earlier| bytes + earlier)
     }
 
     /// Takes the byte counters of a later moment; everything else stays.
     #[must_use]
-    pub fn with_bytes_of(self, later: &Self) -> Self {
-        Self {
-            wal_bytes: later.wal_bytes,
-            flush_bytes: later.flush_bytes,
-            compaction_read: later.compaction_read,
-            compaction_written: later.compaction_written,
-            read_bytes: later.read_bytes,
-            other_written: later.other_written,
-            rounding: later.rounding,
-            cached: later.cached,
-            ..self
-        }
+    pub fn with_bytes_of(&self, later: &Self) -> Self {
+        self.combined(later, |_, later| later)
     }
 
     /// All bytes the store says it wrote to files.

@@ -80,7 +80,7 @@ fn record(path: &Path) -> (Outcome, Data) {
     let load = phase(mixed, Arrivals::Open(4000.0));
     let outcome = drive(&engine, &Phase { seconds: Some(0.5), ..load }, &data);
     assert!(outcome.error.is_none());
-    Box::new(engine).close().unwrap();
+    Box::new(engine).close().1.unwrap();
     (outcome, data)
 }
 
@@ -127,7 +127,7 @@ fn operations_are_in_the_order_of_their_beginnings() {
     clock::sleep(Duration::from_millis(2));
     engine.db().put("key", "value").unwrap();
     assert_eq!(scan.count(), 0, "it began before");
-    Box::new(engine).close().unwrap();
+    Box::new(engine).close().1.unwrap();
     let trace = Trace::open(&path).unwrap();
     let ops = [trace.op(0), trace.op(1)];
     assert_eq!(ops, [(Act::Scan(0), &b"a"[..]), (Act::Put(5), &b"key"[..])]);

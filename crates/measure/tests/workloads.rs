@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use vlsm_measure::metrics::Kind;
 use vlsm_measure::workload::data::{Data, KeyOrder, Shape, mix};
 use vlsm_measure::workload::keys::{Choice, HotRanges};
-use vlsm_measure::workload::{Generator, Op, Preset, Records, THETA, Workload};
+use vlsm_measure::workload::{Generator, Key, Op, Preset, Records, THETA, Workload};
 
 const RECORDS: u64 = 1000;
 
@@ -23,15 +24,15 @@ fn ops(name: &str, client: u64, count: usize) -> Vec<Op> {
 }
 
 fn kind(op: &Op) -> &'static str {
-    match op {
-        Op::Read(_) => "read",
-        Op::ReadMissing(_) => "missing",
-        Op::Update(_) => "update",
-        Op::Insert(_) => "insert",
-        Op::Delete(_) => "delete",
-        Op::Scan(..) | Op::ScanAt(..) => "scan",
-        Op::ReadModifyWrite(_) => "rmw",
-        Op::Transaction(_) => "transaction",
+    match op.kind {
+        Kind::Read if matches!(op.key, Key::Missing(_)) => "missing",
+        Kind::Read => "read",
+        Kind::Update => "update",
+        Kind::Insert => "insert",
+        Kind::Delete => "delete",
+        Kind::Scan => "scan",
+        Kind::ReadModifyWrite => "rmw",
+        Kind::Transaction => "transaction",
     }
 }
 
@@ -84,7 +85,8 @@ fn operations_are_mixed_as_defined() {
 fn operations_depend_on_seed_and_client_alone() {
     assert_eq!(ops("a", 0, 100), ops("a", 0, 100));
     assert_ne!(ops("a", 0, 100), ops("a", 1, 100));
-    let expected: Vec<_> = (RECORDS..RECORDS + 100).map(Op::Insert).collect();
+    let insert = |record| Op { kind: Kind::Insert, key: Key::Record(record), length: 0 };
+    let expected: Vec<_> = (RECORDS..RECORDS + 100).map(insert).collect();
     assert_eq!(ops("load", 0, 100), expected, "inserts take consecutive numbers");
 }
 
@@ -92,7 +94,7 @@ fn operations_depend_on_seed_and_client_alone() {
 fn reads(name: &str, count: usize) -> Vec<f64> {
     let mut counts = vec![0.0; RECORDS as usize];
     for op in ops(name, 0, count) {
-        if let Op::Read(record) = op {
+        if let Op { kind: Kind::Read, key: Key::Record(record), .. } = op {
             counts[record as usize] += 1.0;
         }
     }
@@ -126,10 +128,7 @@ fn records_are_chosen_as_defined() {
 #[test]
 fn scans_are_as_long_as_defined() {
     let lengths = |name: &str| -> Vec<usize> {
-        let scan = |op| match op {
-            Op::Scan(_, length) => Some(length),
-            _ => None,
-        };
+        let scan = |op: Op| (op.kind == Kind::Scan).then_some(op.length);
         ops(name, 0, 60_000).into_iter().filter_map(scan).collect()
     };
     let e = lengths("e");
@@ -192,7 +191,7 @@ fn sequential_reads_cover_all_keys_once_around() {
     let mut generator = generator(&preset.workload, preset.shape, 10_000, 0);
     let mut places: Vec<u64> = (0..100)
         .map(|_| match generator.next_op() {
-            Op::ScanAt(place, 100) => place,
+            Op { kind: Kind::Scan, key: Key::At(place), length: 100 } => place,
             other => panic!("{other:?} is no scan of 100 pairs"),
         })
         .collect();

@@ -406,8 +406,8 @@ impl Store for Regions {
         self.described.clone()
     }
 
-    fn close(self: Box<Self>) -> StoreResult<()> {
-        self.parts.into_iter().try_for_each(|part| part.close())
+    fn close(self: Box<Self>) -> (StoreStats, StoreResult<()>) {
+        (self.stats(), self.parts.into_iter().try_for_each(|part| part.close()))
     }
 }
 

@@ -103,10 +103,10 @@ fn written_is_read(kind: &str, config: &str, regions: usize) {
         assert!(stats.wal_bytes > user && stats.flush_bytes > user / 2, "{stats:?}");
         assert!(stats.levels.iter().map(|level| level.tables).sum::<u64>() > 0, "{stats:?}");
     }
-    Box::new(store).close().unwrap();
+    Box::new(store).close().1.unwrap();
     let store = Regions::open(&spec, splits(regions), folder.path()).unwrap();
     check(&store, &data, &model);
-    Box::new(store).close().unwrap();
+    Box::new(store).close().1.unwrap();
 }
 
 /// All configurations of a kind, where this build has it.

@@ -14,7 +14,7 @@ use crate::metrics::{Interval, Kind};
 use crate::store::{StoreResult, Write};
 use crate::trace::Act;
 use crate::workload::data::Data;
-use crate::workload::{Generator, Op, Transaction};
+use crate::workload::{Generator, Key, Op};
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,13 +34,7 @@ struct Done {
     /// Reads that found nothing.
     misses: u64,
     /// Bytes written by the user.
-    user_bytes: u64,
-}
-
-impl Done {
-    fn new(kind: Kind, misses: bool, user_bytes: usize) -> Self {
-        Self { kind, misses: u64::from(misses), user_bytes: user_bytes as u64 }
-    }
+    user_bytes: usize,
 }
 
 impl<'a> Client<'a> {
@@ -90,7 +84,7 @@ impl<'a> Client<'a> {
                 }
                 Next::Serve(index, due) => {
                     let done = match &self.run.trace {
-                        Some((trace, values)) => self.replay(trace.op(index as usize), values),
+                        Some((values, trace)) => self.replay(trace.op(index as usize), values),
                         None => {
                             let op = self.generator.next_op();
                             self.execute(op)
@@ -113,7 +107,7 @@ impl<'a> Client<'a> {
                 let mut interval = self.slot.lock();
                 interval.latencies.record(done.kind, completed.saturating_sub(since));
                 interval.misses += done.misses;
-                interval.user_bytes += done.user_bytes;
+                interval.user_bytes += done.user_bytes as u64;
                 Some(completed)
             }
             Err(error) => {
@@ -124,65 +118,64 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn execute(&mut self, op: Op) -> StoreResult<Done> {
-        let Run { store, data, .. } = *self.run;
-        match op {
-            Op::Transaction(transaction) => return self.transaction(transaction),
-            Op::ReadMissing(record) => data.missing_key(record, &mut self.key),
-            Op::ScanAt(place, _) => data.key_at(place, self.generator.records(), &mut self.key),
-            Op::Read(record)
-            | Op::Update(record)
-            | Op::Insert(record)
-            | Op::Delete(record)
-            | Op::Scan(record, _)
-            | Op::ReadModifyWrite(record) => data.key(record, &mut self.key),
+    /// Does the next operation of the workload.
+    fn execute(&mut self, Op { kind, key, length }: Op) -> StoreResult<Done> {
+        let data = self.run.data;
+        match key {
+            Key::Record(record) => data.key(record, &mut self.key),
+            Key::Missing(record) => data.missing_key(record, &mut self.key),
+            Key::At(place) => data.key_at(place, self.generator.records(), &mut self.key),
         }
-        let key = &self.key;
-        let mut put = || {
-            let value = data.value(self.generator.random());
-            store.put(key, value).map(|()| key.len() + value.len())
-        };
-        Ok(match op {
-            Op::Read(_) | Op::ReadMissing(_) => Done::new(Kind::Read, store.get(key)?.is_none(), 0),
-            Op::Update(_) => Done::new(Kind::Update, false, put()?),
-            Op::Insert(_) => Done::new(Kind::Insert, false, put()?),
-            Op::Delete(_) => {
-                store.delete(key)?;
-                Done::new(Kind::Delete, false, key.len())
-            }
-            Op::Scan(_, limit) | Op::ScanAt(_, limit) => {
-                Done::new(Kind::Scan, store.scan(key, limit)? == 0, 0)
-            }
-            Op::ReadModifyWrite(_) => {
-                let missed = store.get(key)?.is_none();
-                Done::new(Kind::ReadModifyWrite, missed, put()?)
-            }
-            Op::Transaction(_) => unreachable!("it was done above"),
-        })
+        self.act(kind, length, |random| data.value(random))
     }
 
     /// Does an operation of a trace.
     fn replay(&mut self, (act, key): (Act, &[u8]), values: &Data) -> StoreResult<Done> {
-        let store = self.run.store;
-        Ok(match act {
-            Act::Get => Done::new(Kind::Read, store.get(key)?.is_none(), 0),
-            Act::Put(len) => {
-                store.put(key, values.value_of(len, self.generator.random()))?;
-                Done::new(Kind::Update, false, key.len() + len)
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let (kind, length) = match act {
+            Act::Get => (Kind::Read, 0),
+            Act::Put(length) => (Kind::Update, length),
+            Act::Delete => (Kind::Delete, 0),
+            Act::Scan(length) => (Kind::Scan, length),
+        };
+        self.act(kind, length, |random| values.value_of(length, random))
+    }
+
+    /// Does an operation on the client's key. A scan has a length. `value` makes a value of a
+    /// random number.
+    fn act<'b>(
+        &mut self,
+        kind: Kind,
+        length: usize,
+        value: impl FnOnce(u64) -> &'b [u8],
+    ) -> StoreResult<Done> {
+        let (store, key) = (self.run.store, &self.key);
+        let (mut missed, mut user_bytes) = (false, 0);
+        if matches!(kind, Kind::Read | Kind::ReadModifyWrite) {
+            missed = store.get(key)?.is_none();
+        }
+        match kind {
+            Kind::Read => {}
+            Kind::Insert | Kind::Update | Kind::ReadModifyWrite => {
+                let value = value(self.generator.random());
+                store.put(key, value)?;
+                user_bytes = key.len() + value.len();
             }
-            Act::Delete => {
+            Kind::Delete => {
                 store.delete(key)?;
-                Done::new(Kind::Delete, false, key.len())
+                user_bytes = key.len();
             }
-            Act::Scan(limit) => {
-                Done::new(Kind::Scan, store.scan(key, limit.max(1))? == 0 && limit > 0, 0)
-            }
-        })
+            Kind::Scan => missed = store.scan(key, length.max(1))? == 0 && length > 0,
+            Kind::Transaction => return self.transaction(),
+        }
+        Ok(Done { kind, misses: missed.into(), user_bytes })
     }
 
     /// Does the reads, then the scans, then all writes as one batch.
-    fn transaction(&mut self, transaction: Transaction) -> StoreResult<Done> {
+    fn transaction(&mut self) -> StoreResult<Done> {
         let Run { store, data, .. } = *self.run;
+        let transaction = self.generator.transaction();
         let mut misses = 0;
         for _ in 0..transaction.reads {
             data.key(self.generator.pick(), &mut self.key);
@@ -217,6 +210,6 @@ impl<'a> Client<'a> {
         if !writes.is_empty() {
             store.write(&writes)?;
         }
-        Ok(Done { misses, ..Done::new(Kind::Transaction, false, user_bytes) })
+        Ok(Done { kind: Kind::Transaction, misses, user_bytes })
     }
 }

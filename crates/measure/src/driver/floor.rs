@@ -2,12 +2,11 @@
 //! over a store that does nothing measures it. Arrivals that vary are tried at their peak.
 
 use super::{Outcome, Phase, run};
-use crate::arrivals::Arrivals;
 use crate::store::NullStore;
 use crate::workload::Records;
 use crate::workload::data::Data;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -34,65 +33,36 @@ pub struct Floor {
     pub cpu_us_per_op: f64,
 }
 
-/// The driver cannot keep the rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TooFast {
-    /// The requested rate, in requests per second.
-    pub asked: f64,
-    /// The rate that it can offer, in requests per second.
-    pub reached: f64,
-    /// The number of client threads.
-    pub threads: usize,
-}
-
-impl fmt::Display for TooFast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, reached, threads } = self;
-        write!(
-            f,
-            "{asked:.0} requests per second are more than the driver can offer with {threads} \
-             client threads: over a store that does nothing it reaches {reached:.0}. Ask for fewer"
-        )
-    }
-}
-
-impl std::error::Error for TooFast {}
-
-impl From<TooFast> for String {
-    fn from(error: TooFast) -> Self {
-        error.to_string()
-    }
-}
-
 /// Measures what the driver costs by itself.
 ///
 /// # Errors
-/// [`TooFast`] if it cannot keep the phase's rate even over a store that does nothing. The phase
-/// would then measure the driver.
-pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, TooFast> {
-    let asked = phase.arrivals.peak();
-    let p999 = |outcome: &Outcome| outcome.latencies.quantile(0.999);
+/// The driver cannot keep the phase's rate even over a store that does nothing. The phase would
+/// then measure the driver. The text has both rates.
+pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, String> {
+    let rate = phase.arrivals.peak();
+    let asked = rate.unwrap_or(0.0);
+    let p999 = |outcome: &Outcome| Reverse(outcome.latencies.quantile(0.999));
+    let quality = |outcome: &Outcome| (reached(outcome) >= REACHED * asked, p999(outcome));
+    // Other processes may disturb a try, so the best one counts. A closed loop has no aim.
     let mut outcome = brief(phase, data);
-    if let Some(asked) = asked {
-        // Other processes may have disturbed a try, so the best one counts.
-        for _ in 1..TRIES {
-            if reached(&outcome) >= REACHED * asked && p999(&outcome) <= AIM {
-                break;
-            }
-            let again = brief(phase, data);
-            let better = (reached(&again) >= REACHED * asked, u64::MAX - p999(&again))
-                > (reached(&outcome) >= REACHED * asked, u64::MAX - p999(&outcome));
-            outcome = if better { again } else { outcome };
-        }
-        let reached = reached(&outcome);
-        if reached < REACHED * asked {
-            return Err(TooFast { asked, reached, threads: phase.threads });
-        }
+    let mut tries = 1;
+    while rate.is_some() && tries < TRIES && quality(&outcome) < (true, Reverse(AIM)) {
+        let again = brief(phase, data);
+        outcome = if quality(&again) > quality(&outcome) { again } else { outcome };
+        tries += 1;
+    }
+    let reached = reached(&outcome);
+    if reached < REACHED * asked {
+        return Err(format!(
+            "{asked:.0} requests per second are more than the driver can offer with {} client \
+             threads: over a store that does nothing it reaches {reached:.0}. Ask for fewer",
+            phase.threads
+        ));
     }
     let at = |quantile| outcome.latencies.quantile(quantile) as f64 / 1e3;
     let ops = outcome.latencies.count().max(1) as f64;
     let cpu_us_per_op = outcome.usage.cpu_nanos as f64 / 1e3 / ops;
-    Ok(Floor { rate: asked, p99_us: at(0.99), p999_us: at(0.999), cpu_us_per_op })
+    Ok(Floor { rate, p99_us: at(0.99), p999_us: at(0.999), cpu_us_per_op })
 }
 
 /// The completed requests per second.
@@ -104,15 +74,8 @@ fn brief(phase: &Phase, data: &Data) -> Outcome {
     let arrivals = phase.arrivals.at_peak();
     // At a low rate, measure longer, to have enough requests.
     let slow = arrivals.peak().is_some_and(|rate| rate < 2000.0);
-    let brief = Phase {
-        workload: phase.workload.clone(),
-        ops: None,
-        seconds: Some(if slow && arrivals != Arrivals::Closed { 2.0 * SECONDS } else { SECONDS }),
-        interval: SECONDS,
-        arrivals,
-        threads: phase.threads,
-        seed: phase.seed,
-    };
+    let seconds = Some(if slow { 2.0 * SECONDS } else { SECONDS });
+    let brief = Phase { arrivals, ops: None, seconds, interval: SECONDS, ..phase.clone() };
     let records = Arc::new(Records::new(1_000_000));
     let stop = AtomicBool::new(false);
     run(&NullStore::default(), data, &records, &brief, &stop, &mut |progress| {

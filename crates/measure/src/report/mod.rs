@@ -289,7 +289,7 @@ impl PhaseReport {
             reads: group(Group::Read),
             writes: group(Group::Write),
             scans: group(Group::Scan),
-            kinds: Kind::ALL.into_iter().filter_map(kind).collect(),
+            kinds: Kind::all().filter_map(kind).collect(),
             misses: outcome.misses,
             unserved: outcome.unserved,
             stalls: outcome.series.stalls(),

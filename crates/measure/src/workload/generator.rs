@@ -7,32 +7,32 @@ use super::data::{Data, mix};
 use super::keys::{Choice, Picker};
 use super::sizes::Sizes;
 use super::{Transaction, Workload};
+use crate::metrics::Kind;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// One operation on numbered records.
+/// One operation of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// A point read.
-    Read(u64),
-    /// A point read of a key that no record has, chosen by this record's number.
-    ReadMissing(u64),
-    /// A new value for a record that is there.
-    Update(u64),
-    /// A new record.
-    Insert(u64),
-    /// Removes a record.
-    Delete(u64),
-    /// This many records in key order from this one on.
-    Scan(u64, usize),
-    /// This many records from the key that has this share (of 2^64) of the records below it.
-    ScanAt(u64, usize),
-    /// A point read, then an update of the same record.
-    ReadModifyWrite(u64),
-    /// Operations that count as one.
-    Transaction(Transaction),
+pub struct Op {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its key; a transaction chooses its own ones.
+    pub key: Key,
+    /// The number of records that a scan reads, in key order from its key on.
+    pub length: usize,
+}
+
+/// The key of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// That of a record.
+    Record(u64),
+    /// One that no record has, chosen by this record's number.
+    Missing(u64),
+    /// The key that has this share (of 2^64) of the records below it.
+    At(u64),
 }
 
 /// The records that exist, shared by all clients.
@@ -53,7 +53,20 @@ impl Records {
     }
 }
 
-/// The number of reading kinds, which come first in [`Workload::shares`].
+/// The kinds of [`Workload::shares`].
+const KINDS: [Kind; 8] = [
+    Kind::Read,
+    Kind::Read,
+    Kind::Scan,
+    Kind::Update,
+    Kind::Insert,
+    Kind::Delete,
+    Kind::ReadModifyWrite,
+    Kind::Transaction,
+];
+/// The index of the reads of keys that no record has.
+const MISSING: usize = 1;
+/// The number of reading kinds, which come first.
 const READING: usize = 3;
 
 /// The operations of one client.
@@ -109,29 +122,29 @@ impl Generator {
     #[inline]
     pub fn next_op(&mut self) -> Op {
         let share = self.rng.random::<f64>();
-        let kind = self.limits.iter().position(|limit| share < *limit);
-        match kind.unwrap_or(self.limits.len() - 1) {
-            0 => Op::Read(self.pick()),
-            1 => Op::ReadMissing(self.pick()),
-            2 => self.next_scan(),
-            3 => Op::Update(self.pick()),
-            4 => Op::Insert(self.records.0.fetch_add(1, Relaxed)),
-            5 => Op::Delete(self.pick()),
-            6 => Op::ReadModifyWrite(self.pick()),
-            _ => Op::Transaction(self.transaction),
-        }
+        let index = self.limits.iter().position(|limit| share < *limit);
+        let kind = KINDS[index.unwrap_or(KINDS.len() - 1)];
+        let length = if kind == Kind::Scan { self.scan.at(self.rng.random()) } else { 0 };
+        let key = match kind {
+            Kind::Scan if self.in_order => self.place_of(length),
+            Kind::Insert => Key::Record(self.records.0.fetch_add(1, Relaxed)),
+            Kind::Transaction => Key::Record(0),
+            _ if index == Some(MISSING) => Key::Missing(self.pick()),
+            _ => Key::Record(self.pick()),
+        };
+        Op { kind, key, length }
     }
 
-    fn next_scan(&mut self) -> Op {
-        let length = self.scan.at(self.rng.random());
-        if !self.in_order {
-            return Op::Scan(self.pick(), length);
-        }
+    /// Where the next scan in order begins: its first key follows the last one of the scan before.
+    fn place_of(&mut self, length: usize) -> Key {
         let step = ((length as u128) << 64) / u128::from(self.records.count().max(1));
-        let place = self.place;
-        // The first key follows the last one.
-        self.place = place.wrapping_add(step as u64);
-        Op::ScanAt(place, length)
+        let next = self.place.wrapping_add(step as u64);
+        Key::At(std::mem::replace(&mut self.place, next))
+    }
+
+    /// The transaction of the workload.
+    pub(crate) fn transaction(&self) -> Transaction {
+        self.transaction
     }
 
     /// An existing record, chosen as the workload says.

@@ -17,7 +17,7 @@ mod silk;
 pub mod sizes;
 mod ycsb;
 
-pub use generator::{Generator, Op, Records};
+pub use generator::{Generator, Key, Op, Records};
 pub use ycsb::THETA;
 
 use crate::arrivals::Arrivals;
