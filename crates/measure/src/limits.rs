@@ -15,9 +15,11 @@
 #![expect(clippy::disallowed_methods, reason = "these files are the system's controls")]
 
 use crate::spec::Limits;
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use vlsm_core::{Bytes, BytesPerSec};
 
@@ -25,7 +27,7 @@ use vlsm_core::{Bytes, BytesPerSec};
 #[derive(Debug, Default)]
 pub struct Applied {
     groups: Vec<Group>,
-    text: String,
+    said: Vec<String>,
     incomplete: bool,
 }
 
@@ -35,12 +37,24 @@ impl Applied {
     pub fn complete(&self) -> bool {
         !self.incomplete
     }
+
+    fn add(&mut self, what: &str, mounts: &Mounts, limit: Result<Limit, String>) {
+        let done = limit.and_then(|limit| mounts.enter(&limit, &self.groups));
+        self.incomplete |= done.is_err();
+        self.said.push(match done {
+            Ok((group, text)) => {
+                self.groups.extend(group);
+                format!("{what}: {text}")
+            }
+            Err(why) => format!("{what}: not limited: {why}"),
+        });
+    }
 }
 
 /// Writes the limits in force, or why they are not; nothing if no limit was requested.
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.said.join("; "))
     }
 }
 
@@ -50,31 +64,49 @@ pub fn apply(limits: &Limits, dir: &Path) -> Applied {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mounts = Mounts::of(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"));
     let mut applied = Applied::default();
-    let mut said = Vec::new();
     if let Some(rate) = limits.device {
-        let done = disk_of(dir, Path::new("/sys")).and_then(|disk| mounts.device(&disk, rate));
-        said.push(applied.note("device", done));
+        let disk = disk_of(dir, Path::new("/sys"));
+        applied.add("device", &mounts, disk.map(|disk| Limit::device(&disk, rate)));
     }
     if let Some(bytes) = limits.memory {
-        // v2 has one tree, and the process can be in only one of its groups.
-        let group = applied.groups.iter().find(|group| group.v2).map(|group| group.path.clone());
-        said.push(applied.note("memory", mounts.memory(bytes, group)));
+        applied.add("memory", &mounts, Ok(Limit::memory(bytes)));
     }
-    applied.text = said.join("; ");
     applied
 }
 
-impl Applied {
-    fn note(&mut self, what: &str, done: Result<(Option<Group>, String), String>) -> String {
-        match done {
-            Ok((group, text)) => {
-                self.groups.extend(group);
-                format!("{what}: {text}")
-            }
-            Err(why) => {
-                self.incomplete = true;
-                format!("{what}: not limited: {why}")
-            }
+/// A limit, as the controllers of both generations take it.
+struct Limit {
+    text: String,
+    /// What v1 cannot limit, for the text.
+    escapes: &'static str,
+    /// The controllers of v1 and v2.
+    controllers: [&'static str; 2],
+    /// The files of v1 and v2, and what is written into them.
+    settings: [Vec<(&'static str, String)>; 2],
+}
+
+impl Limit {
+    fn device(disk: &str, rate: u64) -> Self {
+        let v1 = ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"];
+        Self {
+            text: format!("{} read and as much written on {disk}", BytesPerSec(rate)),
+            escapes: ": a store's buffered writes escape this limit, its reads and direct writes \
+                      do not",
+            controllers: ["blkio", "io"],
+            settings: [
+                v1.map(|file| (file, format!("{disk} {rate}"))).into(),
+                vec![("io.max", format!("{disk} rbps={rate} wbps={rate}"))],
+            ],
+        }
+    }
+
+    fn memory(bytes: u64) -> Self {
+        Self {
+            text: format!("{}, page cache included", Bytes(bytes)),
+            escapes: "",
+            controllers: ["memory", "memory"],
+            settings: ["memory.limit_in_bytes", "memory.max"]
+                .map(|file| vec![(file, bytes.to_string())]),
         }
     }
 }
@@ -85,26 +117,22 @@ struct Group {
     path: PathBuf,
     /// The group that the process goes back to.
     home: PathBuf,
-    v2: bool,
 }
 
 impl Group {
     /// Makes a group in `parent`, writes `settings` into it and moves this process there.
-    fn enter(
-        parent: &Path,
-        home: &Path,
-        v2: bool,
-        settings: &[(&str, String)],
-    ) -> Result<Self, String> {
+    fn enter(parent: &Path, home: &Path, settings: &[(&str, String)]) -> Result<Self, String> {
         let path = parent.join(format!("vlsm-lab-{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| cannot("make the control group", &path, &error))?;
         // From here on, dropping `group` cleans up.
-        let group = Self { path, home: home.to_owned(), v2 };
-        for (name, value) in settings {
-            write(&group.path.join(name), value)?;
-        }
+        let group = Self { path, home: home.to_owned() };
+        group.set(settings)?;
         write(&group.path.join("cgroup.procs"), &std::process::id().to_string())?;
         Ok(group)
+    }
+
+    fn set(&self, settings: &[(&str, String)]) -> Result<(), String> {
+        settings.iter().try_for_each(|(name, value)| write(&self.path.join(name), value))
     }
 }
 
@@ -131,8 +159,8 @@ fn write(path: &Path, value: &str) -> Result<(), String> {
 /// The groups of this process in the controllers' trees, as absolute paths.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mounts {
-    blkio: Option<PathBuf>,
-    memory: Option<PathBuf>,
+    /// The group in the tree of each controller of v1.
+    v1: HashMap<String, PathBuf>,
     /// The root of the tree of v2, and the group in it.
     v2: Option<(PathBuf, PathBuf)>,
 }
@@ -155,106 +183,66 @@ impl Mounts {
                 let below = group.strip_prefix(root.trim_end_matches('/')).unwrap_or("");
                 Some(Path::new(point).join(below.trim_start_matches('/')))
             };
-            let controls = |controller: &str| {
-                let options = kind.strip_prefix("cgroup ").and_then(|rest| rest.split(' ').nth(1));
-                options.is_some_and(|list| list.split(',').any(|one| one == controller))
-            };
-            if kind.starts_with("cgroup2 ") {
-                mounts.v2 = group("").map(|group| (point.into(), group));
-            }
-            if controls("blkio") {
-                mounts.blkio = group("blkio");
-            }
-            if controls("memory") {
-                mounts.memory = group("memory");
+            let mut kind = kind.split(' ');
+            match kind.next() {
+                Some("cgroup2") => mounts.v2 = group("").map(|group| (point.into(), group)),
+                Some("cgroup") => {
+                    // Options that are no controllers have no line in `cgroup`.
+                    let options = kind.nth(1).unwrap_or_default().split(',');
+                    let found = options.filter_map(|one| Some((one.to_owned(), group(one)?)));
+                    mounts.v1.extend(found);
+                }
+                _ => {}
             }
         }
         mounts
     }
 
-    fn device(&self, disk: &str, rate: u64) -> Result<(Option<Group>, String), String> {
-        let each = format!("{} read and as much written on {disk}", BytesPerSec(rate));
-        if let Some(home) = &self.blkio {
-            let setting = format!("{disk} {rate}");
-            let settings = [
-                ("blkio.throttle.read_bps_device", setting.clone()),
-                ("blkio.throttle.write_bps_device", setting),
-            ];
-            let group = Group::enter(home, home, false, &settings)?;
-            let text = format!(
-                "{each} (control groups v1: a store's buffered writes escape this limit, its \
-                 reads and direct writes do not)"
-            );
-            return Ok((Some(group), text));
-        }
-        let (parent, home) = self.parent("io")?;
-        let setting = format!("{disk} rbps={rate} wbps={rate}");
-        let group = Group::enter(&parent, &home, true, &[("io.max", setting)])?;
-        Ok((Some(group), format!("{each} (control groups v2)")))
-    }
-
-    /// Limits memory. `group` is the group of v2 that the process was already moved to, if any.
-    fn memory(
-        &self,
-        bytes: u64,
-        group: Option<PathBuf>,
-    ) -> Result<(Option<Group>, String), String> {
-        let text = format!("{}, page cache included", Bytes(bytes));
-        if let Some(home) = &self.memory {
-            let settings = [("memory.limit_in_bytes", bytes.to_string())];
-            let group = Group::enter(home, home, false, &settings)?;
-            return Ok((Some(group), format!("{text} (control groups v1)")));
+    /// Makes a limit hold, in a new group or in that of v2 among `groups`: v2 has one tree, and the
+    /// process can be in only one of its groups. Returns the new group and a text.
+    fn enter(&self, limit: &Limit, groups: &[Group]) -> Result<(Option<Group>, String), String> {
+        let Limit { text, escapes, controllers: [old, new], settings: [v1, v2] } = limit;
+        if let Some(home) = self.v1.get(*old) {
+            let group = Group::enter(home, home, v1)?;
+            return Ok((Some(group), format!("{text} (control groups v1{escapes})")));
         }
         let text = format!("{text} (control groups v2)");
-        if let Some(group) = group {
-            write(&group.join("memory.max"), &bytes.to_string())?;
+        let (root, home) = self.v2.as_ref().ok_or_else(|| missing(new))?;
+        if let Some(group) = groups.iter().find(|group| group.path.starts_with(root)) {
+            group.set(v2)?;
             return Ok((None, text));
         }
-        let (parent, home) = self.parent("memory")?;
-        let settings = [("memory.max", bytes.to_string())];
-        Ok((Some(Group::enter(&parent, &home, true, &settings)?), text))
+        Ok((Some(Group::enter(&parent(new, root, home)?, home, v2)?), text))
     }
+}
 
-    /// The nearest group of v2, from the process's own upwards, that passes a controller on to its
-    /// children; and the process's own group. If none does, the root is made to, if it has the
-    /// controller.
-    fn parent(&self, controller: &str) -> Result<(PathBuf, PathBuf), String> {
-        let missing = || format!("no control-group controller \"{controller}\" is mounted here");
-        let (root, home) = self.v2.as_ref().ok_or_else(missing)?;
-        let lists = |group: &Path, file: &str| {
-            let text = fs::read_to_string(group.join(file)).unwrap_or_default();
-            text.split_whitespace().any(|one| one == controller)
-        };
-        let up = home.ancestors().take_while(|group| group.starts_with(root));
-        for group in up {
-            if lists(group, "cgroup.subtree_control") {
-                return Ok((group.to_owned(), home.clone()));
-            }
-        }
-        if !lists(root, "cgroup.controllers") {
-            return Err(missing());
-        }
-        write(&root.join("cgroup.subtree_control"), &format!("+{controller}"))?;
-        Ok((root.clone(), home.clone()))
+fn missing(controller: &str) -> String {
+    format!("no control-group controller \"{controller}\" is mounted here")
+}
+
+/// The nearest group of v2, from the process's own (`home`) upwards, that passes a controller on to
+/// its children. If none does, the root is made to, if it has the controller.
+fn parent(controller: &str, root: &Path, home: &Path) -> Result<PathBuf, String> {
+    let lists = |group: &Path, file: &str| {
+        let text = fs::read_to_string(group.join(file)).unwrap_or_default();
+        text.split_whitespace().any(|one| one == controller)
+    };
+    let mut up = home.ancestors().take_while(|group| group.starts_with(root));
+    if let Some(group) = up.find(|group| lists(group, "cgroup.subtree_control")) {
+        return Ok(group.to_owned());
     }
+    if !lists(root, "cgroup.controllers") {
+        return Err(missing(controller));
+    }
+    write(&root.join("cgroup.subtree_control"), &format!("+{controller}"))?;
+    Ok(root.to_owned())
 }
 
 /// The disk that holds a folder, as `major:minor`. `sys` is where sysfs is mounted.
 fn disk_of(dir: &Path, sys: &Path) -> Result<String, String> {
-    let metadata = fs::metadata(dir);
-    let metadata = metadata.map_err(|error| cannot("look at", dir, &error))?;
-    disk(device_number(&metadata), sys)
+    let metadata = fs::metadata(dir).map_err(|error| cannot("look at", dir, &error))?;
+    disk(metadata.dev(), sys)
         .ok_or_else(|| format!("{} is on a file system without a disk of its own", dir.display()))
-}
-
-#[cfg(unix)]
-fn device_number(metadata: &fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::dev(metadata)
-}
-
-#[cfg(not(unix))]
-fn device_number(_: &fs::Metadata) -> u64 {
-    0
 }
 
 fn disk(device: u64, sys: &Path) -> Option<String> {
@@ -303,8 +291,10 @@ mod tests {
         assert_eq!(
             Mounts::of(old, groups),
             Mounts {
-                blkio: Some("/sys/fs/cgroup/blkio/a".into()),
-                memory: Some("/sys/fs/cgroup/memory/b".into()),
+                v1: HashMap::from([
+                    ("blkio".into(), "/sys/fs/cgroup/blkio/a".into()),
+                    ("memory".into(), "/sys/fs/cgroup/memory/b".into()),
+                ]),
                 v2: Some(("/sys/fs/cgroup/unified".into(), unified)),
             }
         );
@@ -312,7 +302,7 @@ mod tests {
         let found = Mounts::of(new, "0::/user.slice/x\n");
         let home = PathBuf::from("/sys/fs/cgroup/user.slice/x");
         assert_eq!(found.v2, Some(("/sys/fs/cgroup".into(), home)));
-        assert_eq!((found.blkio, found.memory), (None, None));
+        assert!(found.v1.is_empty());
         assert_eq!(Mounts::of("nonsense - \n1 2", "::"), Mounts::default());
     }
 
@@ -323,17 +313,18 @@ mod tests {
         let home = root.0.join("a/b");
         fs::create_dir_all(&home).expect("made");
         let mounts = Mounts { v2: Some((root.0.as_path().into(), home)), ..Mounts::default() };
-        let why = mounts.device("8:0", 100).expect_err("no controller");
+        let device = Limit::device("8:0", 100);
+        let why = mounts.enter(&device, &[]).expect_err("no controller");
         assert_eq!(why, "no control-group controller \"io\" is mounted here");
         write(&root.0.join("cgroup.controllers"), "cpu io memory").expect("written");
         write(&root.0.join("a/cgroup.subtree_control"), "io memory").expect("written");
-        let (group, text) = mounts.device("8:0", 100).expect("limited");
+        let (group, text) = mounts.enter(&device, &[]).expect("limited");
         assert_eq!(text, "100 B/s read and as much written on 8:0 (control groups v2)");
-        let group = group.expect("a group");
-        assert_eq!(group.path.parent(), Some(root.0.join("a").as_path()));
-        let (second, _) = mounts.memory(1 << 20, Some(group.path.clone())).expect("limited");
+        let group = [group.expect("a group")];
+        assert_eq!(group[0].path.parent(), Some(root.0.join("a").as_path()));
+        let (second, _) = mounts.enter(&Limit::memory(1 << 20), &group).expect("limited");
         assert!(second.is_none());
-        let read = |name: &str| fs::read_to_string(group.path.join(name)).expect(name);
+        let read = |name: &str| fs::read_to_string(group[0].path.join(name)).expect(name);
         assert_eq!(read("io.max"), "8:0 rbps=100 wbps=100");
         assert_eq!(read("memory.max"), "1048576");
         assert_eq!(read("cgroup.procs"), std::process::id().to_string());
@@ -348,7 +339,6 @@ mod tests {
         write(&at("devices/sda/dev"), "8:0\n").expect("written");
         write(&at("devices/sda/sda1/dev"), "8:1\n").expect("written");
         write(&at("devices/sda/sda1/partition"), "1\n").expect("written");
-        #[cfg(unix)]
         for (number, device) in [("8:0", "sda"), ("8:1", "sda/sda1")] {
             let target = at("devices").join(device);
             std::os::unix::fs::symlink(target, at("dev/block").join(number)).expect("linked");

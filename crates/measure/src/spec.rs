@@ -134,8 +134,8 @@ impl Step {
         let Self::Phase(phase) = self else { return 0 };
         // Count half of the updates: they overwrite records and are mostly merged away.
         let workload = &phase.workload;
-        let [reads, missing, scans, ..] = workload.shares();
-        let others = 100.0 - reads - missing - scans - workload.inserts;
+        let reads = workload.reads + workload.missing_reads + workload.scans;
+        let others = 100.0 - reads - workload.inserts;
         let share = (workload.inserts + others / 2.0) / 100.0;
         let rate = match &phase.offered {
             // The writes of a trace are not known before it is read.

@@ -5,7 +5,6 @@
 
 use super::data::{Data, mix};
 use super::keys::{Choice, Picker};
-use super::sizes::Sizes;
 use super::{Transaction, Workload};
 use crate::metrics::Kind;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -53,32 +52,20 @@ impl Records {
     }
 }
 
-/// The kinds of [`Workload::shares`].
-const KINDS: [Kind; 8] = [
-    Kind::Read,
-    Kind::Read,
-    Kind::Scan,
-    Kind::Update,
-    Kind::Insert,
-    Kind::Delete,
-    Kind::ReadModifyWrite,
-    Kind::Transaction,
-];
-/// The index of the reads of keys that no record has.
+/// The index of the reads of keys that no record has, in [`Workload::shares`].
 const MISSING: usize = 1;
-/// The number of reading kinds, which come first.
+/// The number of reading kinds, which come first there.
 const READING: usize = 3;
 
 /// The operations of one client.
 pub struct Generator {
     rng: Xoshiro256PlusPlus,
-    /// Cumulative shares, up to one.
+    kinds: [Kind; 8],
+    /// Cumulative shares of the kinds, up to one.
     limits: [f64; 8],
-    scan: Sizes,
-    in_order: bool,
+    workload: Workload,
     /// Where the next scan in order begins, in shares of 2^64.
     place: u64,
-    transaction: Transaction,
     picker: Picker,
     records: Arc<Records>,
 }
@@ -94,7 +81,8 @@ impl Generator {
         (client, clients): (u64, u64),
     ) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(mix(seed ^ mix(client)));
-        let mut shares = workload.shares();
+        let kinds = workload.shares().map(|(kind, _)| kind);
+        let mut shares = workload.shares().map(|(_, share)| share);
         if workload.apart && clients > 1 {
             let (reading, writing) = shares.split_at_mut(READING);
             if client == 0 { reading } else { writing }.fill(0.0);
@@ -105,13 +93,11 @@ impl Generator {
             sum += share / total;
             sum
         });
-        let in_order = workload.choice == Choice::InOrder;
         Self {
+            kinds,
             limits,
-            scan: workload.scan,
-            in_order,
-            place: if in_order { rng.random() } else { 0 },
-            transaction: workload.transaction,
+            workload: workload.clone(),
+            place: if workload.choice == Choice::InOrder { rng.random() } else { 0 },
             picker: Picker::new(workload.choice, records.count(), data.shape().order),
             records: records.clone(),
             rng,
@@ -123,10 +109,10 @@ impl Generator {
     pub fn next_op(&mut self) -> Op {
         let share = self.rng.random::<f64>();
         let index = self.limits.iter().position(|limit| share < *limit);
-        let kind = KINDS[index.unwrap_or(KINDS.len() - 1)];
-        let length = if kind == Kind::Scan { self.scan.at(self.rng.random()) } else { 0 };
+        let kind = self.kinds[index.unwrap_or(self.kinds.len() - 1)];
+        let length = if kind == Kind::Scan { self.workload.scan.at(self.rng.random()) } else { 0 };
         let key = match kind {
-            Kind::Scan if self.in_order => self.place_of(length),
+            Kind::Scan if self.workload.choice == Choice::InOrder => self.place_of(length),
             Kind::Insert => Key::Record(self.records.0.fetch_add(1, Relaxed)),
             Kind::Transaction => Key::Record(0),
             _ if index == Some(MISSING) => Key::Missing(self.pick()),
@@ -144,7 +130,7 @@ impl Generator {
 
     /// The transaction of the workload.
     pub(crate) fn transaction(&self) -> Transaction {
-        self.transaction
+        self.workload.transaction
     }
 
     /// An existing record, chosen as the workload says.

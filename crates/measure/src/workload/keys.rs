@@ -13,10 +13,11 @@ use rand_distr::{Distribution, Zipf};
 use serde::{Deserialize, Serialize};
 
 /// A distribution of records.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
     /// All records are equally likely.
+    #[default]
     Uniform,
     /// A few records are popular: zipfian with this constant, scrambled.
     Zipfian(f64),

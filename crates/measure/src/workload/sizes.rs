@@ -34,6 +34,13 @@ pub struct Pareto {
     pub max: usize,
 }
 
+/// From 1 to 100, as the scans of YCSB.
+impl Default for Sizes {
+    fn default() -> Self {
+        Self::Uniform(1, 100)
+    }
+}
+
 /// The number of points that the mean is taken from.
 const POINTS: u32 = 1 << 14;
 
