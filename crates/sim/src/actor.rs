@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub ops: u64,
     pub writes_may_fail: bool,
     pub reads_may_fail: bool,
+    /// Whether the listing of a folder may fail.
+    pub lists_may_fail: bool,
     /// Whether the device is full for a while, which is no failure.
     pub full: bool,
 }

@@ -291,7 +291,8 @@ impl Plan {
         Limits {
             ops: self.ops,
             writes_may_fail: !self.faults.iter().all(Fault::passes),
-            reads_may_fail: self.faults.iter().any(Fault::hits_reads),
+            reads_may_fail: self.faults.iter().any(|fault| fault.hits(&["read", "open", "len"])),
+            lists_may_fail: self.faults.iter().any(|fault| fault.hits(&["readdir", "exists"])),
             full: self.space.is_some(),
         }
     }

@@ -132,11 +132,12 @@ impl Fault {
         }
     }
 
-    /// Whether the store's reads may fail because of this fault.
+    /// Whether what the store does by these calls, which change nothing, may fail because of this
+    /// fault.
     #[must_use]
-    pub fn hits_reads(&self) -> bool {
+    pub fn hits(&self, calls: &[&str]) -> bool {
         let harmless = matches!(self.kind, Kind::NoSpace | Kind::Short) || self.passes();
-        !harmless && self.name.is_none_or(|name| matches!(name, "read" | "open" | "len"))
+        !harmless && self.name.is_none_or(|name| calls.contains(&name))
     }
 }
 

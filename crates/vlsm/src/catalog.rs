@@ -174,7 +174,7 @@ pub(crate) struct KeyspaceInfo {
     pub options: KeyspaceOptions,
     pub trees: Vec<TreeId>,
     pub rules: Arc<Rules>,
-    /// Whose clock says when a put expires.
+    /// The clock that decides when a put expires.
     pub clock: Arc<Clock>,
 }
 
@@ -284,7 +284,7 @@ impl Catalog {
         self.keyspaces.lock().iter().find(|info| info.trees.contains(&tree)).cloned()
     }
 
-    /// What a keyspace will be that the manifest says this of.
+    /// Builds a keyspace from its record in the manifest.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`].

@@ -29,7 +29,7 @@ use vlsm_policy::{DeviceMap, DevicePoint};
 
 /// The file beside the store.
 pub(crate) const NAME: &str = "DEVICE";
-/// What is read and written while it is measured; also the name of what a crash may leave behind.
+/// The file that the measurement reads and writes. A crash may leave it behind.
 pub(crate) const SCRATCH: &str = "DEVICE.tmp";
 
 const FILE_BYTES: u64 = 128 << 20;
@@ -199,7 +199,7 @@ mod tests {
         let names = env.fs().read_dir(dir.path()).unwrap();
         assert_eq!(names, [Path::new(NAME)], "nothing else is left");
         assert_eq!(map(&env, dir.path(), &options).unwrap(), first, "it is not measured again");
-        // What was changed by accident is measured again; what the options say is not measured.
+        // A file that was changed by accident is measured again. What the options say is not measured.
         let path = dir.path().join(NAME);
         let file = env.fs().open(&path, OpenOptions::WRITE).unwrap();
         let digit = 11;

@@ -124,7 +124,7 @@ pub struct Options {
     pub reserve_bytes: Bytes,
     /// The durability of writes that do not set one. Default: `Buffered`.
     pub durability: Durability,
-    /// Open a store whose WAL is damaged with the batches before the damage. SSTs stay, so a tree
+    /// If the WAL is damaged, open the store with the batches before the damage. SSTs stay, so a tree
     /// that was flushed later may hold more than another. The files with the remaining batches are
     /// moved into the store's folder `lost`, and the event `WalLost` describes them. Default:
     /// false.
@@ -181,13 +181,13 @@ impl Options {
         toml::to_string_pretty(self).map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// Reads the text of [`Options::to_toml`], or one by hand. Omitted options have their defaults;
-    /// those of the policy are the profile's that it names:
+    /// Reads options in the form that [`Options::to_toml`] writes. Omitted options have their
+    /// defaults. In `[policy]` these are the values of the profile that it names:
     ///
     /// ```toml
     /// workers = 4
     /// [policy]
-    /// profile = "rocksdb"      # or `vlsm` and what else there is
+    /// profile = "rocksdb"      # or any other profile
     /// schedule = "silk"
     /// [policy.tree]
     /// memtable_bytes = "32M"

@@ -47,7 +47,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// The first WAL after opening gets this much room; each of its successors is twice as long, up to
 /// the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
-/// Or so much where the device is full.
+/// The length of that WAL on a full device.
 const SHORT_WAL_BYTES: u64 = 16 << 10;
 
 /// A store is opened for writing only below this. As many numbers again are left, more than one
@@ -135,7 +135,7 @@ impl Log<'_> {
         let Settling { env, events, dir, state, .. } = *self.folder;
         let (trees, last_seq, memtables) = (&state.trees, last_seq_of(state), BTreeMap::new());
         let trees_end = state.numbers.next_tree;
-        // Who only reads gives no number.
+        // An opening that only reads assigns no sequence numbers.
         let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
         let mut replay =
             Replay { memtables, last_seq, trees, arenas, next_memtable, clock, trees_end, seq_max };

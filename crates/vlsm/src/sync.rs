@@ -94,7 +94,7 @@ mod shuttled {
         PLANTED.get() == Some(bug)
     }
 
-    /// Has a mistake made from here on.
+    /// Switches a planted race on, or all off.
     pub(crate) fn plant(bug: Option<super::Race>) {
         PLANTED.set(bug);
     }

@@ -53,7 +53,7 @@ impl Slot {
         Self { id, candidate, job, turn, done, paused_since, cancelled, installing }
     }
 
-    /// The place of who writes what a job would write, and is none.
+    /// A slot for an ingest: it reserves inputs and output as a job does, but has no steps.
     pub fn reserved(id: JobId, candidate: Candidate) -> Self {
         Self::of(id, Arc::new(candidate), None)
     }
@@ -66,7 +66,7 @@ pub(crate) struct State {
     /// Steps so far.
     pub turns: u64,
     pub pace: Pace,
-    /// What the shape said of the trees of which there is something to be known.
+    /// The shape's last answer for each tree that is not idle.
     pub known: BTreeMap<TreeId, Known>,
     pub chains: Chains,
 }
@@ -136,8 +136,8 @@ impl Control {
         self.state.lock()
     }
 
-    /// Adds reservations of who is no job, where no tick is under way: none of `reserve`'s slots
-    /// collides with what a tick found possible before. None while there is one.
+    /// Adds the reservations of an ingest, unless a tick is under way: none of `reserve`'s slots
+    /// may collide with a job that a tick has found possible. None while a tick is under way.
     pub fn reserve<R>(&self, reserve: impl FnOnce(&mut State) -> R) -> Option<R> {
         let deciders = self.deciders.try_lock()?;
         let reserved = reserve(&mut self.state.lock());

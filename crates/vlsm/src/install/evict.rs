@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 use vlsm_core::Version;
 
 impl Installer {
-    /// Lets go of the readers that were used least lately, while they hold more than they may. Not
-    /// for latency paths.
+    /// Evicts the readers that were not used for the longest time, while all readers hold more than
+    /// they may. Not for latency paths.
     pub fn evict_readers(self: &Arc<Self>) {
-        // Who leads now will be followed by another look: readers still do not fit.
+        // Somebody else leads. Eviction is tried again afterwards, because readers still do not fit.
         let Some(mut leader) = self.lead() else { return };
         let target = self.shared.memory.readers_target();
         let mut excess = self.shared.memory.readers.get().saturating_sub(target);

@@ -116,7 +116,8 @@ pub(crate) struct Installer {
     snapshotting: AtomicBool,
     /// Whether requests wait for space in the manifest.
     waiting: AtomicBool,
-    /// Held by who ingests, and by a checkpoint until its end is fixed. Only ever tried.
+    /// Held by an ingest, and by a checkpoint until its end is fixed. It is only taken with
+    /// `try_lock`.
     ingests: Mutex<()>,
 }
 
@@ -251,9 +252,9 @@ impl Installer {
         !refused
     }
 
-    /// Takes back the edits of the ingest under way, which a full device refused: they are not
-    /// true, now or after a crash. False where nothing of them was refused, or they are being
-    /// installed: then it comes to be known otherwise.
+    /// Takes back the edits of the ingest under way if a full device refused them: they are not
+    /// true, now or after a crash. False if none of them was refused, or if they are being
+    /// installed; then the result of the install tells.
     pub fn withdraw_ingest(self: &Arc<Self>) -> Result<bool> {
         if !self.waits() {
             return Ok(false);

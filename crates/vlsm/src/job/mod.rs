@@ -423,8 +423,8 @@ impl Buffers {
         Self { read: half, least, runs: 0, read_len: least, depth: 1, unwritten_max }
     }
 
-    /// Shares what is read among so many runs. Where that makes less than [`READ_LEN_WANTED`] of a
-    /// chunk, less is read ahead.
+    /// Divides the bytes for reading among `runs` runs. If a chunk would be shorter than
+    /// [`READ_LEN_WANTED`], fewer chunks are read ahead.
     fn read_by(&mut self, runs: usize) {
         let each = |depth: usize| self.read / (runs * (depth + 1)).max(1);
         let depth = if each(READ_DEPTH) < READ_LEN_WANTED { 1 } else { READ_DEPTH };

@@ -184,7 +184,7 @@ impl Log {
         }
     }
 
-    /// Whom the log asks for what the parts above it do.
+    /// Sets the parts above, which the log asks for rotations and flushes.
     pub fn attach(&self, above: Weak<dyn Above>) {
         let _ = self.above.set(above);
     }

@@ -217,7 +217,9 @@ impl Memtable {
     }
 
     /// Counts a writer out. True for the last writer of a sealed memtable: a hint to look whether
-    /// it is drained. Who looks before another writer and the seal come in between gets one more.
+    /// it is drained. If that look
+    /// comes too early, because another writer or the seal came in between, that writer gives
+    /// another hint.
     ///
     /// # Panics
     /// When there was none.

@@ -68,9 +68,9 @@ impl TreeView {
         sources
     }
 
-    /// The tree without what is as new as the first run of L0 that is newer than a sealed memtable,
-    /// or newer: until older memtables are flushed, nothing else may be done with the rest. None
-    /// where there is no such run.
+    /// The tree without the first run of L0 that is newer than a sealed memtable, and without
+    /// everything newer than that run. Until the older memtables are flushed, jobs may use only
+    /// this part. None if there is no such run.
     pub fn older_part(&self) -> Option<Self> {
         let oldest = self.immutables.first().filter(|_| self.mixed)?;
         let first = self.version.l0.iter().find(|run| run.seq_min > first_seq(oldest))?.seq_min;

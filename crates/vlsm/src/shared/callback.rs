@@ -52,7 +52,7 @@ pub(crate) struct Guarded<C: ?Sized> {
     name: String,
     keyspace: String,
     panicked: AtomicBool,
-    /// Who is told; nobody before the store is open.
+    /// Where panics are reported; none before the store is open.
     events: Option<Arc<Events>>,
 }
 

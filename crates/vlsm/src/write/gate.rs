@@ -168,7 +168,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Those who wait are told by `changed`.
+    /// An open gate. `changed` wakes those who wait at it.
     pub fn new(changed: Arc<dyn Condition>) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),

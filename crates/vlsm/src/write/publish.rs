@@ -29,7 +29,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Those who wait are told by `advanced`.
+    /// A publisher with nothing to publish. `advanced` wakes those who wait for it.
     pub fn new(advanced: Arc<dyn Condition>, views: &Arc<Views>) -> Self {
         Self {
             slots: (0..IN_FLIGHT_MAX).map(|_| AtomicU64::new(0)).collect(),

@@ -119,7 +119,7 @@ impl Writer {
         let _ = self.bound_memtables(&self.log.sequence(), 0, |_| false);
     }
 
-    /// Has all that memtables hold by now go out, also where the shape gathers more of them first.
+    /// Asks for a flush of all sealed memtables, even if the shape would gather more of them first.
     pub(super) fn want_memtables_out(&self) {
         if self.gathers {
             self.shared.channel.want_below(self.shared.numbers.memtables_end());
