@@ -83,10 +83,10 @@ pub struct Pressure {
     pub by_l0: bool,
 }
 
-/// The stages a flush would have to wait for at this moment, L0 first: (level, bytes to be merged).
+/// The stages that a flush would have to wait for if L0 were full at this moment, L0 first.
 ///
-/// Empty when a flush could start now (vLSM (2024), §3: a compaction chain; its length is the
-/// number of stages, its width the bytes of each).
+/// A compaction chain (vLSM (2024), §3): its length is the number of stages, its width the bytes
+/// of each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chain {
     /// Level and bytes of each stage.

@@ -199,7 +199,8 @@ mod tests {
         let names = env.fs().read_dir(dir.path()).unwrap();
         assert_eq!(names, [Path::new(NAME)], "nothing else is left");
         assert_eq!(map(&env, dir.path(), &options).unwrap(), first, "it is not measured again");
-        // A file that was changed by accident is measured again. What the options say is not measured.
+        // A file that was changed by accident is measured again. What the options say is not
+        // measured.
         let path = dir.path().join(NAME);
         let file = env.fs().open(&path, OpenOptions::WRITE).unwrap();
         let digit = 11;

@@ -32,7 +32,7 @@ use crate::log as wal;
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::view::{TreeView, Views};
-use crate::recovery::{Begun, Log};
+use crate::recovery::{Begun, Recovery};
 use crate::rules::{Extensions, Rules};
 use crate::shared::channel::Channel;
 use crate::shared::clock::Clock;
@@ -117,7 +117,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let folder = Settling::new(&env, dir, &events, &state, &there, &lost, manifest);
     let (wake, next) = (env.condition(Duration::ZERO), counter());
     let (memory, arenas) = memory_of(&options, &wake);
-    let log = Log {
+    let log = Recovery {
         folder: &folder,
         options: &options,
         arenas: &arenas,

@@ -124,9 +124,9 @@ pub struct Options {
     pub reserve_bytes: Bytes,
     /// The durability of writes that do not set one. Default: `Buffered`.
     pub durability: Durability,
-    /// If the WAL is damaged, open the store with the batches before the damage. SSTs stay, so a tree
-    /// that was flushed later may hold more than another. The files with the remaining batches are
-    /// moved into the store's folder `lost`, and the event `WalLost` describes them. Default:
+    /// If the WAL is damaged, open the store with the batches before the damage. SSTs stay, so a
+    /// tree that was flushed later may hold more than another. The files with the remaining batches
+    /// are moved into the store's folder `lost`, and the event `WalLost` describes them. Default:
     /// false.
     pub salvage_wal: bool,
     /// Open a store without its damaged and missing SSTs. Each SST is read completely. Damaged ones

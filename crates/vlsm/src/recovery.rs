@@ -68,8 +68,8 @@ struct Replay<'a> {
     seq_max: Seq,
 }
 
-/// The log of a store that is being opened.
-pub(crate) struct Log<'a> {
+/// The recovery of a store from its WALs, while it is being opened.
+pub(crate) struct Recovery<'a> {
     pub folder: &'a Settling<'a>,
     pub options: &'a Options,
     pub arenas: &'a ArenaPool,
@@ -93,7 +93,7 @@ pub(crate) struct Begun {
 /// Memtables of each tree, oldest first.
 type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
 
-impl Log<'_> {
+impl Recovery<'_> {
     /// Replays the log and begins the new WAL; a store that is only read has none.
     pub fn begin(&self) -> Result<Begun> {
         if self.read_only {

@@ -22,7 +22,7 @@
 use super::pick::{self, Context};
 use super::room::{Rooms, towards};
 use crate::candidate::{Busy, Candidate, Candidates};
-use crate::signals::{Chain, LevelPressure, Pressure};
+use crate::signals::{Chain, LevelPressure, Pressure, TreeFacts};
 use crate::tree::TreeOptions;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, RunOrigin, Table, Version};
@@ -39,6 +39,16 @@ pub struct Incremental {
 }
 
 impl Incremental {
+    /// What a pick works on.
+    pub fn context<'a>(
+        &'a self,
+        version: &'a Version,
+        facts: &'a TreeFacts,
+        busy: &'a Busy,
+    ) -> Context<'a> {
+        Context { version, facts, busy, options: &self.options }
+    }
+
     pub fn candidates(
         &self,
         context: &Context<'_>,

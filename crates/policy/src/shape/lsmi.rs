@@ -35,17 +35,6 @@ impl Mechanism for Lsmi {
     }
 }
 
-impl Lsmi {
-    fn context<'a>(
-        &'a self,
-        version: &'a Version,
-        facts: &'a TreeFacts,
-        busy: &'a Busy,
-    ) -> Context<'a> {
-        Context { version, facts, busy, options: &self.tree.options }
-    }
-}
-
 /// Rule 2.
 fn step(context: &Context<'_>, level: u8, score: f64) -> Vec<Candidate> {
     context.singles(level, score, Bytes::ZERO, 1)
@@ -57,7 +46,7 @@ impl Shape for Lsmi {
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
-        self.tree.candidates(&self.context(version, facts, busy), &step, |_| true)
+        self.tree.candidates(&self.tree.context(version, facts, busy), &step, |_| true)
     }
 
     fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
@@ -73,7 +62,7 @@ impl Shape for Lsmi {
 
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let busy = Busy::default();
-        self.tree.chain_behind_l0(&self.context(version, facts, &busy), &step)
+        self.tree.chain_behind_l0(&self.tree.context(version, facts, &busy), &step)
     }
 
     fn check(&self, version: &Version) -> std::result::Result<(), Violation> {

@@ -4,6 +4,7 @@
 //! [`OVERLAP_MAX`] tables below each; only the inputs of the job picked are collected.
 
 use super::conflicts;
+use super::room::Rooms;
 use crate::candidate::{Busy, Candidate, Class, Inputs};
 use crate::signals::TreeFacts;
 use crate::tree::TreeOptions;
@@ -15,6 +16,12 @@ use vlsm_core::{Bytes, KeyRange, Place, Run, Table, Version};
 pub const WINDOW: usize = 50;
 /// Tables of the next level that count when overlaps are compared.
 const OVERLAP_MAX: usize = 4096;
+
+/// The most jobs proposed at once out of one level that has reached its target.
+const JOBS_MAX: usize = 4;
+
+/// Levels with their scores and jobs.
+pub type Ranked = Vec<(f64, Vec<Candidate>)>;
 
 /// What a pick works on.
 pub struct Context<'a> {
@@ -165,6 +172,23 @@ impl<'a> Context<'a> {
             })
             .take(count)
             .collect()
+    }
+
+    /// The merges out of each level that has reached its target, with the level's score: its bytes
+    /// as a share of the target. Highest score first. While a merge into L1 waits, L1 gives
+    /// nothing, so that this merge can begin.
+    pub fn full_levels(&self, rooms: &Rooms, l1_waits: bool) -> Ranked {
+        let mut ranked: Ranked = Vec::new();
+        for level in 1..=self.version.depth() {
+            let Some(target) = rooms.target(level) else { break };
+            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
+            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !(level == 1 && l1_waits) {
+                let excess = rooms.excess(level, Bytes::ZERO);
+                ranked.push((score, self.singles(level, score, excess, JOBS_MAX)));
+            }
+        }
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        ranked
     }
 
     /// Whether a running job reads a table of this run.

@@ -56,11 +56,6 @@ use vlsm_core::{Bytes, KeyRange, Place, Result, Run, Version, Violation};
 
 /// The multiple of its target beyond which a level goes before memory (CruiseDB (2021), §VI.B).
 const FAR: u64 = 5;
-/// The most jobs proposed at once out of one level.
-const JOBS_MAX: usize = 4;
-
-/// Levels with their scores and jobs.
-type Ranked = Vec<(f64, Vec<Candidate>)>;
 
 /// CruiseDB's tree.
 #[derive(Debug)]
@@ -167,18 +162,9 @@ impl Shape for SpLsm {
         let memory = self.out_of_memory(&context, &rooms);
         let held = |candidate: &Candidate| !candidate.conflicts.is_empty();
         let waits = l0.as_ref().is_some_and(held) || memory.as_ref().is_some_and(held);
-        let mut ranked: Ranked = Vec::new();
-        for level in 1..=version.depth() {
-            let Some(target) = rooms.target(level) else { break };
-            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
-            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !(level == 1 && waits) {
-                let excess = rooms.excess(level, Bytes::ZERO);
-                ranked.push((score, context.singles(level, score, excess, JOBS_MAX)));
-            }
-        }
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut ranked = context.full_levels(&rooms, waits);
         let rest = ranked.split_off(ranked.partition_point(|(score, _)| *score > FAR as f64));
-        let jobs = |ranked: Ranked| ranked.into_iter().flat_map(|(_, jobs)| jobs);
+        let jobs = |ranked: pick::Ranked| ranked.into_iter().flat_map(|(_, jobs)| jobs);
         jobs(ranked).chain(l0).chain(memory).chain(jobs(rest)).collect()
     }
 

@@ -44,8 +44,6 @@ use serde::{Deserialize, Serialize};
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Version, Violation};
 
-/// The most jobs proposed at once out of one level.
-const JOBS_MAX: usize = 4;
 /// Fewest runs worth a merge within L0 (RocksDB's `kMinFilesForIntraL0Compaction`).
 const INTRA_L0_MIN: usize = 4;
 
@@ -93,10 +91,6 @@ impl TieredL0 {
 
     /// Whether a merge into this level may start: the level does not exceed its target by more than
     /// the overflow.
-    fn allows(&self, rooms: &Rooms, level: u8) -> bool {
-        rooms.allows(level, Bytes::ZERO)
-    }
-
     fn l0_score(&self, runs: &[&Run]) -> f64 {
         let bytes: Bytes = runs.iter().map(|run| run.tables.bytes()).sum();
         let by_bytes = bytes.as_f64() / self.options.l1_bytes.as_f64().max(1.0);
@@ -118,7 +112,7 @@ impl TieredL0 {
             .any(|held| held.candidate.frees == Class::L0 && held.candidate.output_level == 1);
         let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
         let oldest = oldest.take(pick::RUNS_MAX);
-        if !to_l1 && self.allows(rooms, 1) {
+        if !to_l1 && rooms.allows(1, Bytes::ZERO) {
             list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
         }
         let waits = list.first().is_none_or(|candidate| !candidate.conflicts.is_empty());
@@ -207,14 +201,7 @@ impl Shape for TieredL0 {
         let (score, l0) = self.out_of_l0(&context, &rooms);
         let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
         let mut ranked = vec![(score, l0)];
-        for level in 1..=version.depth() {
-            let Some(target) = rooms.target(level) else { break };
-            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
-            if score >= 1.0 && self.allows(&rooms, level + 1) && !(level == 1 && l0_waits) {
-                let excess = rooms.excess(level, Bytes::ZERO);
-                ranked.push((score, context.singles(level, score, excess, JOBS_MAX)));
-            }
-        }
+        ranked.extend(context.full_levels(&rooms, l0_waits));
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
         list

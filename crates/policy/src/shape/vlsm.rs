@@ -105,15 +105,6 @@ impl Mechanism for Vlsm {
 }
 
 impl Vlsm {
-    fn context<'a>(
-        &'a self,
-        version: &'a Version,
-        facts: &'a TreeFacts,
-        busy: &'a Busy,
-    ) -> Context<'a> {
-        Context { version, facts, busy, options: &self.tree.options }
-    }
-
     /// The grade of an SST of L1 against L2, by the chosen reading of overlap.
     fn grade(&self, version: &Version, table: &Table) -> Grade {
         let options = &self.tree.options;
@@ -197,7 +188,7 @@ impl Shape for Vlsm {
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
-        let context = self.context(version, facts, busy);
+        let context = self.tree.context(version, facts, busy);
         let step = |context: &Context<'_>, level: u8, score: f64| self.step(context, level, score);
         self.tree.candidates(&context, &step, |table| {
             table.bytes >= self.own.sst_min && self.grade(version, table) == Grade::Good
@@ -225,7 +216,7 @@ impl Shape for Vlsm {
 
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
         let busy = Busy::default();
-        let context = self.context(version, facts, &busy);
+        let context = self.tree.context(version, facts, &busy);
         let step = |context: &Context<'_>, level: u8, score: f64| self.step(context, level, score);
         self.tree.chain_behind_l0(&context, &step)
     }

@@ -53,6 +53,7 @@ impl Control {
         let cuts = self.shape.cuts(&tree.version, &candidate);
         let job = Job::new(&self.jobs, id, candidate.clone(), tree, cuts)?;
         let mut state = self.state.lock();
+        assert!(state.slot(id).is_none(), "{id} is under way already");
         debug_assert!(
             state.jobs.iter().all(|slot| slot.cancelled || !slot.candidate.collides(&candidate)),
             "{candidate:?} needs what another job holds"

@@ -12,7 +12,8 @@ impl Installer {
     /// Evicts the readers that were not used for the longest time, while all readers hold more than
     /// they may. Not for latency paths.
     pub fn evict_readers(self: &Arc<Self>) {
-        // Somebody else leads. Eviction is tried again afterwards, because readers still do not fit.
+        // Somebody else leads. Eviction is tried again afterwards, because readers still do not
+        // fit.
         let Some(mut leader) = self.lead() else { return };
         let target = self.shared.memory.readers_target();
         let mut excess = self.shared.memory.readers.get().saturating_sub(target);

@@ -294,6 +294,7 @@ impl Job {
                     merge::Step::Done if self.files.is_written(merge.outputs()) => {
                         let (read, kept) = (self.counters.entries_in, self.counters.entries_out);
                         assert!(kept <= read, "{} made {kept} entries of {read}", self.id);
+                        assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
                         let summaries = merge.outputs().finished().to_vec();
                         self.stage = Stage::Syncing(self.files.sync(shared, summaries));
                         Ok(Step::Ran(Bytes::ZERO))
@@ -307,6 +308,7 @@ impl Job {
             Stage::Syncing(pending) => match pending.try_take() {
                 Some(result) => {
                     result?;
+                    assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
                     let metas = self.files.metas();
                     Ok(Step::Done(self.request(shared, metas)))
                 }

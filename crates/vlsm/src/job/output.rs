@@ -13,8 +13,8 @@
 //!
 //! Invariants: O1 all versions of one user key lie in one SST, and no range tombstone reaches over
 //! the first key or lower end in the next one; O2 chunks that are queued or being written take at
-//! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, and at most one more entry and the end
-//! of an SST. Threads and locks: owned by one job, no lock.
+//! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, and at most one more entry and the
+//! end of an SST. Threads and locks: owned by one job, no lock.
 
 use std::collections::VecDeque;
 use vlsm_core::{Bytes, FileUid, Seq, Trailer};

@@ -60,7 +60,7 @@ const SPARE_BUFFER_MAX: usize = 4 << 20;
 const LOOK_AHEAD_PART: u64 = 16;
 
 /// The file being written.
-struct Writer {
+struct CurrentFile {
     file: Arc<WalFile>,
     /// Where the next bytes go.
     offset: u64,
@@ -121,7 +121,7 @@ pub(crate) struct Log {
     live: Mutex<Vec<LiveWal>>,
     /// The length at which files are switched.
     switch_at: u64,
-    writer: Mutex<Writer>,
+    writer: Mutex<CurrentFile>,
     syncer: Mutex<()>,
     extent: Mutex<Extent>,
     written: AtomicU64,
@@ -164,7 +164,7 @@ impl Log {
             sequence,
             live: Mutex::new(live),
             switch_at: shared.options.wal_file_bytes.0,
-            writer: Mutex::new(Writer { file, offset, spare: Vec::new() }),
+            writer: Mutex::new(CurrentFile { file, offset, spare: Vec::new() }),
             syncer: Mutex::new(()),
             extent: Mutex::new(extent),
             written: AtomicU64::new(0),
@@ -281,7 +281,7 @@ impl Log {
     }
 
     /// Takes the buffer and writes it, and changes files where the framer did.
-    fn write_buffer(&self, writer: &mut Writer) -> Result<()> {
+    fn write_buffer(&self, writer: &mut CurrentFile) -> Result<()> {
         // Checked while holding `writer`: a failed write latched the store before it released
         // `writer`, and after a failure no thread may write.
         self.shared.health.check_running()?;
@@ -305,7 +305,7 @@ impl Log {
     }
 
     /// Writes records that end at a position into the current file.
-    fn write_out(&self, writer: &mut Writer, records: &[u8], end: u64) -> Result<()> {
+    fn write_out(&self, writer: &mut CurrentFile, records: &[u8], end: u64) -> Result<()> {
         if !records.is_empty() {
             let since = self.shared.env.now();
             let result = writer.file.write(records, writer.offset);
@@ -326,7 +326,7 @@ impl Log {
     /// Begins the next file; its header seals the current one.
     fn switch(
         &self,
-        writer: &mut Writer,
+        writer: &mut CurrentFile,
         next: PreparedWal,
         next_seq: Seq,
         end: u64,

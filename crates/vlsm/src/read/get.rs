@@ -15,7 +15,7 @@
 
 use crate::memtable::Memtable;
 use crate::read::Reader;
-use crate::read::view::{Moment, Pinned, Source, TreeView};
+use crate::read::view::{Moment, Source, TreeView};
 use crate::rules::resolve::{Meaning, Resolver, meaning};
 use crate::trace::Asked;
 use bytes::Bytes;
@@ -29,13 +29,6 @@ use vlsm_disk::sst::ReadStats;
 type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
-    /// A view with the moment visible now; safe for reads over several trees.
-    pub fn pin(&self) -> Pinned {
-        let (view, seq) = self.views.pin(&*self.shared.env);
-        let at = Moment { seq, now: self.shared.clock.now() };
-        Pinned { view, at }
-    }
-
     /// The value of a key, now or as of the moment that a snapshot holds.
     pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
         let view = self.views.load();

@@ -19,7 +19,7 @@ use pins::Pins;
 use snapshots::Snapshots;
 use std::sync::Arc;
 use table_cache::TableCache;
-use view::{FilteredTrees, Moment, Views};
+use view::{FilteredTrees, Moment, Pinned, Views};
 
 /// Reads an open store.
 pub(crate) struct Reader {
@@ -49,6 +49,13 @@ impl Reader {
     /// The current view of all trees.
     pub fn views(&self) -> &Arc<Views> {
         &self.views
+    }
+
+    /// A view with the moment visible now; safe for reads over several trees.
+    pub fn pin(&self) -> Pinned {
+        let (view, seq) = self.views.pin(&*self.shared.env);
+        let at = Moment { seq, now: self.shared.clock.now() };
+        Pinned { view, at }
     }
 
     /// The open SSTs.

@@ -35,12 +35,12 @@ pub(crate) struct Events {
     listener_off: AtomicBool,
     /// Panics of all user code.
     panics: AtomicU64,
-    log: Option<Log>,
+    log: Option<LogFile>,
     /// Bytes that were written to LOG files.
     written: Counter,
 }
 
-struct Log {
+struct LogFile {
     path: PathBuf,
     lines: Mutex<Vec<String>>,
     /// Only taken with `try_lock`, because it is held while the file is written.
@@ -49,7 +49,7 @@ struct Log {
 
 impl Events {
     pub fn new(env: Arc<dyn Env>, listener: Option<Listener>, log_in: Option<&Path>) -> Self {
-        let log = log_in.map(|dir| Log {
+        let log = log_in.map(|dir| LogFile {
             path: dir.join("LOG"),
             lines: Mutex::default(),
             file: Mutex::default(),

@@ -56,9 +56,9 @@ struct Sink {
 }
 
 /// A chunk in flight, counted until it is written or given up.
-struct Ticket(Arc<Sink>);
+struct InFlight(Arc<Sink>);
 
-impl Drop for Ticket {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.outstanding.fetch_sub(1, Ordering::AcqRel);
         self.0.written.notify();
@@ -211,14 +211,14 @@ impl Tracer {
 fn hand_over(io: &IoPool, recording: &mut Recording) {
     let (offset, bytes) = recording.take();
     recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);
-    let (ticket, file) = (Ticket(recording.sink.clone()), recording.file.clone());
+    let (in_flight, file) = (InFlight(recording.sink.clone()), recording.file.clone());
     // What became of it is in the sink.
     let _ = io.submit(move || {
         if let Err(error) = file.write_at(&bytes, offset) {
-            let error = Error::io("cannot write", &ticket.0.path, error);
-            ticket.0.error.lock().get_or_insert(error);
+            let error = Error::io("cannot write", &in_flight.0.path, error);
+            in_flight.0.error.lock().get_or_insert(error);
         }
-        drop(ticket);
+        drop(in_flight);
         Ok(())
     });
 }
