@@ -8,6 +8,7 @@
 //! 3. Files that reach each other in a circle may be at most [`CYCLE_MAX`]: more of them
 //!    are one room, whatever their folders say.
 
+use super::source::Source;
 use super::{Tree, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CYCLE_MAX: usize = 3;
 
 /// A module's path within its crate.
-type Path = Vec<String>;
+pub type Path = Vec<String>;
 
 /// Checks every crate.
 pub fn check(tree: &Tree) -> Vec<Violation> {
@@ -39,26 +40,37 @@ fn crate_of(path: &str) -> Option<&str> {
     path.starts_with("crates/").then(|| &path[..at + 5])
 }
 
-/// Who imports whom.
-fn arrows<'a>(tree: &'a Tree, root: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let files = tree.rust().filter(|(path, source)| {
-        let own = path.strip_prefix(root).is_some_and(|file| file != "lib.rs" && file != "main.rs");
-        own && !source.test.iter().all(|test| *test)
-    });
-    let files: Vec<_> = files.collect();
-    let file = |(path, _): &(&'a str, _)| (module(&path[root.len()..]), *path);
-    let modules: BTreeMap<Path, &str> = files.iter().map(file).collect();
-    let mut arrows = BTreeMap::new();
-    for (path, source) in files {
+/// The files of the crate with this root that each file imports.
+fn arrows(tree: &Tree, root: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let modules = modules(tree, root);
+    let arrow = |(file, named): (&str, Vec<Path>)| {
+        let to = named.iter().filter_map(|path| holder(&modules, path));
+        (file.to_owned(), to.filter(|other| other != file).collect())
+    };
+    imports(tree, root).into_iter().map(arrow).collect()
+}
+
+/// Each file of the crate with this root, and the paths that it names, from the crate's root on.
+pub fn imports<'a>(tree: &'a Tree, root: &str) -> Vec<(&'a str, Vec<Path>)> {
+    let modules = modules(tree, root);
+    let import = |(path, source): (&'a str, &Source)| {
         let me = module(&path[root.len()..]);
         let code: Vec<&str> = source.product_lines().map(|(_, line)| line).collect();
-        let named = paths(&code.join("\n"), path.ends_with("/mod.rs"));
-        let target = |named: Path| holder(&modules, &absolute(&me, named, &modules)?);
-        let to: BTreeSet<String> = named.into_iter().filter_map(target).collect();
-        let to = to.into_iter().filter(|other| other != path).collect();
-        arrows.insert(path.to_owned(), to);
-    }
-    arrows
+        let named = paths(&code.join("\n"), path.ends_with("/mod.rs")).into_iter();
+        (path, named.filter_map(|named| absolute(&me, named, &modules)).collect())
+    };
+    files(tree, root).map(import).collect()
+}
+
+fn files<'a>(tree: &'a Tree, root: &str) -> impl Iterator<Item = (&'a str, &'a Source)> {
+    tree.rust().filter(move |(path, source)| {
+        let own = path.strip_prefix(root).is_some_and(|file| file != "lib.rs" && file != "main.rs");
+        own && !source.test.iter().all(|test| *test)
+    })
+}
+
+fn modules<'a>(tree: &'a Tree, root: &str) -> BTreeMap<Path, &'a str> {
+    files(tree, root).map(|(path, _)| (module(&path[root.len()..]), path)).collect()
 }
 
 fn module(file: &str) -> Path {

@@ -2,10 +2,15 @@
 //!
 //! 1. Between crates the manifests tell: each may depend on the crates of [`CRATES`] beside it, and
 //!    its tests on those of [`TESTS`] too.
-//! 2. The axes of `policy` are independent of each other: none says `crate::<another axis>`.
+//! 2. The axes of `policy` are independent of each other: none imports from another.
 //! 3. Inside the engine [`ENGINE`] puts the rooms one above the other; an arrow goes down.
+//!
+//! An import is any path of the code (`cycles`): from `crate` or `super`, in a list or alone.
 
+use super::cycles::{self, Path};
+use super::source::is_word;
 use super::{Tree, Violation};
+use std::collections::BTreeSet;
 
 /// The modules of `policy` that are axes.
 pub const AXES: &[&str] = &["shape", "schedule", "admission"];
@@ -28,6 +33,9 @@ const CRATES: &[(&str, &[&str])] = &[
 /// What the tests of a crate may see beside: no release build has it.
 const TESTS: &[(&str, &[&str])] =
     &[("crates/disk", &["vlsm-testfs"]), ("crates/vlsm", &["vlsm-testfs"])];
+
+/// Where the axes are.
+const POLICY: &str = "crates/policy/src/";
 
 /// Where the rooms of the engine are.
 const ROOMS: &str = "crates/vlsm/src/";
@@ -79,21 +87,17 @@ const ENGINE: &[&str] = &[
 /// Checks the direction of imports.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = crates(tree);
+    let imports = cycles::imports(tree, POLICY);
     for axis in AXES {
         let others: Vec<&str> = AXES.iter().copied().filter(|other| other != axis).collect();
-        let prefix = format!("crates/policy/src/{axis}/");
-        found.extend(names(tree, &prefix, &others, "axes", "the axes are independent"));
+        let why = ("axes", "the axes are independent");
+        found.extend(upwards(tree, &imports, &format!("{POLICY}{axis}/"), &others, why));
     }
+    let imports = cycles::imports(tree, ROOMS);
     for (floor, room) in ENGINE.iter().enumerate() {
-        let above = &ENGINE[floor + 1..];
+        let why = ("back-edge", "lower rooms know no upper ones");
         for prefix in [format!("{ROOMS}{room}/"), format!("{ROOMS}{room}.rs")] {
-            found.extend(names(
-                tree,
-                &prefix,
-                above,
-                "back-edge",
-                "lower rooms know no upper ones",
-            ));
+            found.extend(upwards(tree, &imports, &prefix, &ENGINE[floor + 1..], why));
         }
     }
     found.extend(floorless(tree));
@@ -145,32 +149,30 @@ fn crates(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Lines under `prefix` that name one of these top-level modules of their crate.
-fn names(
+/// Imports of files under `prefix` from these top-level modules of their crate.
+fn upwards(
     tree: &Tree,
+    imports: &[(&str, Vec<Path>)],
     prefix: &str,
     modules: &[&str],
-    rule: &'static str,
-    why: &str,
+    (rule, why): (&'static str, &str),
 ) -> Vec<Violation> {
     let mut found = Vec::new();
-    for (path, source) in tree.rust().filter(|(path, _)| path.starts_with(prefix)) {
-        for (number, line) in source.product_lines() {
-            for module in modules.iter().filter(|module| imports(line, module)) {
-                let what = format!("must not name crate::{module}: {why}");
-                found.push(Violation::new(path, number, rule, what));
-            }
+    for (file, paths) in imports.iter().filter(|(file, _)| file.starts_with(prefix)) {
+        let roots: BTreeSet<&str> =
+            paths.iter().filter_map(|path| Some(&**path.first()?)).collect();
+        for module in modules.iter().filter(|module| roots.contains(**module)) {
+            let what = format!("must not name crate::{module}: {why}");
+            found.push(Violation::new(file, line_of(tree, file, module), rule, what));
         }
     }
     found
 }
 
-/// Whether a line says `crate::module` or has the module in a `use crate::{…}` on one line.
-fn imports(line: &str, module: &str) -> bool {
-    let part = |text: &str| text.split(|c: char| !super::source::is_word(c)).next() == Some(module);
-    let direct = line.match_indices("crate::").any(|(at, m)| part(&line[at + m.len()..]));
-    let listed = line
-        .split_once("use crate::{")
-        .is_some_and(|(_, list)| list.split(',').any(|entry| part(entry.trim_start())));
-    direct || listed
+/// The first line of a file that has this word, or 0.
+fn line_of(tree: &Tree, file: &str, word: &str) -> usize {
+    let source = tree.rust().find(|(path, _)| *path == file).map(|(_, source)| source);
+    let has = |line: &str| line.split(|c: char| !is_word(c)).any(|part| part == word);
+    let line = source.and_then(|source| source.product_lines().find(|(_, line)| has(line)));
+    line.map_or(0, |(number, _)| number)
 }

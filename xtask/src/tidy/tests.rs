@@ -135,10 +135,18 @@ fn every_rule_has_a_planted_violation() {
 #[test]
 fn back_edges_are_found() {
     let path = "crates/vlsm/src/memtable/arena.rs";
-    let with_edge = Tree::new([(path.to_owned(), format!("{ESSAY}use crate::job::Job;\n"))]);
-    let found = super::layers::check(&with_edge);
-    assert_eq!(found.len(), 1);
-    assert_eq!((found[0].rule, found[0].line), ("back-edge", 3));
+    let edges = [
+        "use crate::job::Job;",
+        "use crate::{\n    job::Job,\n    paths,\n};",
+        "use super::super::job::Job;",
+        "use std::fmt;\nfn f() -> crate::job::Job {}",
+    ];
+    for (edge, line) in edges.iter().zip([3, 4, 3, 4]) {
+        let with_edge = Tree::new([(path.to_owned(), format!("{ESSAY}{edge}\n"))]);
+        let found = super::layers::check(&with_edge);
+        assert_eq!(found.len(), 1, "{edge}: {found:?}");
+        assert_eq!((found[0].rule, found[0].line), ("back-edge", line), "{edge}");
+    }
 }
 
 #[test]
