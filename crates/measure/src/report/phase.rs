@@ -7,8 +7,8 @@
 //!    other charts overlay the stores.
 //! 3. Charts for which no store has values are left out and named at the end as not measured.
 
-use super::chart::{Axis, Band, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit, cdf};
-use super::{ChainMark, JobMark, PhaseReport};
+use super::chart::{Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit, cdf};
+use super::{ChainMark, JobMark, PhaseReport, Sample};
 use crate::arrivals::{Arrivals, Pattern};
 use crate::metrics::{self, Group, Percentiles};
 use vlsm_core::Bytes;
@@ -30,56 +30,78 @@ pub(super) struct Of<'a> {
     pub phase: &'a PhaseReport,
 }
 
+/// A latency of an interval in microseconds; 0 if the interval has no operation.
+type Latency = fn(&metrics::Point) -> f64;
+
+/// The charts of latencies over time: the group of operations that they are about, their name if
+/// they are missing, their title and value.
+const LATENCIES: [(Option<Group>, &str, &str, Latency); 3] = [
+    (
+        Some(Group::Write),
+        "latency of writes over time",
+        "P99 of writes in each interval",
+        |point| point.write_p99_us,
+    ),
+    (Some(Group::Read), "latency of reads over time", "P99 of reads in each interval", |point| {
+        point.read_p99_us
+    }),
+    (None, "longest operation over time", "Longest operation in each interval", |p| p.max_us),
+];
+
 /// All charts, and the names of those that no store has values for.
 pub(super) fn charts(all: &[Of]) -> (Vec<Placed>, Vec<&'static str>) {
     let mut charts = Vec::new();
     let mut missing = Vec::new();
-    let mut add = |full: bool, height: u32, name: &'static str, chart: Option<Chart>| match chart {
-        Some(chart) => charts.push(Placed { chart, full, height }),
-        None => missing.push(name),
+    let mut add = |full: bool, height: u32, name: &'static str, chart: Chart| match chart.measured()
+    {
+        true => charts.push(Placed { chart, full, height }),
+        false => missing.push(name),
     };
+    let any = |found: &dyn Fn(&PhaseReport) -> bool| all.iter().any(|of| found(of.phase));
+    let of_group = |group: Group| any(&|phase| phase.percentiles(group).is_some());
     for group in [Group::Write, Group::Read, Group::Scan, Group::Transaction] {
-        if let Some(chart) = percentiles(all, group) {
-            add(false, 320, "", Some(chart));
+        if of_group(group) {
+            add(false, 320, "latency", percentiles(all, group));
         }
     }
     add(true, 270, "throughput over time", throughput(all));
-    for (group, name) in
-        [(Group::Write, "latency of writes over time"), (Group::Read, "latency of reads over time")]
-    {
-        if all.iter().any(|of| of.phase.percentiles(group).is_some()) {
-            add(true, 250, name, latency(all, group));
+    for (group, name, title, us) in LATENCIES {
+        if group.is_none_or(of_group) {
+            add(true, 250, name, latency(all, title, us));
         }
     }
-    add(true, 250, "longest operation over time", longest(all));
-    if all.iter().any(|of| of.phase.series.0.iter().any(|point| point.backlog > 0)) {
-        add(true, 220, "requests waiting", backlog(all));
+    if any(&|phase| phase.series.0.iter().any(|point| point.backlog > 0)) {
+        let requests = Axis::linear("requests", Unit::Plain);
+        let waiting = |phase: &PhaseReport| over_time(phase, |point| point.backlog as f64);
+        let chart = over_seconds(all, "Requests that are due and not begun", requests, waiting);
+        add(true, 220, "requests waiting", chart);
     }
     for of in all {
         if !of.phase.samples.is_empty() || !of.phase.jobs.is_empty() {
-            add(true, 260, "levels over time", Some(levels(of, all.len() > 1)));
+            add(true, 260, "levels over time", levels(of, all.len() > 1));
         }
     }
-    let none = |found: bool, name| (!found).then_some(name);
-    let samples = all.iter().any(|of| !of.phase.samples.is_empty());
-    let jobs = all.iter().any(|of| !of.phase.jobs.is_empty());
     add(false, 280, "compaction chains", chain_widths(all));
-    if all.iter().any(|of| !of.phase.chains.is_empty()) {
+    if any(&|phase| phase.standing().next().is_some()) {
         add(false, 280, "compaction chains", chain_lengths(all));
     }
     add(false, 280, "amplification", amplification(all));
-    add(false, 280, "processor time over time", processors(all));
-    add(false, 280, "memory over time", memory(all));
-    add(false, 280, "device bytes over time", device(all));
-    missing.extend(none(samples, "levels over time"));
-    missing.extend(none(jobs, "background jobs"));
+    let cores = Axis::linear("cores busy, the driver's included", Unit::Plain);
+    let chart = over_seconds(all, "Processor time", cores, |phase| growth(phase, cpu_seconds));
+    add(false, 280, "processor time over time", chart);
+    let resident = Axis::linear("bytes of the process", Unit::Bytes);
+    add(false, 280, "memory over time", over_seconds(all, "Resident memory", resident, memory));
+    let speed = Axis::linear("bytes per second", Unit::Bytes);
+    let chart =
+        over_seconds(all, "Device, read and written", speed, |phase| growth(phase, device_bytes));
+    add(false, 280, "device bytes over time", chart);
+    if !any(&|phase| !phase.samples.is_empty()) {
+        missing.push("levels over time");
+    }
+    if !any(&|phase| !phase.jobs.is_empty()) {
+        missing.push("background jobs");
+    }
     (charts, missing)
-}
-
-/// Whether a chart has any value.
-fn drawn(chart: Chart) -> Option<Chart> {
-    let points = || chart.series.iter().flat_map(|series| &series.points);
-    points().any(|point| point.y.is_finite()).then_some(chart)
 }
 
 fn seconds(all: &[Of]) -> Axis {
@@ -87,11 +109,25 @@ fn seconds(all: &[Of]) -> Axis {
     Axis::linear("time since the phase began", Unit::Seconds).range(0.0, end)
 }
 
-/// A line for each store.
-fn lines(all: &[Of], points: impl Fn(&PhaseReport) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let line =
-        |of: &Of| Series::new(of.name, Mark::Line, points(of.phase)).colour(Colour::Slot(of.slot));
-    all.iter().map(line).filter(|series| !series.points.is_empty()).collect()
+/// A series for each store that has points.
+fn each<P: Into<Point>>(
+    all: &[Of],
+    mark: Mark,
+    points: impl Fn(&PhaseReport) -> Vec<P>,
+) -> Vec<Series> {
+    let one = |of: &Of| Series::new(of.name, mark, points(of.phase)).colour(Colour::Slot(of.slot));
+    all.iter().map(one).filter(|series| !series.points.is_empty()).collect()
+}
+
+/// A chart over the seconds of the phase with a line for each store.
+fn over_seconds(
+    all: &[Of],
+    title: &str,
+    y: Axis,
+    points: impl Fn(&PhaseReport) -> Vec<(f64, f64)>,
+) -> Chart {
+    let (x, series) = (seconds(all), each(all, Mark::Line, points));
+    Chart { title: title.into(), x, y, series, ..Chart::default() }
 }
 
 /// A value of each interval at its middle.
@@ -105,33 +141,28 @@ fn over_time(phase: &PhaseReport, value: impl Fn(&metrics::Point) -> f64) -> Vec
     phase.series.0.iter().map(place).collect()
 }
 
-/// Stretches of intervals without a completed operation.
-fn stalls(phase: &PhaseReport) -> Vec<(f64, f64)> {
-    let mut found: Vec<(f64, f64)> = Vec::new();
+/// Stretches of intervals without a completed operation; `title` gets their seconds.
+fn stalls(phase: &PhaseReport, colour: Colour, title: impl Fn(f64) -> String) -> Vec<Span> {
+    let mut found: Vec<Span> = Vec::new();
     let mut begin = 0.0;
     // Leave out a short last interval, which says little.
     let least = phase.series.interval() / 2.0;
     for point in &phase.series.0 {
-        let end = begin + point.seconds;
+        let (from, to) = (begin, begin + point.seconds);
         if point.ops == 0 && point.seconds >= least {
-            match found.last_mut().filter(|last| last.1 == begin) {
-                Some(last) => last.1 = end,
-                None => found.push((begin, end)),
+            match found.last_mut().filter(|last| last.to == from) {
+                Some(last) => last.to = to,
+                None => found.push(Span { from, to, colour, title: String::new() }),
             }
         }
-        begin = end;
+        begin = to;
     }
+    found.iter_mut().for_each(|span| span.title = title(span.to - span.from));
     found
 }
 
-fn bands(phase: &PhaseReport) -> Vec<Band> {
-    let band = |(from, to)| Band {
-        from,
-        to,
-        label: "no operation completed".into(),
-        colour: Colour::Alarm,
-    };
-    stalls(phase).into_iter().map(band).collect()
+fn bands(phase: &PhaseReport) -> Vec<Span> {
+    stalls(phase, Colour::Alarm, |_| "no operation completed".into())
 }
 
 /// Adds the stalls: shaded for one store, a lane for each of several.
@@ -141,14 +172,8 @@ fn with_stalls(mut chart: Chart, all: &[Of]) -> Chart {
         return chart;
     }
     let lane = |of: &Of| {
-        let span = |(from, to): (f64, f64)| Span {
-            from,
-            to,
-            colour: Colour::Slot(of.slot),
-            title: format!("{}: nothing completed for {}", of.name, Unit::Seconds.text(to - from)),
-        };
-        let spans: Vec<Span> = stalls(of.phase).into_iter().map(span).collect();
-        Lane { label: short(of.name), spans }
+        let title = |s| format!("{}: nothing completed for {}", of.name, Unit::Seconds.text(s));
+        Lane { label: short(of.name), spans: stalls(of.phase, Colour::Slot(of.slot), title) }
     };
     if all.iter().any(|of| of.phase.stalls.count > 0) {
         chart.subtitle = "under it, for each store, when no operation completed".into();
@@ -165,31 +190,26 @@ fn short(name: &str) -> String {
     }
 }
 
-fn throughput(all: &[Of]) -> Option<Chart> {
-    let mut series = lines(all, |phase| over_time(phase, metrics::Point::throughput));
-    let mut rates: Vec<f64> = Vec::new();
+fn throughput(all: &[Of]) -> Chart {
+    let axis = Axis::linear("operations per second", Unit::PerSecond);
+    let points = |phase: &PhaseReport| over_time(phase, metrics::Point::throughput);
+    let mut chart = over_seconds(all, "Throughput", axis, points);
     for of in all {
         match &of.phase.arrivals {
-            Arrivals::Open(rate) | Arrivals::Poisson(rate) if !rates.contains(rate) => {
-                rates.push(*rate);
+            Arrivals::Open(rate) | Arrivals::Poisson(rate) => {
+                let rule = Rule { at: *rate, upright: false, label: "offered".into() };
+                if !chart.rules.contains(&rule) {
+                    chart.rules.push(rule);
+                }
             }
-            Arrivals::Varying(pattern) if series.iter().all(|series| !series.reference) => {
+            Arrivals::Varying(pattern) if chart.series.iter().all(|line| !line.reference) => {
                 let line = Series::new("offered", Mark::Steps, offered(pattern, of.phase.seconds));
-                series.push(line.colour(Colour::Muted).reference());
+                chart.series.push(line.colour(Colour::Muted).reference());
             }
             _ => {}
         }
     }
-    let rule = |at| Rule { at, upright: false, label: "offered".into() };
-    let chart = Chart {
-        title: "Throughput".into(),
-        x: seconds(all),
-        y: Axis::linear("operations per second", Unit::PerSecond),
-        series,
-        rules: rates.into_iter().map(rule).collect(),
-        ..Chart::default()
-    };
-    drawn(with_stalls(chart, all))
+    with_stalls(chart, all)
 }
 
 /// The rates of a pattern from its begin to the end of a phase, for at most 10,000 segments.
@@ -207,45 +227,10 @@ fn offered(pattern: &Pattern, end: f64) -> Vec<(f64, f64)> {
     points
 }
 
-/// A latency of an interval; an interval without operations has none.
-fn known(us: f64) -> f64 {
-    if us > 0.0 { us } else { f64::NAN }
-}
-
-fn latency(all: &[Of], group: Group) -> Option<Chart> {
-    let p99 = |point: &metrics::Point| {
-        known(if group == Group::Read { point.read_p99_us } else { point.write_p99_us })
-    };
-    let chart = Chart {
-        title: format!("P99 of {} in each interval", group.name()),
-        x: seconds(all),
-        y: Axis::log("latency", Unit::Micros),
-        series: lines(all, |phase| over_time(phase, p99)),
-        ..Chart::default()
-    };
-    drawn(with_stalls(chart, all))
-}
-
-fn longest(all: &[Of]) -> Option<Chart> {
-    let chart = Chart {
-        title: "Longest operation in each interval".into(),
-        x: seconds(all),
-        y: Axis::log("latency", Unit::Micros),
-        series: lines(all, |phase| over_time(phase, |point| known(point.max_us))),
-        ..Chart::default()
-    };
-    drawn(with_stalls(chart, all))
-}
-
-fn backlog(all: &[Of]) -> Option<Chart> {
-    let chart = Chart {
-        title: "Requests that are due and not begun".into(),
-        x: seconds(all),
-        y: Axis::linear("requests", Unit::Plain),
-        series: lines(all, |phase| over_time(phase, |point| point.backlog as f64)),
-        ..Chart::default()
-    };
-    drawn(chart)
+fn latency(all: &[Of], title: &str, us: Latency) -> Chart {
+    let known = |point: &metrics::Point| if us(point) > 0.0 { us(point) } else { f64::NAN };
+    let axis = Axis::log("latency", Unit::Micros);
+    with_stalls(over_seconds(all, title, axis, |phase| over_time(phase, known)), all)
 }
 
 /// Quantiles of latencies. Of n latencies, the longest is at the quantile 1 − 1/n.
@@ -264,26 +249,23 @@ fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
     points
 }
 
-fn percentiles(all: &[Of], group: Group) -> Option<Chart> {
+fn percentiles(all: &[Of], group: Group) -> Chart {
     let of_group = |phase: &PhaseReport| phase.percentiles(group).map_or(Vec::new(), quantiles);
-    let mut series = lines(all, of_group);
-    if series.is_empty() {
-        return None;
-    }
+    let mut series = each(all, Mark::Line, of_group);
     let floors = all.iter().map(|of| of.phase.floor).filter(|floor| floor.p999_us > 0.0);
-    if let Some(floor) = floors.reduce(|a, b| if a.p999_us > b.p999_us { a } else { b }) {
+    if let Some(floor) = floors.max_by(|a, b| a.p999_us.total_cmp(&b.p999_us)) {
         let points = [(0.99, floor.p99_us), (0.999, floor.p999_us)];
         let line = Series::new("driver alone", Mark::Line, points);
         series.push(line.colour(Colour::Muted).reference());
     }
-    Some(Chart {
+    Chart {
         title: format!("Latency of {}", group.name()),
         subtitle: "the last point of each line is the longest".into(),
         x: Axis::quantiles("percentile"),
         y: Axis::log("latency", Unit::Micros),
         series,
         ..Chart::default()
-    })
+    }
 }
 
 /// Bytes of each level over time, and under them the background jobs by level.
@@ -294,7 +276,7 @@ fn levels(of: &Of, several: bool) -> Chart {
     let step = if count <= 4 { 2 } else { 1 };
     let colours = |level: usize| Colour::Ramp(level * step);
     let area = |level: usize| {
-        let bytes = |sample: &super::Sample| sample.levels.get(level).copied().unwrap_or(0);
+        let bytes = |sample: &Sample| sample.levels.get(level).copied().unwrap_or(0);
         let points = samples.iter().map(|sample| (sample.at, bytes(sample) as f64));
         Series::new(&format!("L{level}"), Mark::Stacked, points).colour(colours(level))
     };
@@ -341,117 +323,83 @@ fn lanes(jobs: &[JobMark], colours: impl Fn(usize) -> Colour) -> Vec<Lane> {
     labels.iter().map(lane).collect()
 }
 
-fn chain_widths(all: &[Of]) -> Option<Chart> {
-    let widths = |phase: &PhaseReport| -> Vec<f64> {
-        phase.standing().map(|chain| chain.width() as f64).collect()
+fn chain_widths(all: &[Of]) -> Chart {
+    let widths = |phase: &PhaseReport| {
+        cdf(&phase.standing().map(|chain| chain.width() as f64).collect::<Vec<_>>())
     };
-    let series = |of: &Of| {
-        let line = Series::new(of.name, Mark::Steps, cdf(&widths(of.phase)));
-        line.colour(Colour::Slot(of.slot))
-    };
-    drawn(Chart {
+    Chart {
         title: "Width of compaction chains".into(),
         x: Axis::linear("bytes of a chain, all stages", Unit::Bytes),
         y: Axis::linear("share of chains at most so wide", Unit::Percent).range(0.0, 100.0),
-        series: all.iter().map(series).filter(|series| !series.points.is_empty()).collect(),
+        series: each(all, Mark::Steps, widths),
         ..Chart::default()
-    })
+    }
 }
 
-fn chain_lengths(all: &[Of]) -> Option<Chart> {
-    let stages = |chain: &ChainMark| chain.stages.len();
-    let chains = || all.iter().flat_map(|of| of.phase.standing());
-    let most = chains().map(stages).max()?.min(8);
-    let least = chains().map(stages).min()?.min(most);
-    let series = |of: &Of| {
-        let all = of.phase.standing();
-        let share = |length: usize| {
-            let count = all.clone().filter(|chain| stages(chain).min(most) == length).count();
-            let share = count as f64 / all.clone().count() as f64 * 100.0;
-            ((length - least) as f64, share)
-        };
-        let bars = Series::new(of.name, Mark::Bars, (least..=most).map(share));
-        bars.colour(Colour::Slot(of.slot))
+/// The shares of chains of each length, from the shortest to the longest; the last bar has all of
+/// eight stages and more.
+fn chain_lengths(all: &[Of]) -> Chart {
+    let stages = |chain: &ChainMark| chain.stages.len().min(8);
+    let lengths = || all.iter().flat_map(|of| of.phase.standing()).map(stages);
+    let lengths = lengths().min().unwrap_or(0)..=lengths().max().unwrap_or(0);
+    let shares = |phase: &PhaseReport| -> Vec<(f64, f64)> {
+        let all: Vec<usize> = phase.standing().map(stages).collect();
+        let share = |length| all.iter().filter(|found| **found == length).count() as f64;
+        let shares = lengths.clone().enumerate();
+        let shares = shares.map(|(x, length)| (x as f64, share(length) / all.len() as f64 * 100.0));
+        if all.is_empty() { Vec::new() } else { shares.collect() }
     };
     let name = |length: usize| match length {
         1 => "1 stage".to_owned(),
         8 => "8 or more".to_owned(),
         _ => format!("{length} stages"),
     };
-    drawn(Chart {
+    Chart {
         title: "Length of compaction chains".into(),
-        x: Axis::names((least..=most).map(name)),
+        x: Axis::names(lengths.clone().map(name)),
         y: Axis::linear("share of chains", Unit::Percent),
-        series: all.iter().filter(|of| of.phase.standing().next().is_some()).map(series).collect(),
+        series: each(all, Mark::Bars, shares),
         ..Chart::default()
-    })
+    }
 }
 
-fn amplification(all: &[Of]) -> Option<Chart> {
-    let series = |of: &Of| {
-        let amp = &of.phase.amplification;
-        let values = [amp.device_write().or(amp.write()), amp.device_io().or(amp.io())];
-        let point = |(x, y): (usize, &Option<f64>)| y.map(|y| Point::from((x as f64, y)));
-        let points: Vec<Point> = values.iter().enumerate().filter_map(point).collect();
-        Series::new(of.name, Mark::Bars, points).colour(Colour::Slot(of.slot))
+fn amplification(all: &[Of]) -> Chart {
+    let values = |phase: &PhaseReport| -> Vec<(f64, f64)> {
+        let amp = &phase.amplification;
+        let written = amp.device_write().or(amp.write()).map(|times| (0.0, times));
+        let moved = amp.device_io().or(amp.io()).map(|times| (1.0, times));
+        written.into_iter().chain(moved).collect()
     };
-    drawn(Chart {
+    Chart {
         title: "Amplification in the phase".into(),
         subtitle: "bytes to and from the device ÷ bytes of pairs written".into(),
         x: Axis::names(["written", "read and written"]),
         y: Axis::linear("", Unit::Times),
-        series: all.iter().map(series).collect(),
+        series: each(all, Mark::Bars, values),
         ..Chart::default()
-    })
+    }
 }
 
 /// The growth of a counter per second, between each two samples.
-fn growth(phase: &PhaseReport, value: impl Fn(&super::Sample) -> Option<f64>) -> Vec<(f64, f64)> {
-    let pairs = phase.samples.windows(2);
-    let speed = |pair: &[super::Sample]| {
+fn growth(phase: &PhaseReport, value: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
+    let speed = |pair: &[Sample]| {
         let (before, after) = (&pair[0], &pair[1]);
         let seconds = after.at - before.at;
         let grown = value(after)? - value(before)?;
         (seconds > 0.0).then(|| (f64::midpoint(before.at, after.at), grown / seconds))
     };
-    pairs.filter_map(speed).collect()
+    phase.samples.windows(2).filter_map(speed).collect()
 }
 
-fn processors(all: &[Of]) -> Option<Chart> {
-    let cpu = |phase: &PhaseReport| {
-        growth(phase, |sample| Some(sample.cpu_nanos as f64 / 1e9).filter(|cpu| *cpu > 0.0))
-    };
-    drawn(Chart {
-        title: "Processor time".into(),
-        x: seconds(all),
-        y: Axis::linear("cores busy, the driver's included", Unit::Plain),
-        series: lines(all, cpu),
-        ..Chart::default()
-    })
+fn cpu_seconds(sample: &Sample) -> Option<f64> {
+    (sample.cpu_nanos > 0).then_some(sample.cpu_nanos as f64 / 1e9)
 }
 
-fn memory(all: &[Of]) -> Option<Chart> {
-    let memory = |phase: &PhaseReport| {
-        let known = phase.samples.iter().filter(|sample| sample.memory > 0);
-        known.map(|sample| (sample.at, sample.memory as f64)).collect()
-    };
-    drawn(Chart {
-        title: "Resident memory".into(),
-        x: seconds(all),
-        y: Axis::linear("bytes of the process", Unit::Bytes),
-        series: lines(all, memory),
-        ..Chart::default()
-    })
+fn device_bytes(sample: &Sample) -> Option<f64> {
+    sample.device.map(|device| (device.read + device.written) as f64)
 }
 
-fn device(all: &[Of]) -> Option<Chart> {
-    let bytes =
-        |sample: &super::Sample| sample.device.map(|device| (device.read + device.written) as f64);
-    drawn(Chart {
-        title: "Device, read and written".into(),
-        x: seconds(all),
-        y: Axis::linear("bytes per second", Unit::Bytes),
-        series: lines(all, |phase| growth(phase, bytes)),
-        ..Chart::default()
-    })
+fn memory(phase: &PhaseReport) -> Vec<(f64, f64)> {
+    let known = phase.samples.iter().filter(|sample| sample.memory > 0);
+    known.map(|sample| (sample.at, sample.memory as f64)).collect()
 }

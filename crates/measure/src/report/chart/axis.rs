@@ -7,6 +7,8 @@
 //! 3. `Placed::at` turns a value into a position. A value without a position (NaN, zero on a
 //!    logarithmic axis) is a gap, never a zero.
 
+use vlsm_core::units::{GIB, KIB, MIB};
+
 /// The unit of a number; it decides how the number is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unit {
@@ -30,19 +32,14 @@ pub enum Unit {
 impl Unit {
     /// The steps in which numbers are written: the least size of each step, and its word.
     fn ladder(self) -> &'static [(f64, &'static str)] {
-        const KIB: f64 = 1024.0;
         match self {
             Self::Plain => &[(1.0, ""), (1e3, " k"), (1e6, " M"), (1e9, " G")],
             Self::PerSecond => &[(1.0, "/s"), (1e3, " k/s"), (1e6, " M/s")],
             Self::Micros => &[(1e-3, " ns"), (1.0, " µs"), (1e3, " ms"), (1e6, " s")],
             Self::Seconds => &[(1e-6, " µs"), (1e-3, " ms"), (1.0, " s"), (60.0, " min")],
-            Self::Bytes => &[
-                (1.0, " B"),
-                (KIB, " KB"),
-                (KIB * KIB, " MB"),
-                (KIB * KIB * KIB, " GB"),
-                (KIB * KIB * KIB * KIB, " TB"),
-            ],
+            Self::Bytes => {
+                &[(1.0, " B"), (KIB as f64, " KB"), (MIB as f64, " MB"), (GIB as f64, " GB")]
+            }
             Self::Percent => &[(1.0, " %")],
             Self::Times => &[(1.0, "×")],
         }
@@ -175,65 +172,68 @@ impl Axis {
         // Texts beside each other need more room than texts above each other.
         let each = if px.1 > px.0 { 80.0 } else { 40.0 };
         let room = ((px.1 - px.0).abs() / each).clamp(2.0, 10.0);
-        let (domain, ticks) = match &self.scale {
+        let ((lo, hi), ticks) = match &self.scale {
             Scale::Linear => self.linear_domain(data, room),
             Scale::Log => self.log_domain(data),
-            Scale::Quantile => quantile_domain(data, self.range),
+            Scale::Quantile => quantile_domain(data.1),
             Scale::Names(names) => {
                 let ticks = names.iter().cloned().enumerate().map(|(i, n)| (i as f64, n));
                 ((-0.5, names.len() as f64 - 0.5), ticks.collect())
             }
         };
-        let mut placed = Placed { scale: self.scale.clone(), lo: 0.0, hi: 1.0, px, ticks };
-        (placed.lo, placed.hi) = (placed.bend(domain.0), placed.bend(domain.1));
-        placed
+        let scale = self.scale.clone();
+        Placed { lo: scale.bend(lo), hi: scale.bend(hi), scale, px, ticks }
     }
 
-    fn linear_domain(&self, data: (f64, f64), room: f64) -> ((f64, f64), Vec<(f64, String)>) {
+    fn linear_domain(&self, data: (f64, f64), room: f64) -> Domain {
         let (lo, hi) = self.range.unwrap_or((data.0.min(0.0), data.1.max(0.0)));
         let hi = if hi > lo { hi } else { lo + 1.0 };
-        let (size, word) = self.unit.step(lo.abs().max(hi.abs()));
+        let largest = lo.abs().max(hi.abs());
+        let (size, word) = self.unit.step(largest);
         let step = size * round_step((hi - lo) / size / room, word);
-        let first = (lo / step).ceil();
-        // A given range is kept; a range from the data ends at a tick.
-        let end = if self.range.is_some() { hi } else { (hi / step - 1e-9).ceil() * step };
-        let start = if self.range.is_some() { lo } else { (lo / step + 1e-9).floor() * step };
-        let count = ((end - first * step) / step + 1e-9).floor().max(0.0) as usize;
-        let at = |index: usize| (first + index as f64) * step;
-        let text = |value: f64| match value {
-            v if v.abs() < step / 1e6 => "0".to_owned(),
-            v => format!("{}{word}", short(v / size)),
+        // A given range is kept; a range from the data ends at ticks.
+        let (ends, first, last) = match self.range {
+            Some(_) => ((lo, hi), (lo / step).ceil(), (hi / step + 1e-9).floor()),
+            None => {
+                let (first, last) = ((lo / step + 1e-9).floor(), (hi / step - 1e-9).ceil());
+                ((first * step, last * step), first, last)
+            }
         };
-        ((start, end), (0..=count).map(|i| (at(i), text(at(i)))).collect())
+        (ends, evenly(first, last, step).map(|value| self.tick(value, largest)).collect())
     }
 
-    fn log_domain(&self, data: (f64, f64)) -> ((f64, f64), Vec<(f64, String)>) {
+    fn log_domain(&self, data: (f64, f64)) -> Domain {
         let (lo, hi) = self.range.unwrap_or_else(|| {
             (one_two_five(data.0 * 0.96, false), one_two_five(data.1 * 1.04, true))
         });
         let hi = if hi > lo { hi } else { lo * 10.0 };
         let decades = (hi / lo).log10();
-        let text = |value: f64| {
-            let (size, word) = self.unit.step(value * 1.000_001);
-            (value, format!("{}{word}", short(value / size)))
-        };
-        if decades < 0.9 {
+        let ticks: Vec<f64> = if decades < 0.9 {
             let step = round_step((hi - lo) / 6.0, "");
-            let (first, last) = ((lo / step).ceil() as i64, (hi / step + 1e-9).floor() as i64);
-            return ((lo, hi), (first..=last).map(|i| text(i as f64 * step)).collect());
-        }
-        let factors: &[f64] = match decades {
-            d if d <= 2.0 => &[1.0, 2.0, 5.0],
-            _ => &[1.0],
+            evenly((lo / step).ceil(), (hi / step + 1e-9).floor(), step).collect()
+        } else {
+            let factors: &[f64] = if decades <= 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            let powers = (lo.log10() - 1e-9).floor() as i32..=(hi.log10() + 1e-9).floor() as i32;
+            let all = powers.flat_map(|power| factors.iter().map(move |f| f * 10_f64.powi(power)));
+            all.filter(|v| (lo * 0.999_999..=hi * 1.000_001).contains(v)).collect()
         };
-        let every = if decades > 8.0 { 2 } else { 1 };
-        let first = (lo.log10() - 1e-9).floor() as i32;
-        let last = (hi.log10() + 1e-9).floor() as i32;
-        let all = (first..=last).filter(|power| (power - first) % every == 0);
-        let all = all.flat_map(|power| factors.iter().map(move |f| f * 10_f64.powi(power)));
-        let inside = |v: &f64| *v >= lo * 0.999_999 && *v <= hi * 1.000_001;
-        ((lo, hi), all.filter(inside).map(text).collect())
+        ((lo, hi), ticks.into_iter().map(|v| self.tick(v, v * 1.000_001)).collect())
     }
+
+    /// The tick of a value, written like this other one.
+    fn tick(&self, value: f64, like: f64) -> (f64, String) {
+        let (size, word) = self.unit.step(like);
+        let zero = value == 0.0;
+        (value, if zero { "0".into() } else { format!("{}{word}", short(value / size)) })
+    }
+}
+
+/// The first and the last value of an axis, and its ticks.
+type Domain = ((f64, f64), Vec<(f64, String)>);
+
+/// The multiples of a step, from the first to the last.
+fn evenly(first: f64, last: f64, step: f64) -> impl Iterator<Item = f64> {
+    (first as i64..=last as i64).map(move |index| index as f64 * step)
 }
 
 /// The next number below or above that is 1, 2 or 5 times a power of ten.
@@ -265,21 +265,13 @@ fn quantile(q: f64) -> String {
     format!("{:.decimals$} %", q * 100.0)
 }
 
-fn quantile_domain(
-    data: (f64, f64),
-    range: Option<(f64, f64)>,
-) -> ((f64, f64), Vec<(f64, String)>) {
-    let (lo, hi) = range.unwrap_or((0.0, data.1));
-    // The axis ends at the largest quantile, and at least at 99 %.
-    let nines = (-(1.0 - hi).max(1e-10).log10()).max(2.0);
-    let end = if range.is_some() { hi } else { 1.0 - 10_f64.powf(-nines - 0.05) };
-    let mut ticks = vec![(0.5, quantile(0.5))];
-    for power in 1..=(nines + 0.05).floor() as i32 {
-        let q = 1.0 - 10_f64.powi(-power);
-        ticks.push((q, quantile(q)));
-    }
-    ticks.retain(|(q, _)| *q >= lo);
-    ((lo, end), ticks)
+/// The axis ends at the largest quantile, and at least at 99 %.
+fn quantile_domain(largest: f64) -> Domain {
+    let nines = (-(1.0 - largest).max(1e-10).log10()).max(2.0);
+    let powers = 1..=(nines + 0.05).floor() as i32;
+    let ticks = [0.5].into_iter().chain(powers.map(|power| 1.0 - 10_f64.powi(-power)));
+    let ends = (0.0, 1.0 - 10_f64.powf(-nines - 0.05));
+    (ends, ticks.map(|q| (q, quantile(q))).collect())
 }
 
 /// An axis with its place between two pixels.
@@ -294,19 +286,20 @@ pub(super) struct Placed {
     pub ticks: Vec<(f64, String)>,
 }
 
-impl Placed {
+impl Scale {
     fn bend(&self, value: f64) -> f64 {
-        match self.scale {
-            Scale::Log => value.log10(),
-            Scale::Quantile => -(1.0 - value).max(1e-12).log10(),
-            Scale::Linear | Scale::Names(_) => value,
+        match self {
+            Self::Log => value.log10(),
+            Self::Quantile => -(1.0 - value).max(1e-12).log10(),
+            Self::Linear | Self::Names(_) => value,
         }
     }
+}
 
+impl Placed {
     /// The pixel of a value; `None` if it has no position.
     pub fn at(&self, value: f64) -> Option<f64> {
-        let bent = self.bend(value);
-        let share = (bent - self.lo) / (self.hi - self.lo);
+        let share = (self.scale.bend(value) - self.lo) / (self.hi - self.lo);
         share.is_finite().then_some(self.px.0 + share * (self.px.1 - self.px.0))
     }
 

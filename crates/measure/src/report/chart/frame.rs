@@ -8,8 +8,8 @@
 //! There are no font metrics here: the width of a text is estimated from its characters.
 
 use super::axis::{Placed, Scale};
-use super::{Chart, Colour, Mark, lanes, marks};
-use crate::report::theme::{self, escape};
+use super::{Chart, Colour, Mark, Span, lanes, marks};
+use crate::report::theme::escape;
 use std::fmt::Write;
 
 /// The left margin, if labels fit into it.
@@ -56,12 +56,18 @@ impl Drawing {
             self.add(format_args!("<title>{}</title>", escape(title)));
         }
     }
+
+    /// A group of elements in one colour, with more attributes.
+    pub fn group(&mut self, colour: Colour, attributes: &str, elements: impl FnOnce(&mut Self)) {
+        self.add(format_args!("<g style=\"--s:{}\"{attributes}>", colour.css()));
+        elements(self);
+        self.0.push_str("</g>");
+    }
 }
 
 /// A number of pixels with at most one decimal.
-pub(super) fn num(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+pub(super) fn num(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 /// The estimated width of a text.
@@ -81,6 +87,14 @@ impl Frame {
         Some((self.x.at(x)?, self.y.at(y)?))
     }
 
+    /// The begin and end of a stretch of the x axis in pixels, inside the plot and at least one
+    /// pixel wide.
+    pub fn stretch(&self, span: &Span) -> Option<(f64, f64)> {
+        let (from, to) = self.x.at(span.from).zip(self.x.at(span.to))?;
+        let (from, to) = (from.max(self.left()), to.min(self.right()));
+        (to >= from).then(|| (from, to.max(from + 1.0)))
+    }
+
     pub fn left(&self) -> f64 {
         self.x.px.0
     }
@@ -96,39 +110,43 @@ impl Frame {
 }
 
 /// Draws the whole chart.
-pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> String {
-    let mut out = Drawing::default();
-    let top = head(chart, width, &mut out);
-    let lanes_height = lanes::height(chart);
+pub(super) fn draw(chart: &Chart, width: f64, height: f64) -> String {
+    let mut head = Drawing::default();
+    let top = heading(chart, width, &mut head);
     let below = if chart.x.label.is_empty() { 22.0 } else { 38.0 };
     let bottom = (height - below).max(top + 40.0);
+    let floor = bottom + lanes::height(chart);
     let frame = place(chart, (top, bottom), width);
-    let total = bottom + lanes_height + below;
     let mut svg = Drawing::default();
-    open(chart, (width, total), &frame, alone, &mut svg);
-    svg.0.push_str(&out.0);
+    let (left, right) = (frame.left(), frame.right());
+    let (h, title) = (num(floor + below), escape(&chart.title));
+    let plot = [left, top, right, bottom].map(num);
+    svg.add(format_args!(
+        "<svg class=\"chart\" viewBox=\"0 0 {width} {h}\" width=\"{width}\" height=\"{h}\" \
+         role=\"img\" aria-label=\"{title}\" data-box=\"{} {} {} {}\">{}",
+        plot[0], plot[1], plot[2], plot[3], head.0
+    ));
     // Draw the shading over stacked areas, which would cover it, but under other marks, whose
     // tooltips need the pointer.
     let over = chart.series.iter().any(|series| series.mark == Mark::Stacked);
     if !over {
-        bands(chart, &frame, bottom + lanes_height, &mut svg);
+        bands(chart, &frame, floor, &mut svg);
     }
-    grid(chart, &frame, bottom + lanes_height, &mut svg);
+    grid(chart, &frame, floor, &mut svg);
     if chart.measured() {
-        let (x, y) = (frame.left() - OVER, top - OVER);
-        let (w, h) = (frame.right() - x + OVER, bottom - y + OVER);
-        let (x, y, w, h) = (num(x), num(y), num(w), num(h));
+        let size = (right - left + 2.0 * OVER, bottom - top + 2.0 * OVER);
+        let [x, y, w, h] = [left - OVER, top - OVER, size.0, size.1].map(num);
         svg.add(format_args!(
             "<svg x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" viewBox=\"{x} {y} {w} {h}\">"
         ));
         marks::draw(chart, &frame, &mut svg);
         svg.0.push_str("</svg>");
     } else {
-        let middle = ((frame.left() + frame.right()) / 2.0, (top + bottom) / 2.0);
+        let middle = (f64::midpoint(left, right), f64::midpoint(top, bottom));
         svg.text(middle, "label", "middle", "not measured");
     }
     if over {
-        bands(chart, &frame, bottom + lanes_height, &mut svg);
+        bands(chart, &frame, floor, &mut svg);
     }
     rules(chart, &frame, &mut svg);
     lanes::draw(chart, &frame, bottom, &mut svg);
@@ -136,33 +154,14 @@ pub(super) fn draw(chart: &Chart, width: f64, height: f64, alone: bool) -> Strin
     svg.0
 }
 
-fn open(chart: &Chart, (width, height): (f64, f64), frame: &Frame, alone: bool, svg: &mut Drawing) {
-    let (w, h, title) = (num(width), num(height), escape(&chart.title));
-    let name = if alone { " xmlns=\"http://www.w3.org/2000/svg\"" } else { "" };
-    svg.add(format_args!(
-        "<svg{name} class=\"chart\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
-         role=\"img\" aria-label=\"{title}\" data-box=\"{} {} {} {}\">",
-        num(frame.left()),
-        num(frame.top()),
-        num(frame.right()),
-        num(frame.bottom()),
-    ));
-    if alone {
-        svg.add(format_args!("<style>{}</style>", theme::CHART));
-        svg.rect((0.0, 0.0), (width, height), "ground", "");
-    }
-}
-
 /// Draws title, subtitle, legend and the label of the y axis. Returns where the plot may begin.
-fn head(chart: &Chart, width: f64, out: &mut Drawing) -> f64 {
+fn heading(chart: &Chart, width: f64, out: &mut Drawing) -> f64 {
     let mut y = 4.0;
-    if !chart.title.is_empty() {
-        y += 16.0;
-        out.text((0.0, y), "title", "start", &chart.title);
-    }
-    if !chart.subtitle.is_empty() {
-        y += 17.0;
-        out.text((0.0, y), "label", "start", &chart.subtitle);
+    for (text, class, height) in [(&chart.title, "title", 16.0), (&chart.subtitle, "label", 17.0)] {
+        if !text.is_empty() {
+            y += height;
+            out.text((0.0, y), class, "start", text);
+        }
     }
     y = legend(chart, width, y, out);
     if !chart.y.label.is_empty() {
@@ -174,49 +173,41 @@ fn head(chart: &Chart, width: f64, out: &mut Drawing) -> f64 {
 
 /// Draws the legend from left to right, on as many lines as it needs. Returns its last line's base.
 fn legend(chart: &Chart, width: f64, above: f64, out: &mut Drawing) -> f64 {
-    let named: Vec<usize> =
-        (0..chart.series.len()).filter(|i| !chart.series[*i].name.is_empty()).collect();
-    let mut bands: Vec<(&str, Colour)> = Vec::new();
-    for band in chart.bands.iter().filter(|band| !band.label.is_empty()) {
-        if !bands.iter().any(|(label, _)| *label == band.label) {
-            bands.push((&band.label, band.colour));
+    let series = chart.series.iter().enumerate();
+    let series = series.map(|(index, series)| (&series.name, chart.colour(index), Some(index)));
+    let bands = chart.bands.iter().map(|band| (&band.title, band.colour, None));
+    let mut entries: Vec<(&String, Colour, Option<usize>)> = Vec::new();
+    for entry in series.chain(bands).filter(|(text, ..)| !text.is_empty()) {
+        // Bands of the same title share an entry.
+        if entry.2.is_some() || !entries.contains(&entry) {
+            entries.push(entry);
         }
     }
-    if named.len() + bands.len() < 2 && bands.is_empty() {
+    if entries.len() < 2 && chart.bands.is_empty() {
         return above;
     }
     let (mut x, mut y) = (0.0, above + 20.0);
-    let mut next = |text: &str| {
+    for (text, colour, index) in entries {
         let need = 26.0 + width_of(text) + 14.0;
         if x > 0.0 && x + need > width {
             (x, y) = (0.0, y + 17.0);
         }
-        let at = (x, y);
+        out.group(colour, "", |out| match index {
+            Some(index) => marks::key(chart, index, (x, y - 4.0), out),
+            None => out.rect((x, y - 9.0), (20.0, 10.0), "band", ""),
+        });
+        out.text((x + 26.0, y), "key", "start", text);
         x += need;
-        at
-    };
-    for index in named {
-        let name = &chart.series[index].name;
-        let (x, y) = next(name);
-        marks::key(chart, index, (x, y - 4.0), out);
-        out.text((x + 26.0, y), "key", "start", name);
-    }
-    for (label, colour) in bands {
-        let (x, y) = next(label);
-        out.add(format_args!("<g style=\"--s:{}\">", colour.css()));
-        out.rect((x, y - 9.0), (20.0, 10.0), "band", "");
-        out.0.push_str("</g>");
-        out.text((x + 26.0, y), "key", "start", label);
     }
     y
 }
 
 fn place(chart: &Chart, (top, bottom): (f64, f64), width: f64) -> Frame {
+    let named = chart.lying();
+    let points = || chart.series.iter().flat_map(|series| &series.points);
+    let intervals = || points().flat_map(|point| [point.interval.0, point.interval.1]);
     let stacked = marks::stacked(chart);
-    let ends = |point: &super::Point| [point.interval.0, point.interval.1];
-    let named = matches!(chart.y.scale, Scale::Names(_));
-    let intervals = || chart.series.iter().flat_map(|series| &series.points).flat_map(ends);
-    let ys = stacked.iter().flatten().map(|point| point.y);
+    let ys = stacked.iter().flatten().map(|(point, _)| point.y);
     let ys = ys.chain(intervals().filter(|_| !named));
     let rules = |upright| {
         chart.rules.iter().filter(move |rule| rule.upright == upright).map(|rule| rule.at)
@@ -227,7 +218,7 @@ fn place(chart: &Chart, (top, bottom): (f64, f64), width: f64) -> Frame {
     let labels = y.ticks.iter().map(|(_, text)| width_of(text) + 14.0);
     let lanes = chart.lanes.iter().map(|lane| width_of(&lane.label) + 14.0);
     let left = labels.chain(lanes).fold(LEFT, f64::max);
-    let xs = chart.series.iter().flat_map(|series| &series.points).map(|point| point.x);
+    let xs = points().map(|point| point.x);
     let xs = xs.chain(intervals().filter(|_| named)).chain(rules(true));
     let spans = chart.lanes.iter().flat_map(|lane| &lane.spans).flat_map(|s| [s.from, s.to]);
     Frame { x: chart.x.place(xs.chain(spans), (left, width - RIGHT)), y }
@@ -263,17 +254,11 @@ fn grid(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
 
 fn bands(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
     for band in &chart.bands {
-        let Some((from, to)) = frame.x.at(band.from).zip(frame.x.at(band.to)) else { continue };
-        let (from, to) = (from.max(frame.left()), to.min(frame.right()));
-        if to < from {
-            continue;
-        }
-        let title =
-            format!("{}: {} to {}", band.label, chart.x.text(band.from), chart.x.text(band.to));
-        svg.add(format_args!("<g style=\"--s:{}\">", band.colour.css()));
-        let size = ((to - from).max(1.0), floor - frame.top());
-        svg.rect((from, frame.top()), size, "band", &title);
-        svg.0.push_str("</g>");
+        let Some((from, to)) = frame.stretch(band) else { continue };
+        let (begin, end) = (chart.x.text(band.from), chart.x.text(band.to));
+        let title = format!("{}: {begin} to {end}", band.title);
+        let (at, size) = ((from, frame.top()), (to - from, floor - frame.top()));
+        svg.group(band.colour, "", |svg| svg.rect(at, size, "band", &title));
     }
 }
 
@@ -289,9 +274,4 @@ fn rules(chart: &Chart, frame: &Frame, svg: &mut Drawing) {
             svg.text((frame.right(), y - 4.0), "tick", "end", &rule.label);
         }
     }
-}
-
-/// Whether the chart has bars, so that their axis has names.
-pub(super) fn has_bars(chart: &Chart) -> bool {
-    chart.series.iter().any(|series| series.mark == Mark::Bars)
 }

@@ -5,7 +5,7 @@
 //! 2. If a lane has very many spans, those that touch the same pixels of a row are drawn as one.
 //!    They cover the same pixels as before.
 
-use super::frame::{Drawing, Frame, num};
+use super::frame::{Drawing, Frame};
 use super::{Chart, Lane, Span};
 
 /// The largest number of rows of a lane.
@@ -47,14 +47,13 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing)
     let mut y = bottom + TOP;
     for lane in &chart.lanes {
         let rows = rows(lane);
-        let height = rows.len() as f64 * ROW;
-        let right = frame.right();
-        out.text((frame.left() - 8.0, y + height / 2.0 + 3.0), "tick", "end", &lane.label);
-        out.line((frame.left(), y - GAP / 2.0), (right, y - GAP / 2.0), "grid");
-        for row in &rows {
-            match lane.spans.len() {
-                0..=MANY => row.iter().for_each(|span| one(span, frame, y, out)),
-                _ => merged(row, frame, y, out),
+        let middle = y + rows.len() as f64 * ROW / 2.0;
+        out.text((frame.left() - 8.0, middle + 3.0), "tick", "end", &lane.label);
+        out.line((frame.left(), y - GAP / 2.0), (frame.right(), y - GAP / 2.0), "grid");
+        for row in rows {
+            for (span, title, from, to) in pieces(&row, lane.spans.len() > MANY, frame) {
+                let (at, size) = ((from, y), (to - from, ROW - 2.0));
+                out.group(span.colour, "", |out| out.rect(at, size, "span", title));
             }
             y += ROW;
         }
@@ -62,40 +61,16 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing)
     }
 }
 
-/// The begin and end of a span in pixels, inside the plot and at least one pixel wide.
-fn pixels(span: &Span, frame: &Frame) -> Option<(f64, f64)> {
-    let (from, to) = frame.x.at(span.from).zip(frame.x.at(span.to))?;
-    let (from, to) = (from.max(frame.left()), to.min(frame.right()));
-    (to >= from).then(|| (from, to.max(from + 1.0)))
-}
-
-fn one(span: &Span, frame: &Frame, y: f64, out: &mut Drawing) {
-    let Some((from, to)) = pixels(span, frame) else { return };
-    out.add(format_args!("<g style=\"--s:{}\">", span.colour.css()));
-    out.rect((from, y), (to - from, ROW - 2.0), "span", &span.title);
-    out.0.push_str("</g>");
-}
-
-fn merged(row: &[&Span], frame: &Frame, y: f64, out: &mut Drawing) {
-    let Some(first) = row.first() else { return };
-    out.add(format_args!("<path style=\"--s:{}\" class=\"span\" d=\"", first.colour.css()));
-    let mut open: Option<(f64, f64)> = None;
-    let close = |(from, to): (f64, f64), out: &mut Drawing| {
-        let (from, width, height) = (num(from), num(to - from), num(ROW - 2.0));
-        out.add(format_args!("M{from} {}h{width}v{height}h-{width}z", num(y)));
-    };
-    for (from, to) in row.iter().filter_map(|span| pixels(span, frame)) {
-        match &mut open {
-            Some(last) if from <= last.1 => last.1 = last.1.max(to),
-            other => {
-                if let Some(last) = other.replace((from, to)) {
-                    close(last, out);
-                }
-            }
+/// What is drawn of a row: the first span, the tooltip, begin and end in pixels. If spans that touch
+/// are joined, those of several have no tooltip.
+fn pieces<'a>(row: &[&'a Span], joined: bool, frame: &Frame) -> Vec<(&'a Span, &'a str, f64, f64)> {
+    let mut pieces: Vec<(&Span, &str, f64, f64)> = Vec::new();
+    for &span in row {
+        let Some((from, to)) = frame.stretch(span) else { continue };
+        match pieces.last_mut().filter(|last| joined && from <= last.3) {
+            Some(last) => (last.1, last.3) = ("", last.3.max(to)),
+            None => pieces.push((span, &span.title, from, to)),
         }
     }
-    if let Some(last) = open {
-        close(last, out);
-    }
-    out.0.push_str("\"/>");
+    pieces
 }

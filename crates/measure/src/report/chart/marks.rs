@@ -5,7 +5,7 @@
 //!    a few markers, to distinguish the lines; their values are text for the page's crosshair.
 
 use super::axis::Placed;
-use super::frame::{Drawing, Frame, has_bars, num};
+use super::frame::{Drawing, Frame, num, width_of};
 use super::thin::thin;
 use super::{Chart, Colour, Mark, Point, Series};
 use crate::report::theme::escape;
@@ -14,89 +14,81 @@ use std::fmt::Write;
 /// The largest number of points of which each has its marker.
 const FEW: usize = 48;
 
+/// The path of the marker of each of the eight colours of stores, around its place.
+const MARKERS: [&str; 8] = [
+    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
+    "m-3.6 -3.6h7.2v7.2h-7.2z",
+    "m0 -4.8l4.4 7.8h-8.8z",
+    "m0 -5l5 5l-5 5l-5 -5z",
+    "m0 4.8l4.4 -7.8h-8.8z",
+    "m-1.5 -4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
+    "m-4.6 -2.2h9.2v4.4h-9.2z",
+    "m-2.2 -4.6h4.4v9.2h-4.4z",
+];
+
 /// Draws all series.
 pub(super) fn draw(chart: &Chart, frame: &Frame, out: &mut Drawing) {
     let stacked = stacked(chart);
-    // Draw areas under lines, and bars under dots.
     let mut order: Vec<usize> = (0..chart.series.len()).collect();
-    order.sort_by_key(|index| match chart.series[*index].mark {
-        Mark::Stacked => 0,
-        Mark::Filled => 1,
-        Mark::Bars => 2,
-        Mark::Line | Mark::Steps => 3,
-        Mark::Dots => 4,
-    });
+    order.sort_by_key(|index| chart.series[*index].mark);
     for index in order {
         let series = &chart.series[index];
-        out.add(format_args!("<g style=\"--s:{}\"", chart.colour(index).css()));
-        if has_crosshair(series) {
-            out.add(format_args!(" {}", crosshair(chart, series, frame)));
-        }
-        out.0.push('>');
-        match series.mark {
-            Mark::Line | Mark::Steps => line(chart, index, frame, out),
-            Mark::Filled => area(&series.points, None, true, frame, out),
-            Mark::Stacked => {
-                let below = below(chart, index, &stacked);
-                area(&stacked[index], below, false, frame, out);
-            }
+        let values = crosshair(chart, series, frame);
+        out.group(chart.colour(index), &values, |out| match series.mark {
+            Mark::Stacked => area(&stacked[index], frame, out),
             Mark::Bars => bars(chart, index, frame, out),
+            Mark::Line | Mark::Steps => line(chart, index, frame, out),
             Mark::Dots => dots(chart, index, frame, out),
-        }
-        out.0.push_str("</g>");
+        });
     }
 }
 
-/// The points of each series as they are drawn: stacked series are on top of those before them.
-pub(super) fn stacked(chart: &Chart) -> Vec<Vec<Point>> {
-    let mut top: Vec<f64> = Vec::new();
+/// The points of each series as they are drawn, each with the value that its area stands on:
+/// stacked series are on top of those before them.
+pub(super) fn stacked(chart: &Chart) -> Vec<Vec<(Point, f64)>> {
+    let mut tops: Vec<f64> = Vec::new();
     let mut all = Vec::new();
     for series in &chart.series {
-        if series.mark != Mark::Stacked {
-            all.push(series.points.clone());
-            continue;
-        }
-        top.resize(top.len().max(series.points.len()), 0.0);
-        let lift = |(index, point): (usize, &Point)| {
-            top[index] += point.y;
-            Point { y: top[index], ..*point }
+        tops.resize(tops.len().max(series.points.len()), 0.0);
+        let lift = |(point, top): (&Point, &mut f64)| {
+            if series.mark != Mark::Stacked {
+                return (*point, 0.0);
+            }
+            let below = *top;
+            *top += point.y;
+            (Point { y: *top, ..*point }, below)
         };
-        all.push(series.points.iter().enumerate().map(lift).collect());
+        all.push(series.points.iter().zip(&mut tops).map(lift).collect());
     }
     all
 }
 
-/// The line that the area of a series stands on; `None` for zero.
-fn below<'a>(chart: &Chart, index: usize, stacked: &'a [Vec<Point>]) -> Option<&'a [Point]> {
-    let under = (0..index).rev().find(|under| chart.series[*under].mark == Mark::Stacked)?;
-    Some(&stacked[under])
-}
-
-fn has_crosshair(series: &Series) -> bool {
-    match series.mark {
-        Mark::Line | Mark::Steps => series.points.len() > FEW,
-        Mark::Stacked | Mark::Filled => true,
-        Mark::Bars | Mark::Dots => false,
-    }
-}
-
-/// Positions and values of a series as attributes, for the page's script.
+/// Positions and values of a series as attributes, for the page's script; nothing if each point
+/// has a tooltip.
 fn crosshair(chart: &Chart, series: &Series, frame: &Frame) -> String {
-    let (mut xs, mut heads, mut values) = (String::new(), String::new(), String::new());
+    let in_tooltips = match series.mark {
+        Mark::Line | Mark::Steps => series.points.len() <= FEW,
+        Mark::Stacked => false,
+        Mark::Bars | Mark::Dots => true,
+    };
+    if in_tooltips {
+        return String::new();
+    }
+    let (mut xs, mut heads, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for index in thin(&series.points, |x| frame.x.at(x)) {
         let point = series.points[index];
         let Some(px) = frame.x.at(point.x).filter(|_| point.y.is_finite()) else { continue };
-        let _ = write!(xs, "{} ", num(px));
-        let _ = write!(heads, "{}|", chart.x.text(point.x));
-        let _ = write!(values, "{}|", chart.y.text(point.y));
+        xs.push(num(px).to_string());
+        heads.push(chart.x.text(point.x));
+        values.push(chart.y.text(point.y));
     }
     let steps = if series.mark == Mark::Steps { " data-steps=\"\"" } else { "" };
     format!(
-        "data-name=\"{}\" data-x=\"{}\" data-h=\"{}\" data-v=\"{}\"{steps}",
+        " data-name=\"{}\" data-x=\"{}\" data-h=\"{}\" data-v=\"{}\"{steps}",
         escape(&series.name),
-        xs.trim_end(),
-        escape(heads.trim_end_matches('|')),
-        escape(values.trim_end_matches('|')),
+        xs.join(" "),
+        escape(&heads.join("|")),
+        escape(&values.join("|")),
     )
 }
 
@@ -116,15 +108,13 @@ fn stretches(points: &[Point], frame: &Frame) -> Vec<Vec<(f64, f64)>> {
 
 /// The path along a stretch; as steps, each value holds until the next.
 fn path(stretch: &[(f64, f64)], steps: bool, d: &mut String) {
-    let mut last = None;
-    for (x, y) in stretch {
-        let (x, y) = (num(*x), num(*y));
-        let _ = match (&last, steps) {
-            (None, _) => write!(d, "M{x} {y}"),
-            (Some(_), true) => write!(d, "H{x}V{y}"),
-            (Some(_), false) => write!(d, "L{x} {y}"),
+    for (index, at) in stretch.iter().enumerate() {
+        let (x, y) = (num(at.0), num(at.1));
+        let _ = match (index, steps) {
+            (0, _) => write!(d, "M{x} {y}"),
+            (_, true) => write!(d, "H{x}V{y}"),
+            (_, false) => write!(d, "L{x} {y}"),
         };
-        last = Some(x);
     }
     // The round ends of lines draw a point without neighbours as a dot.
     if stretch.len() == 1 {
@@ -137,8 +127,7 @@ fn line(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     let all = stretches(&series.points, frame);
     let mut d = String::new();
     all.iter().for_each(|stretch| path(stretch, series.mark == Mark::Steps, &mut d));
-    let class = if series.reference { "line dashed" } else { "line" };
-    out.add(format_args!("<path d=\"{d}\" class=\"{class}\"/>"));
+    out.add(format_args!("<path d=\"{d}\" class=\"{}\"/>", class(series)));
     if series.points.len() <= FEW {
         dots(chart, index, frame, out);
     } else if chart.series.len() > 1 && !series.reference {
@@ -158,31 +147,16 @@ fn sparse(all: &[Vec<(f64, f64)>], chart: &Chart, index: usize, frame: &Frame, o
     }
 }
 
-fn area(points: &[Point], below: Option<&[Point]>, steps: bool, frame: &Frame, out: &mut Drawing) {
+/// Draws the area between the points and the values that they stand on.
+fn area(points: &[(Point, f64)], frame: &Frame, out: &mut Drawing) {
+    let tops: Vec<Point> = points.iter().map(|(top, _)| *top).collect();
+    let kept = thin(&tops, |x| frame.x.at(x));
+    let above = kept.iter().map(|index| (tops[*index].x, tops[*index].y));
+    let below = kept.iter().rev().map(|index| (tops[*index].x, points[*index].1));
+    let outline: Vec<_> = above.chain(below).filter_map(|(x, y)| frame.at(x, y)).collect();
     let mut d = String::new();
-    let base = frame.y.base();
-    let kept = thin(points, |x| frame.x.at(x));
-    let place = |line: &[Point]| -> Vec<(f64, f64)> {
-        let at = |index: &usize| frame.at(line.get(*index)?.x, line[*index].y);
-        kept.iter().filter_map(at).collect()
-    };
-    let top = place(points);
-    let Some((first, last)) = top.first().zip(top.last()) else { return };
-    path(&top, steps, &mut d);
-    match below {
-        Some(below) => {
-            let mut floor = place(below);
-            floor.reverse();
-            let mut back = String::new();
-            path(&floor, false, &mut back);
-            d.push_str(&back.replacen('M', "L", 1));
-        }
-        None => {
-            let _ = write!(d, "L{} {}L{} {}", num(last.0), num(base), num(first.0), num(base));
-        }
-    }
-    let class = if steps { "area steps" } else { "area" };
-    out.add(format_args!("<path d=\"{d}Z\" class=\"{class}\"/>"));
+    path(&outline, false, &mut d);
+    out.add(format_args!("<path d=\"{d}Z\" class=\"area\"/>"));
 }
 
 fn bars(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
@@ -201,7 +175,7 @@ fn bars(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
         let middle = left + each / 2.0 - 1.0;
         let top = whisker(point, &frame.y, (middle, y), out).min(y);
         let text = chart.y.text(point.y);
-        if super::frame::width_of(&text) * 0.85 <= each {
+        if width_of(&text) * 0.85 <= each {
             out.text((middle, top - 4.0), "value", "middle", &text);
         }
     }
@@ -218,7 +192,6 @@ fn whisker(point: &Point, y: &Placed, (middle, top): (f64, f64), out: &mut Drawi
 
 fn dots(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
     let series = &chart.series[index];
-    let lying = matches!(chart.y.scale, super::Scale::Names(_));
     let mut drawn = std::collections::HashSet::new();
     for point in &series.points {
         let Some(at) = frame.at(point.x, point.y) else { continue };
@@ -226,7 +199,7 @@ fn dots(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
         if !drawn.insert((at.0.round() as i64, at.1.round() as i64)) {
             continue;
         }
-        if lying {
+        if chart.lying() {
             let ends = frame.x.at(point.interval.0).zip(frame.x.at(point.interval.1));
             if let Some((from, to)) = ends {
                 out.line((from, at.1), (to, at.1), "range");
@@ -242,34 +215,22 @@ fn dots(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
 
 /// A point in words.
 fn words(chart: &Chart, series: &Series, point: &Point) -> String {
-    let lying = matches!(chart.y.scale, super::Scale::Names(_));
-    let unit = if lying { &chart.x } else { &chart.y };
+    let (place, value) = ((&chart.x, point.x), (&chart.y, point.y));
+    let (place, value) = if chart.lying() { (value, place) } else { (place, value) };
     let name = if series.name.is_empty() { String::new() } else { format!("{}, ", series.name) };
-    let (at, value) = if lying { (point.y, point.x) } else { (point.x, point.y) };
-    let place = if lying { &chart.y } else { &chart.x };
-    let mut text = format!("{name}{}: {}", place.text(at), unit.text(value));
+    let mut text = format!("{name}{}: {}", place.0.text(place.1), value.0.text(value.1));
     if point.interval.0.is_finite() {
-        let (low, high) = (unit.text(point.interval.0), unit.text(point.interval.1));
+        let (low, high) = (value.0.text(point.interval.0), value.0.text(point.interval.1));
         let _ = write!(text, " ({low} to {high})");
     }
     text
 }
 
-/// Draws a marker; each of the eight colours of stores has its own.
+/// Draws a marker.
 fn marker(series: &Series, colour: Colour, (x, y): (f64, f64), title: &str, out: &mut Drawing) {
-    let shape = match colour {
-        Colour::Slot(index) => index % 8,
-        _ => 0,
-    };
-    let path = match shape {
-        0 => "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
-        1 => "m-3.6 -3.6h7.2v7.2h-7.2z",
-        2 => "m0 -4.8l4.4 7.8h-8.8z",
-        3 => "m0 -5l5 5l-5 5l-5 -5z",
-        4 => "m0 4.8l4.4 -7.8h-8.8z",
-        5 => "m-1.5 -4.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
-        6 => "m-4.6 -2.2h9.2v4.4h-9.2z",
-        _ => "m-2.2 -4.6h4.4v9.2h-4.4z",
+    let path = match colour {
+        Colour::Slot(index) => MARKERS[index % MARKERS.len()],
+        _ => MARKERS[0],
     };
     let class = if series.reference { "dot hollow" } else { "dot" };
     out.add(format_args!("<path d=\"M{} {}{path}\" class=\"{class}\">", num(x), num(y)));
@@ -277,21 +238,19 @@ fn marker(series: &Series, colour: Colour, (x, y): (f64, f64), title: &str, out:
     out.0.push_str("</path>");
 }
 
+/// The class of a line.
+fn class(series: &Series) -> &'static str {
+    if series.reference { "line dashed" } else { "line" }
+}
+
 /// Draws the key of a series in the legend, 20 pixels wide around this height.
 pub(super) fn key(chart: &Chart, index: usize, (x, y): (f64, f64), out: &mut Drawing) {
     let series = &chart.series[index];
-    out.add(format_args!("<g style=\"--s:{}\">", chart.colour(index).css()));
     match series.mark {
-        Mark::Line | Mark::Steps => {
-            let class = if series.reference { "line dashed" } else { "line" };
-            out.line((x, y), (x + 20.0, y), class);
-            marker(series, chart.colour(index), (x + 10.0, y), "", out);
-        }
-        Mark::Dots => marker(series, chart.colour(index), (x + 10.0, y), "", out),
-        Mark::Stacked | Mark::Filled | Mark::Bars => {
-            let class = if has_bars(chart) { "bar" } else { "area" };
-            out.rect((x + 4.0, y - 6.0), (12.0, 12.0), class, "");
-        }
+        Mark::Stacked => return out.rect((x + 4.0, y - 6.0), (12.0, 12.0), "area", ""),
+        Mark::Bars => return out.rect((x + 4.0, y - 6.0), (12.0, 12.0), "bar", ""),
+        Mark::Line | Mark::Steps => out.line((x, y), (x + 20.0, y), class(series)),
+        Mark::Dots => {}
     }
-    out.0.push_str("</g>");
+    marker(series, chart.colour(index), (x + 10.0, y), "", out);
 }

@@ -19,7 +19,7 @@
 //! 3. A missing value (NaN) is a gap. A chart without any value says "not measured".
 //! 4. Long series are thinned without losing a peak ([`thin`]).
 //!
-//! [`Chart::svg`] is for a page that has the theme; [`Chart::file`] stands alone.
+//! [`Chart::svg`] is for a page that has the theme.
 
 pub mod axis;
 mod frame;
@@ -28,7 +28,7 @@ mod marks;
 pub mod thin;
 
 pub use axis::{Axis, Scale, Unit};
-pub use thin::{cdf, histogram};
+pub use thin::cdf;
 
 /// A chart. Everything except the axes may be empty.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -43,8 +43,9 @@ pub struct Chart {
     pub y: Axis,
     /// The series that it shows.
     pub series: Vec<Series>,
-    /// Stretches of the x axis that are shaded over the whole height: stalls.
-    pub bands: Vec<Band>,
+    /// Stretches of the x axis that are shaded over the whole height: stalls. All of the same
+    /// title share an entry in the legend.
+    pub bands: Vec<Span>,
     /// Lines at a value: a limit, a target, an offered rate.
     pub rules: Vec<Rule>,
     /// Strips under the plot with the same x axis: background jobs.
@@ -76,20 +77,18 @@ impl Point {
     }
 }
 
-/// How a series is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// How a series is drawn. Later ones are drawn over earlier ones: lines over areas, dots over bars.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mark {
+    /// Areas on top of each other, in the order of the series; all have the same x.
+    Stacked,
+    /// A bar for each name; several series stand side by side.
+    Bars,
     /// A line from point to point.
     #[default]
     Line,
     /// Steps: a value holds until the next one.
     Steps,
-    /// Steps filled down to zero: histograms.
-    Filled,
-    /// Areas on top of each other, in the order of the series; all have the same x.
-    Stacked,
-    /// A bar for each name; several series stand side by side.
-    Bars,
     /// A marker at each point.
     Dots,
 }
@@ -162,19 +161,6 @@ impl Series {
     }
 }
 
-/// A shaded stretch of the x axis.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Band {
-    /// Its begin.
-    pub from: f64,
-    /// Its end.
-    pub to: f64,
-    /// Its label. All bands of the same label share an entry in the legend.
-    pub label: String,
-    /// Its colour.
-    pub colour: Colour,
-}
-
 /// A line at a value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
@@ -195,7 +181,7 @@ pub struct Lane {
     pub spans: Vec<Span>,
 }
 
-/// A span of a lane.
+/// A stretch of the x axis: a span of a lane, or shaded over the whole height.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
     /// Its begin.
@@ -212,13 +198,7 @@ impl Chart {
     /// The drawing, with this width and height in pixels. Lanes add to the height.
     #[must_use]
     pub fn svg(&self, width: u32, height: u32) -> String {
-        frame::draw(self, f64::from(width), f64::from(height), false)
-    }
-
-    /// The drawing with its own style, for a file of its own.
-    #[must_use]
-    pub fn file(&self, width: u32, height: u32) -> String {
-        frame::draw(self, f64::from(width), f64::from(height), true)
+        frame::draw(self, f64::from(width), f64::from(height))
     }
 
     /// The colour of a series.
@@ -226,8 +206,13 @@ impl Chart {
         self.series[index].colour.unwrap_or(Colour::Slot(index))
     }
 
+    /// Whether values go from left to right, each in the line of its name.
+    fn lying(&self) -> bool {
+        matches!(self.y.scale, Scale::Names(_))
+    }
+
     /// Whether there is anything to draw.
-    fn measured(&self) -> bool {
+    pub(super) fn measured(&self) -> bool {
         self.series.iter().flat_map(|series| &series.points).any(|point| point.y.is_finite())
             || self.lanes.iter().any(|lane| !lane.spans.is_empty())
     }
