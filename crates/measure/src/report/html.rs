@@ -6,11 +6,12 @@
 //!
 //! The page is well-formed XML too, so that tests can read it.
 
-use super::Report;
 use super::chart::{Colour, Unit};
 use super::phase::{self, Of};
 use super::statistic::{self, Better, Statistic};
 use super::theme::{self, escape};
+use super::{PhaseReport, Report};
+use crate::store::LevelStats;
 use std::fmt::Write;
 use vlsm_core::Bytes;
 
@@ -60,9 +61,18 @@ pub fn sections(reports: &[Report], names: &[String], out: &mut String) {
 /// A table cell for a value; `None` was not measured.
 #[must_use]
 pub fn cell(value: Option<&str>) -> String {
-    value.map_or("<td class=\"none\">not measured</td>".into(), |text| {
-        format!("<td>{}</td>", escape(text))
-    })
+    value.map_or_else(|| td(" class=\"none\"", "not measured"), |text| td("", text))
+}
+
+/// A table cell with these attributes.
+fn td(attributes: &str, text: &str) -> String {
+    format!("<td{attributes}>{}</td>", escape(text))
+}
+
+/// Writes a row of a table: its name, and its cells.
+fn row(name: &str, cells: impl Iterator<Item = String>, out: &mut String) {
+    let cells: String = cells.collect();
+    let _ = write!(out, "<tr><th>{}</th>{cells}</tr>", escape(name));
 }
 
 /// Writes the head of a table that has a column for each store, in the store's colour.
@@ -90,11 +100,7 @@ const METHOD: [(&str, Said); 14] = [
     }),
     ("program", |run| format!("version {}", run.method.version)),
     ("commit", |run| run.method.commit.clone()),
-    ("machine", |run| {
-        let machine = &run.method.machine;
-        let memory = machine.memory.map_or("unknown memory".into(), |b| Bytes(b).to_string());
-        format!("{} × {}, {memory}, {}", machine.cores, machine.cpu, machine.system)
-    }),
+    ("machine", |run| statistic::machine(&run.method.machine)),
     ("limits", |run| run.method.limits.clone()),
     ("data", |run| {
         let method = &run.method;
@@ -108,13 +114,16 @@ const METHOD: [(&str, Said); 14] = [
         )
     }),
     ("load", |run| run.method.load.clone()),
-    ("levels when the last phase began", |run| {
-        let first = run.phases.last().and_then(|phase| phase.samples.first());
-        let levels = run.phases.last().map_or(&run.store.levels, |phase| &phase.store.levels);
-        let bytes = first.map(|sample| statistic::fullness(levels, Some(&sample.levels)));
-        bytes.unwrap_or_default().join(", ")
+    ("levels when the last phase began", |run| match run.phases.last() {
+        Some(PhaseReport { samples, store, .. }) if !samples.is_empty() => {
+            fullness(&store.levels, &samples[0].levels)
+        }
+        _ => String::new(),
     }),
-    ("levels at the end", |run| statistic::fullness(&run.store.levels, None).join(", ")),
+    ("levels at the end", |run| {
+        let levels = &run.store.levels;
+        fullness(levels, &levels.iter().map(|level| level.bytes).collect::<Vec<_>>())
+    }),
     ("clients", |run| format!("{} threads, seed {}", run.method.threads, run.method.seed)),
     ("the driver alone", |run| {
         let floor = &run.method.floor;
@@ -130,6 +139,22 @@ const METHOD: [(&str, Said); 14] = [
     ("bytes, store against system", |run| run.amplification.verdict().unwrap_or_default()),
 ];
 
+/// The fullness of each level at a moment when they had these bytes:
+/// `L1 251 MB of 256 MB (98 %)`.
+fn fullness(levels: &[LevelStats], bytes: &[u64]) -> String {
+    let one = |(index, level): (usize, &LevelStats)| {
+        let bytes = bytes.get(index).copied().unwrap_or(0);
+        match level.target.filter(|target| *target > 0) {
+            Some(target) => {
+                let percent = bytes as f64 / target as f64 * 100.0;
+                Some(format!("L{index} {} of {} ({percent:.0} %)", Bytes(bytes), Bytes(target)))
+            }
+            None => (bytes > 0).then(|| format!("L{index} {}", Bytes(bytes))),
+        }
+    };
+    levels.iter().enumerate().filter_map(one).collect::<Vec<_>>().join(", ")
+}
+
 fn method(reports: &[Report], names: &[String], out: &mut String) {
     out.push_str("<div class=\"wide\"><table class=\"method\">");
     if names.len() > 1 {
@@ -137,20 +162,21 @@ fn method(reports: &[Report], names: &[String], out: &mut String) {
     }
     out.push_str("<tbody>");
     for (name, said) in METHOD {
-        let all: Vec<String> = reports.iter().map(said).collect();
-        let _ = write!(out, "<tr><th>{name}</th>");
-        let value = |text: &String| match text.as_str() {
-            "" => "<td class=\"none\">not recorded</td>".to_owned(),
-            text => cell(Some(text)),
-        };
-        match all.first() {
-            Some(first) if all.iter().all(|other| other == first) => {
-                let span = format!("<td colspan=\"{}\"", all.len());
-                out.push_str(&value(first).replacen("<td", &span, 1));
-            }
-            _ => all.iter().for_each(|text| out.push_str(&value(text))),
+        let mut all: Vec<String> = reports.iter().map(said).collect();
+        let mut span = String::new();
+        // What all reports say is one cell over all columns.
+        if all.iter().all(|text| *text == all[0]) {
+            span = format!(" colspan=\"{}\"", reports.len());
+            all.truncate(1);
         }
-        out.push_str("</tr>");
+        row(
+            name,
+            all.iter().map(|text| match text.as_str() {
+                "" => td(&format!("{span} class=\"none\""), "not recorded"),
+                text => td(&span, text),
+            }),
+            out,
+        );
     }
     out.push_str("</tbody></table></div>");
 }
@@ -162,18 +188,14 @@ fn summary(reports: &[Report], names: &[String], out: &mut String) {
     for label in statistic::phase_labels(reports) {
         let phases: Vec<_> = reports.iter().map(|run| statistic::phase(run, &label)).collect();
         group(&label, names.len(), out);
-        let load = phases.iter().map(|phase| {
-            phase.map(|phase| {
-                let stopped = if phase.stopped { ", stopped" } else { "" };
-                let seconds = Unit::Seconds.text(phase.seconds);
-                format!("{}, {seconds}{stopped}", statistic::arrivals(&phase.arrivals))
-            })
-        });
-        out.push_str("<tr><th>load</th>");
-        load.for_each(|text| out.push_str(&cell(text.as_deref())));
-        out.push_str("</tr>");
+        let load = |phase: &PhaseReport| {
+            let stopped = if phase.stopped { ", stopped" } else { "" };
+            let seconds = Unit::Seconds.text(phase.seconds);
+            format!("{}, {seconds}{stopped}", statistic::arrivals(&phase.arrivals))
+        };
+        row("load", phases.iter().map(|phase| cell(phase.map(load).as_deref())), out);
         for statistic in statistic::of_phases() {
-            let take = |phase: &Option<_>| phase.and_then(|phase| (statistic.take)(phase));
+            let take = |phase: &Option<_>| phase.and_then(statistic.take);
             values(&statistic, &phases.iter().map(take).collect::<Vec<_>>(), out);
         }
     }
@@ -203,18 +225,14 @@ fn values<T>(statistic: &Statistic<T>, values: &[Option<f64>], out: &mut String)
     // Equal values, or a single one, are not marked as best.
     let best_text = statistic.unit.text(best);
     let equal = known().all(|value| statistic.unit.text(value) == best_text);
-    let _ = write!(out, "<tr><th>{}</th>", escape(statistic.name));
-    for value in values {
-        let text = value.map(|value| statistic.unit.text(value));
-        let cell = cell(text.as_deref());
-        match text {
-            Some(text) if text == best_text && !equal => {
-                out.push_str(&cell.replacen("<td", "<td class=\"best\"", 1));
-            }
-            _ => out.push_str(&cell),
-        }
-    }
-    out.push_str("</tr>");
+    row(
+        statistic.name,
+        values.iter().map(|value| match value.map(|value| statistic.unit.text(value)) {
+            Some(text) if text == best_text && !equal => td(" class=\"best\"", &text),
+            text => cell(text.as_deref()),
+        }),
+        out,
+    );
 }
 
 fn charts(reports: &[Report], names: &[String], label: &str, out: &mut String) {

@@ -5,10 +5,10 @@
 //! in its report. Where zero cannot be a count, it is `None` here.
 
 use super::chart::Unit;
-use super::{ChainMark, PhaseReport, Report};
+use super::{ChainMark, Method, PhaseReport, Report};
 use crate::arrivals::Arrivals;
 use crate::metrics::Group;
-use crate::store::LevelStats;
+use crate::process::Machine;
 use vlsm_core::Bytes;
 
 /// The better one of two values.
@@ -30,29 +30,25 @@ pub struct Statistic<T> {
     /// The better direction.
     pub better: Better,
     /// How it is taken.
-    pub take: fn(&T) -> Option<f64>,
+    pub take: Take<T>,
 }
 
-use Better::{Higher, Lower};
+type Take<T> = fn(&T) -> Option<f64>;
 
-const fn statistic<T>(
-    name: &'static str,
-    unit: Unit,
-    better: Better,
-    take: fn(&T) -> Option<f64>,
-) -> Statistic<T> {
-    Statistic { name, unit, better, take }
+const fn higher<T>(name: &'static str, unit: Unit, take: Take<T>) -> Statistic<T> {
+    Statistic { name, unit, better: Better::Higher, take }
+}
+
+const fn lower<T>(name: &'static str, unit: Unit, take: Take<T>) -> Statistic<T> {
+    Statistic { name, unit, better: Better::Lower, take }
 }
 
 /// Latencies of one group of operations.
 macro_rules! latencies {
     ($name:literal $group:ident: $($at:literal $field:ident),*) => {
-        [$(statistic(
-            concat!($name, " ", $at),
-            Unit::Micros,
-            Lower,
-            |phase: &PhaseReport| phase.percentiles(Group::$group).map(|found| found.$field),
-        )),*]
+        [$(lower(concat!($name, " ", $at), Unit::Micros, |phase: &PhaseReport| {
+            phase.percentiles(Group::$group).map(|found| found.$field)
+        })),*]
     };
     ($name:literal $group:ident) => {
         latencies!($name $group: "P50" p50_us, "P90" p90_us, "P99" p99_us, "P99.9" p999_us,
@@ -60,41 +56,45 @@ macro_rules! latencies {
     };
 }
 
+/// The latencies of a phase by groups of operations.
+pub(super) fn latencies() -> Vec<Statistic<PhaseReport>> {
+    [
+        latencies!("writes" Write),
+        latencies!("reads" Read),
+        latencies!("scans" Scan),
+        latencies!("transactions" Transaction),
+    ]
+    .concat()
+}
+
 /// The statistics of a phase.
 #[must_use]
 pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
     let mut all = vec![
-        statistic("throughput", Unit::PerSecond, Higher, |phase: &PhaseReport| {
-            Some(phase.throughput)
-        }),
-        statistic("tail throughput (99 %)", Unit::PerSecond, Higher, |phase| phase.tail_throughput),
+        higher("throughput", Unit::PerSecond, |phase: &PhaseReport| Some(phase.throughput)),
+        higher("tail throughput (99 %)", Unit::PerSecond, |phase| phase.tail_throughput),
     ];
-    all.extend(latencies!("writes" Write));
-    all.extend(latencies!("reads" Read));
-    all.extend(latencies!("scans" Scan));
-    all.extend(latencies!("transactions" Transaction));
+    all.extend(latencies());
     all.extend([
-        statistic("seconds at zero", Unit::Seconds, Lower, |phase: &PhaseReport| {
-            Some(phase.stalls.seconds)
-        }),
-        statistic("longest stall", Unit::Seconds, Lower, |phase| Some(phase.stalls.longest)),
-        statistic("not served in time", Unit::Plain, Lower, |phase| match phase.arrivals {
+        lower("seconds at zero", Unit::Seconds, |phase: &PhaseReport| Some(phase.stalls.seconds)),
+        lower("longest stall", Unit::Seconds, |phase| Some(phase.stalls.longest)),
+        lower("not served in time", Unit::Plain, |phase| match phase.arrivals {
             Arrivals::Closed => None,
             _ => Some(phase.unserved as f64),
         }),
-        statistic("CPU per operation", Unit::Micros, Lower, |phase| Some(phase.cpu_us_per_op)),
-        statistic("write amp. (system)", Unit::Times, Lower, |p| p.amplification.device_write()),
-        statistic("write amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.write())),
-        statistic("I/O amp. (system)", Unit::Times, Lower, |p| p.amplification.device_io()),
-        statistic("I/O amp. (store)", Unit::Times, Lower, |p| counted(p.amplification.io())),
-        statistic("chains behind L0, mean", Unit::Bytes, Lower, |phase| {
+        lower("CPU per operation", Unit::Micros, |phase| Some(phase.cpu_us_per_op)),
+        lower("write amp. (system)", Unit::Times, |p| p.amplification.device_write()),
+        lower("write amp. (store)", Unit::Times, |p| counted(p.amplification.write())),
+        lower("I/O amp. (system)", Unit::Times, |p| p.amplification.device_io()),
+        lower("I/O amp. (store)", Unit::Times, |p| counted(p.amplification.io())),
+        lower("chains behind L0, mean", Unit::Bytes, |phase| {
             let bytes: u64 = phase.standing().map(ChainMark::width).sum();
             counted(Some(bytes as f64 / phase.standing().count() as f64))
         }),
-        statistic("chains behind L0, widest", Unit::Bytes, Lower, |phase| {
+        lower("chains behind L0, widest", Unit::Bytes, |phase| {
             phase.standing().map(|chain| chain.width() as f64).reduce(f64::max)
         }),
-        statistic("chains behind L0, longest", Unit::Plain, Lower, |phase| {
+        lower("chains behind L0, longest", Unit::Plain, |phase| {
             phase.standing().map(|chain| chain.stages.len() as f64).reduce(f64::max)
         }),
     ]);
@@ -105,33 +105,25 @@ pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
 #[must_use]
 pub fn of_runs() -> Vec<Statistic<Report>> {
     vec![
-        statistic("sustainable rate", Unit::PerSecond, Higher, |run: &Report| run.sustainable),
-        statistic("write amp. (system)", Unit::Times, Lower, |run| {
-            run.amplification.device_write()
-        }),
-        statistic("write amp. (store)", Unit::Times, Lower, |run| {
-            counted(run.amplification.write())
-        }),
-        statistic("I/O amp. (system)", Unit::Times, Lower, |run| run.amplification.device_io()),
-        statistic("I/O amp. (store)", Unit::Times, Lower, |run| counted(run.amplification.io())),
-        statistic("space amplification", Unit::Times, Lower, Report::space_amplification),
-        statistic("peak memory", Unit::Bytes, Lower, |run| {
-            run.peak_memory.map(|bytes| bytes as f64)
-        }),
-        statistic("work left at the end", Unit::Seconds, Lower, |run| run.settled),
-        statistic("chain behind L0, mean", Unit::Bytes, Lower, |run| {
+        higher("sustainable rate", Unit::PerSecond, |run: &Report| run.sustainable),
+        lower("write amp. (system)", Unit::Times, |run| run.amplification.device_write()),
+        lower("write amp. (store)", Unit::Times, |run| counted(run.amplification.write())),
+        lower("I/O amp. (system)", Unit::Times, |run| run.amplification.device_io()),
+        lower("I/O amp. (store)", Unit::Times, |run| counted(run.amplification.io())),
+        lower("space amplification", Unit::Times, Report::space_amplification),
+        lower("peak memory", Unit::Bytes, |run| run.peak_memory.map(|bytes| bytes as f64)),
+        lower("work left at the end", Unit::Seconds, |run| run.settled),
+        lower("chain behind L0, mean", Unit::Bytes, |run| {
             let store = &run.store;
             store.standing_bytes.checked_div(store.standing_count).map(|bytes| bytes as f64)
         }),
-        statistic("chain behind L0, widest", Unit::Bytes, Lower, |run| {
+        lower("chain behind L0, widest", Unit::Bytes, |run| {
             counted(Some(run.store.standing_width as f64))
         }),
-        statistic("chain behind L0, longest", Unit::Plain, Lower, |run| {
+        lower("chain behind L0, longest", Unit::Plain, |run| {
             counted(Some(run.store.standing_length as f64))
         }),
-        statistic("widest compaction", Unit::Bytes, Lower, |run| {
-            counted(Some(run.store.widest_job as f64))
-        }),
+        lower("widest compaction", Unit::Bytes, |run| counted(Some(run.store.widest_job as f64))),
     ]
 }
 
@@ -140,29 +132,41 @@ fn counted(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite() && *value > 0.0)
 }
 
+/// The items without those that equal an earlier one.
+pub(super) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for item in items {
+        if !found.contains(&item) {
+            found.push(item);
+        }
+    }
+    found
+}
+
+/// Names made unique: `again` makes that of the second of the same name from it and 2.
+fn numbered(names: &[String], again: fn(&str, usize) -> String) -> Vec<String> {
+    let one = |(index, name): (usize, &String)| match names[..index]
+        .iter()
+        .filter(|old| *old == name)
+        .count()
+    {
+        0 => name.clone(),
+        before => again(name, before + 1),
+    };
+    names.iter().enumerate().map(one).collect()
+}
+
 /// The phases of a report with unique labels: phases of the same name are numbered.
 #[must_use]
 pub fn phases(report: &Report) -> Vec<(String, &PhaseReport)> {
-    let label = |(index, phase): (usize, &PhaseReport)| {
-        let before = report.phases[..index].iter().filter(|old| old.name == phase.name).count();
-        match before {
-            0 => phase.name.clone(),
-            more => format!("{} ({})", phase.name, more + 1),
-        }
-    };
-    report.phases.iter().enumerate().map(|(i, phase)| (label((i, phase)), phase)).collect()
+    let names: Vec<String> = report.phases.iter().map(|phase| phase.name.clone()).collect();
+    let labels = numbered(&names, |name, number| format!("{name} ({number})"));
+    labels.into_iter().zip(&report.phases).collect()
 }
 
 /// The labels of all phases, in the order in which the reports have them.
-#[must_use]
-pub fn phase_labels(reports: &[Report]) -> Vec<String> {
-    let mut labels: Vec<String> = Vec::new();
-    for (label, _) in reports.iter().flat_map(phases) {
-        if !labels.contains(&label) {
-            labels.push(label);
-        }
-    }
-    labels
+pub(super) fn phase_labels(reports: &[Report]) -> Vec<String> {
+    unique(reports.iter().flat_map(phases).map(|(label, _)| label))
 }
 
 /// The phase of this label.
@@ -174,44 +178,19 @@ pub fn phase<'a>(report: &'a Report, label: &str) -> Option<&'a PhaseReport> {
 /// Unique names of reports: store and profile, numbered where they repeat.
 #[must_use]
 pub fn names(reports: &[Report]) -> Vec<String> {
-    let name = |report: &Report| {
-        let method = &report.method;
-        match &method.profile {
-            profile if profile.is_empty() => method.store.clone(),
-            profile if *profile == method.store => method.store.clone(),
-            profile => format!("{}:{profile}", method.store),
-        }
-    };
-    let all: Vec<String> = reports.iter().map(name).collect();
-    let number = |(index, name): (usize, &String)| match all[..index]
-        .iter()
-        .filter(|old| *old == name)
-        .count()
+    let name = |Method { store, profile, .. }: &Method| match profile.is_empty() || profile == store
     {
-        0 => name.clone(),
-        before => format!("{name} #{}", before + 1),
+        true => store.clone(),
+        false => format!("{store}:{profile}"),
     };
-    all.iter().enumerate().map(number).collect()
+    let names: Vec<String> = reports.iter().map(|report| name(&report.method)).collect();
+    numbered(&names, |name, number| format!("{name} #{number}"))
 }
 
-/// The fullness of each level: `L1 251 MB of 256 MB (98 %)`. `bytes`, if given, replaces the
-/// levels' own bytes with those of another moment.
-#[must_use]
-pub fn fullness(levels: &[LevelStats], bytes: Option<&[u64]>) -> Vec<String> {
-    let one = |(index, level): (usize, &LevelStats)| {
-        let bytes = match bytes {
-            Some(bytes) => bytes.get(index).copied().unwrap_or(0),
-            None => level.bytes,
-        };
-        match level.target.filter(|target| *target > 0) {
-            Some(target) => {
-                let percent = bytes as f64 / target as f64 * 100.0;
-                Some(format!("L{index} {} of {} ({percent:.0} %)", Bytes(bytes), Bytes(target)))
-            }
-            None => (bytes > 0).then(|| format!("L{index} {}", Bytes(bytes))),
-        }
-    };
-    levels.iter().enumerate().filter_map(one).collect()
+/// The machine in words.
+pub(super) fn machine(machine: &Machine) -> String {
+    let memory = machine.memory.map_or("unknown memory".into(), |bytes| Bytes(bytes).to_string());
+    format!("{} × {}, {memory}, {}", machine.cores, machine.cpu, machine.system)
 }
 
 /// The arrivals in words.

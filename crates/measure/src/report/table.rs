@@ -3,11 +3,12 @@
 //! Rows without any figure are left out. The method comes first, because figures mean nothing
 //! without it.
 
-use super::{Amplification, PhaseReport, Report, statistic};
+use super::{Amplification, Method, PhaseReport, Report, statistic};
 use crate::arrivals::Arrivals;
-use crate::metrics::{Group, Percentiles, Stalls};
-use crate::store::LevelStats;
+use crate::metrics::Stalls;
+use crate::store::{LevelStats, StoreStats};
 use std::fmt::Write;
+use std::iter::repeat;
 use vlsm_core::{Bytes, Micros};
 
 const LABEL: usize = 26;
@@ -17,60 +18,38 @@ const COLUMN: usize = 22;
 #[must_use]
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
-    method(report, &mut out);
-    phases(report, &mut out);
-    end(report, &mut out);
+    method(&report.method, &mut out);
+    phases(&report.phases, &mut out);
+    whole_run(report, &mut out);
     out
 }
 
-/// Adds a line. Writing to a string cannot fail.
-fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
-    let _ = out.write_fmt(text);
-    out.push('\n');
+/// Writes a line with a label of this width and its text; nothing without a text.
+fn line(out: &mut String, width: usize, label: &str, text: Option<String>) {
+    if let Some(text) = text {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {label:width$} {text}");
+    }
 }
 
-fn method(report: &Report, out: &mut String) {
-    let method = &report.method;
-    let machine = &method.machine;
-    let memory = machine.memory.map_or("unknown memory".into(), |bytes| Bytes(bytes).to_string());
-    line(out, format_args!("{} {}, profile {}", method.store, method.version, method.profile));
-    line(
-        out,
-        format_args!(
-            "  machine  {} × {}, {memory}, {}",
-            machine.cores, machine.cpu, machine.system
-        ),
-    );
-    let pair = (method.key_size + method.value_size) as u64;
-    line(
-        out,
-        format_args!(
-            "  data     {} pairs of {} + {} bytes ({})\n  load     {}",
-            grouped(method.pairs),
-            method.key_size,
-            method.value_size,
-            Bytes(method.pairs * pair),
-            method.load,
-        ),
-    );
-    let options: Vec<_> =
-        method.options.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    for (index, row) in options.chunks(4).enumerate() {
-        let label = if index == 0 { "options" } else { "" };
-        line(out, format_args!("  {label:8} {}", row.join(", ")));
+fn method(method: &Method, out: &mut String) {
+    let _ = writeln!(out, "{} {}, profile {}", method.store, method.version, method.profile);
+    let mut said = |label: &str, text: String| line(out, 8, label, Some(text));
+    said("machine", statistic::machine(&method.machine));
+    let (pairs, key, value) = (method.pairs, method.key_size, method.value_size);
+    let bytes = Bytes(pairs * (key + value) as u64);
+    said("data", format!("{} pairs of {key} + {value} bytes ({bytes})", grouped(pairs)));
+    said("load", method.load.clone());
+    let option = |(name, value): &(String, String)| format!("{name} {value}");
+    let options: Vec<_> = method.options.iter().map(option).collect();
+    for (row, label) in options.chunks(4).zip(["options"].into_iter().chain(repeat(""))) {
+        said(label, row.join(", "));
     }
     let floor = &method.floor;
     let load = floor.rate.map_or("closed loop".into(), |rate| format!("{}/s", number(rate)));
-    line(
-        out,
-        format_args!(
-            "  driver   {} clients; alone ({load}): P99 {}, P99.9 {}, {:.2} µs CPU per operation",
-            method.threads,
-            micros(floor.p99_us),
-            micros(floor.p999_us),
-            floor.cpu_us_per_op,
-        ),
-    );
+    let (p99, p999, cpu) = (micros(floor.p99_us), micros(floor.p999_us), floor.cpu_us_per_op);
+    let alone = format!("alone ({load}): P99 {p99}, P99.9 {p999}, {cpu:.2} µs CPU per operation");
+    said("driver", format!("{} clients; {alone}", method.threads));
     out.push('\n');
 }
 
@@ -92,8 +71,7 @@ fn row(
     out.push('\n');
 }
 
-fn phases(report: &Report, out: &mut String) {
-    let all = &report.phases[..];
+fn phases(all: &[PhaseReport], out: &mut String) {
     row(out, all, "", |phase| Some(phase.name.clone()));
     row(out, all, "load", |phase| {
         Some(match &phase.arrivals {
@@ -122,19 +100,15 @@ fn phases(report: &Report, out: &mut String) {
     row(out, all, "reads that found nothing", |phase| {
         (phase.misses > 0).then(|| grouped(phase.misses))
     });
-    for group in [Group::Write, Group::Read, Group::Scan, Group::Transaction] {
-        latencies(out, all, group);
+    for latency in statistic::latencies() {
+        row(out, all, latency.name, |phase| (latency.take)(phase).map(micros));
     }
     row(out, all, "CPU per operation", |phase| Some(format!("{:.2} µs", phase.cpu_us_per_op)));
     row(out, all, "a 4 KB read beside, P99", |phase| {
         phase.device_beside.as_ref().map(|reads| micros(reads.p99_us))
     });
-    row(out, all, "write amplification", |phase| {
-        both(phase.amplification.write(), phase.amplification.device_write())
-    });
-    row(out, all, "I/O amplification", |phase| {
-        both(phase.amplification.io(), phase.amplification.device_io())
-    });
+    row(out, all, "write amplification", |phase| written(&phase.amplification));
+    row(out, all, "I/O amplification", |phase| moved(&phase.amplification));
     row(out, all, "compaction chains waited", |phase| Some(grouped(phase.store.chains)));
     row(out, all, "  mean width", |phase| {
         let width = phase.store.chain_bytes.checked_div(phase.store.chains)?;
@@ -149,142 +123,105 @@ fn phases(report: &Report, out: &mut String) {
 
 /// A figure by the store's counters, and the same by the system's.
 fn both(store: Option<f64>, device: Option<f64>) -> Option<String> {
-    Some(match (store?, device) {
-        (store, Some(device)) => format!("{store:.2} ({device:.2} system)"),
-        (store, None) => format!("{store:.2}"),
-    })
+    let system = device.map_or(String::new(), |device| format!(" ({device:.2} system)"));
+    store.map(|store| format!("{store:.2}{system}"))
 }
 
-fn latencies(out: &mut String, phases: &[PhaseReport], group: Group) {
-    type Take = fn(&Percentiles) -> f64;
-    let percentiles: [(&str, Take); 6] = [
-        ("P50", |p| p.p50_us),
-        ("P90", |p| p.p90_us),
-        ("P99", |p| p.p99_us),
-        ("P99.9", |p| p.p999_us),
-        ("P99.99", |p| p.p9999_us),
-        ("max", |p| p.max_us),
-    ];
-    for (name, take) in percentiles {
-        let label = format!("{} {name}", group.name());
-        row(out, phases, &label, |phase| phase.percentiles(group).map(|p| micros(take(p))));
-    }
+fn written(amp: &Amplification) -> Option<String> {
+    both(amp.write(), amp.device_write())
+}
+
+fn moved(amp: &Amplification) -> Option<String> {
+    both(amp.io(), amp.device_io())
 }
 
 fn waits(out: &mut String, phases: &[PhaseReport]) {
-    let causes: Vec<_> = phases.iter().flat_map(|phase| &phase.store.waits).collect();
-    let mut seen = Vec::new();
-    for cause in causes.iter().filter(|wait| wait.count > 0).map(|wait| wait.cause.as_str()) {
-        if seen.contains(&cause) {
-            continue;
-        }
-        seen.push(cause);
+    let waits = phases.iter().flat_map(|phase| &phase.store.waits);
+    for cause in statistic::unique(waits.map(|wait| &wait.cause)) {
         row(out, phases, &format!("waits: {cause}"), |phase| {
-            let wait = phase.store.waits.iter().find(|wait| wait.cause == cause)?;
-            (wait.count > 0).then(|| format!("{} × {}", grouped(wait.count), micros(mean(wait))))
+            let mut waits = phase.store.waits.iter().filter(|wait| wait.count > 0);
+            let wait = waits.find(|wait| wait.cause == *cause)?;
+            let mean = wait.total_us as f64 / wait.count as f64;
+            Some(format!("{} × {}", grouped(wait.count), micros(mean)))
         });
     }
 }
 
-fn mean(wait: &crate::store::WaitStats) -> f64 {
-    wait.total_us as f64 / wait.count.max(1) as f64
-}
-
-fn end(report: &Report, out: &mut String) {
+fn whole_run(report: &Report, out: &mut String) {
     let settled = match report.settled {
         Some(seconds) => format!("background work ended {seconds:.1} s later"),
         None => "background work had not ended".into(),
     };
-    line(out, format_args!("whole run ({settled})"));
-    amplification(&report.amplification, out);
+    let _ = writeln!(out, "whole run ({settled})");
+    let mut said = |label: &str, text: Option<String>| line(out, 19, label, text);
+    said("write amplification", written(&report.amplification));
+    said("I/O amplification", moved(&report.amplification));
+    said("the store's counters and the system's", report.amplification.verdict());
     let store = &report.store;
     let space = report.space_amplification().map_or("–".into(), |space| format!("{space:.2}"));
-    line(out, format_args!("  space amplification {space}: {} of files", Bytes(store.disk_bytes)));
-    match store.chains {
-        0 => line(out, format_args!("  compaction chains   no memtable had to wait for one")),
-        chains => line(
-            out,
-            format_args!(
-                "  compaction chains   {} waited for; widest {}, longest {} stages, {}",
-                grouped(chains),
-                Bytes(store.chain_width),
-                store.chain_length,
-                Micros(store.chain_waited_us),
-            ),
-        ),
-    }
-    if let Some(mean) = store.standing_bytes.checked_div(store.standing_count) {
-        line(
-            out,
-            format_args!(
-                "  chain behind L0     widest {}, mean {}, longest {} stages ({} flushes)",
-                Bytes(store.standing_width),
-                Bytes(mean),
-                store.standing_length,
-                grouped(store.standing_count),
-            ),
-        );
-    }
-    line(out, format_args!("  widest compaction   {}", Bytes(store.widest_job)));
-    levels(&store.levels, out);
-    memory(report, out);
-    line(out, format_args!("  data                {}", report.data));
-}
-
-fn memory(report: &Report, out: &mut String) {
-    if let Some(memory) = report.peak_memory {
-        line(out, format_args!("  peak memory         {} (process)", Bytes(memory)));
-    }
-    let memory = &report.store.memory;
-    if memory.limit == 0 {
-        return;
-    }
-    let percent = memory.peak as f64 / memory.limit as f64 * 100.0;
-    line(
-        out,
-        format_args!(
-            "  memory of the store at most {}: {percent:.1} % of its limit of {}",
-            Bytes(memory.peak),
-            Bytes(memory.limit),
-        ),
-    );
-    for (kind, bytes) in memory.peaks.iter().filter(|(_, bytes)| *bytes > 0) {
-        line(out, format_args!("    {kind:<20} {} at most", Bytes(*bytes)));
-    }
-}
-
-fn levels(levels: &[LevelStats], out: &mut String) {
-    let used: Vec<_> = (levels.iter().enumerate())
-        .filter(|(_, level)| level.tables > 0)
-        .map(|(index, level)| format!("L{index} {} in {}", Bytes(level.bytes), level.tables))
-        .collect();
-    if !used.is_empty() {
-        line(out, format_args!("  levels (SSTs)       {}", used.join(" · ")));
-    }
-    let full = |(index, level): (usize, &LevelStats)| {
-        let target = level.target.filter(|target| *target > 0)?;
-        Some(format!("L{index} {:.0} %", level.bytes as f64 / target as f64 * 100.0))
+    said("space amplification", Some(format!("{space}: {} of files", Bytes(store.disk_bytes))));
+    said("compaction chains", Some(waited(store)));
+    let mean = store.standing_bytes.checked_div(store.standing_count).map(Bytes);
+    let (widest, longest) = (Bytes(store.standing_width), store.standing_length);
+    let flushes = grouped(store.standing_count);
+    let standing = |mean| {
+        format!("widest {widest}, mean {mean}, longest {longest} stages ({flushes} flushes)")
     };
-    let full: Vec<_> = levels.iter().enumerate().filter_map(full).collect();
-    if !full.is_empty() {
-        line(out, format_args!("  of their targets    {}", full.join(" · ")));
+    said("chain behind L0", mean.map(standing));
+    said("widest compaction", Some(Bytes(store.widest_job).to_string()));
+    said(
+        "levels (SSTs)",
+        levels(store, |level| {
+            (level.tables > 0).then(|| format!("{} in {}", Bytes(level.bytes), level.tables))
+        }),
+    );
+    said(
+        "of their targets",
+        levels(store, |level| {
+            let target = level.target.filter(|target| *target > 0)?;
+            Some(format!("{:.0} %", level.bytes as f64 / target as f64 * 100.0))
+        }),
+    );
+    let first = store.levels.get(1).filter(|level| level.tables > 0);
+    said(
+        "good SSTs of L1",
+        first.map(|level| {
+            let percent = |good: u64| (good as f64 / level.tables as f64 * 100.0).round();
+            let (count, ratio) = (percent(level.good_by_count), percent(level.good_by_ratio));
+            format!("{count} % by count, {ratio} % by ratio")
+        }),
+    );
+    said("peak memory", report.peak_memory.map(|memory| format!("{} (process)", Bytes(memory))));
+    if store.memory.limit > 0 {
+        let (peak, limit) = (store.memory.peak, store.memory.limit);
+        let percent = peak as f64 / limit as f64 * 100.0;
+        let (peak, limit) = (Bytes(peak), Bytes(limit));
+        let text = format!("at most {peak}: {percent:.1} % of its limit of {limit}");
+        said("memory of the store", Some(text));
+        for (kind, bytes) in store.memory.peaks.iter().filter(|(_, bytes)| *bytes > 0) {
+            said(&format!("  {kind:<20}"), Some(format!("{} at most", Bytes(*bytes))));
+        }
     }
-    let Some(first) = levels.get(1).filter(|level| level.tables > 0) else { return };
-    let percent = |good: u64| (good as f64 / first.tables as f64 * 100.0).round();
-    let (count, ratio) = (percent(first.good_by_count), percent(first.good_by_ratio));
-    line(out, format_args!("  good SSTs of L1     {count} % by count, {ratio} % by ratio"));
+    said("data", Some(report.data.clone()));
 }
 
-fn amplification(amp: &Amplification, out: &mut String) {
-    if let Some(write) = both(amp.write(), amp.device_write()) {
-        line(out, format_args!("  write amplification {write}"));
+fn waited(store: &StoreStats) -> String {
+    let (widest, longest) = (Bytes(store.chain_width), store.chain_length);
+    match (store.chains, Micros(store.chain_waited_us)) {
+        (0, _) => "no memtable had to wait for one".into(),
+        (chains, time) => {
+            let chains = grouped(chains);
+            format!("{chains} waited for; widest {widest}, longest {longest} stages, {time}")
+        }
     }
-    if let Some(io) = both(amp.io(), amp.device_io()) {
-        line(out, format_args!("  I/O amplification   {io}"));
-    }
-    if let Some(verdict) = amp.verdict() {
-        line(out, format_args!("  the store's counters and the system's {verdict}"));
-    }
+}
+
+/// A text for each level that has one; `None` if no level has.
+fn levels(store: &StoreStats, text: impl Fn(&LevelStats) -> Option<String>) -> Option<String> {
+    let levels = store.levels.iter().enumerate();
+    let texts = levels.filter_map(|(index, level)| Some(format!("L{index} {}", text(level)?)));
+    let texts: Vec<String> = texts.collect();
+    (!texts.is_empty()).then(|| texts.join(" · "))
 }
 
 /// A time given in microseconds.
