@@ -33,10 +33,11 @@ use times::Times;
 pub const MIN_SLEEP: u64 = 125_000;
 
 /// The times at which requests are made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arrivals {
     /// Each client makes a request once its last one is answered.
+    #[default]
     Closed,
     /// Requests per second, due evenly.
     Open(f64),

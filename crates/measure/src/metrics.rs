@@ -292,36 +292,52 @@ impl Series {
         (median * 1e3).round() / 1e3
     }
 
+    /// The points, each with the second of the phase at which its interval begins.
+    pub fn placed(&self) -> impl Iterator<Item = (f64, &Point)> {
+        self.0.iter().scan(0.0, |end, point| {
+            let begin = *end;
+            *end += point.seconds;
+            Some((begin, point))
+        })
+    }
+
     /// The intervals of at least half the length. A shorter last one says little.
-    fn whole(&self) -> impl Iterator<Item = &Point> {
+    fn whole(&self) -> impl Iterator<Item = (f64, &Point)> {
         let least = self.interval() / 2.0;
-        self.0.iter().filter(move |point| point.seconds >= least)
+        self.placed().filter(move |(_, point)| point.seconds >= least)
+    }
+
+    /// The stretches of intervals at zero throughput: begin and end of each, in seconds of the
+    /// phase.
+    #[must_use]
+    pub fn at_zero(&self) -> Vec<(f64, f64)> {
+        let whole: Vec<(f64, &Point)> = self.whole().collect();
+        let stretches = whole.chunk_by(|(_, a), (_, b)| (a.ops == 0) == (b.ops == 0));
+        let at_zero = stretches.filter(|stretch| stretch[0].1.ops == 0);
+        let ends = |stretch: &[(f64, &Point)]| {
+            let (last, point) = stretch[stretch.len() - 1];
+            (stretch[0].0, last + point.seconds)
+        };
+        at_zero.map(ends).collect()
     }
 
     /// Intervals at zero throughput.
     #[must_use]
     pub fn stalls(&self) -> Stalls {
-        let mut stalls = Stalls::default();
-        let mut row = 0.0;
-        for point in self.whole() {
-            if point.ops > 0 {
-                row = 0.0;
-                continue;
-            }
-            stalls.count += u64::from(row == 0.0);
-            row += point.seconds;
-            stalls.seconds += point.seconds;
-            stalls.longest = stalls.longest.max(row);
-        }
+        let lengths: Vec<f64> = self.at_zero().iter().map(|(begin, end)| end - begin).collect();
         let rounded = |seconds: f64| (seconds * 1e3).round() / 1e3;
-        Stalls { seconds: rounded(stalls.seconds), longest: rounded(stalls.longest), ..stalls }
+        Stalls {
+            seconds: rounded(lengths.iter().fold(0.0, |sum, length| sum + length)),
+            count: lengths.len() as u64,
+            longest: rounded(lengths.iter().copied().fold(0.0, f64::max)),
+        }
     }
 
     /// The throughput that 99 % of the intervals reach: the one at 99 % of the throughputs in
     /// descending order. CruiseDB (2021) defines it in III.3, with seconds as intervals.
     #[must_use]
     pub fn tail_throughput(&self) -> Option<f64> {
-        let mut all: Vec<f64> = self.whole().map(Point::throughput).collect();
+        let mut all: Vec<f64> = self.whole().map(|(_, point)| point.throughput()).collect();
         all.sort_by(|a, b| b.total_cmp(a));
         let index = (all.len() * 99).div_ceil(100);
         all.get(index.checked_sub(1)?).copied()

@@ -62,15 +62,13 @@ pub fn series(reports: &[Report]) -> String {
     let mut out = row(&head);
     for (report, name) in reports.iter().zip(statistic::names(reports)) {
         for (label, phase) in statistic::phases(report) {
-            let mut at = 0.0;
-            for point in &phase.series.0 {
+            for (at, point) in phase.series.placed() {
                 let mut cells = vec![name.clone(), label.clone(), cell(Some(at))];
                 cells.extend([cell(Some(point.seconds)), point.ops.to_string()]);
                 let known = |(_, of): Column| cell(Some(of(point)).filter(|us| *us > 0.0));
                 cells.extend(LATENCIES.map(known));
                 cells.push(point.backlog.to_string());
                 out += &row(&cells);
-                at += point.seconds;
             }
         }
     }

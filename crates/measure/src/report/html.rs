@@ -169,14 +169,11 @@ fn method(reports: &[Report], names: &[String], out: &mut String) {
             span = format!(" colspan=\"{}\"", reports.len());
             all.truncate(1);
         }
-        row(
-            name,
-            all.iter().map(|text| match text.as_str() {
-                "" => td(&format!("{span} class=\"none\""), "not recorded"),
-                text => td(&span, text),
-            }),
-            out,
-        );
+        let cell = |text: &String| match text.as_str() {
+            "" => td(&format!("{span} class=\"none\""), "not recorded"),
+            text => td(&span, text),
+        };
+        row(name, all.iter().map(cell), out);
     }
     out.push_str("</tbody></table></div>");
 }
@@ -215,24 +212,16 @@ pub fn group(label: &str, columns: usize, out: &mut String) {
 /// Writes a row of figures; nothing if no run has the figure.
 fn values<T>(statistic: &Statistic<T>, values: &[Option<f64>], out: &mut String) {
     let known = || values.iter().flatten().copied();
-    if known().next().is_none() {
-        return;
-    }
-    let best = match statistic.better {
-        Better::Higher => known().fold(f64::NEG_INFINITY, f64::max),
-        Better::Lower => known().fold(f64::INFINITY, f64::min),
-    };
+    let better = if statistic.better == Better::Higher { f64::max } else { f64::min };
+    let Some(best) = known().reduce(better) else { return };
     // Equal values, or a single one, are not marked as best.
     let best_text = statistic.unit.text(best);
     let equal = known().all(|value| statistic.unit.text(value) == best_text);
-    row(
-        statistic.name,
-        values.iter().map(|value| match value.map(|value| statistic.unit.text(value)) {
-            Some(text) if text == best_text && !equal => td(" class=\"best\"", &text),
-            text => cell(text.as_deref()),
-        }),
-        out,
-    );
+    let cell = |value: &Option<f64>| match value.map(|value| statistic.unit.text(value)) {
+        Some(text) if text == best_text && !equal => td(" class=\"best\"", &text),
+        text => cell(text.as_deref()),
+    };
+    row(statistic.name, values.iter().map(cell), out);
 }
 
 fn charts(reports: &[Report], names: &[String], label: &str, out: &mut String) {

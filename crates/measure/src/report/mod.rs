@@ -135,45 +135,35 @@ impl Amplification {
         self.device.and_then(|device| self.per_user_byte(device.read + device.written))
     }
 
-    /// The share by which the store counts more (or less, if negative) than the system.
-    #[must_use]
-    pub fn difference(&self) -> Option<f64> {
-        // A store that counts nothing does not disagree.
-        let device = self.device.filter(|_| self.store_read + self.store_written > 0)?;
-        let (store, system) = (self.store_read + self.store_written, device.read + device.written);
-        (system > 0).then(|| store as f64 / system as f64 - 1.0)
-    }
-
     /// Whether store and system agree, except for differences that the system's way of counting
-    /// explains; and the share by which they differ.
-    #[must_use]
-    pub fn agreement(&self) -> Option<(bool, f64)> {
-        let (difference, device) = (self.difference()?, self.device?);
-        let (store, system) = (self.store_read + self.store_written, device.read + device.written);
-        // The system may count more by its rounding, and less by the bytes that its page cache kept
-        // from the device.
-        let least = store.saturating_sub(self.cached);
-        let nearest = system.clamp(least, store + self.rounding);
-        let missed = (system as f64 - nearest as f64) / system as f64;
-        Some((missed.abs() <= AGREE, difference))
-    }
-
-    /// The agreement in words.
+    /// explains, in words; and the share by which the store counts more (or less, if negative).
     #[must_use]
     pub fn verdict(&self) -> Option<String> {
-        let (agrees, difference) = self.agreement()?;
-        let verdict = if agrees { "agree" } else { "DISAGREE" };
-        let rounded = match agrees && difference.abs() > AGREE {
-            true if difference > 0.0 => ", as the page cache spared the device some",
-            true => ", as the system counts whole pieces of its page cache",
-            false => "",
+        let device = self.device?;
+        let (store, system) = (self.store_read + self.store_written, device.read + device.written);
+        // A store that counts nothing does not disagree.
+        if store == 0 || system == 0 {
+            return None;
+        }
+        let difference = store as f64 / system as f64 - 1.0;
+        // The system may count more by its rounding, and less by the bytes that its page cache kept
+        // from the device.
+        let nearest = system.clamp(store.saturating_sub(self.cached), store + self.rounding);
+        let missed = system.abs_diff(nearest) as f64 / system as f64;
+        let (verdict, why) = match difference {
+            _ if missed > AGREE => ("DISAGREE", ""),
+            more if more > AGREE => ("agree", ", as the page cache spared the device some"),
+            less if less < -AGREE => {
+                ("agree", ", as the system counts whole pieces of its page cache")
+            }
+            _ => ("agree", ""),
         };
-        Some(format!("{verdict} ({:+.1} %{rounded})", difference * 100.0))
+        Some(format!("{verdict} ({:+.1} %{why})", difference * 100.0))
     }
 }
 
 /// The report of one phase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// Its workload's name.
     pub name: String,
@@ -284,7 +274,6 @@ impl PhaseReport {
             ops,
             throughput: if outcome.seconds > 0.0 { ops as f64 / outcome.seconds } else { 0.0 },
             tail_throughput: outcome.series.tail_throughput(),
-            device_beside: None,
             all: outcome.latencies.all().and_then(|all| Percentiles::of(&all)),
             reads: group(Group::Read),
             writes: group(Group::Write),
@@ -297,11 +286,7 @@ impl PhaseReport {
             amplification: Amplification::new(outcome.user_bytes, &store, outcome.usage.device),
             store,
             series: outcome.series.clone(),
-            floor: Floor::default(),
-            settled: None,
-            samples: Vec::new(),
-            jobs: Vec::new(),
-            chains: Vec::new(),
+            ..Self::default()
         }
     }
 

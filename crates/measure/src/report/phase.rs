@@ -132,33 +132,15 @@ fn over_seconds(
 
 /// A value of each interval at its middle.
 fn over_time(phase: &PhaseReport, value: impl Fn(&metrics::Point) -> f64) -> Vec<(f64, f64)> {
-    let mut begin = 0.0;
-    let place = |point: &metrics::Point| {
-        let at = begin + point.seconds / 2.0;
-        begin += point.seconds;
-        (at, value(point))
-    };
-    phase.series.0.iter().map(place).collect()
+    let middle =
+        |(begin, point): (f64, &metrics::Point)| (begin + point.seconds / 2.0, value(point));
+    phase.series.placed().map(middle).collect()
 }
 
 /// Stretches of intervals without a completed operation; `title` gets their seconds.
 fn stalls(phase: &PhaseReport, colour: Colour, title: impl Fn(f64) -> String) -> Vec<Span> {
-    let mut found: Vec<Span> = Vec::new();
-    let mut begin = 0.0;
-    // Leave out a short last interval, which says little.
-    let least = phase.series.interval() / 2.0;
-    for point in &phase.series.0 {
-        let (from, to) = (begin, begin + point.seconds);
-        if point.ops == 0 && point.seconds >= least {
-            match found.last_mut().filter(|last| last.to == from) {
-                Some(last) => last.to = to,
-                None => found.push(Span { from, to, colour, title: String::new() }),
-            }
-        }
-        begin = to;
-    }
-    found.iter_mut().for_each(|span| span.title = title(span.to - span.from));
-    found
+    let span = |(from, to)| Span { from, to, colour, title: title(to - from) };
+    phase.series.at_zero().into_iter().map(span).collect()
 }
 
 fn bands(phase: &PhaseReport) -> Vec<Span> {
@@ -214,15 +196,12 @@ fn throughput(all: &[Of]) -> Chart {
 
 /// The rates of a pattern from its begin to the end of a phase, for at most 10,000 segments.
 fn offered(pattern: &Pattern, end: f64) -> Vec<(f64, f64)> {
-    let mut points = Vec::new();
-    let mut at = 0.0;
-    for segment in pattern.segments.iter().cycle().take(10_000) {
-        if at >= end {
-            break;
-        }
-        points.push((at, segment.rate));
-        at += segment.seconds;
-    }
+    let begins = pattern.segments.iter().cycle().scan(0.0, |next, segment| {
+        let begin = *next;
+        *next += segment.seconds;
+        Some((begin, segment.rate))
+    });
+    let mut points: Vec<_> = begins.take(10_000).take_while(|(begin, _)| *begin < end).collect();
     points.extend(points.last().map(|(_, rate)| (end, *rate)));
     points
 }
@@ -236,7 +215,7 @@ fn latency(all: &[Of], title: &str, us: Latency) -> Chart {
 /// Quantiles of latencies. Of n latencies, the longest is at the quantile 1 − 1/n.
 fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
     let last = 1.0 - 1.0 / found.count.max(2) as f64;
-    let mut points = vec![
+    let points = [
         (0.5, found.p50_us),
         (0.9, found.p90_us),
         (0.99, found.p99_us),
@@ -244,9 +223,8 @@ fn quantiles(found: &Percentiles) -> Vec<(f64, f64)> {
         (0.9999, found.p9999_us),
     ];
     // If there are few operations, the last quantiles are all the longest one.
-    points.retain(|(q, _)| *q < last);
-    points.push((last, found.max_us));
-    points
+    let known = points.into_iter().filter(|(q, _)| *q < last);
+    known.chain([(last, found.max_us)]).collect()
 }
 
 fn percentiles(all: &[Of], group: Group) -> Chart {
