@@ -43,7 +43,7 @@ fn medians(found: &Comparison, out: &mut String) {
          difference is shown.</p><div class=\"wide\"><table>",
         escape(&found.method())
     );
-    head(&found.names, "", out);
+    head(&found.names, out);
     out.push_str("<tbody>");
     for (phase, rows) in found.groups() {
         group(phase, found.names.len(), out);

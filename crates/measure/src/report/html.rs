@@ -76,8 +76,8 @@ fn row(name: &str, cells: impl Iterator<Item = String>, out: &mut String) {
 }
 
 /// Writes the head of a table that has a column for each store, in the store's colour.
-pub fn head(names: &[String], first: &str, out: &mut String) {
-    let _ = write!(out, "<thead><tr><th>{first}</th>");
+pub fn head(names: &[String], out: &mut String) {
+    out.push_str("<thead><tr><th></th>");
     for (slot, name) in names.iter().enumerate() {
         let (colour, name) = (Colour::Slot(slot).css(), escape(name));
         let _ = write!(
@@ -158,7 +158,7 @@ fn fullness(levels: &[LevelStats], bytes: &[u64]) -> String {
 fn method(reports: &[Report], names: &[String], out: &mut String) {
     out.push_str("<div class=\"wide\"><table class=\"method\">");
     if names.len() > 1 {
-        head(names, "", out);
+        head(names, out);
     }
     out.push_str("<tbody>");
     for (name, said) in METHOD {
@@ -180,7 +180,7 @@ fn method(reports: &[Report], names: &[String], out: &mut String) {
 
 fn summary(reports: &[Report], names: &[String], out: &mut String) {
     out.push_str("<div class=\"wide\"><table>");
-    head(names, "", out);
+    head(names, out);
     out.push_str("<tbody>");
     for label in statistic::phase_labels(reports) {
         let phases: Vec<_> = reports.iter().map(|run| statistic::phase(run, &label)).collect();

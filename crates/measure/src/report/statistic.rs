@@ -89,7 +89,7 @@ pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
         lower("I/O amp. (store)", Unit::Times, |p| counted(p.amplification.io())),
         lower("chains behind L0, mean", Unit::Bytes, |phase| {
             let bytes: u64 = phase.standing().map(ChainMark::width).sum();
-            counted(Some(bytes as f64 / phase.standing().count() as f64))
+            counted(bytes as f64 / phase.standing().count() as f64)
         }),
         lower("chains behind L0, widest", Unit::Bytes, |phase| {
             phase.standing().map(|chain| chain.width() as f64).reduce(f64::max)
@@ -118,18 +118,18 @@ pub fn of_runs() -> Vec<Statistic<Report>> {
             store.standing_bytes.checked_div(store.standing_count).map(|bytes| bytes as f64)
         }),
         lower("chain behind L0, widest", Unit::Bytes, |run| {
-            counted(Some(run.store.standing_width as f64))
+            counted(run.store.standing_width as f64)
         }),
         lower("chain behind L0, longest", Unit::Plain, |run| {
-            counted(Some(run.store.standing_length as f64))
+            counted(run.store.standing_length as f64)
         }),
-        lower("widest compaction", Unit::Bytes, |run| counted(Some(run.store.widest_job as f64))),
+        lower("widest compaction", Unit::Bytes, |run| counted(run.store.widest_job as f64)),
     ]
 }
 
 /// The value, or `None` if it is zero (the store does not count it) or no number.
-fn counted(value: Option<f64>) -> Option<f64> {
-    value.filter(|value| value.is_finite() && *value > 0.0)
+fn counted(value: impl Into<Option<f64>>) -> Option<f64> {
+    value.into().filter(|value| value.is_finite() && *value > 0.0)
 }
 
 /// The items without those that equal an earlier one.
@@ -145,13 +145,9 @@ pub(super) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
 
 /// Names made unique: `again` makes that of the second of the same name from it and 2.
 fn numbered(names: &[String], again: fn(&str, usize) -> String) -> Vec<String> {
-    let one = |(index, name): (usize, &String)| match names[..index]
-        .iter()
-        .filter(|old| *old == name)
-        .count()
-    {
-        0 => name.clone(),
-        before => again(name, before + 1),
+    let one = |(index, name): (usize, &String)| {
+        let before = names[..index].iter().filter(|old| *old == name).count();
+        if before == 0 { name.clone() } else { again(name, before + 1) }
     };
     names.iter().enumerate().map(one).collect()
 }

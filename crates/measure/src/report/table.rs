@@ -169,28 +169,22 @@ fn whole_run(report: &Report, out: &mut String) {
     };
     said("chain behind L0", mean.map(standing));
     said("widest compaction", Some(Bytes(store.widest_job).to_string()));
-    said(
-        "levels (SSTs)",
-        levels(store, |level| {
-            (level.tables > 0).then(|| format!("{} in {}", Bytes(level.bytes), level.tables))
-        }),
-    );
-    said(
-        "of their targets",
-        levels(store, |level| {
-            let target = level.target.filter(|target| *target > 0)?;
-            Some(format!("{:.0} %", level.bytes as f64 / target as f64 * 100.0))
-        }),
-    );
+    let in_tables = |level: &LevelStats| {
+        (level.tables > 0).then(|| format!("{} in {}", Bytes(level.bytes), level.tables))
+    };
+    said("levels (SSTs)", levels(store, in_tables));
+    let of_target = |level: &LevelStats| {
+        let target = level.target.filter(|target| *target > 0)?;
+        Some(format!("{:.0} %", level.bytes as f64 / target as f64 * 100.0))
+    };
+    said("of their targets", levels(store, of_target));
+    let good = |level: &LevelStats| {
+        let percent = |good: u64| (good as f64 / level.tables as f64 * 100.0).round();
+        let (count, ratio) = (percent(level.good_by_count), percent(level.good_by_ratio));
+        format!("{count} % by count, {ratio} % by ratio")
+    };
     let first = store.levels.get(1).filter(|level| level.tables > 0);
-    said(
-        "good SSTs of L1",
-        first.map(|level| {
-            let percent = |good: u64| (good as f64 / level.tables as f64 * 100.0).round();
-            let (count, ratio) = (percent(level.good_by_count), percent(level.good_by_ratio));
-            format!("{count} % by count, {ratio} % by ratio")
-        }),
-    );
+    said("good SSTs of L1", first.map(good));
     said("peak memory", report.peak_memory.map(|memory| format!("{} (process)", Bytes(memory))));
     if store.memory.limit > 0 {
         let (peak, limit) = (store.memory.peak, store.memory.limit);

@@ -47,16 +47,11 @@ impl Unit {
 
     /// The step for numbers of about this size.
     fn step(self, value: f64) -> (f64, &'static str) {
-        let enough = |size: f64| match self {
-            // 90 s is easier to read than 1.5 min.
-            Self::Seconds if size == 60.0 => value.abs() >= 180.0,
-            _ => value.abs() >= size,
-        };
+        // Zero is written like one.
+        let value = if value == 0.0 { 1.0 } else { value.abs() };
+        // 90 s is easier to read than 1.5 min.
+        let enough = |size: f64| value >= if size == 60.0 { 180.0 } else { size };
         let ladder = self.ladder();
-        let one = ladder.iter().find(|(size, _)| *size == 1.0).unwrap_or(&ladder[0]);
-        if value == 0.0 {
-            return *one;
-        }
         *ladder.iter().rev().find(|(size, _)| enough(*size)).unwrap_or(&ladder[0])
     }
 

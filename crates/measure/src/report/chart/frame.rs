@@ -75,10 +75,14 @@ pub(super) fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * 7.1
 }
 
-/// The plot, with both axes placed.
+/// The plot: both axes placed, and its edges in pixels.
 pub(super) struct Frame {
     pub x: Placed,
     pub y: Placed,
+    pub left: f64,
+    pub top: f64,
+    pub right: f64,
+    pub bottom: f64,
 }
 
 impl Frame {
@@ -91,21 +95,8 @@ impl Frame {
     /// pixel wide.
     pub fn stretch(&self, span: &Span) -> Option<(f64, f64)> {
         let (from, to) = self.x.at(span.from).zip(self.x.at(span.to))?;
-        let (from, to) = (from.max(self.left()), to.min(self.right()));
+        let (from, to) = (from.max(self.left), to.min(self.right));
         (to >= from).then(|| (from, to.max(from + 1.0)))
-    }
-
-    pub fn left(&self) -> f64 {
-        self.x.px.0
-    }
-    pub fn right(&self) -> f64 {
-        self.x.px.1
-    }
-    pub fn top(&self) -> f64 {
-        self.y.px.0.min(self.y.px.1)
-    }
-    pub fn bottom(&self) -> f64 {
-        self.y.px.0.max(self.y.px.1)
     }
 }
 
@@ -118,7 +109,7 @@ pub(super) fn draw(chart: &Chart, width: f64, height: f64) -> String {
     let floor = bottom + lanes::height(chart);
     let frame = place(chart, (top, bottom), width);
     let mut svg = Drawing::default();
-    let (left, right) = (frame.left(), frame.right());
+    let (left, right) = (frame.left, frame.right);
     let (h, title) = (num(floor + below), escape(&chart.title));
     let plot = [left, top, right, bottom].map(num);
     svg.add(format_args!(
@@ -221,11 +212,12 @@ fn place(chart: &Chart, (top, bottom): (f64, f64), width: f64) -> Frame {
     let xs = points().map(|point| point.x);
     let xs = xs.chain(intervals().filter(|_| named)).chain(rules(true));
     let spans = chart.lanes.iter().flat_map(|lane| &lane.spans).flat_map(|s| [s.from, s.to]);
-    Frame { x: chart.x.place(xs.chain(spans), (left, width - RIGHT)), y }
+    let right = width - RIGHT;
+    Frame { x: chart.x.place(xs.chain(spans), (left, right)), y, left, top, right, bottom }
 }
 
 fn grid(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
-    let (left, right) = (frame.left(), frame.right());
+    let (left, right) = (frame.left, frame.right);
     for (value, text) in &frame.y.ticks {
         let Some(y) = frame.y.at(*value) else { continue };
         svg.line((left, y), (right, y), "grid");
@@ -236,7 +228,7 @@ fn grid(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
     for (value, text) in &frame.x.ticks {
         let Some(x) = frame.x.at(*value) else { continue };
         if !named {
-            svg.line((x, frame.top()), (x, floor), "grid");
+            svg.line((x, frame.top), (x, floor), "grid");
         }
         // The last label must stay inside the drawing.
         let half = width_of(text) / 2.0;
@@ -246,7 +238,7 @@ fn grid(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
             free = x + half + 6.0;
         }
     }
-    svg.line((left, frame.bottom()), (right, frame.bottom()), "axis");
+    svg.line((left, frame.bottom), (right, frame.bottom), "axis");
     if !chart.x.label.is_empty() {
         svg.text(((left + right) / 2.0, floor + 33.0), "label", "middle", &chart.x.label);
     }
@@ -257,7 +249,7 @@ fn bands(chart: &Chart, frame: &Frame, floor: f64, svg: &mut Drawing) {
         let Some((from, to)) = frame.stretch(band) else { continue };
         let (begin, end) = (chart.x.text(band.from), chart.x.text(band.to));
         let title = format!("{}: {begin} to {end}", band.title);
-        let (at, size) = ((from, frame.top()), (to - from, floor - frame.top()));
+        let (at, size) = ((from, frame.top), (to - from, floor - frame.top));
         svg.group(band.colour, "", |svg| svg.rect(at, size, "band", &title));
     }
 }
@@ -266,12 +258,12 @@ fn rules(chart: &Chart, frame: &Frame, svg: &mut Drawing) {
     for rule in &chart.rules {
         if rule.upright {
             let Some(x) = frame.x.at(rule.at) else { continue };
-            svg.line((x, frame.top()), (x, frame.bottom()), "rule");
-            svg.text((x + 4.0, frame.top() - 2.0), "tick", "start", &rule.label);
+            svg.line((x, frame.top), (x, frame.bottom), "rule");
+            svg.text((x + 4.0, frame.top - 2.0), "tick", "start", &rule.label);
         } else {
             let Some(y) = frame.y.at(rule.at) else { continue };
-            svg.line((frame.left(), y), (frame.right(), y), "rule");
-            svg.text((frame.right(), y - 4.0), "tick", "end", &rule.label);
+            svg.line((frame.left, y), (frame.right, y), "rule");
+            svg.text((frame.right, y - 4.0), "tick", "end", &rule.label);
         }
     }
 }

@@ -48,8 +48,8 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing)
     for lane in &chart.lanes {
         let rows = rows(lane);
         let middle = y + rows.len() as f64 * ROW / 2.0;
-        out.text((frame.left() - 8.0, middle + 3.0), "tick", "end", &lane.label);
-        out.line((frame.left(), y - GAP / 2.0), (frame.right(), y - GAP / 2.0), "grid");
+        out.text((frame.left - 8.0, middle + 3.0), "tick", "end", &lane.label);
+        out.line((frame.left, y - GAP / 2.0), (frame.right, y - GAP / 2.0), "grid");
         for row in rows {
             for (span, title, from, to) in pieces(&row, lane.spans.len() > MANY, frame) {
                 let (at, size) = ((from, y), (to - from, ROW - 2.0));

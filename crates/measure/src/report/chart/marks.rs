@@ -137,8 +137,8 @@ fn line(chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
 
 /// Draws a few markers, at different places for each series.
 fn sparse(all: &[Vec<(f64, f64)>], chart: &Chart, index: usize, frame: &Frame, out: &mut Drawing) {
-    let every = (frame.right() - frame.left()) / 6.0;
-    let mut next = frame.left() + every * (0.3 + 0.22 * (index % 4) as f64);
+    let every = (frame.right - frame.left) / 6.0;
+    let mut next = frame.left + every * (0.3 + 0.22 * (index % 4) as f64);
     for at in all.iter().flatten() {
         if at.0 >= next {
             marker(&chart.series[index], chart.colour(index), *at, "", out);
