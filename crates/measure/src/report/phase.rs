@@ -11,6 +11,7 @@ use super::chart::{Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, U
 use super::{ChainMark, JobMark, PhaseReport, Sample};
 use crate::arrivals::{Arrivals, Pattern};
 use crate::metrics::{self, Group, Percentiles};
+use std::collections::BTreeMap;
 use vlsm_core::Bytes;
 
 /// A chart with its place on the page.
@@ -272,33 +273,25 @@ fn levels(of: &Of, several: bool) -> Chart {
 
 /// A lane for flushes, and one for each level that jobs read from.
 fn lanes(jobs: &[JobMark], colours: impl Fn(usize) -> Colour) -> Vec<Lane> {
-    let label = |job: &JobMark| match job.kind.as_str() {
-        "flush" => (0, "flush".to_owned()),
-        "merge_within" => (1 + job.from, format!("in L{}", job.from)),
-        _ => (1 + job.from, format!("L{} → L{}", job.from, job.to)),
-    };
-    let mut labels: Vec<(u8, String)> = jobs.iter().map(label).collect();
-    labels.sort();
-    labels.dedup();
-    let span = |job: &JobMark| Span {
-        from: job.start,
-        to: job.end,
-        colour: if job.kind == "flush" { Colour::Muted } else { colours(usize::from(job.to)) },
-        title: format!(
-            "{} {}, {} read, {} written, {} from {:.1} s on",
-            job.kind.replace('_', " "),
-            label(job).1,
+    let mut lanes: BTreeMap<(u8, String), Vec<Span>> = BTreeMap::new();
+    for job in jobs {
+        let JobMark { kind, from, to, start, end, .. } = job;
+        let (place, label, colour) = match kind.as_str() {
+            "flush" => (0, "flush".to_owned(), Colour::Muted),
+            "merge_within" => (1 + from, format!("in L{from}"), colours(usize::from(*to))),
+            _ => (1 + from, format!("L{from} → L{to}"), colours(usize::from(*to))),
+        };
+        let title = format!(
+            "{} {label}, {} read, {} written, {} from {start:.1} s on",
+            kind.replace('_', " "),
             Bytes(job.read),
             Bytes(job.written),
-            Unit::Seconds.text(job.end - job.start),
-            job.start,
-        ),
-    };
-    let lane = |key: &(u8, String)| Lane {
-        label: key.1.clone(),
-        spans: jobs.iter().filter(|job| label(job) == *key).map(span).collect(),
-    };
-    labels.iter().map(lane).collect()
+            Unit::Seconds.text(end - start),
+        );
+        let span = Span { from: *start, to: *end, colour, title };
+        lanes.entry((place, label)).or_default().push(span);
+    }
+    lanes.into_iter().map(|((_, label), spans)| Lane { label, spans }).collect()
 }
 
 fn chain_widths(all: &[Of]) -> Chart {
@@ -322,10 +315,11 @@ fn chain_lengths(all: &[Of]) -> Chart {
     let lengths = lengths().min().unwrap_or(0)..=lengths().max().unwrap_or(0);
     let shares = |phase: &PhaseReport| -> Vec<(f64, f64)> {
         let all: Vec<usize> = phase.standing().map(stages).collect();
-        let share = |length| all.iter().filter(|found| **found == length).count() as f64;
-        let shares = lengths.clone().enumerate();
-        let shares = shares.map(|(x, length)| (x as f64, share(length) / all.len() as f64 * 100.0));
-        if all.is_empty() { Vec::new() } else { shares.collect() }
+        let share = |(x, length): (usize, usize)| {
+            let count = all.iter().filter(|found| **found == length).count();
+            (x as f64, count as f64 / all.len() as f64 * 100.0)
+        };
+        if all.is_empty() { Vec::new() } else { lengths.clone().enumerate().map(share).collect() }
     };
     let name = |length: usize| match length {
         1 => "1 stage".to_owned(),
