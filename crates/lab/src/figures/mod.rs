@@ -30,6 +30,7 @@ use measure::Measure;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+pub(crate) use vlsm_measure::report::statistic::unique;
 use vlsm_measure::spec::RunSpec;
 
 /// The experiment that a figure is built for.
@@ -222,17 +223,6 @@ impl Figure {
     pub fn not_built(&self) -> Vec<String> {
         unique(self.points().filter_map(|point| point.source.clone().err()))
     }
-}
-
-/// The items, each once, in the order in which they first occur.
-pub(crate) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for item in items {
-        if !found.contains(&item) {
-            found.push(item);
-        }
-    }
-    found
 }
 
 #[cfg(test)]

@@ -323,25 +323,22 @@ impl PhaseReport {
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
-        let span = |level: usize, from: f64, to: f64| {
-            let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
-            let bytes = within.map(|sample| sample.levels.get(level).copied().unwrap_or(0));
-            bytes.clone().min().zip(bytes.max()).unwrap_or_default()
-        };
         let levels = &self.store.levels;
         let last = levels.iter().rposition(|level| level.bytes > 0).unwrap_or(0);
-        let first = self.samples.first().map_or(&[][..], |sample| &sample.levels[..]);
-        let last_at_first = first.iter().rposition(|bytes| *bytes > 0).unwrap_or(0);
+        let first = self.samples.first();
+        let last_at_first = first.and_then(|sample| sample.levels.iter().rposition(|b| *b > 0));
         let full = |level: usize| {
             let target = levels[level].target.filter(|target| *target > 0)? as f64;
             let sst = levels[level].bytes as f64 / levels[level].tables.max(1) as f64;
             let share = |from, to| {
-                let (least, most) = span(level, from, to);
+                let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
+                let bytes = within.map(|sample| sample.levels.get(level).copied().unwrap_or(0));
+                let (least, most) = bytes.clone().min().zip(bytes.max()).unwrap_or_default();
                 let rests = if least == most { sst } else { 0.0 };
                 (most as f64 + rests) / target
             };
             let (start, end) = (share(0.0, end * 0.2), share(end * 0.8, end));
-            Some((level as u8, (level < last_at_first).then_some(start), end))
+            Some((level as u8, (Some(level) < last_at_first).then_some(start), end))
         };
         (1..last).filter_map(full).collect()
     }

@@ -132,8 +132,9 @@ fn counted(value: impl Into<Option<f64>>) -> Option<f64> {
     value.into().filter(|value| value.is_finite() && *value > 0.0)
 }
 
-/// The items without those that equal an earlier one.
-pub(super) fn unique<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+/// The items, each once, in the order in which they first occur.
+#[must_use]
+pub fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for item in items {
         if !found.contains(&item) {

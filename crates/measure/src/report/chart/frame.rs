@@ -43,18 +43,17 @@ impl Drawing {
     /// A rectangle with a tooltip.
     pub fn rect(&mut self, (x, y): (f64, f64), (w, h): (f64, f64), class: &str, title: &str) {
         let (x, y, w, h) = (num(x), num(y), num(w), num(h));
-        self.add(format_args!(
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\" class=\"{class}\">"
-        ));
-        self.title(title);
-        self.0.push_str("</rect>");
+        let place = format!("x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"");
+        self.element("rect", &place, class, title);
     }
 
-    /// The tooltip of the element that contains it.
-    pub fn title(&mut self, title: &str) {
+    /// An element at this place with a tooltip, if it is not empty.
+    pub fn element(&mut self, name: &str, place: &str, class: &str, title: &str) {
+        self.add(format_args!("<{name} {place} class=\"{class}\">"));
         if !title.is_empty() {
             self.add(format_args!("<title>{}</title>", escape(title)));
         }
+        self.add(format_args!("</{name}>"));
     }
 
     /// A group of elements in one colour, with more attributes.

@@ -233,9 +233,7 @@ fn marker(series: &Series, colour: Colour, (x, y): (f64, f64), title: &str, out:
         _ => MARKERS[0],
     };
     let class = if series.reference { "dot hollow" } else { "dot" };
-    out.add(format_args!("<path d=\"M{} {}{path}\" class=\"{class}\">", num(x), num(y)));
-    out.title(title);
-    out.0.push_str("</path>");
+    out.element("path", &format!("d=\"M{} {}{path}\"", num(x), num(y)), class, title);
 }
 
 /// The class of a line.
