@@ -49,20 +49,23 @@ const LATENCIES: [(Option<Group>, &str, &str, Latency); 3] = [
     (None, "longest operation over time", "Longest operation in each interval", |p| p.max_us),
 ];
 
-/// All charts, and the names of those that no store has values for.
+/// All charts, and the names of those that no store has values for. A chart without a name is there
+/// in any case, and says itself that it has no values.
 pub(super) fn charts(all: &[Of]) -> (Vec<Placed>, Vec<&'static str>) {
     let mut charts = Vec::new();
     let mut missing = Vec::new();
-    let mut add = |full: bool, height: u32, name: &'static str, chart: Chart| match chart.measured()
-    {
-        true => charts.push(Placed { chart, full, height }),
-        false => missing.push(name),
+    let mut add = |full: bool, height: u32, name: &'static str, chart: Chart| {
+        if chart.measured() || name.is_empty() {
+            charts.push(Placed { chart, full, height });
+        } else {
+            missing.push(name);
+        }
     };
     let any = |found: &dyn Fn(&PhaseReport) -> bool| all.iter().any(|of| found(of.phase));
     let of_group = |group: Group| any(&|phase| phase.percentiles(group).is_some());
     for group in [Group::Write, Group::Read, Group::Scan, Group::Transaction] {
         if of_group(group) {
-            add(false, 320, "latency", percentiles(all, group));
+            add(false, 320, "", percentiles(all, group));
         }
     }
     add(true, 270, "throughput over time", throughput(all));
@@ -79,7 +82,7 @@ pub(super) fn charts(all: &[Of]) -> (Vec<Placed>, Vec<&'static str>) {
     }
     for of in all {
         if !of.phase.samples.is_empty() || !of.phase.jobs.is_empty() {
-            add(true, 260, "levels over time", levels(of, all.len() > 1));
+            add(true, 260, "", levels(of, all.len() > 1));
         }
     }
     add(false, 280, "compaction chains", chain_widths(all));
