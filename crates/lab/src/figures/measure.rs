@@ -1,7 +1,7 @@
 //! A measure is what a figure takes from a run: a number of a phase, or that number over time.
 //! A run that does not report the number gives nothing, never zero.
 //!
-//! All measures are rows of one table, [`MEASURES`]. A measure needs no code but its row.
+//! All measures are rows of one table, `MEASURES`. A measure needs no code but its row.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
