@@ -17,6 +17,7 @@
 
 use crate::names::{suggestion, unknown};
 use crate::options::PolicyOptions;
+use std::collections::BTreeSet;
 use toml::{Table, Value};
 use vlsm_core::{Error, Result};
 
@@ -151,7 +152,7 @@ fn merge(name: &str, table: &mut Table, said: Table) -> std::result::Result<(), 
 /// Where the value of a key of the file belongs.
 fn locate<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Value, String> {
     let has = |value: &Value| value.as_table().is_some_and(|table| table.contains_key(key));
-    let mut names: Vec<String> = all.keys().cloned().collect();
+    let mut names: BTreeSet<String> = all.keys().cloned().collect();
     if all.contains_key(key) {
         return Ok(&mut all[key]);
     }
@@ -164,6 +165,7 @@ fn locate<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Valu
         _ => {
             let tables = all.values().filter_map(Value::as_table);
             names.extend(tables.flat_map(|table| table.keys().cloned()));
+            names.insert("profile".into());
             Err(suggestion(key, names.iter().map(String::as_str)))
         }
     }
@@ -239,6 +241,7 @@ mod tests {
         refused("[silc]\nwindow = 1", &["did you mean \"silk\"?"]);
         refused("load = 'weighted'", &["several tables", "silk.load", "dlc.load"]);
         refused("profile = 'rocksbd'", &["did you mean \"rocksdb\"?"]);
+        refused("profle = 'rocksdb'", &["did you mean \"profile\"?"]);
         refused("profile = 3", &["a name, not 3"]);
         refused("[tree]\nlevels = 'many'", &["tree: ", "many", "levels"]);
         refused("[tree]\nmemtable_bytes = '8X'", &["8X", "64K"]);
