@@ -6,6 +6,7 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use vlsm_core::planted::{Bug, plant};
 use vlsm_sim::clients::{Story, play};
@@ -71,10 +72,15 @@ fn hunt(bug: Bug) -> Option<String> {
     plant(Some(bug));
     let mut caught = None;
     for &(name, seeds, check) in CHECKS {
+        let found = AtomicBool::new(false);
         let (_, failures) = common::in_parallel(0..seeds, |seed, _: &mut ()| {
+            if found.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             // What hangs for real or breaks an assertion is caught, too.
             let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
             checked.unwrap_or_else(|_| Err("panicked".into())).map_err(|why| {
+                found.store(true, Ordering::Relaxed);
                 let line = why.lines().next().unwrap_or_default();
                 format!("{name}, seed {seed}: {}", line.chars().take(160).collect::<String>())
             })
