@@ -60,6 +60,6 @@ impl Admission for FixedRate {
     }
 
     fn decide(&mut self, _: &Signals) -> Admit {
-        Admit { writes: Some(self.rate), cause: Some(WaitCause::Admission), again: None }
+        Admit { writes: Some(self.rate), cause: Some(WaitCause::Admission), ..Admit::OPEN }
     }
 }

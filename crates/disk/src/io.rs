@@ -5,10 +5,14 @@
 //!    given at construction (the workers wait on it).
 //! 3. The holder of the pending calls `is_ready` or takes the result.
 //!
-//! Long reads and writes of jobs are *bulk* ([`IoPool::submit_bulk`]). They have a second queue,
+//! Long reads and writes of jobs are *bulk* ([`Ranked::submit_bulk`]). They have a second queue,
 //! which is served after the first one, and proceed in pieces, as [`crate::throttle`] says. While
 //! no limit is in force, all threads may do bulk work. Otherwise one thread may, so that the others
 //! are free for short or urgent calls.
+//!
+//! An order may be in force ([`IoPool::set_order`]). Then bulk calls of [`Rank::Later`] are made
+//! after those of [`Rank::First`]. Writes among them stay in the queue while a write of
+//! [`Rank::First`] is queued or under way, too, each at most for the time that the order gives.
 //!
 //! Invariants: every submitted closure runs or returns `Closed`; one that panics returns
 //! `Error::Internal`, and its thread continues. No lock is held while a closure runs or a thread
@@ -47,6 +51,31 @@ struct Shared {
     wake: Vec<Arc<dyn Condition>>,
     done: Arc<dyn Condition>,
     bulk: Bulk,
+}
+
+/// The place of a call in an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rank {
+    /// Before the others.
+    First,
+    /// After them.
+    #[default]
+    Later,
+}
+
+/// A call in the queue.
+struct Queued {
+    work: Work,
+    rank: Rank,
+    way: Way,
+    /// When it was submitted, by the clock of the environment; zero without an order.
+    since: Duration,
+}
+
+impl Queued {
+    fn is_first_write(&self) -> bool {
+        (self.rank, self.way) == (Rank::First, Way::Write)
+    }
 }
 
 /// The direction of a bulk call.
@@ -152,8 +181,14 @@ impl Bulk {
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Work>,
-    bulk: VecDeque<Work>,
+    queue: VecDeque<Queued>,
+    bulk: VecDeque<Queued>,
+    /// With an order, bulk calls of [`Rank::Later`].
+    later: VecDeque<Queued>,
+    /// How long a write of [`Rank::Later`] waits at most; none without an order.
+    order: Option<Duration>,
+    /// Writes of [`Rank::First`] that are queued or under way.
+    first: usize,
     /// The number of threads that do bulk work.
     bulky: usize,
     idle: Vec<usize>,
@@ -240,16 +275,32 @@ impl IoPool {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.put(false, move |_| work())
+        self.put(false, (Rank::Later, Way::Read), move |_| work())
     }
 
-    /// Runs `work` on a thread of the pool, after all other work. It makes its calls by the
-    /// [`Bulk`] that it receives.
-    pub fn submit_bulk<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
-    ) -> Pending<T> {
-        self.put(true, work)
+    /// The pool for calls of this rank.
+    #[must_use]
+    pub fn ranked(&self, rank: Rank) -> Ranked<'_> {
+        Ranked { pool: self, rank }
+    }
+
+    /// Puts an order in force, or ends it. `patience` is the longest time for which a write of
+    /// [`Rank::Later`] waits for those of [`Rank::First`].
+    pub fn set_order(&self, patience: Option<Duration>) {
+        let mut state = self.shared.state.lock();
+        if state.order == patience {
+            return;
+        }
+        state.order = patience;
+        if patience.is_none() {
+            let later = std::mem::take(&mut state.later);
+            state.bulk.extend(later);
+        }
+        let idle = state.idle.pop();
+        drop(state);
+        if let Some(index) = idle {
+            self.shared.wake[index].notify();
+        }
     }
 
     /// The state that bulk calls share.
@@ -261,6 +312,7 @@ impl IoPool {
     fn put<T: Send + 'static>(
         &self,
         bulk: bool,
+        kind: (Rank, Way),
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let pending = Pending::new();
@@ -276,10 +328,7 @@ impl IoPool {
             drop(state);
             return Pending::ready(Err(Error::Closed));
         }
-        match bulk {
-            true => state.bulk.push_back(work),
-            false => state.queue.push_back(work),
-        }
+        state.put(bulk, kind, work, || self.shared.bulk.env.now());
         let idle = state.idle.pop();
         drop(state);
         if let Some(index) = idle {
@@ -318,6 +367,33 @@ impl IoPool {
     }
 }
 
+/// A pool for calls of one rank.
+#[derive(Clone, Copy)]
+pub struct Ranked<'a> {
+    pool: &'a IoPool,
+    rank: Rank,
+}
+
+impl Ranked<'_> {
+    /// Runs a write on a thread of the pool at once, as [`IoPool::submit`].
+    pub fn submit_write<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        self.pool.put(false, (self.rank, Way::Write), move |_| work())
+    }
+
+    /// Runs `work` on a thread of the pool, after all other work. It makes its calls by the
+    /// [`Bulk`] that it receives.
+    pub fn submit_bulk<T: Send + 'static>(
+        self,
+        way: Way,
+        work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
+    ) -> Pending<T> {
+        self.pool.put(true, (self.rank, way), work)
+    }
+}
+
 impl Drop for IoPool {
     fn drop(&mut self) {
         self.shutdown();
@@ -333,7 +409,8 @@ impl Drop for CloseOnUnwind<'_> {
             let queues = {
                 let mut state = self.0.state.lock();
                 state.closed = true;
-                (std::mem::take(&mut state.queue), std::mem::take(&mut state.bulk))
+                let State { queue, bulk, later, .. } = &mut *state;
+                [queue, bulk, later].map(std::mem::take)
             };
             drop(queues);
         }
@@ -345,7 +422,7 @@ impl Shared {
     fn run(&self, index: usize) {
         let _unwinding = CloseOnUnwind(self);
         let wake = &self.wake[index];
-        let mut bulky = false;
+        let (mut bulky, mut first) = (false, false);
         loop {
             let epoch = wake.epoch();
             let next = {
@@ -353,31 +430,35 @@ impl Shared {
                 let mut state = self.state.lock();
                 let depth = if state.closed { self.wake.len() } else { depth };
                 state.bulky -= usize::from(std::mem::take(&mut bulky));
-                let next = state.next(depth);
+                state.first -= usize::from(std::mem::take(&mut first));
+                let next = state.next(depth, || self.bulk.env.now());
                 state.idle.retain(|idle| *idle != index);
-                if next.is_none() {
-                    if state.closed {
-                        return;
+                match next {
+                    Some((call, is_bulk)) => {
+                        // The queue may also hold bulk work that threads left because of a limit
+                        // that has ended.
+                        let more = state.bulky < depth && state.has_bulk();
+                        let other = if more { state.idle.pop() } else { None };
+                        Ok((call, is_bulk, other))
                     }
-                    state.idle.push(index);
+                    None if state.closed => return,
+                    None => {
+                        state.idle.push(index);
+                        Err(state.impatient().filter(|_| state.bulky < depth))
+                    }
                 }
-                // The queue may also hold bulk work that threads left because of a limit that has
-                // ended.
-                let more = state.bulky < depth && !state.bulk.is_empty();
-                let other = if more && next.is_some() { state.idle.pop() } else { None };
-                next.map(|(work, is_bulk)| (work, is_bulk, other))
             };
             match next {
-                Some((work, is_bulk, other)) => {
-                    bulky = is_bulk;
+                Ok((call, is_bulk, other)) => {
+                    (bulky, first) = (is_bulk, call.is_first_write());
                     if let Some(other) = other {
                         self.wake[other].notify();
                     }
-                    work(&self.bulk);
+                    (call.work)(&self.bulk);
                     self.done.notify();
                 }
-                None => {
-                    wake.wait(epoch, None);
+                Err(until) => {
+                    wake.wait(epoch, until);
                 }
             }
         }
@@ -385,118 +466,56 @@ impl Shared {
 }
 
 impl State {
-    /// The next work of a thread, and whether it is bulk. At most `depth` threads do bulk work.
-    fn next(&mut self, depth: usize) -> Option<(Work, bool)> {
-        if let Some(work) = self.queue.pop_front() {
-            return Some((work, false));
+    fn put(
+        &mut self,
+        bulk: bool,
+        (rank, way): (Rank, Way),
+        work: Work,
+        now: impl FnOnce() -> Duration,
+    ) {
+        let ordered = self.order.is_some();
+        let since = if ordered { now() } else { Duration::ZERO };
+        let rank = if ordered { rank } else { Rank::Later };
+        let call = Queued { work, rank, way, since };
+        self.first += usize::from(call.is_first_write());
+        match bulk {
+            false => self.queue.push_back(call),
+            true if ordered && rank == Rank::Later => self.later.push_back(call),
+            true => self.bulk.push_back(call),
         }
-        let work = if self.bulky < depth { self.bulk.pop_front() } else { None };
-        self.bulky += usize::from(work.is_some());
-        work.map(|work| (work, true))
+    }
+
+    /// The next call of a thread, and whether it is bulk. At most `depth` threads do bulk work.
+    fn next(&mut self, depth: usize, now: impl FnOnce() -> Duration) -> Option<(Queued, bool)> {
+        if let Some(call) = self.queue.pop_front() {
+            return Some((call, false));
+        }
+        if self.bulky >= depth {
+            return None;
+        }
+        let mut call = self.bulk.pop_front();
+        if call.is_none() {
+            let due = self.impatient().is_some_and(|due| due <= now());
+            let all = self.first == 0 || due || self.closed;
+            let next = self.later.iter().position(|call| all || call.way == Way::Read);
+            call = next.and_then(|index| self.later.remove(index));
+        }
+        self.bulky += usize::from(call.is_some());
+        call.map(|call| (call, true))
+    }
+
+    /// Whether there is bulk work that may begin.
+    fn has_bulk(&self) -> bool {
+        let may_begin = |call: &Queued| self.first == 0 || call.way == Way::Read;
+        !self.bulk.is_empty() || self.later.iter().any(may_begin)
+    }
+
+    /// When the oldest of the writes that yield has waited for long enough.
+    fn impatient(&self) -> Option<Duration> {
+        let oldest = self.later.iter().find(|call| call.way == Way::Write)?;
+        Some(oldest.since + self.order.unwrap_or_default())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::env_real::RealEnv;
-
-    #[test]
-    fn results_errors_and_panics_come_back() {
-        let env: Arc<dyn Env> = RealEnv::new();
-        let done = env.condition(Duration::from_micros(20));
-        let pool = IoPool::new(&env, 2, Priority::Normal, done).expect("started");
-        let calls: Vec<_> = (0..1000_u64).map(|n| pool.submit(move || Ok(n * n))).collect();
-        for (n, call) in calls.iter().enumerate() {
-            assert_eq!(pool.wait(call).expect("answered"), (n * n) as u64);
-            assert!(call.try_take().is_none(), "taken once");
-        }
-        let panics = pool.submit::<()>(|| panic!("as a test"));
-        assert!(matches!(pool.wait(&panics), Err(Error::Internal(_))));
-        let last = pool.submit(|| Ok(7));
-        pool.shutdown();
-        assert_eq!(last.try_take().expect("ran before the end").expect("answered"), 7);
-        let late = pool.submit(|| Ok(8));
-        assert!(matches!(late.try_take(), Some(Err(Error::Closed))));
-    }
-
-    #[test]
-    fn short_calls_go_first_and_all_bulk_work_is_done_in_the_end() {
-        let env: Arc<dyn Env> = RealEnv::new();
-        let pool = IoPool::new(&env, 1, Priority::Normal, env.condition(Duration::ZERO));
-        let pool = pool.expect("started");
-        let (gate, order) = (env.condition(Duration::ZERO), Arc::new(Mutex::new(Vec::new())));
-        let open = Arc::new(AtomicBool::new(false));
-        let (held, opened) = (gate.clone(), open.clone());
-        let first = pool.submit(move || {
-            loop {
-                let epoch = held.epoch();
-                if opened.load(Ordering::SeqCst) {
-                    return Ok(());
-                }
-                held.wait(epoch, None);
-            }
-        });
-        let note = |what: &'static str| {
-            let order = order.clone();
-            move || {
-                order.lock().push(what);
-                Ok(())
-            }
-        };
-        let bulk = [note("bulk"), note("bulk")].map(|work| pool.submit_bulk(move |_| work()));
-        let short = pool.submit(note("short"));
-        open.store(true, Ordering::SeqCst);
-        gate.notify();
-        pool.shutdown();
-        assert!(first.is_ready() && short.is_ready() && bulk.iter().all(Pending::is_ready));
-        assert_eq!(*order.lock(), ["short", "bulk", "bulk"]);
-    }
-
-    /// Calls of a slow device, while clients are active.
-    #[test]
-    fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
-        let env: Arc<dyn Env> = RealEnv::new();
-        let pool = IoPool::new(&env, 4, Priority::Normal, env.condition(Duration::ZERO));
-        let pool = Arc::new(pool.expect("started"));
-        let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let rounds = |clients: bool| {
-            most.store(0, Ordering::SeqCst);
-            let calls = (0..40).map(|number| {
-                let (pool, env) = (Arc::downgrade(&pool), env.clone());
-                let (running, most) = (running.clone(), most.clone());
-                move |bulk: &Bulk| {
-                    let mut pieces = Vec::new();
-                    most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    let called = bulk.call(Way::Read, 64 << 10, |part| {
-                        if let Some(pool) = pool.upgrade().filter(|_| clients) {
-                            pool.bulk().note_clients(number + 1, false);
-                        }
-                        let pause = env.condition(Duration::ZERO);
-                        pause.wait(pause.epoch(), Some(env.now() + Duration::from_millis(5)));
-                        pieces.push(part);
-                        Ok(())
-                    });
-                    running.fetch_sub(1, Ordering::SeqCst);
-                    called.map(|()| pieces).map_err(|error| Error::Internal(error.to_string()))
-                }
-            });
-            let calls: Vec<_> = calls.map(|work| pool.submit_bulk(work)).collect();
-            let pieces: Vec<_> = calls.iter().map(|call| pool.wait(call).expect("done")).collect();
-            for pieces in &pieces {
-                let mut ends = 0;
-                pieces.iter().for_each(|piece| {
-                    assert_eq!(std::mem::replace(&mut ends, piece.end), piece.start);
-                });
-                assert_eq!(ends, 64 << 10, "each byte once, in order");
-            }
-            (pieces.last().map_or(0, Vec::len), most.load(Ordering::SeqCst))
-        };
-        assert_eq!(rounds(false), (1, 4), "nobody else is there");
-        rounds(true);
-        assert!(pool.bulk().limit(Way::Read).is_some() && pool.bulk().limit(Way::Write).is_none());
-        // On a loaded machine the clients may seem to pause, and the limit is lifted meanwhile.
-        let mut found = (0..20).map(|_| rounds(true));
-        assert!(found.any(|(pieces, most)| pieces > 1 && most == 1), "never one thread in pieces");
-    }
-}
+mod tests;

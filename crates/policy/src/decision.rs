@@ -31,6 +31,16 @@ pub struct Bandwidth {
     pub span: Micros,
 }
 
+/// The order of jobs' file calls on the device.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallOrder {
+    /// Jobs whose calls go first. A write of another job also waits while a write of theirs is
+    /// under way.
+    pub first: Vec<JobId>,
+    /// The longest time that such a write waits.
+    pub patience: Micros,
+}
+
 /// A schedule's answer, in force until the next one.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Grants {
@@ -41,6 +51,8 @@ pub struct Grants {
     pub cancel: Vec<JobId>,
     /// Jobs that are paused and keep their reservations.
     pub paused: Vec<JobId>,
+    /// Whose file calls go first; none for no order.
+    pub order: Option<CallOrder>,
     /// Limit on the bytes that jobs move; none for no limit.
     pub bandwidth: Option<Bandwidth>,
     /// Size at which memtables are sealed, where the schedule governs it (ADOC); at most that of
@@ -56,6 +68,9 @@ pub struct Grants {
 pub struct Admit {
     /// Bytes of keys and values let in per second; none for no limit, zero for a stop.
     pub writes: Option<BytesPerSec>,
+    /// Where reads are limited together with writes, the bytes that a read counts as. None if reads
+    /// are not limited.
+    pub reads: Option<Bytes>,
     /// Why writes are held back, if they are.
     pub cause: Option<WaitCause>,
     /// The time of the next decision without an event. None while nothing is written.
@@ -64,11 +79,11 @@ pub struct Admit {
 
 impl Admit {
     /// Everything is let in.
-    pub const OPEN: Self = Self { writes: None, cause: None, again: None };
+    pub const OPEN: Self = Self { writes: None, reads: None, cause: None, again: None };
 
     /// Nothing is let in.
     #[must_use]
     pub fn stop(cause: WaitCause) -> Self {
-        Self { writes: Some(BytesPerSec::ZERO), cause: Some(cause), again: None }
+        Self { writes: Some(BytesPerSec::ZERO), cause: Some(cause), ..Self::OPEN }
     }
 }

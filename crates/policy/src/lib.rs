@@ -31,7 +31,7 @@ pub mod tree;
 
 pub use admission::Admission;
 pub use candidate::{Busy, Candidate, Candidates, Class, Inputs, Reservation, WithinL0};
-pub use decision::{Admit, Bandwidth, Counted, Grants};
+pub use decision::{Admit, Bandwidth, CallOrder, Counted, Grants};
 pub use device::{DeviceMap, DevicePoint};
 pub use mechanism::{Mechanism, MechanismOptions};
 pub use options::{Policies, PolicyOptions};

@@ -297,7 +297,7 @@ fn trickles(_: &Signals) -> Admit {
 fn swings(signals: &Signals) -> Admit {
     let even = (signals.now.0 / 30_000_000).is_multiple_of(2);
     let rate = if even { 50 << 20 } else { 5 << 20 };
-    Admit { writes: Some(BytesPerSec(rate)), cause: None, again: in_a_second(signals) }
+    Admit { writes: Some(BytesPerSec(rate)), again: in_a_second(signals), ..Admit::OPEN }
 }
 
 #[test]

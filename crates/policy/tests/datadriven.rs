@@ -297,6 +297,7 @@ impl World {
                 "write-bytes" => counters.write_bytes = bytes,
                 "gets" => counters.gets = bytes.0,
                 "scans" => counters.scans = bytes.0,
+                "waiting-writers" => counters.waiting_writers = bytes.0,
                 "cache-miss-bytes" => counters.cache_miss_bytes = bytes,
                 "job-read" => counters.job_read_bytes = bytes,
                 "job-written" => counters.job_written_bytes = bytes,
@@ -340,19 +341,21 @@ impl World {
             Some(rate) if rate.0 == 0 => "nothing".into(),
             Some(rate) => rate.to_string(),
         };
+        let reads = admit.reads.map_or(String::new(), |bytes| format!(", {bytes} a read"));
         let cause = admit.cause.map_or(String::new(), |cause| format!(": {}", cause.name()));
         let again = admit.again.map_or(String::new(), |again| format!(", again at {again}"));
-        format!("{rate}{cause}{again}\n")
+        format!("{rate}{reads}{cause}{again}\n")
     }
 }
 
 /// What `admit` may be told of the store.
-const STORE: [&str; 9] = [
+const STORE: [&str; 10] = [
     "now=",
     "fill=",
     "writes=",
     "write-bytes=",
     "gets=",
+    "waiting-writers=",
     "cache-miss-bytes=",
     "job-read=",
     "job-written=",
@@ -375,6 +378,7 @@ fn counted(args: &[&str]) -> Signals {
             writes: size("writes=").0,
             write_bytes: size("write-bytes="),
             gets: size("gets=").0,
+            waiting_writers: size("waiting-writers=").0,
             cache_miss_bytes: size("cache-miss-bytes="),
             job_read_bytes: size("job-read="),
             job_written_bytes: size("job-written="),
@@ -399,6 +403,10 @@ fn print_grants(grants: &Grants) -> String {
     let mut out = format!("start {:?} cancel {}", grants.start, list(&grants.cancel));
     if !grants.paused.is_empty() {
         _ = write!(out, " paused {}", list(&grants.paused));
+    }
+    let first = grants.order.as_ref().map(|order| &order.first);
+    if let Some(first) = first.filter(|first| !first.is_empty()) {
+        _ = write!(out, " first {}", list(first));
     }
     if let Some(Bandwidth { limit, floor, counted, in_turn, .. }) = grants.bandwidth {
         _ = write!(out, " limit {limit}");

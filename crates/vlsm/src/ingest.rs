@@ -214,8 +214,8 @@ impl<'a> Ingest<'a> {
             Error::io_unknown("cannot sync folder", &self.engine.shared.dir, error)
         })?;
         // If writes are stopped, the ingest waits as they do instead of adding to the load.
-        if !self.engine.writer.gate().is_open() {
-            self.engine.writer.wait_at_gate(0, None)?;
+        if !self.engine.shared.gate.is_open() {
+            self.engine.shared.wait_at_gate(0, None)?;
         }
         let held = self.bring_in(&mut copies)?;
         if options.move_files {

@@ -134,6 +134,7 @@ impl Iter {
         let finished = is_empty(&lo, &hi);
         let engine = &held.engine;
         engine.shared.counters.scans.add(1);
+        engine.reader.admit(1);
         let pin = Pin::new(&engine.reader);
         let begun = engine.shared.tracer.is_on().then(|| engine.shared.env.now());
         let (info, returned, failed) = (keyspace.clone(), 0, None);

@@ -156,12 +156,14 @@ impl Keyspace {
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Bytes>>> {
         let reader = &self.engine.reader;
+        let keys = keys.into_iter();
+        reader.admit(keys.size_hint().0);
         let pinned = reader.pin();
         let read = |key: K| {
             let key = key.as_ref();
             reader.get_in(pinned.view.tree(self.tree_of(key)), pinned.at, key)
         };
-        keys.into_iter().map(read).collect()
+        keys.map(read).collect()
     }
 
     /// All pairs in key order, as of now.

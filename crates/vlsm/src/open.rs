@@ -38,6 +38,7 @@ use crate::shared::channel::Channel;
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
 use crate::shared::events::{Events, Listener};
+use crate::shared::gate::Gate;
 use crate::shared::health::Health;
 use crate::shared::memory::Memory;
 use crate::shared::numbers::Numbers;
@@ -137,6 +138,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         counters: Counters::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
         channel: Channel::new(&*env, wake),
+        gate: Gate::new(env.condition(Duration::ZERO)),
         arenas: Arc::new(arenas),
         store_uid: state.store_uid,
         tracer: Tracer::new(),

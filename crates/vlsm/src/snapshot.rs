@@ -41,7 +41,10 @@ impl Snapshot {
         let reader = &self.held.engine.reader;
         let tree = keyspace.tree_of(key);
         match self.held.tree(tree) {
-            Some(kept) => reader.get_in(kept, self.held.at, key),
+            Some(kept) => {
+                reader.admit(1);
+                reader.get_in(kept, self.held.at, key)
+            }
             None => reader.get(tree, key, Some(self.held.at)),
         }
     }

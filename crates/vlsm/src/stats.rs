@@ -210,7 +210,7 @@ impl Stats {
 
 /// Collects all counters, and the present state of the trees.
 pub(crate) fn stats(engine: &Engine) -> Stats {
-    let Engine { shared, reader, installer, writer, control, .. } = engine;
+    let Engine { shared, reader, installer, control, .. } = engine;
     let counters = &shared.counters;
     let cache = reader.tables().cache().counters();
     let view = reader.views().load_full();
@@ -240,7 +240,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         cache_miss_bytes: Bytes(cache.miss_bytes),
         memory_limit: shared.options.memory_limit,
         memtable_fill: control.memtable_signals(&view).fill(),
-        write_limit: writer.gate().limit(),
+        write_limit: shared.gate.limit(),
         job_read_limit: shared.io.bulk().limit(Way::Read).map(BytesPerSec),
         job_write_limit: shared.io.bulk().limit(Way::Write).map(BytesPerSec),
         memory,

@@ -1,56 +1,54 @@
-//! `cruise`: CruiseDB's adaptive admission. The limit on writes follows the watermark of memory.
+//! `cruise`: CruiseDB's adaptive admission. The limit on requests follows the watermark of memory.
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V and §VIII.D and F. y is the share of the memory for memtables that is in
-//! use, and e = y − 50 %. The limit is in bytes of keys and values per second.
+//! use, and e = y − 50 %. The limit is in bytes of requests per second. A write counts its keys and
+//! values. With `limits = requests`, as in the paper, a read counts as many bytes as the mean pair
+//! that was written, and waits like a write. With `writes`, reads are free.
 //! 1. *Open.* At first there is no limit. The first limit is the average throughput of a window: of
-//!    the first window of 0.4 M operations (`first = window`, the profile `cruise`), or of the
-//!    first window at whose end the watermark is at its target or above (`watermark`). At 80 % the
-//!    first limit does not wait for the end of a window if T_c is known. While there is no limit, a
-//!    pause of the writers ends a window, because the window measures how fast they write and not
-//!    how long they pause. With `watermark` two seconds end a window, too.
-//! 2. *Feedback* (Eq. 2). At the end of each window of 0.4 M operations the limit is multiplied by
-//!    1 − K1·e − K2·(e − e of the window before).
-//! 3. *Conservative.* While y is 80 % or more, the limit is at most T_c, the rate that the device
-//!    can sustain by its own figures (Eq. 3). This holds at once, with the amplifications of the
-//!    last whole window. At the end of each window it holds with the amplifications of that window.
+//!    the first window of 0.4 M operations (`first = window`), or of the first window at whose end
+//!    the watermark is at its target or above (`watermark`). At 80 % the first limit does not wait
+//!    for the end of a window if T_c is known. While there is no limit, a pause of the writers ends
+//!    a window, because the window measures how fast they write and not how long they pause. With
+//!    `watermark` two seconds end a window, too.
+//! 2. *Feedback* (Eq. 2). At the end of each window of 0.4 M operations with y < 80 % the limit is
+//!    multiplied by 1 − K1·e − K2·(e − e of the window before). With `rise = used` it does not rise
+//!    while less than nine tenths of it are used, with `always` it does, as Eq. 2 says.
+//! 3. *Conservative.* At the end of a window with y ≥ 80 % the limit is T_c (Eq. 2), the rate that
+//!    the device can sustain by its own figures (Eq. 3), whether that is less or more than before
+//!    (`high = capacity`). With `high = lower`, T_c only lowers the limit, at once when y reaches
+//!    80 %, and feedback goes on at the ends of windows.
 //!
-//! T_c: in the window clients wrote W bytes, and their reads read R bytes from the device. Since
-//! the first write to the store M bytes have left memory: the bytes written less the bytes that
-//! memory holds. For these M bytes jobs wrote J bytes and, by Eq. 3, read as many. So a byte that
-//! is let in costs R ÷ W bytes and twice J ÷ M bytes. The mix of reads and writes is R ÷ W + J ÷ M
-//! to J ÷ M. The map of the device gives T, the bytes per second that it moves with this mix. T_c =
-//! T ÷ (R ÷ W + 2 J ÷ M).
+//! The profile `cruise` has the paper's choices; the defaults are the others. They are for stores
+//! with calm times: a store with a light load should not be held to that load (`watermark`), a long
+//! calm should not lift the limit out of sight (`used`), and where processors are scarcer than the
+//! device, T_c should not raise the limit (`lower`).
+//!
+//! T_c: in the window requests have B bytes, W of them written, and reads took R bytes from the
+//! device. Since the first write to the store M bytes have left memory: the bytes written less the
+//! bytes that memory holds. For these M bytes jobs wrote J bytes and, by Eq. 3, read as many. So a
+//! byte of requests costs r = R ÷ B and twice w = W ÷ B · J ÷ M bytes. The mix of reads and writes
+//! is r + w to w. The map of the device gives T, the bytes per second that it moves with this mix.
+//! T_c = T ÷ (r + 2w). Where only writes are limited, B is W.
 //!
 //! Readings:
-//! - *unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces bytes
-//!   written, so our T_c is Eq. 3's T_c · P_w in bytes. Then P_w · R_WA is J ÷ M, and P_r · R_RA is
-//!   R ÷ W;
+//! - *unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces bytes, so
+//!   our T_c is that of Eq. 3 times the bytes of a request. The published code, too, lets each
+//!   request take its bytes out of the bucket;
 //! - *R_WA*, "the total write amplification rate", is that of all time, as in the published code.
 //!   Merges out of memory are so coarse that a window may contain all of one merge or none. And
 //!   while memory fills, no job has paid yet for the bytes that come in;
 //! - *T_R and T_W*: both are T, the bytes moved per second of device time with this mix, because
 //!   Eq. 3 adds shares of time. The published code, too, has one rate for the device. The rates at
 //!   which reads and writes go on side by side are parts of T, and would count the device twice;
-//! - *operations* are writes, gets and scans, because all requests pass the paper's limiter;
-//! - *at 80 %* the text sets the limit of the next round. Its two modes do not say that a round
-//!   must end first, and memory that is nearly full should not wait for one.
+//! - *operations* are writes, gets and scans, because all requests pass the paper's limiter.
 //!
 //! Deviations:
-//! - the paper limits all requests. Here only writes are held back, because reads fill no memory. R
-//!   leaves the reads their share of the device;
 //! - the paper has one limiter for each column family. Here one rate holds for the store, and y is
 //!   that of its fullest tree;
-//! - with `watermark` there is no limit until the watermark has reached its target, because a store
-//!   with a light load must not be held to that load. With `window`, as in the paper, it is held to
-//!   it;
-//! - T_c only ever lowers the limit, and feedback goes on at 80 % and above. T_c counts the device
-//!   alone, so it would raise the limit when processors are the scarce resource;
 //! - without a map of the device, or while nothing has left memory, feedback alone remains;
 //! - the limit is at least 1 % of the first limit and at least `RATE_MIN`, because a product with
-//!   zero stays zero;
-//! - the limit does not rise while less than nine tenths of it are used. Otherwise the next burst
-//!   would meet a limit that no load had needed;
+//!   zero stays zero, and at most `RATE_MAX`;
 //! - a window also ends after twice the time that a window takes at the last seen rate of
 //!   operations. This time at most doubles from window to window. At a low limit 0.4 M operations
 //!   would take for ever.
@@ -77,6 +75,10 @@ const TARGET: f64 = 0.5;
 const HIGH: f64 = 0.8;
 /// The least limit, in bytes per second.
 const RATE_MIN: f64 = 64.0 * 1024.0;
+/// The largest limit, in bytes per second.
+const RATE_MAX: f64 = (1_u64 << 50) as f64;
+/// Bytes of a request before the first pair is written.
+const PAIR: f64 = 1024.0;
 /// The lowest limit as a share of the first one.
 const FLOOR: f64 = 0.01;
 /// The limit rises only where this share of it is used.
@@ -106,6 +108,39 @@ pub enum First {
     Watermark,
 }
 
+/// The use of T_c at a high watermark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum High {
+    /// It is the limit (CruiseDB (2021), Eq. 2).
+    Capacity,
+    /// It lowers the limit, if it is less.
+    #[default]
+    Lower,
+}
+
+/// The condition for a higher limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rise {
+    /// None (CruiseDB (2021), Eq. 2).
+    Always,
+    /// Most of the limit is used.
+    #[default]
+    Used,
+}
+
+/// The requests that are limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limits {
+    /// Reads and writes (CruiseDB (2021), §V.C).
+    Requests,
+    /// Writes. Only they fill memory.
+    #[default]
+    Writes,
+}
+
 /// CruiseDB's weights (CruiseDB (2021), §VIII.D and F).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -118,11 +153,25 @@ pub struct CruiseOptions {
     pub window: u64,
     /// The condition for the first limit.
     pub first: First,
+    /// The use of T_c at a high watermark.
+    pub high: High,
+    /// The condition for a higher limit.
+    pub rise: Rise,
+    /// The requests that are limited.
+    pub limits: Limits,
 }
 
 impl Default for CruiseOptions {
     fn default() -> Self {
-        Self { k1: 0.5, k2: 0.4, window: 400_000, first: First::default() }
+        Self {
+            k1: 0.5,
+            k2: 0.4,
+            window: 400_000,
+            first: First::default(),
+            high: High::default(),
+            rise: Rise::default(),
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -151,6 +200,9 @@ impl MechanismOptions for CruiseOptions {
     fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
         self.window = 300;
         self.first = pick.of(&[First::Watermark, First::Window]);
+        self.high = pick.of(&[High::Lower, High::Capacity]);
+        self.rise = pick.of(&[Rise::Used, Rise::Always]);
+        self.limits = pick.of(&[Limits::Writes, Limits::Requests]);
     }
 }
 
@@ -164,8 +216,20 @@ struct Sample {
 }
 
 impl Sample {
+    fn reads(&self) -> u64 {
+        self.counters.gets + self.counters.scans
+    }
+
     fn operations(&self) -> u64 {
-        self.counters.writes + self.counters.gets + self.counters.scans
+        self.counters.writes + self.reads()
+    }
+
+    /// Bytes of the mean pair written so far.
+    fn pair(&self) -> f64 {
+        match self.counters.writes {
+            0 => PAIR,
+            writes => self.counters.write_bytes.as_f64() / writes as f64,
+        }
     }
 }
 
@@ -174,8 +238,9 @@ impl Sample {
 struct Window {
     seconds: f64,
     operations: u64,
-    /// Bytes: W and R of the window; J and M of all time.
+    /// Bytes: W, B and R of the window; J and M of all time.
     written: f64,
+    requests: f64,
     missed: f64,
     jobs: f64,
     left: f64,
@@ -184,32 +249,41 @@ struct Window {
 impl Window {
     /// The window from one moment to another. `origin` is the moment of the first write to the
     /// store.
-    fn between(origin: &Sample, from: &Sample, to: &Sample) -> Self {
+    fn between(origin: &Sample, from: &Sample, to: &Sample, limits: Limits) -> Self {
         let (before, now) = (&from.counters, &to.counters);
         let first = &origin.counters;
         let came = now.write_bytes.saturating_sub(first.write_bytes).as_f64();
+        let written = now.write_bytes.saturating_sub(before.write_bytes).as_f64();
+        let reads = match limits {
+            Limits::Requests => to.reads().saturating_sub(from.reads()) as f64 * to.pair(),
+            Limits::Writes => 0.0,
+        };
         Self {
             seconds: to.at.saturating_sub(from.at).as_secs_f64(),
             operations: to.operations().saturating_sub(from.operations()),
-            written: now.write_bytes.saturating_sub(before.write_bytes).as_f64(),
+            written,
+            requests: written + reads,
             left: came + origin.memory.as_f64() - to.memory.as_f64(),
             missed: now.cache_miss_bytes.saturating_sub(before.cache_miss_bytes).as_f64(),
             jobs: now.job_written_bytes.saturating_sub(first.job_written_bytes).as_f64(),
         }
     }
 
-    /// Bytes written per second; none if nothing was written or no time has passed.
+    /// Bytes of requests per second; none if there were none or no time has passed.
     fn throughput(&self) -> Option<f64> {
-        (self.seconds > 0.0 && self.written > 0.0).then(|| self.written / self.seconds)
+        (self.seconds > 0.0 && self.requests > 0.0).then(|| self.requests / self.seconds)
     }
 
     /// T_c. None if the device is unknown, or if no work was seen.
     fn capacity(&self, device: &DeviceMap) -> Option<f64> {
-        if self.written <= 0.0 || self.jobs <= 0.0 || self.left <= 0.0 {
+        if self.requests <= 0.0 || self.jobs <= 0.0 || self.left <= 0.0 {
             return None;
         }
-        let written = self.jobs / self.left;
-        let read = self.missed / self.written + written;
+        let written = self.written / self.requests * self.jobs / self.left;
+        let read = self.missed / self.requests + written;
+        if read + written <= 0.0 {
+            return None;
+        }
         let throughput = device.throughput(read / (read + written))?;
         Some(throughput.as_f64() / (read + written))
     }
@@ -247,21 +321,25 @@ impl Limit {
         }
     }
 
-    /// The first case of Eq. 2, at a window's end.
+    /// Eq. 2, at a window's end.
     fn follow(&mut self, window: &Window, fill: f64, options: &CruiseOptions) {
         let error = fill - TARGET;
         let factor = 1.0 - options.k1 * error - options.k2 * (error - self.error);
         let is_used = window.throughput().unwrap_or(0.0) >= self.rate * USED;
-        if factor < 1.0 || is_used {
-            self.rate = (self.rate * factor).max(self.floor);
-        }
+        let rate = match self.capacity {
+            Some(capacity) if options.high == High::Capacity && fill >= HIGH => capacity,
+            _ if factor > 1.0 && options.rise == Rise::Used && !is_used => self.rate,
+            _ => self.rate * factor,
+        };
+        self.rate = rate.clamp(self.floor, RATE_MAX);
         self.error = error;
         self.longest = window.longest(options.window).min(self.longest * 2);
     }
 
-    /// The second case of Eq. 2 (rule 3).
-    fn hold(&mut self, fill: f64) {
+    /// The device's bound with `high = lower` (rule 3).
+    fn lower(&mut self, fill: f64, options: &CruiseOptions) {
         if fill >= HIGH
+            && options.high == High::Lower
             && let Some(capacity) = self.capacity
         {
             self.rate = self.rate.min(capacity).max(self.floor);
@@ -273,14 +351,15 @@ impl Limit {
 #[derive(Debug)]
 pub struct Cruise {
     options: CruiseOptions,
-    /// The moment of the first write, and the beginning of the window. Both are none before the
-    /// first write. The window is also none in a pause while there is no limit.
+    /// The moment of the first request that is limited, and the beginning of the window. Both are
+    /// none before. The window is also none in a pause while there is no limit.
     origin: Option<Sample>,
     began: Option<Sample>,
     limit: Option<Limit>,
-    /// The number of writes at the last call, and the time when it last grew or a writer waited.
-    writes: u64,
-    wrote_at: Micros,
+    /// The number of such requests at the last call, and the time when it last grew or a writer
+    /// waited.
+    asked: u64,
+    asked_at: Micros,
 }
 
 impl Mechanism for Cruise {
@@ -288,9 +367,9 @@ impl Mechanism for Cruise {
     type Options = CruiseOptions;
 
     fn new(_: &TreeOptions, own: &CruiseOptions) -> Result<Self> {
-        let (writes, wrote_at) = (0, Micros::ZERO);
+        let (asked, asked_at) = (0, Micros::ZERO);
         let options = own.clone();
-        Ok(Self { options, origin: None, began: None, limit: None, writes, wrote_at })
+        Ok(Self { options, origin: None, began: None, limit: None, asked, asked_at })
     }
 }
 
@@ -309,7 +388,9 @@ impl Cruise {
         if let Some(throughput) = window.throughput().filter(|_| is_time) {
             let mut limit = Limit::first(window, throughput, fill, self.options.window);
             limit.capacity = capacity;
-            limit.hold(fill);
+            if fill >= HIGH {
+                limit.rate = limit.rate.min(capacity.unwrap_or(limit.rate)).max(limit.floor);
+            }
             self.limit = Some(limit);
         }
         if is_over || self.limit.is_some() {
@@ -330,23 +411,29 @@ impl Admission for Cruise {
     fn decide(&mut self, signals: &Signals) -> Admit {
         let memory = signals.memtables.active + signals.memtables.immutable;
         let now = Sample { at: signals.now, counters: signals.counters, memory };
-        let writing = now.counters.writes > self.writes || now.counters.waiting_writers > 0;
-        self.writes = now.counters.writes;
-        if writing {
-            self.wrote_at = now.at;
+        let limits = self.options.limits;
+        let asked = match limits {
+            Limits::Requests => now.operations(),
+            Limits::Writes => now.counters.writes,
+        };
+        let asking = asked > self.asked || now.counters.waiting_writers > 0;
+        self.asked = asked;
+        if asking {
+            self.asked_at = now.at;
         }
-        if self.limit.is_none() && now.at.saturating_sub(self.wrote_at) >= OPEN_PAUSE {
+        if self.limit.is_none() && now.at.saturating_sub(self.asked_at) >= OPEN_PAUSE {
             self.began = None;
         }
         let Some(began) = self.began else {
-            // The time before the first write belongs to no window.
-            self.began = writing.then_some(now);
+            // The time before the first request belongs to no window.
+            self.began = asking.then_some(now);
             self.origin = self.origin.or(self.began);
-            let again = writing.then(|| now.at + OPEN_LOOK);
+            let again = asking.then(|| now.at + OPEN_LOOK);
             return Admit { again, ..Admit::OPEN };
         };
         let (fill, device) = (signals.memtables.fill(), &*signals.device);
-        let window = Window::between(self.origin.as_ref().unwrap_or(&began), &began, &now);
+        let origin = self.origin.as_ref().unwrap_or(&began);
+        let window = Window::between(origin, &began, &now, limits);
         match &mut self.limit {
             None => self.open(&window, now, fill, device),
             Some(limit) => {
@@ -356,19 +443,20 @@ impl Admission for Cruise {
                     limit.follow(&window, fill, &self.options);
                     self.began = Some(now);
                 }
-                limit.hold(fill);
+                limit.lower(fill, &self.options);
             }
         }
         let Some(limit) = &self.limit else {
-            let paused = now.at.saturating_sub(self.wrote_at) >= OPEN_PAUSE;
+            let paused = now.at.saturating_sub(self.asked_at) >= OPEN_PAUSE;
             let again = (!paused).then(|| now.at + OPEN_LOOK);
             return Admit { again, ..Admit::OPEN };
         };
         let look = (limit.longest / LOOKS).max(LOOK_MIN);
         Admit {
             writes: Some(BytesPerSec(limit.rate as u64)),
+            reads: (limits == Limits::Requests).then(|| Bytes(now.pair().ceil() as u64)),
             cause: Some(WaitCause::Admission),
-            again: writing.then(|| now.at + look),
+            again: asking.then(|| now.at + look),
         }
     }
 }

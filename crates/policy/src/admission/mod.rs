@@ -1,6 +1,7 @@
 //! *How fast* new bytes are let in.
 
 pub mod cruise;
+pub mod fixed;
 pub mod open;
 pub mod slowdown_stop;
 
@@ -14,6 +15,7 @@ registry! {
     open = open::Open,
     slowdown_stop = slowdown_stop::SlowdownStop,
     cruise = cruise::Cruise,
+    fixed = fixed::Fixed,
 }
 
 /// *How fast*. It may keep state between calls; the time is an argument.

@@ -131,7 +131,7 @@ impl Admission for SlowdownStop {
             Some(worst) if worst.slowdown >= 1.0 => {
                 self.adjust((worst.debt, worst.l0_runs), worst.stop);
                 let writes = Some(BytesPerSec(self.rate as u64));
-                (State::Slowed, Admit { writes, cause: Some(cause(worst)), again: None })
+                (State::Slowed, Admit { writes, cause: Some(cause(worst)), ..Admit::OPEN })
             }
             _ => {
                 if self.state != State::Free {

@@ -175,14 +175,15 @@ impl<'a> Context<'a> {
     }
 
     /// The merges out of each level that has reached its target, with the level's score: its bytes
-    /// as a share of the target. Highest score first. While a merge into L1 waits, L1 gives
-    /// nothing, so that this merge can begin.
-    pub fn full_levels(&self, rooms: &Rooms, l1_waits: bool) -> Ranked {
+    /// as a share of the target. Highest score first. L1 gives only with a score beyond
+    /// `l1_beyond`: a merge into L1 that waits can begin then.
+    pub fn full_levels(&self, rooms: &Rooms, l1_beyond: f64) -> Ranked {
         let mut ranked: Ranked = Vec::new();
         for level in 1..=self.version.depth() {
             let Some(target) = rooms.target(level) else { break };
             let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
-            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !(level == 1 && l1_waits) {
+            let waits = level == 1 && score <= l1_beyond;
+            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !waits {
                 let excess = rooms.excess(level, Bytes::ZERO);
                 ranked.push((score, self.singles(level, score, excess, JOBS_MAX)));
             }

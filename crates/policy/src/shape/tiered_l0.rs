@@ -201,7 +201,8 @@ impl Shape for TieredL0 {
         let (score, l0) = self.out_of_l0(&context, &rooms);
         let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
         let mut ranked = vec![(score, l0)];
-        ranked.extend(context.full_levels(&rooms, l0_waits));
+        let l1_beyond = if l0_waits { f64::INFINITY } else { 0.0 };
+        ranked.extend(context.full_levels(&rooms, l1_beyond));
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
         list

@@ -5,7 +5,9 @@
 //!    in, full memtables hold them back, the rest waits in line;
 //! 2. the device moves what it can: first what clients write to the WAL and read past the cache,
 //!    then what jobs read and write. The most urgent jobs have it in equal parts, as many as there
-//!    are workers and one flush more, within the bandwidth that the schedule grants ([`Pace`]);
+//!    are workers and one flush more, within the bandwidth that the schedule grants ([`Pace`]).
+//!    Where the schedule orders calls, the others have what jobs that go first leave, but half at
+//!    least: these read for half of their time, and only writes wait for writes;
 //! 3. a job that has moved everything is installed a step later. In between it cannot be cancelled;
 //! 4. where a tree has changed, or a policy asked for this moment, the policies are asked, in
 //!    rounds as the engine's tick does it: shapes about changed trees only, the schedule until it
@@ -241,8 +243,8 @@ impl Plant {
 
     fn step(&mut self) {
         self.now += STEP;
-        let missed = per_step(self.load.misses);
-        let foreground = self.let_in() + missed;
+        let missed = self.reads_let_in();
+        let foreground = self.let_in(missed) + missed;
         self.counters.cache_miss_bytes += Bytes(missed);
         // Gets ask for as many bytes as the cache misses, so operations tell the same load.
         self.counters.gets = self.counters.cache_miss_bytes.0 / self.operation();
@@ -259,11 +261,21 @@ impl Plant {
         self.observe(foreground, moved);
     }
 
-    /// Has clients offer, and write what is let in. Bytes written.
-    fn let_in(&mut self) -> u64 {
+    /// Bytes of reads that are let in. Where the admission limits them, too, reads and writes that
+    /// wait have equal chances, and a read that is not let in is not made.
+    fn reads_let_in(&self) -> u64 {
+        let missed = per_step(self.load.misses);
+        let (Some(rate), Some(_)) = (self.admit.writes, self.admit.reads) else { return missed };
+        let waiting: u64 = self.clients.iter().map(|clients| clients.waiting).sum();
+        missed.min(share(per_step(rate.as_f64()), missed, missed + waiting))
+    }
+
+    /// Has clients offer, and write what is let in beside these bytes of reads. Bytes written.
+    fn let_in(&mut self, reads: u64) -> u64 {
         let mut allowed = per_step(CLIENTS.min(self.load.device));
         if let Some(rate) = self.admit.writes {
-            allowed = allowed.min(per_step(rate.as_f64()));
+            let reads = if self.admit.reads.is_some() { reads } else { 0 };
+            allowed = allowed.min(per_step(rate.as_f64()).saturating_sub(reads));
         }
         let (count, first) = (self.trees.len(), (self.now.0 / STEP.0) as usize);
         let mut sum = 0;
@@ -345,30 +357,47 @@ impl Plant {
         let flushing = turns.first().is_some_and(|index| frees(index) == Class::Memtable);
         turns.truncate(WORKERS + usize::from(flushing));
         let mut rest = budget;
-        // Parts that a job has no use for go to the others.
+        if let Some(order) = self.grants.order.clone() {
+            let goes_first = |index: &usize| order.first.contains(&self.jobs[*index].id);
+            let (first, later): (Vec<_>, Vec<_>) = turns.into_iter().partition(goes_first);
+            let kept = if later.is_empty() { 0 } else { rest / 2 };
+            rest = kept + self.share_out(first, rest - kept, clock);
+            turns = later;
+        }
+        rest = self.share_out(turns, rest, clock);
+        self.watch.moved += budget - rest;
+        budget - rest
+    }
+
+    /// Gives jobs equal parts of what is left. Parts that a job has no use for go to the others.
+    /// What is left then.
+    fn share_out(&mut self, mut turns: Vec<usize>, mut rest: u64, clock: Duration) -> u64 {
         while rest > 0 && !turns.is_empty() {
             let (before, part) = (turns.len(), (rest / turns.len() as u64).max(1));
-            turns.retain(|index| {
-                let job = &mut self.jobs[*index];
-                let frees = job.candidate.frees;
-                if !self.pace.allows(frees) {
+            turns.retain(|&index| {
+                if !self.pace.allows(self.jobs[index].candidate.frees) {
                     self.pace.wait(clock);
                     self.counters.waited_spans = self.pace.waited_spans();
                     return false;
                 }
-                let (read, written) = job.go(part.min(rest));
-                self.pace.spend(frees, Bytes(read), Bytes(written));
-                self.counters.job_read_bytes += Bytes(read);
-                self.counters.job_written_bytes += Bytes(written);
-                rest -= read + written;
-                job.left() > 0
+                rest -= self.go(index, part.min(rest));
+                self.jobs[index].left() > 0
             });
             if turns.len() == before {
                 break;
             }
         }
-        self.watch.moved += budget - rest;
-        budget - rest
+        rest
+    }
+
+    /// Has a job move up to so many bytes. Those moved.
+    fn go(&mut self, index: usize, most: u64) -> u64 {
+        let job = &mut self.jobs[index];
+        let (read, written) = job.go(most);
+        self.pace.spend(job.candidate.frees, Bytes(read), Bytes(written));
+        self.counters.job_read_bytes += Bytes(read);
+        self.counters.job_written_bytes += Bytes(written);
+        read + written
     }
 
     /// Installs what is installing, and settles what has moved everything.

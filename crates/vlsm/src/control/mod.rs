@@ -39,6 +39,8 @@ pub(crate) struct Slot {
     pub done: Bytes,
     /// When it was stepped last, as the number of that step in the store.
     pub turn: u64,
+    /// Whether its file calls go before those of other jobs.
+    pub first: bool,
     /// Since when it has been granted nothing.
     pub paused_since: Option<Micros>,
     pub cancelled: bool,
@@ -49,8 +51,9 @@ pub(crate) struct Slot {
 impl Slot {
     fn of(id: JobId, candidate: Arc<Candidate>, job: Option<Box<Job>>) -> Self {
         let installing = job.is_none();
-        let (turn, done, paused_since, cancelled) = (0, Bytes::ZERO, None, false);
-        Self { id, candidate, job, turn, done, paused_since, cancelled, installing }
+        let (turn, done, paused_since) = (0, Bytes::ZERO, None);
+        let (first, cancelled) = (false, false);
+        Self { id, candidate, job, turn, done, first, paused_since, cancelled, installing }
     }
 
     /// A slot for an ingest: it reserves inputs and output as a job does, but has no steps.

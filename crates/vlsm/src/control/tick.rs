@@ -16,10 +16,11 @@ use crate::job::Job;
 use crate::read::view::StoreView;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use vlsm_core::{Error, JobId, Micros, Result, TreeId};
 use vlsm_policy::{
-    Admit, Busy, Candidate, Candidates, Chain, Changed, Class, Grants, Known, Observed, World,
-    round,
+    Admit, Busy, CallOrder, Candidate, Candidates, Chain, Changed, Class, Grants, Known, Observed,
+    World, round,
 };
 
 /// The store in one tick.
@@ -83,6 +84,14 @@ impl Control {
             }
         }
         resumed
+    }
+
+    /// Says which jobs' file calls go first.
+    fn order(&self, state: &mut State, order: Option<&CallOrder>) {
+        let first: &[JobId] = order.map_or(&[], |order| &order.first);
+        state.jobs.iter_mut().for_each(|slot| slot.first = first.contains(&slot.id));
+        let patience = order.map(|order| Duration::from_micros(order.patience.0));
+        self.shared.io.set_order(patience);
     }
 
     /// Marks every tree, as after opening.
@@ -155,6 +164,7 @@ impl World for Ticking<'_> {
             let mut state = state.lock();
             let faster = state.pace.set(shared.env.now(), grants.bandwidth);
             may_go_on = self.control.pause(&mut state, &grants.paused) || faster;
+            self.control.order(&mut state, grants.order.as_ref());
             grants.cancel.iter().copied().filter(|job| !state.cancel(*job)).collect()
         };
         let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
@@ -181,8 +191,8 @@ impl World for Ticking<'_> {
     }
 
     fn admit(&mut self, admit: Admit, again: Option<Micros>) {
-        let Control { shared, writer, .. } = &**self.control;
-        writer.gate().set(admit, shared.env.now());
+        let Control { shared, .. } = &**self.control;
+        shared.gate.set(admit, shared.env.now());
         shared.channel.ask_again_at(again);
     }
 }

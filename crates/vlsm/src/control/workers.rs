@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
+use vlsm_disk::Rank;
 use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class};
@@ -161,7 +162,9 @@ impl Control {
         let taken = next.and_then(|slot| {
             *turns += 1;
             slot.turn = *turns;
-            Some((slot.id, slot.job.take()?))
+            let mut job = slot.job.take()?;
+            job.rank = if slot.first { Rank::First } else { Rank::Later };
+            Some((slot.id, job))
         });
         taken.ok_or_else(|| {
             let until = waiting.iter().filter_map(|slot| pace.next(slot.candidate.frees)).min();

@@ -20,7 +20,7 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::{SstSummary, sst_path};
-use vlsm_disk::{AlignedBuf, File, Pending, Way};
+use vlsm_disk::{AlignedBuf, File, Pending, Rank, Way};
 use vlsm_policy::Class;
 
 /// One SST being written.
@@ -82,7 +82,13 @@ impl OutputFiles {
     }
 
     /// Has the chunks written that are ready: as bulk, but at once where they free memtables.
-    pub fn write(&mut self, context: &Context, outputs: &mut Outputs, frees: Class) -> Result<()> {
+    pub fn write(
+        &mut self,
+        context: &Context,
+        outputs: &mut Outputs,
+        (frees, rank): (Class, Rank),
+    ) -> Result<()> {
+        let pool = context.shared.io.ranked(rank);
         while let Some(request) = outputs.next_write() {
             while self.files.len() <= request.file {
                 self.make(context);
@@ -97,11 +103,11 @@ impl OutputFiles {
             let failure = self.failure();
             let failed = move |error| failure(Error::io("cannot write SST", &path, error));
             self.writing.push(match frees {
-                Class::Memtable => context.shared.io.submit(move || {
+                Class::Memtable => pool.submit_write(move || {
                     file.write_at(&buf, offset).map_err(failed)?;
                     Ok(buf)
                 }),
-                _ => context.shared.io.submit_bulk(move |bulk| {
+                _ => pool.submit_bulk(Way::Write, move |bulk| {
                     let piece = |part: Range<usize>| {
                         let at = offset + part.start as u64;
                         file.write_at(&buf[part], at)

@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Cursor, Error, Result, Trailer, key};
 use vlsm_disk::sst::{Scan, Scanner};
-use vlsm_disk::{AlignedBuf, IoPool, Pending};
+use vlsm_disk::{AlignedBuf, Pending, Ranked, Way};
 
 /// Bytes of the chunks that are read of each table.
 pub(crate) const READ_LEN: usize = 256 << 10;
@@ -146,7 +146,7 @@ impl Source {
     }
 
     /// Hands in the chunks that arrived and asks for the next ones.
-    fn pump(&mut self, pool: &IoPool) -> Result<()> {
+    fn pump(&mut self, pool: Ranked<'_>) -> Result<()> {
         let Self::Tables(tables) = self else { return Ok(()) };
         let mut index = 0;
         while index < tables.reads.len() {
@@ -161,7 +161,7 @@ impl Source {
         while let Some(request) = tables.scanner.next_read() {
             let ticket = request.ticket();
             let reader = request.reader().clone();
-            let pending = pool.submit_bulk(move |bulk| {
+            let pending = pool.submit_bulk(Way::Read, move |bulk| {
                 let read = request.run_in(bulk);
                 read.map_err(|error| Error::io("cannot read", reader.path(), error))
             });
@@ -264,7 +264,7 @@ impl Merge {
     ///
     /// # Errors
     /// What reading fails with, or [`Error::Corruption`]. The merge must not be stepped again then.
-    pub fn step(&mut self, pool: &IoPool, quantum: u64) -> Result<Step> {
+    pub fn step(&mut self, pool: Ranked<'_>, quantum: u64) -> Result<Step> {
         if self.done {
             return Ok(Step::Done);
         }
@@ -309,7 +309,7 @@ impl Merge {
     }
 
     /// Gets the heads that were not there. False when one still is not.
-    fn fetch_heads(&mut self, pool: &IoPool) -> Result<bool> {
+    fn fetch_heads(&mut self, pool: Ranked<'_>) -> Result<bool> {
         for _ in 0..self.waiting.len() {
             let Some(index) = self.waiting.pop() else { break };
             let source = &mut self.sources[index as usize];

@@ -37,7 +37,7 @@ use vlsm_core::{
     Run, RunId, RunOrigin, Table, TreeId, Version, VersionEdit,
 };
 use vlsm_disk::sst::{Scanner, SstReader};
-use vlsm_disk::{Charge, Pending};
+use vlsm_disk::{Charge, Pending, Rank};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
 
@@ -89,6 +89,8 @@ enum Stage {
 pub(crate) struct Job {
     pub id: JobId,
     pub candidate: Arc<Candidate>,
+    /// The place of its file calls among those of other jobs.
+    pub rank: Rank,
     started: Duration,
     stage: Stage,
     memtables: Vec<Arc<Memtable>>,
@@ -120,8 +122,7 @@ impl Job {
     ) -> Result<Self> {
         let Context { shared, views, snapshots, .. } = context;
         let version = tree.version.clone();
-        let memtables = candidate.inputs.memtables.iter().map(|id| memtable(tree, *id));
-        let memtables = memtables.collect::<Result<Vec<_>>>()?;
+        let memtables = memtables_of(&candidate, tree)?;
         check_order(&candidate, tree)?;
         shared.emit(Event::JobStarted {
             job: id,
@@ -156,6 +157,7 @@ impl Job {
         };
         let mut job = Self {
             id,
+            rank: Rank::default(),
             started: shared.env.now(),
             stage: Stage::Move,
             outputs: None,
@@ -283,8 +285,9 @@ impl Job {
                 let buffers = self.buffers.bytes(self.candidate.bytes_in);
                 shared.memory.take_buffers(&mut self.memory, buffers);
                 self.files.collect(merge.outputs())?;
-                let stepped = merge.step(&shared.io, quantum.0)?;
-                self.files.write(context, merge.outputs(), self.candidate.frees)?;
+                let stepped = merge.step(shared.io.ranked(self.rank), quantum.0)?;
+                let of = (self.candidate.frees, self.rank);
+                self.files.write(context, merge.outputs(), of)?;
                 self.counters = merge.counters();
                 match stepped {
                     merge::Step::Ran(bytes) => {
@@ -389,6 +392,10 @@ impl Job {
     pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.files.discard(shared)
     }
+}
+
+fn memtables_of(candidate: &Candidate, tree: &TreeView) -> Result<Vec<Arc<Memtable>>> {
+    candidate.inputs.memtables.iter().map(|id| memtable(tree, *id)).collect()
 }
 
 fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {

@@ -31,6 +31,7 @@ type Newest = (Option<(Trailer, Bytes)>, Seq);
 impl Reader {
     /// The value of a key, now or as of the moment that a snapshot holds.
     pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
+        self.admit(1);
         let view = self.views.load();
         match at {
             Some(at) => self.get_in(view.tree(tree), at, key),

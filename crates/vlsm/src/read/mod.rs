@@ -46,6 +46,14 @@ impl Reader {
         }
     }
 
+    /// Waits until the admission lets so many reads in. Before a view is pinned.
+    #[inline]
+    pub fn admit(&self, reads: usize) {
+        if self.shared.gate.limits_reads() {
+            self.shared.wait_to_read(reads);
+        }
+    }
+
     /// The current view of all trees.
     pub fn views(&self) -> &Arc<Views> {
         &self.views

@@ -8,6 +8,7 @@ pub(crate) mod channel;
 pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod events;
+pub(crate) mod gate;
 pub(crate) mod health;
 pub(crate) mod memory;
 pub(crate) mod numbers;
@@ -21,6 +22,7 @@ use channel::Channel;
 use clock::Clock;
 use counters::Counters;
 use events::Events;
+use gate::{Admitted, Gate};
 use health::Health;
 use memory::Memory;
 use numbers::Numbers;
@@ -30,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, WaitCause};
-use vlsm_core::{Error, Micros, TreeId};
+use vlsm_core::{Error, Micros, Result, TreeId};
 use vlsm_disk::Env;
 use vlsm_disk::io::IoPool;
 
@@ -57,6 +59,8 @@ pub(crate) struct Shared {
     pub arenas: Arc<ArenaPool>,
     pub io: IoPool,
     pub tracer: Tracer,
+    /// Sets the pace of writers, and of readers where the admission says so.
+    pub gate: Gate,
     pub channel: Channel,
 }
 
@@ -112,6 +116,37 @@ impl Shared {
             let took = Micros(took.as_micros() as u64);
             self.events.emit(Event::Waited { cause, took });
         }
+    }
+
+    /// Waits until the admission lets a write in.
+    #[cold]
+    pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
+        self.counters.waiting_writers.add(1);
+        let result = self.wait_for_ticket(bytes, give_up);
+        self.counters.waiting_writers.sub(1);
+        result
+    }
+
+    /// Waits until the admission lets so many reads in. A stop is for writes only, and a store that
+    /// cannot be written to any more is read without limit.
+    #[cold]
+    pub fn wait_to_read(&self, reads: usize) {
+        if !self.gate.is_open() && !self.gate.is_stopped() {
+            _ = self.wait_for_ticket(self.gate.read_bytes(reads), None);
+        }
+    }
+
+    fn wait_for_ticket(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
+        let since = self.env.now();
+        // A stop ends with a change, after which they are asked anyway.
+        if !self.gate.is_stopped() {
+            self.channel.ask_again_within(since + gate::LOOK);
+        }
+        let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
+        if self.env.now().saturating_sub(since) > gate::AT_ONCE {
+            self.note_wait(self.gate.cause(), since);
+        }
+        result
     }
 
     /// The time, as policies are told it.

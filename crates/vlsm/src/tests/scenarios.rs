@@ -6,9 +6,9 @@
 use super::{ShuttleEnv, finds, holds, store_path};
 use crate::memtable::{Arena, Memtable};
 use crate::shared::events::Events;
+use crate::shared::gate::Gate;
 use crate::shared::health::Health;
 use crate::sync::Race;
-use crate::write::gate::Gate;
 use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
 use shuttle::thread;
 use std::sync::Arc;
@@ -240,7 +240,7 @@ fn close() {
         })
     };
     let first = write("first");
-    db.engine.writer.gate().set(Admit::stop(WaitCause::L0Bound), db.engine.shared.env.now());
+    db.engine.shared.gate.set(Admit::stop(WaitCause::L0Bound), db.engine.shared.env.now());
     let second = write("second");
     db.close().unwrap();
     for (key, writer) in [("first", first), ("second", second)] {

@@ -127,12 +127,12 @@ impl Writer {
         let _watch = self.shared.watch();
         let bytes = batch.encoded_len() as u64;
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
-        let admitted = match self.gate.is_open() {
+        let admitted = match self.shared.gate.is_open() {
             true => None,
-            false => Some(self.wait_at_gate(bytes, give_up)?),
+            false => Some(self.shared.wait_at_gate(bytes, give_up)?),
         };
         let give_back = |error| {
-            admitted.inspect(|admitted| self.gate.give_back(*admitted));
+            admitted.inspect(|admitted| self.shared.gate.give_back(*admitted));
             error
         };
         let staged = self.stage(batch, durability).map_err(give_back)?;

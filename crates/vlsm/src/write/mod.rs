@@ -1,16 +1,16 @@
-//! The write path, in the order a batch goes through it: [`gate`] → [`commit`] (sequence, memtable,
-//! WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a memtable is full.
+//! The write path, in the order a batch goes through it: the gate (`shared/gate`) → [`commit`]
+//! (sequence, memtable, WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a
+//! memtable is full.
 //! [`barrier`] orders operations other than batches (ingests) among the batches, [`flush`] waits
 //! until memtables are flushed.
 //!
 //! [`Writer`] sees the shared state, the view, the log and the names of keyspaces. The control sets
-//! the rate of the [`gate`]; the installer signals free memtables through the channel.
+//! the rate of the gate; the installer signals free memtables through the channel.
 
 pub(crate) mod barrier;
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod flush;
-pub(crate) mod gate;
 pub(crate) mod large;
 pub(crate) mod publish;
 pub(crate) mod rotate;
@@ -20,10 +20,8 @@ use crate::log::Log;
 use crate::read::view::Views;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use gate::Gate;
 use publish::{PUBLISH_SPIN, Publisher};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Takes the writes of an open store.
 pub(crate) struct Writer {
@@ -31,7 +29,6 @@ pub(crate) struct Writer {
     views: Arc<Views>,
     log: Arc<Log>,
     catalog: Arc<Catalog>,
-    gate: Gate,
     publisher: Publisher,
     /// Barriers that were raised and not ended ([`barrier`]).
     barriers: AtomicU64,
@@ -52,7 +49,6 @@ impl Writer {
     ) -> Self {
         let condition = |spin| shared.channel.condition(&*shared.env, spin);
         Self {
-            gate: Gate::new(condition(Duration::ZERO)),
             publisher: Publisher::new(condition(PUBLISH_SPIN), views),
             shared: shared.clone(),
             views: views.clone(),
@@ -65,11 +61,6 @@ impl Writer {
         }
     }
 
-    /// How fast writers are let in.
-    pub fn gate(&self) -> &Gate {
-        &self.gate
-    }
-
     /// Whether writes outside the WAL were made.
     pub fn wrote_unlogged(&self) -> bool {
         self.unlogged.load(Ordering::Acquire)
@@ -78,7 +69,7 @@ impl Writer {
     /// Wakes those who wait at the gate or to be published, so that they look at the store's
     /// health.
     pub fn wake(&self) {
-        self.gate.wake();
+        self.shared.gate.wake();
         self.publisher.wake();
     }
 

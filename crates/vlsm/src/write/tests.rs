@@ -15,6 +15,7 @@ use crate::shared::channel::Channel;
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
 use crate::shared::events::Events;
+use crate::shared::gate::Gate;
 use crate::shared::health::Health;
 use crate::shared::memory::Memory;
 use crate::shared::numbers::Numbers;
@@ -23,7 +24,8 @@ use crate::write::batch::Batch;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Bytes, Error, MemtableId, Micros, Result, Seq, TreeId, Version};
+use vlsm_core::event::WaitCause;
+use vlsm_core::{Bytes, BytesPerSec, Error, MemtableId, Micros, Result, Seq, TreeId, Version};
 use vlsm_disk::Env;
 use vlsm_disk::env::Priority;
 use vlsm_disk::env_real::RealEnv;
@@ -32,6 +34,7 @@ use vlsm_disk::io::IoPool;
 use vlsm_disk::manifest;
 use vlsm_disk::wal::reader::{RecoverOptions, recover};
 use vlsm_disk::wal::{Entries, prepare_next};
+use vlsm_policy::Admit;
 use vlsm_testfs::SimFs;
 
 const FOLDER: &str = "/store";
@@ -138,6 +141,7 @@ fn shared(env: &Arc<dyn Env>, options: Options) -> Arc<Shared> {
         arenas: Arc::new(arenas),
         io: IoPool::new(env, 1, Priority::Normal, work.clone()).unwrap(),
         tracer: Tracer::new(),
+        gate: Gate::new(env.condition(Duration::ZERO)),
         channel: Channel::new(&**env, work),
     })
 }
@@ -212,4 +216,27 @@ fn after_a_latch_nothing_becomes_visible() {
     assert!(matches!(refused, Error::ReadOnly { .. }), "{refused}");
     assert_eq!((alone.views.visible(), alone.logged().len()), (Seq(1), 1));
     alone.shared.io.shutdown();
+}
+
+/// Where the admission limits reads, each takes its bytes of the rate. A stop is for writers only.
+#[test]
+fn reads_wait_at_the_gate_where_the_admission_limits_them() {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let shared = shared(&env, Options::default());
+    let took = |reads| {
+        let start = env.now();
+        shared.wait_to_read(reads);
+        env.now() - start
+    };
+    let rate = Admit { writes: Some(BytesPerSec(1_000)), ..Admit::OPEN };
+    shared.gate.set(rate, env.now());
+    assert!(!shared.gate.limits_reads(), "reads are free");
+    shared.gate.set(Admit { reads: Some(Bytes(5)), ..rate }, env.now());
+    assert!(shared.gate.limits_reads());
+    // The first one has its bytes on credit; they are owed by the second.
+    took(10);
+    assert!(took(1) >= Duration::from_millis(45), "50 bytes at 1,000 a second");
+    assert!(shared.counters.waits[WaitCause::Admission as usize].count.get() >= 1);
+    shared.gate.set(Admit { reads: Some(Bytes(5)), ..Admit::stop(WaitCause::L0Bound) }, env.now());
+    shared.wait_to_read(1_000_000);
 }

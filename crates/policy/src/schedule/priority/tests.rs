@@ -1,10 +1,11 @@
-//! Each rule of `priority`, on candidates and jobs made by hand: who starts, who is paused, who has
-//! waited long enough.
+//! Each rule of `priority`, on candidates and jobs made by hand: which ones start, and whose file
+//! calls go first.
 
 use super::*;
 use crate::candidate::Inputs;
 use crate::signals::{LevelPressure, Pressure};
 use std::sync::Arc;
+use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange};
 
 const MEMORY: Class = Class::Memtable;
@@ -44,108 +45,64 @@ fn priority() -> Priority {
     Priority::new(&TreeOptions::default(), &PriorityOptions::default()).expect("they work")
 }
 
-fn at(millis: u64) -> Signals {
-    Signals { now: Micros(millis * 1_000), workers: 2, ..Signals::default() }
+fn signals() -> Signals {
+    Signals { workers: 2, ..Signals::default() }
 }
 
-/// As [`at`], with a level of tree 0 that has so many times its target.
-fn with_level(millis: u64, level: u8, times: u64) -> Signals {
+/// With a level of tree 0 that has so many times its target, and a byte.
+fn with_level(level: u8, times: u64) -> Signals {
     let (bytes, target) = (Bytes(times * 10 + 1), Some(Bytes(10)));
     let level = LevelPressure { level, bytes, target, debt: Bytes::ZERO };
     let pressure = Pressure { levels: vec![level], ..Pressure::default() };
-    Signals { pressure: vec![(TreeId(0), Arc::new(pressure))], ..at(millis) }
+    Signals { pressure: vec![(TreeId(0), Arc::new(pressure))], ..signals() }
 }
 
 #[test]
-fn deeper_jobs_start_only_where_memory_has_no_work_and_moves_always() {
+fn deeper_jobs_start_beside_those_of_memory_and_moves_always() {
     let memory = candidate(0, MEMORY, "a", "z");
     let level = |tree, level| candidate(tree, Class::Level(level), "a", "b");
-    let deep = [level(0, 2), level(1, 1)];
-    let moved = Candidate { kind: JobKind::TrivialMove, ..level(0, 3) };
-    let mut priority = priority();
-    let grants = priority.decide(&at(0), &[&deep[0], &deep[1], &memory, &moved], &[]);
-    assert_eq!((grants.start, grants.again), (vec![2, 3], Some(Micros(1_000_000))));
-    let grants = priority.decide(&at(1), &[&deep[0], &deep[1], &moved], &[]);
-    assert_eq!((grants.start, grants.again), (vec![2, 0, 1], None));
-    // A job out of memory takes no slot, but while it runs deeper ones do not start.
-    let runs = [running(1, &memory)];
-    let grants = priority.decide(&at(2), &[&deep[0], &deep[1]], &runs);
-    assert_eq!(grants.start, NOTHING);
+    let deep = [level(0, 2), level(1, 1), level(1, 3)];
+    let moved = Candidate { kind: JobKind::TrivialMove, ..level(0, 4) };
+    let all = [&deep[0], &deep[1], &deep[2], &memory, &moved];
+    assert_eq!(priority().decide(&signals(), &all, &[]).start, [0, 1, 3, 4]);
+    let runs = [running(1, &deep[0]), running(2, &deep[1])];
+    assert_eq!(priority().decide(&signals(), &all[2..], &runs).start, [1, 2], "no slot is left");
 }
 
 #[test]
-fn what_runs_is_paused_unless_memory_waits_for_it() {
-    let level = |level| candidate(0, Class::Level(level), "a", "b");
-    let runs = [running(1, &level(1)), running(2, &level(2))];
-    let mut priority = priority();
-    assert_eq!(priority.decide(&at(0), &[], &runs).paused, NOBODY);
-    let mut memory = candidate(0, MEMORY, "a", "z");
-    memory.conflicts = vec![JobId(1)];
-    let grants = priority.decide(&at(1), &[&memory], &runs);
-    assert_eq!((grants.start, grants.paused), (vec![], vec![JobId(2)]));
-    // Of an L0 the same holds.
-    memory.frees = Class::L0;
-    let grants = priority.decide(&at(2), &[&memory], &runs);
-    assert_eq!((grants.start, grants.paused), (vec![], vec![JobId(2)]));
-    memory.conflicts.clear();
-    let grants = priority.decide(&at(3), &[&memory], &runs);
-    assert_eq!((grants.start, grants.paused), (vec![0], vec![JobId(1), JobId(2)]));
-    assert_eq!(priority.decide(&at(4), &[], &runs).paused, NOBODY, "memory has no work");
-}
-
-#[test]
-fn who_has_waited_long_goes_through_and_waits_again() {
+fn none_overtakes_one_that_needs_the_same_and_only_lacks_a_slot() {
+    let full = [running(1, &candidate(1, Class::Level(2), "a", "b"))];
+    let signals = Signals { workers: 1, ..Signals::default() };
+    // They write into the same keys of L1.
     let memory = candidate(0, MEMORY, "a", "z");
-    let deep = candidate(0, Class::Level(2), "a", "b");
-    let both = [running(1, &memory), running(2, &deep), running(3, &deep)];
+    let ahead = Candidate { output_level: 1, ..candidate(0, Class::Level(1), "a", "b") };
     let mut priority = priority();
-    let paused = |priority: &mut Priority, now: u64, runs: &[Running]| {
-        let grants = priority.decide(&at(now), &[], runs);
-        (grants.paused.iter().map(|job| job.0).collect::<Vec<_>>(), grants.again)
+    assert_eq!(priority.decide(&signals, &[&ahead, &memory], &full).start, NOTHING);
+    assert_eq!(priority.decide(&signals, &[&memory, &ahead], &full).start, [0], "it is first");
+    assert_eq!(priority.decide(&signals, &[&ahead, &memory], &[]).start, [0]);
+    // One that waits for a running job is not ahead.
+    let held = Candidate { conflicts: vec![JobId(1)], ..ahead.clone() };
+    assert_eq!(priority.decide(&signals, &[&held, &memory], &full).start, [1]);
+    // Nor does it hold another tree up.
+    let other = candidate(2, MEMORY, "a", "z");
+    assert_eq!(priority.decide(&signals, &[&ahead, &memory, &other], &full).start, [2]);
+}
+
+#[test]
+fn calls_of_memory_and_of_far_levels_go_first() {
+    let job = |id, frees| running(id, &candidate(0, frees, "a", "b"));
+    let runs =
+        [job(1, MEMORY), job(2, Class::L0), job(3, Class::Level(1)), job(4, Class::Level(2))];
+    let first = |signals: &Signals| {
+        let order = priority().decide(signals, &[], &runs).order.expect("there is one");
+        assert_eq!(order.patience, Micros(1_000_000));
+        order.first
     };
-    let ms = |millis: u64| Some(Micros(millis * 1_000));
-    assert_eq!(paused(&mut priority, 500, &both), (vec![2, 3], ms(1_500)));
-    assert_eq!(paused(&mut priority, 1_499, &both), (vec![2, 3], ms(1_500)));
-    assert_eq!(paused(&mut priority, 1_500, &both), (vec![3], None), "one of them");
-    assert_eq!(paused(&mut priority, 9_000, &both), (vec![3], None), "to its end");
-    let left = [both[0].clone(), both[2].clone()];
-    assert_eq!(paused(&mut priority, 9_001, &left), (vec![3], ms(10_001)));
-    assert_eq!(paused(&mut priority, 10_001, &left), (vec![], None));
-}
-
-#[test]
-fn who_has_waited_long_starts_before_memory() {
-    let mut priority = priority();
-    // They write into the same keys of L1, so that one has to wait for the other.
-    let memory = candidate(0, MEMORY, "a", "z");
-    let deep = Candidate { output_level: 1, ..candidate(0, Class::Level(1), "a", "b") };
-    assert_eq!(priority.decide(&at(0), &[&memory, &deep], &[]).start, [0]);
-    let runs = [running(1, &memory)];
-    assert_eq!(priority.decide(&at(2_000), &[], &runs).start, NOTHING);
-    assert_eq!(priority.decide(&at(2_001), &[&memory, &deep], &[]).start, [1]);
-    // Granted, it runs to its end, although memory has work.
-    let runs = [running(2, &deep), running(3, &candidate(1, MEMORY, "a", "z"))];
-    assert_eq!(priority.decide(&at(2_002), &[], &runs).paused, NOBODY);
-    // Then it waits again.
-    assert_eq!(priority.decide(&at(5_000), &[&memory, &deep], &[]).start, [0]);
-}
-
-#[test]
-fn a_level_far_beyond_its_target_goes_before_memory_of_its_tree() {
-    let memory = [candidate(0, MEMORY, "a", "z"), candidate(1, MEMORY, "a", "z")];
-    let deep = candidate(0, Class::Level(2), "a", "b");
-    let list = [&memory[0], &memory[1], &deep];
-    let mut priority = priority();
-    assert_eq!(priority.decide(&with_level(0, 2, 4), &list, &[]).start, [0, 1]);
-    assert_eq!(priority.decide(&with_level(1, 2, 5), &list, &[]).start, [2, 1]);
-    let runs = [running(1, &memory[0]), running(2, &deep), running(3, &memory[1])];
-    assert_eq!(priority.decide(&with_level(2, 2, 5), &[], &runs).paused, [JobId(1)]);
-    assert_eq!(priority.decide(&with_level(3, 2, 4), &[], &runs).paused, [JobId(2)]);
-    // Without a job of the level there is nothing to go first.
-    assert_eq!(priority.decide(&with_level(4, 2, 9), &[], &runs[..1]).paused, NOBODY);
-    let shallow = candidate(0, Class::Level(1), "a", "b");
-    let runs = [running(4, &memory[0]), running(5, &shallow)];
-    assert_eq!(priority.decide(&with_level(5, 2, 9), &[], &runs).paused, [JobId(5)]);
+    assert_eq!(first(&signals()), [JobId(1), JobId(2)]);
+    assert_eq!(first(&with_level(2, 4)), [JobId(1), JobId(2)]);
+    assert_eq!(first(&with_level(2, 5)), [JobId(1), JobId(2), JobId(4)]);
+    let idle = priority().decide(&signals(), &[], &[]);
+    assert_eq!((idle.order.expect("there is one").first, idle.paused), (vec![], NOBODY.to_vec()));
 }
 
 #[test]
@@ -153,7 +110,7 @@ fn trees_take_turns() {
     let list: Vec<_> = (0..3).map(|tree| candidate(tree, Class::Level(1), "a", "b")).collect();
     let all: Vec<_> = list.iter().collect();
     let mut priority = Priority { compaction_jobs: 1, ..priority() };
-    let mut turn = |running: &[Running]| priority.decide(&at(0), &all, running).start;
+    let mut turn = |running: &[Running]| priority.decide(&signals(), &all, running).start;
     let turns: Vec<usize> = (0..4).flat_map(|_| turn(&[])).collect();
     assert_eq!(turns, [0, 1, 2, 0]);
     assert_eq!(turn(&[running(1, &list[0])]), NOTHING, "one slot");

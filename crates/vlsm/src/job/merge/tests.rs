@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
-use vlsm_disk::RealEnv;
 use vlsm_disk::env::{Env, Priority};
 use vlsm_disk::sst::{SstOptions, SstReader, SstWriter};
+use vlsm_disk::{IoPool, Rank, RealEnv};
 use vlsm_policy::shape::CutRule;
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_testfs::MemFile;
@@ -115,7 +115,7 @@ fn finish(merge: &mut Merge, pool: &IoPool, quantum: u64) -> Vec<Vec<u8>> {
     let mut files: Vec<Vec<u8>> = Vec::new();
     let mut ran = 0;
     loop {
-        let step = merge.step(pool, quantum).expect("sound");
+        let step = merge.step(pool.ranked(Rank::Later), quantum).expect("sound");
         if let Step::Ran(bytes) = step {
             ran += bytes;
             assert!(bytes < quantum + 100_000);
@@ -248,7 +248,7 @@ fn a_merge_of_nothing_is_done() {
     let sources = vec![Source::memory(VecCursor(Vec::new(), 0))];
     let rule = CutRule::Size { sst: Bytes(1) };
     let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
-    assert_eq!(merge.step(&pool, 100).expect("sound"), Step::Done);
+    assert_eq!(merge.step(pool.ranked(Rank::Later), 100).expect("sound"), Step::Done);
     assert!(merge.outputs().finished().is_empty() && merge.outputs().next_write().is_none());
 }
 
@@ -262,14 +262,14 @@ fn unwritten_output_blocks_and_disorder_is_an_error() {
     let rule = CutRule::Size { sst: Bytes::mib(2) };
     let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
     let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
-    while let Step::Ran(_) = merge.step(&pool, 1 << 20).expect("sound") {}
+    while let Step::Ran(_) = merge.step(pool.ranked(Rank::Later), 1 << 20).expect("sound") {}
     assert!(merge.outputs().is_full() && merge.counters().entries_in < 300);
     assert_eq!(finish(&mut merge, &pool, 1 << 20).len(), 9);
 
     let swapped = entries.into_iter().rev().collect();
     let sources = vec![Source::memory(VecCursor(swapped, 0))];
     let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
-    assert!(merge.step(&pool, 1 << 20).is_err());
+    assert!(merge.step(pool.ranked(Rank::Later), 1 << 20).is_err());
 }
 
 /// A measurement: `FIGURES=1 cargo test --release -p vlsm merge_speed -- --nocapture`
@@ -307,7 +307,7 @@ fn merge_speed() {
             let mut blocked = Duration::ZERO;
             loop {
                 let before = start.elapsed();
-                let step = merge.step(&pool, 256 << 10).expect("sound");
+                let step = merge.step(pool.ranked(Rank::Later), 256 << 10).expect("sound");
                 while let Some(request) = merge.outputs().next_write() {
                     merge.outputs().written(request.buf);
                 }

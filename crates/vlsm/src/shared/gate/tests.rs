@@ -20,7 +20,7 @@ fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
     assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
     // At a byte a second, 100 bytes are due for the next 100 seconds, but for a burst at first.
     let writes = Some(BytesPerSec(1));
-    let slow = Admit { writes, cause: Some(WaitCause::Admission), again: None };
+    let slow = Admit { writes, cause: Some(WaitCause::Admission), ..Admit::OPEN };
     gate.set(slow, env.now());
     let soon = || Some(env.now() + Duration::from_millis(1));
     let results: Vec<bool> = (0..3).map(|_| admit(soon()).is_ok()).collect();

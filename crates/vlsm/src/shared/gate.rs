@@ -1,4 +1,5 @@
-//! The admission gate: how fast writers are let in.
+//! The admission gate: how fast writers are let in, and readers where the admission limits them,
+//! too.
 //!
 //! A token bucket, first come, first served. A writer's ticket is its position in the sequence of
 //! all requested bytes; the writer is admitted once the rate has let the bytes before it pass. A
@@ -14,7 +15,6 @@
 use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Mutex, Race, races};
-use crate::write::Writer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,9 +27,9 @@ const OPEN: u64 = u64::MAX;
 /// What may be let in at once after a pause, as time at the current rate.
 const BURST: Duration = Duration::from_millis(1);
 /// How soon policies look at writers that wait.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A writer that passes within this time was admitted at once.
-const AT_ONCE: Duration = Duration::from_micros(1);
+pub(crate) const AT_ONCE: Duration = Duration::from_micros(1);
 const SECOND: u128 = 1_000_000_000;
 
 /// The tickets of writers; all positions and sums in bytes since the store was opened.
@@ -162,6 +162,8 @@ pub(crate) struct Admitted {
 pub(crate) struct Gate {
     /// As [`Tickets::rate`], for those who need no ticket.
     rate: AtomicU64,
+    /// The bytes that a read counts as; 0 where reads are free.
+    reads: AtomicU64,
     tickets: Mutex<Tickets>,
     cause: AtomicU8,
     changed: Arc<dyn Condition>,
@@ -172,6 +174,7 @@ impl Gate {
     pub fn new(changed: Arc<dyn Condition>) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),
+            reads: AtomicU64::new(0),
             tickets: Mutex::new(Tickets::NONE),
             cause: AtomicU8::new(WaitCause::Admission as u8),
             changed,
@@ -184,6 +187,7 @@ impl Gate {
             self.cause.store(cause as u8, Ordering::Relaxed);
         }
         let rate = admit.writes.map_or(OPEN, |rate| rate.0);
+        self.reads.store(admit.reads.map_or(0, |bytes| bytes.0), Ordering::Relaxed);
         let mut tickets = self.tickets.lock();
         if tickets.rate == rate {
             return;
@@ -207,6 +211,17 @@ impl Gate {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.rate.load(Ordering::Acquire) == OPEN
+    }
+
+    /// Whether reads are let in as writes are.
+    #[inline]
+    pub fn limits_reads(&self) -> bool {
+        self.reads.load(Ordering::Relaxed) > 0
+    }
+
+    /// The bytes that so many reads count as.
+    pub fn read_bytes(&self, reads: usize) -> u64 {
+        self.reads.load(Ordering::Relaxed).saturating_mul(reads as u64)
     }
 
     /// Bytes per second that are let in; none for no limit.
@@ -285,25 +300,6 @@ impl Gate {
     pub fn cause(&self) -> WaitCause {
         let number = usize::from(self.cause.load(Ordering::Relaxed));
         WaitCause::ALL.get(number).copied().unwrap_or(WaitCause::Admission)
-    }
-}
-
-impl Writer {
-    /// Waits until the admission lets a write in.
-    #[cold]
-    pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
-        let since = self.shared.env.now();
-        self.shared.counters.waiting_writers.add(1);
-        // A stop ends with a change, after which they are asked anyway.
-        if !self.gate.is_stopped() {
-            self.shared.channel.ask_again_within(since + LOOK);
-        }
-        let result = self.gate.admit(&*self.shared.env, &self.shared.health, bytes, give_up);
-        self.shared.counters.waiting_writers.sub(1);
-        if self.shared.env.now().saturating_sub(since) > AT_ONCE {
-            self.shared.note_wait(self.gate.cause(), since);
-        }
-        result
     }
 }
 
