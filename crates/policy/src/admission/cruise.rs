@@ -29,7 +29,8 @@
 //! bytes that memory holds. For these M bytes jobs wrote J bytes and, by Eq. 3, read as many. So a
 //! byte of requests costs r = R ÷ B and twice w = W ÷ B · J ÷ M bytes. The mix of reads and writes
 //! is r + w to w. The map of the device gives T, the bytes per second that it moves with this mix.
-//! T_c = T ÷ (r + 2w). Where only writes are limited, B is W.
+//! T_c = T ÷ (r + 2w). Where only writes are limited, B is W. With `device_bandwidth` of the tree
+//! set, T is that of a device which moves so much each way, at the same time, whatever the mix.
 //!
 //! Readings:
 //! - *unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces bytes, so
@@ -275,7 +276,7 @@ impl Window {
     }
 
     /// T_c. None if the device is unknown, or if no work was seen.
-    fn capacity(&self, device: &DeviceMap) -> Option<f64> {
+    fn capacity(&self, device: &Device<'_>) -> Option<f64> {
         if self.requests <= 0.0 || self.jobs <= 0.0 || self.left <= 0.0 {
             return None;
         }
@@ -285,13 +286,31 @@ impl Window {
             return None;
         }
         let throughput = device.throughput(read / (read + written))?;
-        Some(throughput.as_f64() / (read + written))
+        Some(throughput / (read + written))
     }
 
     /// The longest time that a window of `size` operations may take, by the rate of this window.
     fn longest(&self, size: u64) -> Micros {
         let seconds = self.seconds * size as f64 / self.operations.max(1) as f64;
         Micros(((seconds * SLOW).min(SLOWEST) * 1e6) as u64).max(LOOK_MIN)
+    }
+}
+
+/// The figures of the device.
+#[derive(Debug, Clone, Copy)]
+struct Device<'a> {
+    /// Bytes per second each way; zero for those of the map.
+    each_way: BytesPerSec,
+    map: &'a DeviceMap,
+}
+
+impl Device<'_> {
+    /// T: bytes per second with this share of reads.
+    fn throughput(&self, read_share: f64) -> Option<f64> {
+        if self.each_way > BytesPerSec::ZERO {
+            return Some(self.each_way.as_f64() / read_share.max(1.0 - read_share));
+        }
+        self.map.throughput(read_share).map(BytesPerSec::as_f64)
     }
 }
 
@@ -351,6 +370,7 @@ impl Limit {
 #[derive(Debug)]
 pub struct Cruise {
     options: CruiseOptions,
+    each_way: BytesPerSec,
     /// The moment of the first request that is limited, and the beginning of the window. Both are
     /// none before. The window is also none in a pause while there is no limit.
     origin: Option<Sample>,
@@ -366,16 +386,16 @@ impl Mechanism for Cruise {
     const WHAT: &'static str = "CruiseDB: the limit follows the watermark of memory";
     type Options = CruiseOptions;
 
-    fn new(_: &TreeOptions, own: &CruiseOptions) -> Result<Self> {
+    fn new(tree: &TreeOptions, own: &CruiseOptions) -> Result<Self> {
         let (asked, asked_at) = (0, Micros::ZERO);
-        let options = own.clone();
-        Ok(Self { options, origin: None, began: None, limit: None, asked, asked_at })
+        let (options, each_way) = (own.clone(), tree.device_bandwidth);
+        Ok(Self { options, each_way, origin: None, began: None, limit: None, asked, asked_at })
     }
 }
 
 impl Cruise {
     /// Rule 1: sets the first limit, if it is time.
-    fn open(&mut self, window: &Window, now: Sample, fill: f64, device: &DeviceMap) {
+    fn open(&mut self, window: &Window, now: Sample, fill: f64, device: &Device<'_>) {
         let is_whole = window.operations >= self.options.window;
         let (is_over, is_enough) = match self.options.first {
             First::Window => (is_whole, true),
@@ -431,7 +451,8 @@ impl Admission for Cruise {
             let again = asking.then(|| now.at + OPEN_LOOK);
             return Admit { again, ..Admit::OPEN };
         };
-        let (fill, device) = (signals.memtables.fill(), &*signals.device);
+        let fill = signals.memtables.fill();
+        let device = &Device { each_way: self.each_way, map: &signals.device };
         let origin = self.origin.as_ref().unwrap_or(&began);
         let window = Window::between(origin, &began, &now, limits);
         match &mut self.limit {
