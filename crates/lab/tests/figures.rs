@@ -165,6 +165,8 @@ fn every_run_of_every_figure_asks_for_what_can_be_opened() {
         for entry in figures::all() {
             for run in (entry.build)(&setting).runs() {
                 let check = |store: &StoreSpec| {
+                    let direct = store.options.direct_io && store.options.direct_reads;
+                    assert!(direct, "{}: the page cache would serve its reads", entry.id);
                     let legal = store.options.check();
                     legal.unwrap_or_else(|why| panic!("{}, {}, {scale}: {why}", entry.id, store));
                 };

@@ -4,6 +4,10 @@
 //! M), which fill L1 to L3 of the papers' trees. There is one region instead of four, because the
 //! machines here have 2 cores and not 32. Settings are at the papers' sizes and scaled with the
 //! rest.
+//!
+//! SSTs are read and written with direct I/O. The papers' data is many times as large as the memory
+//! of their machines. Here the page cache would hold all of it, no read would reach the device, and
+//! neither the device's limit nor its counters would mean anything.
 
 use super::Setting;
 use super::papers::{BYTES, Map};
@@ -73,6 +77,7 @@ impl Recipe {
         let config = self.config.clone().unwrap_or_else(sized);
         let mut options = Options::default();
         (options.policy, options.error_if_exists, options.log) = (own, true, false);
+        (options.direct_io, options.direct_reads) = (true, true);
         let mut options = serde_json::to_value(options).expect("options have an encoding");
         set(&mut options, self.options.into());
         set(&mut options["policy"], self.policy.into());
