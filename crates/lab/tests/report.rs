@@ -186,6 +186,26 @@ fn percentiles_are_those_of_all_operations_where_a_report_has_them() {
 }
 
 #[test]
+fn an_interval_with_few_requests_has_no_percentile() {
+    let point = |ops: u64, counted: u64, p99: Option<f64>| Point {
+        seconds: 1.0,
+        ops,
+        counted,
+        all_p99_us: p99,
+        ..Point::default()
+    };
+    let mut phase = report().phases.remove(0);
+    let points = [point(600, 0, None), point(500, 1_100, Some(9.0)), point(0, 0, None)];
+    phase.series = Series([&points[..], &[point(2_000, 2_000, Some(3.0))]].concat());
+    assert_eq!(measure("largest P99 of an interval").of(&phase), Some(9.0));
+    assert_eq!(measure("mean P99 of the intervals").of(&phase), Some(6.0));
+    assert_eq!(measure("P99").over_time(&phase), [(2.0, 9.0), (4.0, 3.0)]);
+    assert_eq!(measure("throughput").over_time(&phase).len(), 4, "every interval has one");
+    phase.series.0.truncate(1);
+    assert_eq!(measure("largest P99 of an interval").of(&phase), None);
+}
+
+#[test]
 fn waits_are_told_apart_by_their_cause() {
     let mut phase = report().phases.remove(0);
     for (cause, count) in [("wal queue", 100), ("wal sync", 10), ("L0 bound", 5)] {

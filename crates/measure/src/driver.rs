@@ -20,7 +20,8 @@ pub use floor::{Floor, floor};
 
 use crate::arrivals::{Arrivals, Sequence};
 use crate::clock::Clock;
-use crate::metrics::{Interval, Latencies, Point, Series};
+use crate::metrics::stretch::Stretches;
+use crate::metrics::{Interval, Latencies, Series};
 use crate::process::Usage;
 use crate::store::{Store, StoreError};
 use crate::trace::Trace;
@@ -209,6 +210,7 @@ struct Collector<'a> {
     latencies: Latencies,
     totals: Interval,
     series: Series,
+    stretches: Stretches,
     /// The time of the last collection, in nanoseconds.
     last: u64,
 }
@@ -251,7 +253,7 @@ impl Collector<'_> {
         self.totals.latencies.add(&self.latencies);
         let backlog = run.sequence.as_ref().map_or(0, |sequence| sequence.backlog(now));
         let seconds = (now - self.last) as f64 / 1e9;
-        self.series.0.push(Point::new(seconds, &self.latencies, backlog));
+        self.series.0.push(self.stretches.point(seconds, &self.latencies, backlog));
         self.last = now;
     }
 }

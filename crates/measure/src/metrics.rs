@@ -5,9 +5,12 @@
 //!    interval's lock, once per interval.
 //! 2. The collector takes the intervals and merges them into one point of the [`Series`] and into
 //!    the totals.
+//! 3. A percentile of an interval is one of at least a thousand requests ([`stretch`]).
 //!
 //! Histograms (HDR) hold nanoseconds with three significant digits up to an hour. Each kind of
 //! operation has one, which is made when the first operation of the kind occurs.
+
+pub mod stretch;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -192,6 +195,9 @@ impl Interval {
 }
 
 /// One interval of a run; the last one may be shorter than the others.
+///
+/// Its percentiles are those of at least [`stretch::LEAST`] requests: of this interval, and of the
+/// intervals before it back to the last one that has the same percentile. Zero: there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Point {
@@ -219,44 +225,21 @@ pub struct Point {
     pub other_p99_us: f64,
     /// 99th percentile of all operations together, in microseconds; older reports lack it.
     pub all_p99_us: Option<f64>,
+    /// The number of requests that `all_p99_us` is taken from; older reports lack it.
+    pub counted: u64,
 }
 
 impl Point {
-    /// The point of an interval's latencies.
+    /// The 99th percentile of all operations together, in microseconds; `None` if there are fewer
+    /// than [`stretch::LEAST`]. For older reports, which lack it, this is the largest one of reads,
+    /// writes, scans and transactions.
     #[must_use]
-    pub fn new(seconds: f64, latencies: &Latencies, backlog: u64) -> Self {
-        let of = |group| {
-            let histogram = latencies.group(group);
-            let at = |quantile| match &histogram {
-                Some(histogram) => histogram.value_at_quantile(quantile) as f64 / 1e3,
-                None => 0.0,
-            };
-            [0.5, 0.99, 0.999].map(at)
-        };
-        let [read_p50_us, read_p99_us, read_p999_us] = of(Group::Read);
-        let [write_p50_us, write_p99_us, write_p999_us] = of(Group::Write);
-        Self {
-            seconds,
-            ops: latencies.count(),
-            read_p99_us,
-            write_p99_us,
-            max_us: latencies.max() as f64 / 1e3,
-            backlog,
-            read_p50_us,
-            read_p999_us,
-            write_p50_us,
-            write_p999_us,
-            other_p99_us: of(Group::Scan)[1].max(of(Group::Transaction)[1]),
-            all_p99_us: Some(latencies.quantile(0.99) as f64 / 1e3),
+    pub fn p99_us(&self) -> Option<f64> {
+        if self.counted.max(self.ops) < stretch::LEAST {
+            return None;
         }
-    }
-
-    /// The 99th percentile of all operations together, in microseconds. For older reports, which
-    /// lack it, this is the largest one of reads, writes, scans and transactions.
-    #[must_use]
-    pub fn p99_us(&self) -> f64 {
         let largest = self.read_p99_us.max(self.write_p99_us).max(self.other_p99_us);
-        self.all_p99_us.unwrap_or(largest)
+        Some(self.all_p99_us.unwrap_or(largest))
     }
 
     /// Operations per second.
@@ -412,7 +395,9 @@ mod tests {
         let old = r#"{"seconds":1.0,"ops":5,"read_p99_us":1.0,"write_p99_us":2.0,"max_us":3.0,
             "backlog":0}"#;
         let point: Point = serde_json::from_str(old).expect("new figures have defaults");
-        assert_eq!((point.ops, point.write_p999_us, point.p99_us()), (5, 0.0, 2.0));
+        assert_eq!((point.ops, point.write_p999_us, point.p99_us()), (5, 0.0, None));
+        let more = Point { ops: 1_000, ..point };
+        assert_eq!(more.p99_us(), Some(2.0), "the larger one of reads and writes");
         let stalls: Stalls = serde_json::from_str(r#"{"seconds":2,"count":1,"longest":2}"#)
             .expect("whole seconds are numbers, too");
         assert_eq!(stalls.seconds, 2.0);
@@ -428,9 +413,7 @@ mod tests {
         assert_eq!((writes.len(), writes.max() / 1000), (2, 30));
         assert_eq!(latencies.of(Kind::Insert).map(Histogram::len), Some(1));
         assert!(latencies.of(Kind::Update).is_none() && latencies.group(Group::Read).is_none());
-        let point = Point::new(1.0, &latencies, 0);
-        assert!(point.write_p50_us >= 10.0 && point.write_p50_us < 10.1, "{point:?}");
-        assert_eq!((point.ops, point.read_p50_us), (3, 0.0));
+        assert_eq!(latencies.count(), 3);
     }
 
     #[test]
@@ -438,8 +421,9 @@ mod tests {
         let mut latencies = Latencies::default();
         (0..1000).for_each(|_| latencies.record(Kind::Update, 10_000));
         (0..5).for_each(|_| latencies.record(Kind::Scan, 900_000));
-        let point = Point::new(0.05, &latencies, 0);
-        assert!(point.other_p99_us >= 900.0 && point.p99_us() < 10.1, "{point:?}");
+        let point = stretch::Stretches::default().point(0.05, &latencies, 0);
+        assert!(point.p99_us().is_some_and(|p99| p99 < 10.1), "{point:?}");
+        assert!(point.max_us >= 900.0 && point.other_p99_us == 0.0, "5 scans have no percentile");
     }
 
     #[test]

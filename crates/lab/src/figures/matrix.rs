@@ -51,8 +51,13 @@ fn table(out: &mut String, result: &FigureResult, workload: &str, stores: &[&str
             let summary = panel.points.iter().find(of)?.summary()?;
             Some(short(summary.median, panel.unit))
         });
-        let values: Option<Vec<String>> = values.collect();
-        values.map_or("–".into(), |values| values.join(", "))
+        let values: Vec<Option<String>> = values.collect();
+        match values.iter().all(Option::is_none) {
+            true => "–".to_owned(),
+            false => {
+                values.into_iter().map(|v| v.unwrap_or("–".into())).collect::<Vec<_>>().join(", ")
+            }
+        }
     };
     // Leave out a column that no store fills, as writes of a workload that only reads.
     let told = |measures: &[&str]| stores.iter().any(|store| cell(store, measures) != "–");

@@ -86,7 +86,8 @@ use Unit::{ByteRate, Bytes, Micros as Us, Number, Rate, Share};
 
 /// The table of measures.
 static MEASURES: &[Row] = &[
-    any("throughput", Rate, |p| Some(p.throughput)).over_time(|p| intervals(p, Point::throughput)),
+    any("throughput", Rate, |p| Some(p.throughput))
+        .over_time(|p| intervals(p, |point| Some(point.throughput()))),
     // What 99 % of the intervals reach.
     any("tail throughput (99 %)", Rate, |p| p.tail_throughput),
     // The share of the requests that an open loop had not served when it gave up. Percentiles do
@@ -97,7 +98,7 @@ static MEASURES: &[Row] = &[
     any("write P50", Us, |p| Some(p.writes?.p50_us)),
     any("write P90", Us, |p| Some(p.writes?.p90_us)),
     any("write P99", Us, |p| Some(p.writes?.p99_us))
-        .over_time(|p| intervals(p, |point| point.write_p99_us)),
+        .over_time(|p| intervals(p, |point| Some(point.write_p99_us).filter(|us| *us > 0.0))),
     any("write P99.9", Us, |p| Some(p.writes?.p999_us)),
     any("write max", Us, |p| Some(p.writes?.max_us)),
     any("read P50", Us, |p| Some(p.reads?.p50_us)),
@@ -107,6 +108,7 @@ static MEASURES: &[Row] = &[
     any("P50", Us, |p| Some(all(p)?.p50_us)),
     any("P99", Us, |p| Some(all(p)?.p99_us)),
     any("P99.9", Us, |p| Some(all(p)?.p999_us)),
+    // An interval with fewer than 1,000 requests is counted with those after it.
     any("largest P99 of an interval", Us, |p| interval_p99(p).reduce(f64::max)),
     any("mean P99 of the intervals", Us, |p| mean(interval_p99(p))),
     any("share of the time at zero throughput", Share, |p| {
@@ -222,14 +224,10 @@ impl Measure {
     }
 }
 
-/// A number of each interval, at its end.
-fn intervals(phase: &PhaseReport, of: fn(&Point) -> f64) -> OverTime {
-    let mut at = 0.0;
-    let ended = phase.series.0.iter().map(|point| {
-        at += point.seconds;
-        (at, of(point))
-    });
-    ended.collect()
+/// A number of each interval that has it, at its end.
+fn intervals(phase: &PhaseReport, of: fn(&Point) -> Option<f64>) -> OverTime {
+    let ended = phase.series.placed().map(|(begin, point)| (begin + point.seconds, of(point)));
+    ended.filter_map(|(at, value)| Some((at, value?))).collect()
 }
 
 /// The length of an interval in microseconds.
@@ -281,9 +279,9 @@ fn waits(phase: &PhaseReport, of_cause: impl Fn(&str) -> bool) -> f64 {
     waits.map(|wait| wait.count).sum::<u64>() as f64
 }
 
-/// The P99 of each interval in which an operation was completed.
+/// The P99s of the intervals, each of at least 1,000 requests.
 fn interval_p99(phase: &PhaseReport) -> impl Iterator<Item = f64> {
-    phase.series.0.iter().filter(|point| point.ops > 0).map(Point::p99_us)
+    phase.series.0.iter().filter_map(Point::p99_us)
 }
 
 fn widths(phase: &PhaseReport) -> impl Iterator<Item = f64> {

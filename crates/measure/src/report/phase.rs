@@ -31,7 +31,7 @@ pub(super) struct Of<'a> {
     pub phase: &'a PhaseReport,
 }
 
-/// A latency of an interval in microseconds; 0 if the interval has no operation.
+/// A latency of an interval in microseconds; 0 if the interval has none.
 type Latency = fn(&metrics::Point) -> f64;
 
 /// The charts of latencies over time: the group of operations that they are about, their name if
@@ -40,12 +40,15 @@ const LATENCIES: [(Option<Group>, &str, &str, Latency); 3] = [
     (
         Some(Group::Write),
         "latency of writes over time",
-        "P99 of writes in each interval",
+        "P99 of writes, of at least 1,000 at a time",
         |point| point.write_p99_us,
     ),
-    (Some(Group::Read), "latency of reads over time", "P99 of reads in each interval", |point| {
-        point.read_p99_us
-    }),
+    (
+        Some(Group::Read),
+        "latency of reads over time",
+        "P99 of reads, of at least 1,000 at a time",
+        |point| point.read_p99_us,
+    ),
     (None, "longest operation over time", "Longest operation in each interval", |p| p.max_us),
 ];
 
@@ -211,9 +214,19 @@ fn offered(pattern: &Pattern, end: f64) -> Vec<(f64, f64)> {
 }
 
 fn latency(all: &[Of], title: &str, us: Latency) -> Chart {
-    let known = |point: &metrics::Point| if us(point) > 0.0 { us(point) } else { f64::NAN };
+    // The line has a gap where nothing was completed. An interval whose requests are counted with
+    // those of later ones has no point.
+    let known = |point: &metrics::Point| match us(point) {
+        us if us > 0.0 => Some(us),
+        _ => (point.ops == 0).then_some(f64::NAN),
+    };
+    let points = |phase: &PhaseReport| {
+        let values = phase.series.0.iter().map(known);
+        let placed = over_time(phase, |_| 0.0).into_iter().zip(values);
+        placed.filter_map(|((at, _), value)| Some((at, value?))).collect()
+    };
     let axis = Axis::log("latency", Unit::Micros);
-    with_stalls(over_seconds(all, title, axis, |phase| over_time(phase, known)), all)
+    with_stalls(over_seconds(all, title, axis, points), all)
 }
 
 /// Quantiles of latencies. Of n latencies, the longest is at the quantile 1 − 1/n.
