@@ -15,6 +15,7 @@
 
 use crate::figures::beside::Beside;
 use crate::figures::conditions::again;
+use crate::figures::foresee::foresee;
 use crate::figures::judge::{Rounds, judge};
 use crate::figures::result::FigureResult;
 use crate::figures::{Entry, Figure, Setting, unique};
@@ -78,6 +79,18 @@ impl Campaign {
             (!figure.show_beside(stores)).then_some(entry.id)
         };
         self.figures.iter_mut().filter_map(without).collect()
+    }
+
+    /// What the figures cannot reach here, each with the figure's name. `commit` is that of this
+    /// program.
+    #[must_use]
+    pub fn foresee(&self, commit: &str) -> Vec<(&'static str, String)> {
+        let one = |(entry, figure): &(&'static Entry, Figure)| {
+            let all = foresee(entry, figure, &self.setting, self.rounds, commit);
+            let id = entry.id;
+            all.into_iter().map(move |why| (id, why))
+        };
+        self.figures.iter().flat_map(one).collect()
     }
 
     /// The runs that are not done yet, in their order.

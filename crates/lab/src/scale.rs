@@ -25,6 +25,8 @@ impl Scale {
     pub const FULL: Self = Self(1);
     /// The default scale of a campaign. 100 compaction chains take about a minute at it.
     pub const CAMPAIGN: Self = Self(32);
+    /// The smallest scale at which stores with small SSTs are judged.
+    pub const SMALL_SSTS: Self = Self(8);
     /// The scale for smoke tests, which show that everything works and measure nothing.
     pub const SMOKE: Self = Self(64);
 
@@ -32,6 +34,13 @@ impl Scale {
     #[must_use]
     pub fn is_smoke(self) -> bool {
         self.0 >= Self::SMOKE.0
+    }
+
+    /// Whether a store with small SSTs can be judged at this scale. Below 1/8 an SST of 8 MB has
+    /// less than 1 MB: the costs of a file, a block and a sync, which do not shrink, decide.
+    #[must_use]
+    pub fn judges_small_ssts(self) -> bool {
+        self.0 <= Self::SMALL_SSTS.0
     }
 
     /// A number of the papers at this scale; at least one.

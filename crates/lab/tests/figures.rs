@@ -58,7 +58,7 @@ fn why_not(result: &FigureResult, expected: &str) {
 
 #[test]
 fn a_measured_figure_has_curves_and_verdicts() {
-    let result = result_of("vlsm-8", Scale::CAMPAIGN, 3, |_| ());
+    let result = result_of("vlsm-8", Scale::SMALL_SSTS, 3, |_| ());
     assert_eq!(result.why_not(), None);
     assert_eq!(result.rounds, 3);
     let lower = &result.claims[0];
@@ -67,14 +67,14 @@ fn a_measured_figure_has_curves_and_verdicts() {
     assert_eq!(lower.verdict, Verdict::HoldsInPart);
     assert_eq!(result.claims[1].verdict, Verdict::Holds, "{:?}", result.claims[1]);
     assert!(result.not_built.iter().any(|why| why.contains("rocksdb")), "{:?}", result.not_built);
-    // A second of the paper is a thirty-second of one at this scale.
+    // A second of the paper is a eighth of one at this scale.
     let (_, paper) = &result.panels[0].paper[0];
-    assert!((paper[0].1 - 1e6 / 32.0).abs() < 1e-9);
+    assert!((paper[0].1 - 1e6 / 8.0).abs() < 1e-9);
     let page = page::render(&result);
     assert!(page.contains("<svg") && page.contains("holds") && !page.contains("http"));
     show("figure-lines.html", &page);
     for id in ["vlsm-12", "silk-2", "vlsm-1", "cruise-12"] {
-        let result = result_of(id, Scale::CAMPAIGN, 3, |_| ());
+        let result = result_of(id, Scale::SMALL_SSTS, 3, |_| ());
         assert_eq!(result.why_not(), None, "{id}");
         show(&format!("figure-{id}.html"), &page::render(&result));
         let json = serde_json::to_string(&result).expect("it has an encoding");
@@ -217,6 +217,73 @@ fn levels_have_to_be_full_when_they_can_be() {
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, breathing), "90 % full");
     let resting = |report: &mut Report| three_of_four(report, 3);
     assert_eq!(result_of("vlsm-8", Scale::CAMPAIGN, 3, resting).why_not(), None);
+}
+
+#[test]
+fn a_claim_about_a_phase_that_left_debt_is_not_judged() {
+    // L1 ends at nearly six targets, in RocksDB's shape alone.
+    fn owing(report: &mut Report) {
+        if report.method.spec.as_ref().is_some_and(|spec| spec.store.config.starts_with("vlsm")) {
+            return;
+        }
+        for phase in &mut report.phases {
+            for sample in phase.samples.iter_mut().filter(|sample| sample.at > 100.0) {
+                sample.levels[1] = 1_500 << 20;
+            }
+        }
+    }
+    let result = result_of("vlsm-8", Scale::SMALL_SSTS, 3, owing);
+    assert_eq!(result.why_not(), None, "it is measured and shown");
+    let [compared, alone] = &result.claims[..] else { panic!("{:?}", result.claims) };
+    assert_eq!((compared.verdict, alone.verdict), (Verdict::DebtLeft, Verdict::Holds));
+    let why = compared.missing.as_ref().expect("the reason is there");
+    assert!(why.contains("L1 at 5.86 targets (at first") && why.contains("round 1"), "{why}");
+    assert!(!compared.found.is_empty(), "the numbers stay");
+    for shown in [text::render(&result), page::render(&result)] {
+        assert!(shown.contains("not judged, debt was left"), "{shown}");
+        assert!(shown.contains("debt left: ") && shown.contains("in 3 of 3 rounds"), "{shown}");
+    }
+    // Amplification contains the work that was left, if the run waited for it.
+    fn waited(report: &mut Report) {
+        owing(report);
+        for phase in &mut report.phases {
+            phase.settled = Some(phase.amplification);
+        }
+    }
+    let verdict = |change| result_of("vlsm-13", Scale::SMALL_SSTS, 3, change).claims[0].verdict;
+    assert_eq!(verdict(owing), Verdict::DebtLeft);
+    assert!([Verdict::Holds, Verdict::DoesNotHold].contains(&verdict(waited)));
+}
+
+#[test]
+fn small_ssts_are_not_judged_at_a_small_scale() {
+    for (id, scale, judged) in [
+        ("vlsm-8", Scale::CAMPAIGN, false),
+        ("vlsm-8", Scale::SMALL_SSTS, true),
+        ("vlsm-9", Scale::CAMPAIGN, false),
+        ("vlsm-13", Scale::CAMPAIGN, false),
+        ("vlsm-1", Scale::CAMPAIGN, true),
+    ] {
+        let result = result_of(id, scale, 3, |_| ());
+        assert_eq!(result.why_not(), None, "{id} is measured");
+        for claim in &result.claims {
+            assert_eq!(claim.verdict != Verdict::SmallScale, judged, "{id}, {scale}: {claim:?}");
+            let why = claim.missing.as_ref().is_some_and(|why| why.contains("1/8 and above"));
+            assert_eq!(why, !judged, "{id}, {scale}: {claim:?}");
+        }
+        assert_eq!(text::render(&result).contains("not judged at this scale"), !judged, "{id}");
+    }
+}
+
+#[test]
+fn a_peers_driver_is_compared_with_its_native_loop() {
+    let result = with_pebble(|report, _| {
+        report.method.options.push(("driver".into(), "0.92 of its native loop".into()));
+        Ok(())
+    });
+    let note = "our driver beside a native loop: pebble:sized: 0.92 of its native loop.";
+    assert!(result.notes().iter().any(|one| one == note), "{:?}", result.notes());
+    assert!(page::render(&result).contains(note));
 }
 
 #[test]

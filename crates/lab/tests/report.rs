@@ -1,11 +1,15 @@
 //! A report of known figures, as a table and as JSON.
 
+use vlsm_core::Bytes;
 use vlsm_lab::figures::measure::Measure;
 use vlsm_measure::arrivals::Arrivals;
 use vlsm_measure::metrics::{Percentiles, Point, Series, Stalls};
 use vlsm_measure::process::{Device, Machine};
-use vlsm_measure::report::{Amplification, ChainMark, Floor, Method, PhaseReport, Report, table};
+use vlsm_measure::report::{
+    Amplification, ChainMark, Floor, Method, Paid, PhaseReport, Report, Sample, table,
+};
 use vlsm_measure::store::{LevelStats, StoreStats, WaitStats};
+use vlsm_policy::Counters;
 
 fn percentiles(factor: f64) -> Percentiles {
     Percentiles {
@@ -103,11 +107,8 @@ fn report() -> Report {
         amplification,
         store: store.clone(),
         series: Series(vec![Point { seconds: 1.0, ops: 200_000, ..Point::default() }]),
-        floor: Floor::default(),
-        settled: None,
-        samples: Vec::new(),
-        jobs: Vec::new(),
-        chains: Vec::new(),
+        block: Some(Device { read: 5 << 20, written: 7 << 20, program: 0 }),
+        ..PhaseReport::default()
     };
     let run = PhaseReport {
         name: "Run A".into(),
@@ -161,6 +162,7 @@ fn the_table_says_what_was_measured_and_how() {
         "space amplification 1.10",
         "open, 100,000/s",
         "12.5 s (stopped)",
+        "device bytes (kernel, all)       5.0 MB + 7.0 MB",
     ] {
         assert!(table.contains(expected), "{expected:?} is not in\n{table}");
     }
@@ -183,6 +185,35 @@ fn percentiles_are_those_of_all_operations_where_a_report_has_them() {
     older.as_object_mut().expect("a phase has fields").remove("all");
     let older: PhaseReport = serde_json::from_value(older).expect("it can still be read");
     assert_eq!(measure("P99").of(&older), Some(percentiles(1.0).p99_us), "of what was most asked");
+}
+
+#[test]
+fn work_that_a_phase_left_counts_where_it_is_paid() {
+    let mut phase = report().phases.remove(0);
+    let [rate, cpu] = ["throughput, debt paid", "CPU per operation, debt paid"].map(measure);
+    assert_eq!((rate.of(&phase), cpu.of(&phase)), (None, None), "nobody waited for it");
+    phase.paid = Some(Paid { seconds: 25.0, cpu_nanos: 20_000_000_000 });
+    assert_eq!((rate.of(&phase), cpu.of(&phase)), (Some(100_000.0), Some(8.0)));
+    assert!(rate.despite_debt(&phase) && !measure("throughput").despite_debt(&phase));
+    let amplification = measure("I/O amplification");
+    assert!(!amplification.despite_debt(&phase));
+    phase.settled = Some(phase.amplification);
+    assert!(amplification.despite_debt(&phase));
+}
+
+#[test]
+fn the_kernels_counters_are_taken_less_what_jobs_read() {
+    let mut phase = report().phases.remove(0);
+    assert_eq!(measure("device traffic by the kernel").of(&phase), Some((12 << 20) as f64 / 12.5));
+    let sample = |at: f64, read: u64, jobs: u64| Sample {
+        at,
+        block: Some(Device { read, ..Device::default() }),
+        counters: Some(Counters { job_read_bytes: Bytes(jobs), ..Counters::default() }),
+        ..Sample::default()
+    };
+    phase.samples = vec![sample(0.0, 0, 500), sample(2.0, 900, 600), sample(4.0, 1_000, 900)];
+    let reads = measure("device reads of clients by the kernel").over_time(&phase);
+    assert_eq!(reads, [(2.0, 400.0), (4.0, 0.0)]);
 }
 
 #[test]

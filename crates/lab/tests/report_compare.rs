@@ -108,3 +108,21 @@ fn what_one_store_lacks_is_not_compared() {
         comparison.rows.iter().find(|row| row.statistic == "peak memory").expect("one has it");
     assert_eq!((row.medians[0], row.ratios[1].as_ref()), (None, None));
 }
+
+#[test]
+fn debt_that_a_phase_left_is_said() {
+    let runs = |owing: bool| {
+        let one = |seed| {
+            let mut report = report(&STALLING, seed);
+            let samples = report.phases.iter_mut().flat_map(|phase| &mut phase.samples);
+            samples.filter(|one| owing && one.at > 9.0).for_each(|one| one.levels[1] *= 5);
+            report
+        };
+        Runs { name: "theirs".into(), reports: (1..=3).map(one).collect() }
+    };
+    let paid = Comparison::new(&[runs(false), runs(false)]);
+    assert!(paid.debts.is_empty() && !paid.method().contains("Debt"), "{:?}", paid.debts);
+    let text = Comparison::new(&[runs(false), runs(true)]).text();
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(line.contains("Debt was left by theirs, \"bursts\" (L1 at"), "{text}");
+}

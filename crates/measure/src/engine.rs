@@ -219,6 +219,7 @@ impl Store for Engine {
             levels: levels(&stats),
             counters: Some(counters),
             admitted: Some(Admitted { fill: stats.memtable_fill, limit }),
+            pending: None,
         }
     }
 

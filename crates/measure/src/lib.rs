@@ -11,6 +11,7 @@
 //! metrics   histograms, series, stalls      process  CPU, memory and device bytes of this process
 //! spec      a run as plain values      child  a run in a process of its own
 //! limits    device and memory of this process held to a run's limits
+//! block     bytes that a block device moved, by the kernel's counters
 //! report    the results with their method, as a table and as JSON
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! way the data was loaded and the cost of the driver alone.
 
 pub mod arrivals;
+pub mod block;
 pub mod child;
 pub mod clock;
 pub mod driver;

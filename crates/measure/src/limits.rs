@@ -14,6 +14,7 @@
 //! Limits need root. Threads: a group holds the whole process, whichever thread calls.
 #![expect(clippy::disallowed_methods, reason = "these files are the system's controls")]
 
+use crate::block::number;
 use crate::spec::Limits;
 use std::collections::HashMap;
 use std::fmt;
@@ -72,6 +73,15 @@ pub fn apply(limits: &Limits, dir: &Path) -> Applied {
         applied.add("memory", &mounts, Ok(Limit::memory(bytes)));
     }
     applied
+}
+
+/// Checks that these limits can be applied, by applying them for a moment.
+///
+/// # Errors
+/// A limit cannot be applied; the text says which one and why.
+pub fn check(limits: &Limits, dir: &Path) -> Result<(), String> {
+    let applied = apply(limits, dir);
+    if applied.complete() { Ok(()) } else { Err(applied.to_string()) }
 }
 
 /// A limit, as the controllers of both generations take it.
@@ -246,10 +256,7 @@ fn disk_of(dir: &Path, sys: &Path) -> Result<String, String> {
 }
 
 fn disk(device: u64, sys: &Path) -> Option<String> {
-    // Linux splits the device number like this.
-    let major = (device >> 8 & 0xfff) | (device >> 32 & !0xfff);
-    let minor = (device & 0xff) | (device >> 12 & !0xff);
-    let found = sys.join(format!("dev/block/{major}:{minor}"));
+    let found = sys.join("dev/block").join(number(device));
     let whole = match found.join("partition").exists() {
         true => fs::canonicalize(&found).ok()?.parent()?.join("dev"),
         false => found.join("dev"),

@@ -29,6 +29,18 @@ pub struct Device {
     pub program: u64,
 }
 
+impl Device {
+    /// The bytes since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            read: self.read.saturating_sub(before.read),
+            written: self.written.saturating_sub(before.written),
+            program: self.program.saturating_sub(before.program),
+        }
+    }
+}
+
 /// The most bytes that one fetch of the program's own pages reads: Linux's usual read-ahead.
 const FETCH_MAX: u64 = 128 << 10;
 
@@ -42,11 +54,7 @@ impl Usage {
     /// The resources used since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let device = self.device.zip(before.device).map(|(now, then)| Device {
-            read: now.read.saturating_sub(then.read),
-            written: now.written.saturating_sub(then.written),
-            program: now.program.saturating_sub(then.program),
-        });
+        let device = self.device.zip(before.device).map(|(now, then)| now.since(&then));
         Self { cpu_nanos: self.cpu_nanos.saturating_sub(before.cpu_nanos), device }
     }
 }

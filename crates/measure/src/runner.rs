@@ -13,11 +13,12 @@
 //! share of the maximum uses the throughput of the latest closed-loop phase.
 
 use crate::arrivals::Arrivals;
+use crate::block::Block;
 use crate::clock::{self, Clock};
 use crate::driver::{self, Outcome, Phase, Progress};
 use crate::metrics::{Point, Series};
-use crate::process::{Machine, Usage, peak_memory, resident_memory};
-use crate::report::{Amplification, Method, PhaseReport, Report, Sample};
+use crate::process::{Device, Machine, Usage, peak_memory, resident_memory};
+use crate::report::{Amplification, Method, Paid, PhaseReport, Report, Sample};
 use crate::spec::{Change, LoadSpec, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
 use crate::store::{Look, Store, StoreResult, StoreStats};
 use crate::workload::data::{Data, mix};
@@ -66,6 +67,8 @@ struct Runner<'a> {
     settled: Option<f64>,
     /// The counters of the store and of the process when the latest phase began.
     begun: (StoreStats, Usage),
+    /// The device that holds the folder; the text says why it is not known.
+    block: Result<Block, String>,
 }
 
 /// Checks before anything is loaded that the driver can offer the rates of all phases.
@@ -150,6 +153,7 @@ pub fn run(
         sustainable: None,
         settled: None,
         begun: Default::default(),
+        block: Block::of(dir),
     };
     let mut failure = runner.all().err();
     let method = Method { spec: Some(spec.clone()), ..runner.method() };
@@ -194,6 +198,10 @@ impl Runner<'_> {
             load: how_loaded(spec),
             seed: spec.seed,
             floor: self.phases.last().map(|phase| phase.floor).unwrap_or_default(),
+            block: match &self.block {
+                Ok(block) => format!("{}, all processes that use it", block.name()),
+                Err(why) => format!("none: {why}"),
+            },
             ..Method::default()
         }
     }
@@ -263,10 +271,12 @@ impl Runner<'_> {
         self.settle(seconds)?;
         // The work that the latest phase left belongs to it.
         let moved = self.store().stats().since(&self.begun.0);
-        let device = Usage::now().since(&self.begun.1).device;
-        if let Some(phase) = self.phases.last_mut().filter(|_| self.settled.is_some()) {
+        let used = Usage::now().since(&self.begun.1);
+        if let (Some(phase), Some(seconds)) = (self.phases.last_mut(), self.settled) {
             let user_bytes = phase.amplification.user_bytes;
-            phase.settled = Some(Amplification::new(user_bytes, &moved, device));
+            phase.settled = Some(Amplification::new(user_bytes, &moved, used.device));
+            let seconds = phase.seconds + seconds;
+            phase.paid = Some(Paid { seconds, cpu_nanos: used.cpu_nanos });
         }
         Ok(())
     }
@@ -354,16 +364,17 @@ impl Runner<'_> {
         };
         let floor = driver::floor(&phase, &self.data)?;
         let store = &**self.store.as_ref().expect("it is open while steps run");
-        let (before, usage, clock) = (store.stats(), Usage::now(), Clock::start());
+        let begin = Begin::now(self.block.as_ref().ok());
+        let (before, clock) = (store.stats(), Clock::start());
         drop(store.marks(&clock));
-        self.begun = (before.clone(), usage);
-        let mut samples = vec![sample(store, 0.0, &usage)];
+        self.begun = (before.clone(), begin.usage);
+        let mut samples = vec![sample(store, 0.0, &begin)];
         let tell = &mut *self.tell;
         let outcome: Outcome =
             driver::run(store, &self.data, &self.records, &phase, self.stop, &mut |progress| {
                 let last = samples.last().map_or(0.0, |sample| sample.at);
                 if progress.seconds - last >= SAMPLE || progress.done >= 1.0 {
-                    samples.push(sample(store, progress.seconds, &usage));
+                    samples.push(sample(store, progress.seconds, &begin));
                 }
                 tell(Notice::Going(progress));
             });
@@ -374,6 +385,7 @@ impl Runner<'_> {
         let report = PhaseReport {
             name: name.to_owned(),
             floor,
+            block: begin.block(),
             samples,
             jobs: marks.jobs,
             chains: marks.chains,
@@ -413,10 +425,30 @@ fn same_kind(workload: &Workload, spec: &PhaseSpec) -> bool {
     *workload == spec.workload || (reads(workload) && reads(&spec.workload))
 }
 
+/// The counters when a phase began.
+struct Begin<'a> {
+    usage: Usage,
+    /// The device, and what it had moved.
+    device: Option<(&'a Block, Device)>,
+}
+
+impl<'a> Begin<'a> {
+    fn now(block: Option<&'a Block>) -> Self {
+        let device = block.and_then(|block| Some((block, block.moved()?)));
+        Self { usage: Usage::now(), device }
+    }
+
+    /// The bytes that the device moved since.
+    fn block(&self) -> Option<Device> {
+        let (block, before) = self.device?;
+        Some(block.moved()?.since(&before))
+    }
+}
+
 /// A sample of the store and the process.
-fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
-    let Look { levels, counters, admitted } = store.look();
-    let used = Usage::now().since(begin);
+fn sample(store: &dyn Store, at: f64, begin: &Begin<'_>) -> Sample {
+    let Look { levels, counters, admitted, pending } = store.look();
+    let used = Usage::now().since(&begin.usage);
     Sample {
         at,
         l0_runs: levels.first().map_or(0, |level| level.tables),
@@ -424,8 +456,10 @@ fn sample(store: &dyn Store, at: f64, begin: &Usage) -> Sample {
         memory: resident_memory().unwrap_or(0),
         cpu_nanos: used.cpu_nanos,
         device: used.device,
+        block: begin.block(),
         counters,
         admitted,
+        pending,
     }
 }
 

@@ -187,6 +187,8 @@ pub struct Look {
     pub counters: Option<Counters>,
     /// The state of its admission; `None` if it does not report it.
     pub admitted: Option<Admitted>,
+    /// Its own estimate of the bytes that compaction still has to move; `None` if it has none.
+    pub pending: Option<u64>,
 }
 
 /// The input and the decision of a store's admission at a moment.

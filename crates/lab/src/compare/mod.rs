@@ -54,6 +54,8 @@ pub struct Comparison {
     pub pairs: usize,
     /// A row for each figure that any store has.
     pub rows: Vec<Row>,
+    /// The stores and phases that left compaction debt, with the first run that did.
+    pub debts: Vec<String>,
 }
 
 /// A figure of all stores.
@@ -188,7 +190,8 @@ impl Comparison {
             }
         }
         rows.extend(statistic::of_runs().iter().filter_map(|one| row(stores, None, one, Some)));
-        Self { names: stores.iter().map(|runs| runs.name.clone()).collect(), pairs, rows }
+        let names = stores.iter().map(|runs| runs.name.clone()).collect();
+        Self { names, pairs, rows, debts: stores.iter().flat_map(debts).collect() }
     }
 
     /// The rows of each phase, and those of whole runs, with their heading.
@@ -197,9 +200,21 @@ impl Comparison {
         groups.map(|rows| (rows[0].phase.as_deref().unwrap_or("whole run"), rows))
     }
 
-    /// How the intervals are computed, in words.
+    /// How the intervals are computed, and which phases left debt, in words.
     #[must_use]
     pub fn method(&self) -> String {
+        match self.debts.as_slice() {
+            [] => self.intervals(),
+            debts => format!(
+                "{} Debt was left by {}: the numbers of these phases are those of a part of the \
+                 work.",
+                self.intervals(),
+                debts.join("; ")
+            ),
+        }
+    }
+
+    fn intervals(&self) -> String {
         let known = vec![1.0; self.pairs];
         let sure = interval(&known).map_or(0.0, |(_, confidence)| confidence * 100.0);
         let sure = format!("{sure:.2}");
@@ -207,7 +222,7 @@ impl Comparison {
         let how = match self.pairs {
             pairs if pairs < PAIRS_MIN => {
                 return format!(
-                    "{pairs} pairs of runs: nothing is concluded from fewer than {PAIRS_MIN}"
+                    "{pairs} pairs of runs: nothing is concluded from fewer than {PAIRS_MIN}."
                 );
             }
             pairs if pairs < 6 => "least to largest",
@@ -252,6 +267,17 @@ impl Comparison {
         }
         out
     }
+}
+
+/// The phases of a store that left debt, each with the first run that did.
+fn debts(runs: &Runs) -> Vec<String> {
+    let labels = unique(runs.reports.iter().flat_map(statistic::phases).map(|(label, _)| label));
+    let left = |label: &String| {
+        let debts = runs.reports.iter().filter_map(|run| run.debt(statistic::phase(run, label)?));
+        let debt = { debts }.find(|debt| !debt.is_bounded())?;
+        Some(format!("{}, {label:?} ({debt})", runs.name))
+    };
+    labels.iter().filter_map(left).collect()
 }
 
 /// One figure of a phase, or of whole runs, of all stores; `None` if no store has it.

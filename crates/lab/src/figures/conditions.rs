@@ -17,6 +17,9 @@
 //!    is repeated ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40. If the run's
 //!    device is not limited, these reads wait for the run itself and prove nothing.
 //!
+//! Compaction debt that a phase left is no condition: it takes the verdicts from the claims about
+//! that phase ([`super::doubt`]), and the figure says so.
+//!
 //! In an overview ([`super::Entry::overview`]) 2, 3 and 8 are reported and decide nothing.
 
 use super::Setting;
@@ -24,11 +27,11 @@ use super::result::{Condition, Proof};
 use vlsm_measure::report::{PhaseReport, Report};
 
 /// The least number of rounds.
-const ROUNDS: usize = 3;
+pub(super) const ROUNDS: usize = 3;
 /// The least length of a phase in seconds, unless it has [`CHAINS`].
-const SECONDS: f64 = 300.0;
+pub(super) const SECONDS: f64 = 300.0;
 /// The least number of compaction chains of a phase, unless it is [`SECONDS`] long.
-const CHAINS: u64 = 100;
+pub(super) const CHAINS: u64 = 100;
 /// The least fullness of a level.
 const FULL: f64 = 0.9;
 /// The largest P99.9 of the driver alone, in microseconds.

@@ -10,18 +10,20 @@
 //! paper says. It holds *in part* when every round agrees in the direction (the ratio is above one)
 //! but the median is less. Otherwise it *does not hold here*. "No worse than" holds up to 1 %
 //! beyond one. If a paper says "better" without a number, every round must be better by more than
-//! that. For a series without a label the largest ratio counts: "at least" stands for the papers'
-//! "up to", and "at most" must hold everywhere.
+//! that. A claim that compares phases with debt, or small SSTs at a small scale, is not judged
+//! ([`super::doubt`]). For a series without a label the largest ratio counts: "at least" stands for
+//! the papers' "up to", and "at most" must hold everywhere.
 
 use super::conditions::{beside, conditions, told_conditions};
 use super::measure::Unit;
 use super::result::{
     Added, ClaimResult, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict, failed,
 };
-use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Test, unique};
+use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, unique};
 use crate::compare::median;
 use std::rc::Rc;
 use vlsm_measure::process::Machine;
+use vlsm_measure::report::debt::Debt;
 use vlsm_measure::report::{JobMark, PhaseReport, Report};
 use vlsm_measure::spec::RunSpec;
 
@@ -69,6 +71,8 @@ pub fn judge(
         not_built: figure.not_built(),
         conditions: all_conditions,
         panels: figure.panels.iter().map(|panel| judge.panel(panel, &added)).collect(),
+        debts: debts(&proofs),
+        drivers: drivers(&proofs),
         added,
         claims: Vec::new(),
         proofs: unique(proofs),
@@ -166,9 +170,7 @@ impl Judge<'_> {
     /// be distinguished from zero.
     fn values(&self, named: &Named, claim: &Claim) -> Result<Vec<Place>, String> {
         let measure = named.measure.unwrap_or(claim.measure);
-        let points = self.figure.panels[named.panel].points.iter().filter(|point| {
-            point.series == named.series && named.x.as_ref().is_none_or(|x| *x == point.x.label)
-        });
+        let points = self.figure.named(named);
         let place = |point: &Point| {
             let (run, phase) = point.source.as_ref().map_err(String::clone)?;
             let value = |report| {
@@ -185,12 +187,7 @@ impl Judge<'_> {
     }
 
     fn claim(&self, claim: &Claim, measured: bool) -> ClaimResult {
-        let (first, second, number, at_least) = match &claim.test {
-            Test::AtLeast(a, b, factor) => (a, Some(b), *factor, true),
-            Test::AtMost(a, b, factor) => (a, Some(b), *factor, false),
-            Test::ValueAtLeast(a, bound) => (a, None, *bound, true),
-            Test::ValueAtMost(a, bound) => (a, None, *bound, false),
-        };
+        let (first, second, number, at_least) = claim.test.parts();
         let is_ratio = claim.is_ratio();
         let unit = if is_ratio { Unit::Number } else { claim.measure.unit };
         let places = self.values(first, claim).and_then(|top| match second {
@@ -207,6 +204,11 @@ impl Judge<'_> {
         let (paper, every_round) = (self.scaled(number, unit), claim.every_round);
         let asked = Bound { paper, at_least, is_ratio, every_round };
         let judged = summary.filter(|_| measured).map(|summary| verdict(summary, &asked));
+        let doubt = self.figure.doubt(claim, self.setting.scale, self.rounds);
+        let (judged, missing) = match doubt.filter(|_| judged.is_some()) {
+            Some((doubt, why)) => (doubt, Some(why)),
+            None => (judged.unwrap_or(Verdict::NotMeasured), missing),
+        };
         ClaimResult {
             text: claim.text.clone(),
             measure: claim.measure.name.to_owned(),
@@ -214,13 +216,36 @@ impl Judge<'_> {
             unit,
             found,
             summary,
-            verdict: judged.unwrap_or(Verdict::NotMeasured),
+            verdict: judged,
             missing,
         }
     }
 }
 
-fn phase_of<'a>(report: &'a Result<Report, String>, name: &str) -> Option<&'a PhaseReport> {
+/// The phases that left debt, with the worst of their rounds.
+fn debts(proofs: &[Proof]) -> Vec<String> {
+    let left = |proof: &&Proof| proof.debt.is_some_and(|debt| !debt.is_bounded());
+    let text = |first: &Proof| {
+        let rounds =
+            || proofs.iter().filter(|one| one.run == first.run && one.phase == first.phase);
+        let all: Vec<Debt> = rounds().filter(left).filter_map(|one| one.debt).collect();
+        let worst = all.iter().max_by(|a, b| a.beyond().total_cmp(&b.beyond()))?;
+        let (store, phase, count) = (&first.store, &first.phase, rounds().count());
+        Some(format!("{store}, {phase:?}: {worst}, in {} of {count} rounds", all.len()))
+    };
+    unique(proofs.iter().filter(left).filter_map(text))
+}
+
+/// The stores whose driver is compared with a native loop, or should be, and what was found.
+fn drivers(proofs: &[Proof]) -> Vec<String> {
+    let told = proofs.iter().filter(|proof| !proof.driver.is_empty());
+    unique(told.map(|proof| format!("{}: {}", proof.store, proof.driver)))
+}
+
+pub(super) fn phase_of<'a>(
+    report: &'a Result<Report, String>,
+    name: &str,
+) -> Option<&'a PhaseReport> {
     report.as_ref().ok()?.phases.iter().find(|phase| phase.name == name)
 }
 
@@ -252,11 +277,13 @@ fn prove(report: &Report, name: &str, round: usize) -> Result<Proof, String> {
         phase: name.to_owned(),
         round,
         commit: report.method.commit.clone(),
+        driver: report.method.driver().unwrap_or_default().to_owned(),
         seconds: phase.seconds,
         ops: phase.ops,
         chains: phase.chain_count(),
         targets: phase.store.levels.iter().any(|level| level.target.is_some()),
         fullness: phase.fullness(),
+        debt: report.debt(phase),
         floor_p999_us: phase.floor.p999_us,
         device_p999_us: beside(report, phase),
         open_loop: phase.arrivals.peak().is_some(),

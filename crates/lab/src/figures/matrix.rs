@@ -35,6 +35,13 @@ pub fn render(result: &FigureResult) -> String {
     if let Some(why) = result.why_not() {
         let _ = writeln!(out, "\nNot complete: {why}.");
     }
+    for (what, all) in
+        [("Debt left", &result.debts), ("Our driver beside a native loop", &result.drivers)]
+    {
+        if !all.is_empty() {
+            let _ = writeln!(out, "\n{what}: {}.", all.join("; "));
+        }
+    }
     let points = || result.panels.iter().flat_map(|panel| &panel.points);
     let stores = unique(points().map(|point| point.series.as_str()));
     for workload in unique(points().map(|point| &point.x.label)) {

@@ -54,12 +54,15 @@ pub struct Row {
     over_time: fn(&PhaseReport) -> OverTime,
     /// A smaller number cannot be distinguished from zero.
     least: fn(&PhaseReport) -> f64,
+    /// Whether the number means the same if the phase left debt.
+    despite_debt: fn(&PhaseReport) -> bool,
 }
 
 /// A measure that is a number of a phase. Over time it is the P99 of the intervals.
 const fn any(name: &'static str, unit: Unit, of: fn(&PhaseReport) -> Option<f64>) -> Row {
     let over_time = |phase: &PhaseReport| intervals(phase, Point::p99_us);
-    Row { name, unit, ours: false, of: Some(of), over_time, least: |_| 0.0 }
+    let (least, despite_debt) = (|_: &PhaseReport| 0.0, |_: &PhaseReport| false);
+    Row { name, unit, ours: false, of: Some(of), over_time, least, despite_debt }
 }
 
 /// Such a measure that only our engine reports.
@@ -80,6 +83,10 @@ impl Row {
     const fn at_least(self, least: fn(&PhaseReport) -> f64) -> Self {
         Self { least, ..self }
     }
+
+    const fn despite_debt(self, despite_debt: fn(&PhaseReport) -> bool) -> Self {
+        Self { despite_debt, ..self }
+    }
 }
 
 use Unit::{ByteRate, Bytes, Micros as Us, Number, Rate, Share};
@@ -88,6 +95,9 @@ use Unit::{ByteRate, Bytes, Micros as Us, Number, Rate, Share};
 static MEASURES: &[Row] = &[
     any("throughput", Rate, |p| Some(p.throughput))
         .over_time(|p| intervals(p, |point| Some(point.throughput()))),
+    // The time that the background work took which the phase left counts, too.
+    any("throughput, debt paid", Rate, |p| Some(p.ops as f64 / p.paid?.seconds.max(1e-9)))
+        .despite_debt(|_| true),
     // What 99 % of the intervals reach.
     any("tail throughput (99 %)", Rate, |p| p.tail_throughput),
     // The share of the requests that an open loop had not served when it gave up. Percentiles do
@@ -125,8 +135,10 @@ static MEASURES: &[Row] = &[
     })
     .at_least(|p| interval_us(p) / p.ops.max(1) as f64),
     // Bytes read and written ÷ bytes that clients wrote.
-    any("I/O amplification", Number, |p| p.moved().device_io()),
-    any("write amplification", Number, |p| p.moved().device_write()),
+    any("I/O amplification", Number, |p| p.moved().device_io())
+        .despite_debt(|p| p.settled.is_some()),
+    any("write amplification", Number, |p| p.moved().device_write())
+        .despite_debt(|p| p.settled.is_some()),
     // Chains that stood behind L0 when a memtable was flushed, over all their stages.
     ours("chain width, mean", Bytes, |p| mean(widths(p))),
     ours("chain width, widest", Bytes, |p| widths(p).reduce(f64::max)),
@@ -143,6 +155,10 @@ static MEASURES: &[Row] = &[
     ours("good SSTs of L1, by count", Share, |p| good(p, |level| level.good_by_count)),
     ours("good SSTs of L1, by ratio of bytes", Share, |p| good(p, |level| level.good_by_ratio)),
     any("CPU per operation", Number, |p| Some(p.cpu_us_per_op)),
+    any("CPU per operation, debt paid", Number, |p| {
+        Some(p.paid?.cpu_nanos as f64 / 1e3 / p.ops.max(1) as f64)
+    })
+    .despite_debt(|_| true),
     any("resident memory", Bytes, |p| {
         p.samples.iter().map(|sample| sample.memory as f64).reduce(f64::max)
     })
@@ -161,13 +177,28 @@ static MEASURES: &[Row] = &[
     // Bytes that clients, not background jobs, read.
     sampled("device reads of clients", ByteRate, |p| {
         rates(p, |s| Some((s.device?.read, s.counters?.job_read_bytes.0)))
-    }),
-    sampled("load by operations", ByteRate, |p| loads(LoadModel::Operations, p)),
-    sampled("load by weighted gets", ByteRate, |p| loads(LoadModel::Weighted, p)),
-    sampled("load by cache misses", ByteRate, |p| loads(LoadModel::CacheMisses, p)),
+    })
+    .despite_debt(|_| true),
+    // By the kernel's counters of the device, which have the traffic of other processes in them.
+    any("device traffic by the kernel", ByteRate, |p| {
+        let moved = p.block?;
+        Some((moved.read + moved.written) as f64 / p.seconds.max(1e-9))
+    })
+    .over_time(|p| rates(p, |s| Some((s.block?.read + s.block?.written, 0)))),
+    sampled("device reads of clients by the kernel", ByteRate, |p| {
+        rates(p, |s| Some((s.block?.read, s.counters?.job_read_bytes.0)))
+    })
+    .despite_debt(|_| true),
+    sampled("load by operations", ByteRate, |p| loads(LoadModel::Operations, p))
+        .despite_debt(|_| true),
+    sampled("load by weighted gets", ByteRate, |p| loads(LoadModel::Weighted, p))
+        .despite_debt(|_| true),
+    sampled("load by cache misses", ByteRate, |p| loads(LoadModel::CacheMisses, p))
+        .despite_debt(|_| true),
     sampled("runs in L0", Number, |p| {
         samples(p, |sample| (!p.store.levels.is_empty()).then_some(sample.l0_runs as f64))
-    }),
+    })
+    .despite_debt(|_| true),
     Row {
         ours: true,
         ..sampled("memory for memtables in use", Share, |p| {
@@ -214,6 +245,13 @@ impl Measure {
     #[must_use]
     pub fn over_time(self, phase: &PhaseReport) -> OverTime {
         (self.over_time)(phase)
+    }
+
+    /// Whether the number of a phase means the same if the phase left debt: it contains the work
+    /// that was left, it is a part of the debt, or it is no measure of speed.
+    #[must_use]
+    pub fn despite_debt(self, phase: &PhaseReport) -> bool {
+        (self.despite_debt)(phase)
     }
 
     /// The least number of a phase that can be distinguished from zero. A stall that is shorter

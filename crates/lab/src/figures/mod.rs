@@ -8,14 +8,18 @@
 //! 3. A point of a mechanism that is not built has no run ([`Source`]). It is shown as such, never
 //!    as zero.
 //! 4. The user can add other stores to a figure ([`beside`]).
-//! 5. `judge` decides whether the figure is measured and whether each claim holds.
-//! 6. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
+//! 5. `judge` decides whether the figure is measured and whether each claim holds; `doubt` knows
+//!    the claims that cannot be judged.
+//! 6. `foresee` names what cannot be met, before the first run.
+//! 7. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
 //!
 //! A paper's numbers are those of its text, because its plots are pictures. At a smaller scale the
 //! paper's sizes and times are divided by the scale's factor (`scale`); ratios and rates are not.
 
 pub mod beside;
 pub mod conditions;
+mod doubt;
+pub mod foresee;
 pub mod judge;
 pub mod matrix;
 pub mod measure;
@@ -205,7 +209,42 @@ pub struct Named {
     pub measure: Option<Measure>,
 }
 
+impl Test {
+    /// The points that it compares, the number of the paper, and whether that is a least.
+    #[must_use]
+    pub fn parts(&self) -> (&Named, Option<&Named>, f64, bool) {
+        match self {
+            Self::AtLeast(a, b, factor) => (a, Some(b), *factor, true),
+            Self::AtMost(a, b, factor) => (a, Some(b), *factor, false),
+            Self::ValueAtLeast(a, bound) => (a, None, *bound, true),
+            Self::ValueAtMost(a, bound) => (a, None, *bound, false),
+        }
+    }
+}
+
 impl Figure {
+    /// The points that a claim names.
+    pub fn named<'a>(&'a self, named: &'a Named) -> impl Iterator<Item = &'a Point> {
+        self.panels[named.panel].points.iter().filter(move |point| {
+            point.series == named.series && named.x.as_ref().is_none_or(|x| *x == point.x.label)
+        })
+    }
+
+    /// The runs and phases that a claim compares, each with the measure that it is compared by.
+    pub fn compared<'a>(
+        &'a self,
+        claim: &'a Claim,
+    ) -> impl Iterator<Item = (&'a RunSpec, &'a str, Measure)> {
+        let (first, second, ..) = claim.test.parts();
+        [Some(first), second].into_iter().flatten().flat_map(|named| {
+            let measure = named.measure.unwrap_or(claim.measure);
+            self.named(named).filter_map(move |point| {
+                let (run, phase) = point.source.as_ref().ok()?;
+                Some((&**run, phase.as_str(), measure))
+            })
+        })
+    }
+
     /// The points of all panels.
     pub fn points(&self) -> impl Iterator<Item = &Point> {
         self.panels.iter().flat_map(|panel| &panel.points)
@@ -228,14 +267,6 @@ impl Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The points that a test compares.
-    fn compared(test: &Test) -> Vec<&Named> {
-        match test {
-            Test::AtLeast(a, b, _) | Test::AtMost(a, b, _) => vec![a, b],
-            Test::ValueAtLeast(a, _) | Test::ValueAtMost(a, _) => vec![a],
-        }
-    }
 
     fn setting() -> Setting {
         Setting { scale: Scale::CAMPAIGN, dir: None, peers: true, seconds: 20.0 }
@@ -279,12 +310,9 @@ mod tests {
                 }
             }
             for claim in &figure.claims {
-                for named in compared(&claim.test) {
-                    let panel = &figure.panels[named.panel];
-                    let known = panel.points.iter().any(|point| {
-                        point.series == named.series
-                            && named.x.as_ref().is_none_or(|x| *x == point.x.label)
-                    });
+                let (first, second, ..) = claim.test.parts();
+                for named in [Some(first), second].into_iter().flatten() {
+                    let known = figure.named(named).next().is_some();
                     assert!(known, "{}: {named:?} names no point", entry.id);
                 }
             }

@@ -10,6 +10,7 @@ use vlsm_core::Bytes;
 use vlsm_measure::report::chart::{
     Axis, Chart, Colour, Lane, Mark, Point, Rule, Series, Span, Unit as Drawn,
 };
+use vlsm_measure::report::debt::Debt;
 use vlsm_measure::report::html::document;
 use vlsm_measure::report::theme::escape;
 
@@ -47,7 +48,8 @@ pub fn render(result: &FigureResult) -> String {
     body.push_str(
         "<details><summary>Every phase that a point is taken from</summary><div class=\"wide\">",
     );
-    let heads = "store|phase|round|seconds|chains|levels full (start, end)|driver P99.9|limits";
+    let heads = "store|phase|round|seconds|chains|levels full (start, end)|debt at the end|\
+                 driver P99.9|limits";
     table(&mut body, heads, result.proofs.iter().map(proof));
     body.push_str("</div></details>");
     document(&format!("{}: {}", result.id, result.title), &body)
@@ -98,11 +100,15 @@ fn claim(claim: &ClaimResult) -> Vec<Cell> {
     let class = match claim.verdict {
         Verdict::Holds => BETTER,
         Verdict::DoesNotHold => WORSE,
-        Verdict::HoldsInPart | Verdict::NotMeasured => " class=\"none\"",
+        Verdict::HoldsInPart | Verdict::NotMeasured | Verdict::DebtLeft | Verdict::SmallScale => {
+            " class=\"none\""
+        }
     };
-    let found = match (&claim.missing, claim.summary) {
-        (Some(why), _) => why.clone(),
-        (None, found) => found.map_or("–".into(), |found| between(found, claim.unit)),
+    let found = claim.summary.map(|found| between(found, claim.unit));
+    let found = match (&claim.missing, found) {
+        (Some(why), Some(found)) => format!("{found}; {why}"),
+        (Some(why), None) => why.clone(),
+        (None, found) => found.unwrap_or("–".into()),
     };
     let verdict = (class, claim.verdict.words().to_owned());
     vec![plain(&claim.text), plain(number(claim.paper, claim.unit)), plain(found), verdict]
@@ -120,9 +126,18 @@ fn proof(proof: &Proof) -> Vec<Cell> {
         plain(format!("{:.0}", proof.seconds)),
         plain(proof.chains),
         plain(proof.fullness.iter().map(full).collect::<Vec<_>>().join(" · ")),
+        debt(proof.debt),
         plain(format!("{:.0} µs", proof.floor_p999_us)),
         plain(&proof.limits),
     ]
+}
+
+fn debt(debt: Option<Debt>) -> Cell {
+    match debt {
+        None => plain("not told"),
+        Some(debt) if debt.is_bounded() => plain(format!("none: {debt}")),
+        Some(debt) => (WORSE, debt.to_string()),
+    }
 }
 
 fn drawn(unit: Unit) -> Drawn {

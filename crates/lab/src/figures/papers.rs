@@ -148,6 +148,11 @@ struct Run {
     threads: Option<usize>,
     /// The device's limit in bytes per second, for reads and for writes each.
     device: Option<u64>,
+    /// The phases after which the run goes on at once. The next phase then begins with the debt
+    /// that they left, as a closed loop that goes on does, and the work that they left counts to
+    /// it.
+    #[serde(default)]
+    unsettled: Vec<String>,
     /// Whether all writes of the last phase, half of its requests, must fit into one memtable.
     #[serde(default)]
     unflushed: bool,
@@ -259,7 +264,7 @@ impl Table {
     }
 
     /// A run with its arguments on a store. Its data is loaded first. After each phase it waits for
-    /// background work to end.
+    /// background work to end, unless the phase is `unsettled`.
     fn run(&self, text: &str, store: StoreSpec, device: Option<u64>, setting: &Setting) -> RunSpec {
         let mut words = text.split(", ");
         let name = words.next().unwrap_or_default();
@@ -276,7 +281,9 @@ impl Table {
             if run.unflushed && index + 1 == run.phases.len() {
                 steps.push(Step::Reopen(Change::memtable(unflushed(&phase, &data)), SETTLE));
             }
-            steps.extend([Step::Phase(phase), Step::Settle(SETTLE)]);
+            let goes_on = run.unsettled.contains(&phase.name);
+            steps.push(Step::Phase(phase));
+            steps.extend((!goes_on).then_some(Step::Settle(SETTLE)));
         }
         let store = store.with_memory_for(pairs);
         RunSpec {
@@ -364,10 +371,67 @@ fn threads(shape: &Shape) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::Table;
     use crate::figures::{Setting, named};
     use crate::scale::Scale;
     use vlsm_core::{Bytes, Micros};
+    use vlsm_measure::spec::Step;
     use vlsm_policy::{Counters, Signals};
+
+    /// A store that is not ours takes part in any figure: it takes the table's settings, and claims
+    /// name it like any other.
+    #[test]
+    fn a_table_sets_up_other_stores_like_ours() {
+        let text = r#"
+            [setups.tested.options]
+            workers = 4
+            durability = "no_wal"
+            block_bytes = 65_536
+            policy.l0_slowdown = 10_000
+            policy.device_bandwidth = 104_857_600
+            [stores]
+            "ours" = { profile = "rocksdb", setup = "tested" }
+            [stores.theirs]
+            kind = "rocksdb"
+            config = "auto"
+            profile = "rocksdb"
+            setup = "tested"
+            cache = 0.5
+            policy.l0_stop = 7
+            [runs.one]
+            shape = "load"
+            device = 1_000_000
+            unsettled = ["warm"]
+            phases = [["warm", "load", "max", "1x"], ["max", "load", "max", "1x"]]
+            [[figure]]
+            id = "x"
+            title = "x"
+            panels = [{ title = "x", x = ["all"], form = "bars", measure = "throughput" }]
+            all = { of = ["ours", "theirs@16"], run = "one", phase = "max" }
+            [[figure.claims]]
+            text = "x"
+            measure = "throughput"
+            test = { at_least = [[0, "theirs", "all"], [0, "ours"], 1.0] }
+        "#;
+        let table: Table = toml::from_str(text).expect("it is a table");
+        let mut setting = Setting { scale: Scale::FULL, dir: None, peers: true, seconds: 20.0 };
+        let figure = table.figure(&table.figure[0], &setting);
+        let runs: Vec<_> = figure.compared(&figure.claims[0]).map(|(run, ..)| run).collect();
+        let [theirs, ours] = runs[..] else { panic!("both are compared: {runs:?}") };
+        assert_eq!((theirs.store.name().as_str(), theirs.threads), ("rocksdb:auto", ours.threads));
+        let (one, other) = (&theirs.store.options, &ours.store.options);
+        assert_eq!((one.workers, one.durability), (other.workers, other.durability));
+        assert_eq!((one.block_bytes, one.policy.tree.l0_slowdown), (Bytes::kib(64), 10_000));
+        assert_eq!((one.policy.tree.l0_stop, one.policy.tree.sst_max), (7, Bytes::mib(16)));
+        assert_eq!(one.policy.tree.device_bandwidth, other.policy.tree.device_bandwidth);
+        assert_eq!((theirs.store.cache, theirs.limits), (8_750_000_000, ours.limits));
+        let [Step::Phase(_), Step::Phase(_), Step::Settle(_)] = ours.steps[..] else {
+            panic!("only the last phase is waited for: {:?}", ours.steps)
+        };
+        setting.peers = false;
+        let figure = table.figure(&table.figure[0], &setting);
+        assert!(figure.not_built()[0].contains("rocksdb is left out"), "{:?}", figure.not_built());
+    }
 
     #[test]
     fn the_silk_that_dlc_is_compared_with_pauses_while_the_load_is_high() {

@@ -8,6 +8,7 @@ use crate::scale::Scale;
 use serde::{Deserialize, Serialize};
 use vlsm_measure::process::Machine;
 use vlsm_measure::report::JobMark;
+use vlsm_measure::report::debt::Debt;
 
 /// A figure with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +36,12 @@ pub struct FigureResult {
     /// The added stores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Added>,
+    /// The phases that left debt, the level that is furthest beyond its bound, and how often.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub debts: Vec<String>,
+    /// The stores that are not ours, and how our driver compares with a native loop over them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drivers: Vec<String>,
     /// The conditions that make it a measurement.
     pub conditions: Vec<Condition>,
     /// Its parts.
@@ -81,6 +88,16 @@ impl FigureResult {
             notes.push(format!("here: {}", self.here));
         }
         notes.extend(self.not_built.iter().map(|missing| format!("not there: {missing}")));
+        if !self.debts.is_empty() {
+            notes.push(format!(
+                "debt left: {}. No claim about these phases is judged, except by a measure that \
+                 contains the work that was left.",
+                self.debts.join("; ")
+            ));
+        }
+        if !self.drivers.is_empty() {
+            notes.push(format!("our driver beside a native loop: {}.", self.drivers.join("; ")));
+        }
         let names: Vec<_> = self.added.iter().map(|added| added.store.as_str()).collect();
         if !names.is_empty() {
             notes.push(format!(
@@ -213,7 +230,7 @@ pub struct ClaimResult {
     pub summary: Option<Summary>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no verdict.
+    /// Why there is no verdict, or none that decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -230,6 +247,10 @@ pub enum Verdict {
     DoesNotHold,
     /// There is too little evidence to judge by.
     NotMeasured,
+    /// A phase left compaction debt, so its number is that of a part of the work.
+    DebtLeft,
+    /// A store has small SSTs, and the scale is too small for them.
+    SmallScale,
 }
 
 impl Verdict {
@@ -241,6 +262,8 @@ impl Verdict {
             Self::HoldsInPart => "holds in part",
             Self::DoesNotHold => "does not hold here",
             Self::NotMeasured => "not measured",
+            Self::DebtLeft => "not judged, debt was left",
+            Self::SmallScale => "not judged at this scale",
         }
     }
 }
@@ -258,6 +281,9 @@ pub struct Proof {
     pub round: usize,
     /// The commit of the program.
     pub commit: String,
+    /// How our driver compares with a native loop; empty for our own store.
+    #[serde(default)]
+    pub driver: String,
     /// Its length in seconds.
     pub seconds: f64,
     /// The number of operations.
@@ -270,6 +296,10 @@ pub struct Proof {
     /// The number and the fullness of each level that has a target and is not the last: how full it
     /// got in the first (unless it was the last level then) and in the last fifth of the phase.
     pub fullness: Vec<(u8, Option<f64>, f64)>,
+    /// The level that is furthest beyond its bound at the end; `None` if the store does not report
+    /// targets.
+    #[serde(default)]
+    pub debt: Option<Debt>,
     /// P99.9 of the driver alone in microseconds, for an open loop.
     pub floor_p999_us: f64,
     /// P99.9 in microseconds of the 4 KB probe reads beside an open loop (P99 if there are few).

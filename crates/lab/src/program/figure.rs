@@ -110,6 +110,7 @@ pub fn run(args: &Args) -> failure::Result {
     for id in campaign.show_beside(&beside).into_iter().filter(|_| !beside.is_empty()) {
         eprintln!("{id}: --also adds nothing, for nothing of it is built or only vlsm tells it");
     }
+    campaign.foresee(vlsm_cli::COMMIT).iter().for_each(|(id, why)| eprintln!("{id}: {why}"));
     let tasks = campaign.todo();
     eprintln!(
         "{} runs to do, about {} in all; reports in {}",

@@ -110,8 +110,7 @@ fn samples(shape: &Shape, dice: &mut Dice) -> Vec<Sample> {
                 read: grown * 95 * MB,
                 written: grown * if shape.stalls { 120 } else { 105 } * MB,
             }),
-            counters: None,
-            admitted: None,
+            ..Sample::default()
         }
     };
     (0..SECONDS).step_by(2).map(sample).collect()
@@ -227,6 +226,7 @@ pub fn phase(shape: &Shape, name: &str, seed: u64) -> PhaseReport {
         jobs: jobs(shape, &mut dice),
         chains: chains(shape, &mut dice),
         series,
+        ..PhaseReport::default()
     }
 }
 

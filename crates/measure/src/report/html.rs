@@ -91,7 +91,7 @@ pub fn head(names: &[String], out: &mut String) {
 type Said = fn(&Report) -> String;
 
 /// The rows of a report's method: name and text. A text is empty if the report lacks it.
-const METHOD: [(&str, Said); 14] = [
+const METHOD: [(&str, Said); 16] = [
     ("store", |run| run.method.store.clone()),
     ("profile", |run| run.method.profile.clone()),
     ("options", |run| {
@@ -120,6 +120,7 @@ const METHOD: [(&str, Said); 14] = [
         }
         _ => String::new(),
     }),
+    ("debt left", debts),
     ("levels at the end", |run| {
         let levels = &run.store.levels;
         fullness(levels, &levels.iter().map(|level| level.bytes).collect::<Vec<_>>())
@@ -136,8 +137,27 @@ const METHOD: [(&str, Said); 14] = [
             us(floor.cpu_us_per_op)
         )
     }),
+    ("device by the kernel's counters", |run| run.method.block.clone()),
     ("bytes, store against system", |run| run.amplification.verdict().unwrap_or_default()),
 ];
+
+/// The phases that left debt, each with the level that is furthest beyond its bound.
+fn debts(run: &Report) -> String {
+    let debts: Vec<_> = statistic::phases(run)
+        .into_iter()
+        .filter_map(|(label, phase)| Some((label, run.debt(phase)?)))
+        .collect();
+    let left: Vec<String> = debts
+        .iter()
+        .filter(|(_, debt)| !debt.is_bounded())
+        .map(|(label, debt)| format!("{label}: {debt}"))
+        .collect();
+    match (debts.is_empty(), left.is_empty()) {
+        (true, _) => String::new(),
+        (false, true) => "none".into(),
+        (false, false) => left.join("; "),
+    }
+}
 
 /// The fullness of each level at a moment when they had these bytes:
 /// `L1 251 MB of 256 MB (98 %)`.

@@ -14,6 +14,7 @@
 //! beyond these count as a disagreement.
 
 pub mod chart;
+pub mod debt;
 pub mod html;
 mod phase;
 pub mod statistic;
@@ -73,9 +74,24 @@ pub struct Method {
     /// Whether all requested limits are in force.
     #[serde(default)]
     pub limits_in_force: bool,
+    /// The device whose bytes the kernel counts, or why there is none.
+    #[serde(default)]
+    pub block: String,
     /// The specification of the run, if it has one.
     #[serde(default)]
     pub spec: Option<RunSpec>,
+}
+
+/// The name of the option that says how our driver compares with a store's native loop.
+pub const DRIVER: &str = "driver";
+
+impl Method {
+    /// How our driver compares with a native loop over this store; `None` for our own store.
+    #[must_use]
+    pub fn driver(&self) -> Option<&str> {
+        let option = self.options.iter().find(|(name, _)| name == DRIVER);
+        option.map(|(_, text)| text.as_str())
+    }
 }
 
 /// Bytes moved for each byte that clients wrote.
@@ -216,6 +232,14 @@ pub struct PhaseReport {
     /// not wait for it.
     #[serde(default)]
     pub settled: Option<Amplification>,
+    /// Time and processor time with the background work that the phase left; `None` if the run did
+    /// not wait for it.
+    #[serde(default)]
+    pub paid: Option<Paid>,
+    /// Bytes that the device moved during the phase, by the kernel's counters; other processes'
+    /// bytes are in it.
+    #[serde(default)]
+    pub block: Option<Device>,
     /// Samples of the store and the process during the phase.
     #[serde(default)]
     pub samples: Vec<Sample>,
@@ -225,6 +249,16 @@ pub struct PhaseReport {
     /// Compaction chains that stood behind L0 at flushes in the phase, or were waited for.
     #[serde(default)]
     pub chains: Vec<ChainMark>,
+}
+
+/// A phase together with the background work that it left: the memtables' flush and the
+/// compactions until no level has any to do.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Paid {
+    /// Its length in seconds.
+    pub seconds: f64,
+    /// Processor time of the whole process in nanoseconds.
+    pub cpu_nanos: u64,
 }
 
 /// A sample of the store and the process during a phase.
@@ -242,12 +276,18 @@ pub struct Sample {
     pub cpu_nanos: u64,
     /// Bytes to and from devices since the phase began.
     pub device: Option<Device>,
+    /// Bytes that the device moved since the phase began, by the kernel's counters.
+    #[serde(default)]
+    pub block: Option<Device>,
     /// The store's counters since it was opened, if it reports them.
     #[serde(default)]
     pub counters: Option<Counters>,
     /// The state of the store's admission, if it reports it.
     #[serde(default)]
     pub admitted: Option<Admitted>,
+    /// The store's own estimate of the bytes that compaction still has to move, if it has one.
+    #[serde(default)]
+    pub pending: Option<u64>,
 }
 
 impl PhaseReport {

@@ -8,7 +8,7 @@ use super::chart::Unit;
 use super::{ChainMark, Method, PhaseReport, Report};
 use crate::arrivals::Arrivals;
 use crate::metrics::Group;
-use crate::process::Machine;
+use crate::process::{Device, Machine};
 use vlsm_core::Bytes;
 
 /// The better one of two values.
@@ -87,6 +87,11 @@ pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
         lower("write amp. (store)", Unit::Times, |p| counted(p.amplification.write())),
         lower("I/O amp. (system)", Unit::Times, |p| p.amplification.device_io()),
         lower("I/O amp. (store)", Unit::Times, |p| counted(p.amplification.io())),
+        lower("device bytes (process)", Unit::Bytes, |p| bytes(p.amplification.device)),
+        lower("device bytes (kernel, all)", Unit::Bytes, |phase| bytes(phase.block)),
+        lower("pending compaction (store)", Unit::Bytes, |phase| {
+            Some(phase.samples.last()?.pending? as f64)
+        }),
         lower("chains behind L0, mean", Unit::Bytes, |phase| {
             let bytes: u64 = phase.standing().map(ChainMark::width).sum();
             counted(bytes as f64 / phase.standing().count() as f64)
@@ -125,6 +130,11 @@ pub fn of_runs() -> Vec<Statistic<Report>> {
         }),
         lower("widest compaction", Unit::Bytes, |run| counted(run.store.widest_job as f64)),
     ]
+}
+
+/// Bytes read and written.
+fn bytes(device: Option<Device>) -> Option<f64> {
+    device.map(|device| (device.read + device.written) as f64)
 }
 
 /// The value, or `None` if it is zero (the store does not count it) or no number.

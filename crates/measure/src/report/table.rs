@@ -6,6 +6,7 @@
 use super::{Amplification, Method, PhaseReport, Report, statistic};
 use crate::arrivals::Arrivals;
 use crate::metrics::Stalls;
+use crate::process::Device;
 use crate::store::{LevelStats, StoreStats};
 use std::fmt::Write;
 use std::iter::repeat;
@@ -19,7 +20,7 @@ const COLUMN: usize = 22;
 pub fn render(report: &Report) -> String {
     let mut out = String::new();
     method(&report.method, &mut out);
-    phases(&report.phases, &mut out);
+    phases(report, &mut out);
     whole_run(report, &mut out);
     out
 }
@@ -50,6 +51,9 @@ fn method(method: &Method, out: &mut String) {
     let (p99, p999, cpu) = (micros(floor.p99_us), micros(floor.p999_us), floor.cpu_us_per_op);
     let alone = format!("alone ({load}): P99 {p99}, P99.9 {p999}, {cpu:.2} µs CPU per operation");
     said("driver", format!("{} clients; {alone}", method.threads));
+    if !method.block.is_empty() {
+        said("device", format!("by the kernel's counters: {}", method.block));
+    }
     out.push('\n');
 }
 
@@ -71,7 +75,8 @@ fn row(
     out.push('\n');
 }
 
-fn phases(all: &[PhaseReport], out: &mut String) {
+fn phases(report: &Report, out: &mut String) {
+    let all = &report.phases[..];
     row(out, all, "", |phase| Some(phase.name.clone()));
     row(out, all, "load", |phase| {
         Some(match &phase.arrivals {
@@ -109,6 +114,15 @@ fn phases(all: &[PhaseReport], out: &mut String) {
     });
     row(out, all, "write amplification", |phase| written(&phase.amplification));
     row(out, all, "I/O amplification", |phase| moved(&phase.amplification));
+    row(out, all, "device bytes (process)", |phase| moved_bytes(phase.amplification.device));
+    row(out, all, "device bytes (kernel, all)", |phase| moved_bytes(phase.block));
+    row(out, all, "furthest beyond its target", |phase| {
+        let debt = report.debt(phase)?;
+        Some(format!("L{} {:.2}, at first {:.2}", debt.level, debt.end, debt.start))
+    });
+    row(out, all, "debt left", |phase| {
+        Some(if report.debt(phase)?.is_bounded() { "no" } else { "yes" }.into())
+    });
     row(out, all, "compaction chains waited", |phase| Some(grouped(phase.store.chains)));
     row(out, all, "  mean width", |phase| {
         let width = phase.store.chain_bytes.checked_div(phase.store.chains)?;
@@ -119,6 +133,11 @@ fn phases(all: &[PhaseReport], out: &mut String) {
     }
     waits(out, all);
     out.push('\n');
+}
+
+/// Bytes read and written.
+fn moved_bytes(device: Option<Device>) -> Option<String> {
+    device.map(|Device { read, written, .. }| format!("{} + {}", Bytes(read), Bytes(written)))
 }
 
 /// A figure by the store's counters, and the same by the system's.

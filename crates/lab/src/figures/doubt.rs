@@ -1,0 +1,70 @@
+//! The claims that cannot be judged although everything was measured.
+//!
+//! 1. *Small SSTs at a small scale.* Below 1/8 no claim is judged that compares a store whose SSTs
+//!    are smaller than RocksDB's 64 MB at the papers' size: there costs that do not shrink with the
+//!    SST decide. At 1/32 an SST of 8 MB has 256 KB. So the claims about S_M, about good vSSTs and
+//!    about the width of chains by the size of SSTs need 1/8 or more.
+//! 2. *Debt.* No claim is judged by a phase that left compaction debt
+//!    ([`vlsm_measure::report::debt`]), or by a store that does not tell its debt. A measure that
+//!    contains the work that was left is judged all the same: amplification that is counted until
+//!    background work ended, `throughput, debt paid` and `CPU per operation, debt paid`; and so is
+//!    a measure that is a part of the debt, as the runs in L0.
+
+use super::judge::{Rounds, phase_of};
+use super::result::Verdict;
+use super::{Claim, Figure};
+use crate::scale::Scale;
+use vlsm_core::Bytes;
+use vlsm_measure::spec::RunSpec;
+
+/// The size of an SST of the papers' RocksDB. Smaller ones are small.
+const SST: Bytes = Bytes::mib(64);
+
+/// Why a claim cannot be judged: the verdict in its place, and the reason.
+type Doubt = (Verdict, String);
+
+impl Figure {
+    /// Why this claim cannot be judged by these reports.
+    pub(super) fn doubt(
+        &self,
+        claim: &Claim,
+        scale: Scale,
+        rounds: &dyn Fn(&RunSpec) -> Rounds,
+    ) -> Option<Doubt> {
+        if let Some(why) = self.too_small(claim, scale) {
+            return Some((Verdict::SmallScale, why));
+        }
+        self.owes(claim, rounds).map(|why| (Verdict::DebtLeft, why))
+    }
+
+    /// The store of a claim that has small SSTs, if the scale is too small for them.
+    pub(super) fn too_small(&self, claim: &Claim, scale: Scale) -> Option<String> {
+        if scale.judges_small_ssts() {
+            return None;
+        }
+        let sst = |run: &RunSpec| run.store.options.policy.tree.sst_max;
+        let small = |run: &RunSpec| sst(run).0.saturating_mul(scale.factor()) < SST.0;
+        let (run, ..) = self.compared(claim).find(|(run, ..)| small(run))?;
+        let (store, bytes, least) = (&run.store, sst(run), Scale::SMALL_SSTS);
+        Some(format!("{store} has SSTs of {bytes} at {scale}; it is judged at {least} and above"))
+    }
+
+    /// The first phase of a claim that left debt, or whose store does not tell it.
+    fn owes(&self, claim: &Claim, rounds: &dyn Fn(&RunSpec) -> Rounds) -> Option<String> {
+        self.compared(claim).find_map(|(run, name, measure)| {
+            let reports = rounds(run);
+            let owes = reports.iter().zip(1..).find_map(|(report, round)| {
+                let phase = phase_of(report, name)?;
+                if measure.despite_debt(phase) {
+                    return None;
+                }
+                match report.as_ref().ok()?.debt(phase) {
+                    Some(debt) if debt.is_bounded() => None,
+                    Some(debt) => Some(format!("{debt} in round {round}")),
+                    None => Some("it does not tell its levels' targets".to_owned()),
+                }
+            })?;
+            Some(format!("{}, {name:?}: {owes}", run.store))
+        })
+    }
+}
