@@ -3,6 +3,7 @@
 //! `vlsm-lab` starts `peers child` for each run of one of them and tells it by standard input what
 //! to do. README.md says what it takes to build.
 
+mod native;
 mod stores;
 
 use clap::Parser;
@@ -23,6 +24,8 @@ enum Cli {
         #[arg(long)]
         kinds: bool,
     },
+    /// Compare the laboratory's driver with a native loop, store by store
+    Native(native::Args),
     /// The first keys that the laboratory generates, one a line
     Keys {
         /// How many
@@ -37,6 +40,7 @@ enum Cli {
 fn main() -> ExitCode {
     let done = match Cli::parse() {
         Cli::Child => child(),
+        Cli::Native(args) => native::run(&args),
         Cli::List { kinds: true } => {
             stores::kinds().for_each(|kind| println!("{kind}"));
             Ok(())

@@ -19,6 +19,7 @@ mod rocksdb;
 #[cfg(test)]
 mod tests;
 
+use crate::native;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use vlsm::{Compression, Durability};
 use vlsm_core::Bytes;
 use vlsm_measure::clock::{self, Clock};
 use vlsm_measure::process::folder_bytes;
+use vlsm_measure::report::DRIVER;
 use vlsm_measure::spec::StoreSpec;
 use vlsm_measure::store::{
     LevelStats, Look, Marks, Store, StoreResult, StoreStats, WaitStats, Write,
@@ -59,6 +61,13 @@ pub trait Instance: Send + Sync {
     /// Does all of these writes at once.
     fn write(&self, writes: &[Write<'_>]) -> StoreResult<()>;
 
+    /// Sets each of these keys, which lie one behind another, to this value: a loop with nothing in
+    /// it but the store's own calls. A default method is compiled for each store, so the compiler
+    /// sees through `put`.
+    fn put_all(&self, keys: &[u8], key_size: usize, value: &[u8]) -> StoreResult<()> {
+        keys.chunks_exact(key_size).try_for_each(|key| self.put(key, value))
+    }
+
     /// Begins to write what is in memory to the device.
     fn flush(&self) -> StoreResult<()>;
 
@@ -68,6 +77,11 @@ pub trait Instance: Send + Sync {
     /// Levels, L0 first; nothing where there are none.
     fn levels(&self) -> Vec<LevelStats> {
         Vec::new()
+    }
+
+    /// Its own estimate of the bytes that compaction still has to move, if it has one.
+    fn pending(&self) -> Option<u64> {
+        None
     }
 
     /// Counters, without levels and file bytes; zero where the store has none.
@@ -167,6 +181,8 @@ pub struct Listed {
     version: Option<String>,
     /// Why it cannot be used.
     missing: Option<String>,
+    /// How the laboratory's driver compares with a native loop.
+    driver: String,
     configs: Vec<Config>,
 }
 
@@ -189,6 +205,7 @@ pub fn list() -> Vec<Listed> {
             kind: kind.name,
             missing: version.as_ref().err().cloned(),
             version: version.ok(),
+            driver: native::found(kind.name),
             configs: kind.configs.iter().map(|&(name, what)| Config { name, what }).collect(),
         }
     };
@@ -279,6 +296,7 @@ impl Regions {
             ("memory", format!("{} for memtables and cache", Bytes(setup.memory()))),
             ("compression", "none".to_owned()),
             ("background threads", threads.to_string()),
+            (DRIVER, native::found(kind.name)),
         ]
         .into_iter()
         .chain(described)
@@ -289,6 +307,14 @@ impl Regions {
             path: path.to_owned(),
             described: described.map(|(name, value)| (name.to_owned(), value)).collect(),
         })
+    }
+
+    /// The only instance; `None` if there are several.
+    pub fn only(&self) -> Option<&dyn Instance> {
+        match self.parts.as_slice() {
+            [part] => Some(&**part),
+            _ => None,
+        }
     }
 
     fn region(&self, key: &[u8]) -> usize {
@@ -376,7 +402,8 @@ impl Store for Regions {
     }
 
     fn look(&self) -> Look {
-        Look { levels: self.levels(), ..Look::default() }
+        let pending = self.parts.iter().filter_map(|part| part.pending()).reduce(|a, b| a + b);
+        Look { levels: self.levels(), pending, ..Look::default() }
     }
 
     fn stats(&self) -> StoreStats {

@@ -60,7 +60,7 @@ impl Events {
     }
 
     /// Compactions out of L0.
-    pub fn from_l0(&self) -> u64 {
+    pub fn l0_compactions(&self) -> u64 {
         self.seen.lock().from_l0
     }
 

@@ -17,7 +17,8 @@
 //!   no write comes in until it no longer is; and because the estimate counts L0 from its trigger
 //!   on, L0 cannot pile up behind a full L1: writes wait with L0 at its trigger, not at its stop.
 //! - `auto`: as `papers`, with the auto-tuned rate limiter of background writes. It works within a
-//!   twentieth of the limit and the limit, which is [`AUTO_LIMIT`].
+//!   twentieth of the limit and the limit: the device's bandwidth of the specification, or
+//!   [`AUTO_LIMIT`].
 //!
 //! Regions are instances that share block cache, rate limiter and the environment's threads. Their
 //! memtables are bounded one by one, as ours are; a common write buffer manager would flush some of
@@ -61,7 +62,8 @@ pub const KIND: Kind = Kind {
     open,
 };
 
-/// The most that the auto-tuned limiter lets background work write, in bytes per second.
+/// The most that the auto-tuned limiter lets background work write, in bytes per second, where the
+/// specification does not tell the device's bandwidth.
 const AUTO_LIMIT: u64 = 512 * MIB;
 const LEVELS: usize = 7;
 
@@ -90,8 +92,12 @@ fn open(setup: &Setup) -> Opened {
         options.set_level_zero_file_num_compaction_trigger(1);
     }
     if setup.config == "auto" {
-        options.set_auto_tuned_ratelimiter(AUTO_LIMIT as i64, 100_000, 10);
-        let limit = format!("auto-tuned up to {}", BytesPerSec(AUTO_LIMIT));
+        let most = match spec.policy.tree.device_bandwidth {
+            BytesPerSec(0) => AUTO_LIMIT,
+            BytesPerSec(most) => most,
+        };
+        options.set_auto_tuned_ratelimiter(most as i64, 100_000, 10);
+        let limit = format!("auto-tuned up to {}", BytesPerSec(most));
         described.push(("rate limiter", limit));
     }
     let mut trees: Vec<Box<dyn Instance>> = Vec::new();
@@ -308,11 +314,16 @@ impl Instance for Tree {
             compaction_read: count(Ticker::CompactReadBytes),
             compaction_written: count(Ticker::CompactWriteBytes),
             read_bytes: missed,
-            l0_compactions: self.events.from_l0(),
+            l0_compactions: self.events.l0_compactions(),
             widest_job: self.events.widest(),
             waits: self.waits(),
             ..StoreStats::default()
         }
+    }
+
+    fn pending(&self) -> Option<u64> {
+        let name = "rocksdb.estimate-pending-compaction-bytes";
+        self.db.property_int_value(name).ok().flatten()
     }
 
     fn marks(&self, clock: &Clock) -> Marks {
