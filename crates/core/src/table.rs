@@ -46,6 +46,9 @@ pub struct FileMeta {
     /// When the first of its values expires; none if no value expires, or if the file is older than
     /// this field.
     pub expires: Option<Micros>,
+    /// Bytes from the beginning of its index to its end: all but its blocks. An open reads exactly
+    /// these. None if the file is older than this field.
+    pub tail: Option<units::Bytes>,
 }
 
 impl FileMeta {
@@ -75,7 +78,8 @@ impl PartialEq for FileMeta {
             && (self.seq_min, self.seq_max) == (other.seq_min, other.seq_max)
             && (self.range_tombstones, self.largest_exclusive)
                 == (other.range_tombstones, other.largest_exclusive)
-            && (self.global_seq, self.expires) == (other.global_seq, other.expires)
+            && (self.global_seq, self.expires, self.tail)
+                == (other.global_seq, other.expires, other.tail)
     }
 }
 

@@ -18,13 +18,13 @@
 //! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
 //!                  | smallest | largest | smallest and largest sequence number
 //!                  | flags u8 | [fragments of range tombstones] | [first expiry]
-//!                  | [range, visible bytes]
+//!                  | [length of the tail] | [range, visible bytes]
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
 //!
 //! Flags of a table: 1 it shows a slice of its file; 2 the file's largest key is exclusive; 4 the
 //! file has range tombstones; 8 all entries of the file have one sequence number, its global one;
-//! 16 some of its values expire.
+//! 16 some of its values expire; 32 the length of the file's tail is known.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -52,7 +52,9 @@ const FLAG_EXCLUSIVE: u8 = 2;
 const FLAG_RANGES: u8 = 4;
 const FLAG_GLOBAL_SEQ: u8 = 8;
 const FLAG_EXPIRES: u8 = 16;
-const FLAGS: u8 = FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ | FLAG_EXPIRES;
+const FLAG_TAIL: u8 = 32;
+const FLAGS: u8 =
+    FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ | FLAG_EXPIRES | FLAG_TAIL;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 1 << 16;
 /// The largest value of a counter.
@@ -192,13 +194,17 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
             | flag(file.largest_exclusive, FLAG_EXCLUSIVE)
             | flag(file.range_tombstones > 0, FLAG_RANGES)
             | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ)
-            | flag(file.expires.is_some(), FLAG_EXPIRES),
+            | flag(file.expires.is_some(), FLAG_EXPIRES)
+            | flag(file.tail.is_some(), FLAG_TAIL),
     );
     if file.range_tombstones > 0 {
         put_varint(out, file.range_tombstones);
     }
     if let Some(expires) = file.expires {
         put_varint(out, expires.0);
+    }
+    if let Some(tail) = file.tail {
+        put_varint(out, tail.0);
     }
     if slice {
         put_range(out, &table.range);
@@ -338,6 +344,13 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
     }
     if flags & FLAG_EXPIRES != 0 {
         read.expires = Some(Micros(reader.varint()?));
+    }
+    if flags & FLAG_TAIL != 0 {
+        let tail = units::Bytes(reader.varint()?);
+        if tail == units::Bytes::ZERO || tail > read.bytes {
+            return Err(Malformed("the tail of a file is longer than the file"));
+        }
+        read.tail = Some(tail);
     }
     let any_range = read.range_tombstones > 0;
     if any_range != (flags & FLAG_RANGES != 0) || (read.largest_exclusive && !any_range) {

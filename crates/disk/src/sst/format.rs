@@ -23,6 +23,9 @@ pub const VERSION: u32 = 1;
 pub const MAGIC: [u8; 8] = *b"vLSM-SST";
 /// Bytes of a footer.
 pub const FOOTER_LEN: usize = 136;
+/// A file's last pages that hold the footer and all that its checksum covers: up to a page of zeros
+/// precedes it.
+pub(crate) const FOOTER_PAGES_LEN: u64 = 8192;
 /// Bytes after a block's payload: compression tag and checksum.
 pub const BLOCK_TRAILER_LEN: usize = 9;
 /// A block is not compressed if its raw bytes exceed both this multiple of the stored bytes and 64
@@ -257,7 +260,8 @@ impl Footer {
     }
 
     /// Reads the footer and its checksum at the end of `tail`, the last bytes of a file of
-    /// `file_len` bytes. `tail` has at least the last 4096 bytes.
+    /// `file_len` bytes. `tail` has at least the last [`FOOTER_PAGES_LEN`] bytes, or what follows
+    /// the blocks, or the whole file.
     pub(crate) fn decode(tail: &[u8], file_len: u64) -> Result<(Self, u64), Damage> {
         let start = tail.len().checked_sub(FOOTER_LEN).ok_or("the file is too short")?;
         let fields = &tail[start..];

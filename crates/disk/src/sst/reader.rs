@@ -1,9 +1,13 @@
 //! Reads an SST: point lookups through the block cache. `cursor.rs` iterates over an SST.
 //!
-//! Open: read the last 64 KiB, then the rest of index, filter, range tombstones and properties if
-//! they are longer. They stay in memory; blocks do not. Get: 1. the filter; 2. the index; 3. one
-//! block, or several if the versions of one key fill it. The caller hides the entries that range
-//! tombstones cover.
+//! Open: the manifest says how long the tail of the file is, which is all but its blocks. One read
+//! gets it, aligned: index, filter, range tombstones, properties and footer. Without that length
+//! (an older manifest, a lone file) the last two pages are read, which have the footer, and then
+//! the rest of the tail. No byte is read twice. The parts of the tail stay in memory; blocks do
+//! not.
+//!
+//! Get: 1. the filter; 2. the index; 3. one block, or several if the versions of one key fill it.
+//! The caller hides the entries that range tombstones cover.
 //!
 //! An ingested file has one sequence number for all its entries, whatever the file contains
 //! ([`FileMeta::global_seq`]). Every answer has that sequence number.
@@ -19,7 +23,8 @@ use super::block::{Block, Lookup};
 use super::cache::BlockCache;
 use super::filter::{self, Filter};
 use super::format::{
-    Compression, Damage, Footer, Properties, Section, VERSION, checksum, decompress, open_block,
+    Compression, Damage, FOOTER_PAGES_LEN, Footer, Properties, Section, VERSION, checksum,
+    decompress, open_block,
 };
 use super::index::Index;
 use super::ranges;
@@ -33,9 +38,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
-
-/// Bytes of the first read when a file is opened.
-const OPEN_LEN: u64 = 64 << 10;
 
 /// The counters of gets and cursors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -75,7 +77,7 @@ impl SstReader {
     /// [`Error::Corruption`] if it is another file or damaged, [`Error::FormatVersion`] if it is
     /// newer than this code, [`Error::Io`] if it cannot be read.
     pub fn open(file: Arc<dyn File>, path: &Path, expected: &FileMeta) -> Result<Self> {
-        let reader = Self::open_as(file, path, expected.global_seq)?;
+        let reader = Self::open_as(file, path, expected.tail, expected.global_seq)?;
         let wrong = |what: &str| Err(Error::corruption(path, 0, what));
         let found = &reader.summary;
         if found.bytes != expected.bytes {
@@ -83,6 +85,9 @@ impl SstReader {
         }
         if found.uid != expected.uid || found.checksum != expected.checksum {
             return wrong("this is another file than the manifest says");
+        }
+        if expected.tail.is_some_and(|tail| tail != found.tail) {
+            return wrong("index, filter and footer are not as long as the manifest says");
         }
         Ok(reader)
     }
@@ -92,18 +97,23 @@ impl SstReader {
     /// # Errors
     /// As [`SstReader::open`].
     pub fn open_unknown(file: Arc<dyn File>, path: &Path) -> Result<Self> {
-        Self::open_as(file, path, None)
+        Self::open_as(file, path, None, None)
     }
 
-    fn open_as(file: Arc<dyn File>, path: &Path, global_seq: Option<Seq>) -> Result<Self> {
+    fn open_as(
+        file: Arc<dyn File>,
+        path: &Path,
+        tail: Option<units::Bytes>,
+        global_seq: Option<Seq>,
+    ) -> Result<Self> {
         let len = file.len().map_err(|error| Error::io("cannot measure", path, error))?;
         if len == 0 || len % ALIGNMENT as u64 != 0 {
             return Err(Error::corruption(path, len, "the file is cut off"));
         }
         let damaged = |what: Damage| Error::corruption(path, len - ALIGNMENT as u64, what);
-        let mut start = len - len.min(OPEN_LEN);
+        let wanted = tail.map_or(FOOTER_PAGES_LEN, |tail| tail.0);
+        let mut start = align_down(len.saturating_sub(wanted));
         let mut tail = read(&*file, path, start..len)?;
-        let mut open_bytes = len - start;
         let (footer, sum) = Footer::decode(&tail, len).map_err(damaged)?;
         if footer.version != VERSION {
             let (found, supported) = (footer.version, VERSION);
@@ -113,10 +123,12 @@ impl SstReader {
             return Err(damaged("the parts of the file overlap"));
         }
         if footer.index.offset < start {
-            start = align_down(footer.index.offset);
-            tail = read(&*file, path, start..len)?;
-            open_bytes += len - start;
+            let from = align_down(footer.index.offset);
+            let mut longer = read(&*file, path, from..start)?;
+            longer.extend_from_slice(&tail);
+            (start, tail) = (from, longer);
         }
+        let open_bytes = len - start;
         let section = |section: &Section| section_of(&tail, start, footer.uid, section, path);
         let index = Index::decode(section(&footer.index)?, footer.index.offset)
             .map_err(|what| Error::corruption(path, footer.index.offset, what))?;
@@ -137,7 +149,8 @@ impl SstReader {
             return Err(Error::corruption(path, footer.ranges.offset, what));
         }
         let (path, ranges, bytes) = (path.to_owned(), Arc::new(ranges), units::Bytes(len));
-        let summary = SstSummary { uid: footer.uid, bytes, checksum: sum, properties };
+        let tail = bytes - units::Bytes(footer.index.offset);
+        let summary = SstSummary { uid: footer.uid, bytes, tail, checksum: sum, properties };
         Ok(Self {
             file,
             path,

@@ -72,6 +72,8 @@ pub struct SstSummary {
     pub uid: FileUid,
     /// Length of the file.
     pub bytes: units::Bytes,
+    /// Length of all that follows the blocks.
+    pub tail: units::Bytes,
     /// The footer's checksum.
     pub checksum: u64,
     /// The properties that the file records about itself.
@@ -96,6 +98,7 @@ impl SstSummary {
             seq_min: self.properties.seq_min,
             seq_max: self.properties.seq_max,
             expires: self.properties.expires,
+            tail: Some(self.tail),
             ..FileMeta::default()
         }
     }
@@ -352,6 +355,7 @@ impl SstWriter {
         if !self.chunk.is_empty() {
             rest.push((self.handed_out, self.chunk));
         }
-        (rest, SstSummary { uid: self.uid, bytes, checksum, properties })
+        let tail = bytes - units::Bytes(footer.index.offset);
+        (rest, SstSummary { uid: self.uid, bytes, tail, checksum, properties })
     }
 }
