@@ -7,6 +7,7 @@ use crate::attachment::Attachment;
 use crate::ids::{FileNumber, FileUid};
 use crate::key::Seq;
 use crate::range::KeyRange;
+use crate::sketch::Sketch;
 use crate::units::{self, Micros};
 use bytes::Bytes;
 use std::fmt;
@@ -49,6 +50,10 @@ pub struct FileMeta {
     /// Bytes from the beginning of its index to its end: all but its blocks. An open reads exactly
     /// these. None if the file is older than this field.
     pub tail: Option<units::Bytes>,
+    /// Its keys as far as shapes count how many of them other runs of L0 have, too. Only files that
+    /// were written into L0 have it, for shapes that ask for it.
+    /// It does not affect equality: the manifest has it only while the file is in L0.
+    pub sketch: Option<Arc<Sketch>>,
 }
 
 impl FileMeta {

@@ -3,7 +3,7 @@
 //! One line per run or level, one word per table:
 //!
 //! ```text
-//! L0 r7 flush seq 50-60: 12:8M[a,k]
+//! L0 r7 flush seq 50-60: 12:8M[a,k]{400}
 //! L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:8M[q,z)~2
 //! cursor L1 g
 //! flushed 60
@@ -11,18 +11,23 @@
 //!
 //! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that this does not
 //! describe fully adds `/bytes[smallest,largest]` of its file. `~n` at the end means that the file
-//! has n fragments of range tombstones; only then can the file's own upper end be exclusive. Sizes
-//! take the suffixes K, M, G. Bytes of keys that are not plain letters are written as `\xNN`. Empty
-//! lines and lines from `#` on are skipped. Runs are listed oldest first.
+//! has n fragments of range tombstones; only then can the file's own upper end be exclusive.
+//! Sizes take the suffixes K, M, G. Bytes of keys that are not plain letters are written as `\xNN`.
+//! Empty lines and lines from `#` on are skipped. Runs are listed oldest first.
+//!
+//! `{400}` at the very end of a table means that its file has a sketch of 400 keys. It is read as
+//! the sketch of the keys numbered 1 to 400. `{1-400,601-650}` gives the numbers, so that sketches
+//! can overlap; when printed, only the number of keys is left.
 //!
 //! [`print()`] shows keys, so its output never goes to the LOG; [`summary`] shows none. The text
 //! holds only what shapes use, without uids, checksums and entry counts. So text → tree → text is
-//! the identity, tree → text → tree is not.
+//! the identity (but for the numbers of keys in sketches), tree → text → tree is not.
 
 use crate::error::{Error, Result};
 use crate::ids::{FileNumber, RunId};
 use crate::key::Seq;
 use crate::range::KeyRange;
+use crate::sketch::Sketch;
 use crate::table::{FileMeta, Table};
 use crate::tables::Tables;
 use crate::units::{Bytes, GIB};
@@ -145,7 +150,11 @@ fn parse_tables(words: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Vec<
 
 fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Table>> {
     let bad = || format!("{word:?} is not a table: write it as 12:8M[a,k]");
-    let (number, rest) = word.split_once(':').ok_or_else(bad)?;
+    let (rest, sketch) = match word.strip_suffix('}').and_then(|rest| rest.rsplit_once('{')) {
+        Some((rest, numbers)) => (rest, Some(Arc::new(parse_sketch(numbers)?))),
+        None => (word, None),
+    };
+    let (number, rest) = rest.split_once(':').ok_or_else(bad)?;
     let number = parse_number(number)?;
     let (rest, range_tombstones) = match rest.rsplit_once('~') {
         Some((rest, count)) if !count.ends_with([']', ')']) => (rest, parse_number(count)?),
@@ -178,14 +187,36 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
         range_tombstones,
         seq_min: seqs.0,
         seq_max: seqs.1,
+        sketch,
         ..FileMeta::default()
     };
     let file = match files.get(&number) {
-        Some(known) if **known == meta => known.clone(),
+        Some(known) if **known == meta && known.sketch == meta.sketch => known.clone(),
         Some(_) => return Err(format!("file {number} is described in two ways")),
         None => files.entry(number).or_insert(Arc::new(meta)).clone(),
     };
     Ok(Arc::new(Table::slice(file, range, bytes)))
+}
+
+/// The most keys of a sketch.
+const KEYS_MAX: u64 = 1 << 16;
+
+/// The sketch of keys such as `400` or `1-400,601-650`.
+fn parse_sketch(text: &str) -> Parsed<Sketch> {
+    let (mut numbers, mut count) = (Vec::new(), 0);
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or(("1", part));
+        let (first, last) = (parse_number(first)?, parse_number(last)?);
+        count += last.saturating_sub(first).min(KEYS_MAX) + 1;
+        if last.checked_add(1).is_none_or(|end| end < first) || count > KEYS_MAX {
+            return Err(format!(
+                "{{{text}}} is not a sketch: write {{400}} or {{1-400,601-650}}, at most \
+                 {KEYS_MAX} keys"
+            ));
+        }
+        numbers.push(first..last + 1);
+    }
+    Ok(Sketch::of_numbers(numbers.into_iter().flatten()))
 }
 
 /// `8M[a,k]` or `8M[a,k)`. None if the word does not have this form.
@@ -258,6 +289,9 @@ pub fn print_table(table: &Table) -> String {
     if file.range_tombstones > 0 {
         _ = write!(word, "~{}", file.range_tombstones);
     }
+    if let Some(sketch) = &file.sketch {
+        _ = write!(word, "{{{}}}", sketch.keys());
+    }
     word
 }
 
@@ -320,7 +354,7 @@ mod tests {
 
     const TREE: &str = "\
 L0 r7 flush seq 50-60: 12:8M[a,k]
-L0 r8 merge seq 61-99: 13:1536K[b,k] 14:300[l,z]
+L0 r8 merge seq 61-99: 13:1536K[b,k]{400} 14:300[l,z]~2{0}
 L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:1M[q\\x20\\x00,r]
 L2: 6:1M[a~5,b)~3 7:1M[b,c)/8M[a,c)~12 8:3[c,d~]~1
 L3: 9:2G[a,z]
@@ -351,6 +385,18 @@ flushed 99
     }
 
     #[test]
+    fn sketches_are_of_numbered_keys() {
+        let version = parse("L0 r1 flush: 1:8[a,b]{1-4000}\nL0 r2 flush: 2:8[a,b]{2001-6000,9-9}");
+        let version = version.expect("parses");
+        let tables = version.l0.iter().flat_map(|run| run.tables.iter());
+        let sketches: Vec<_> = tables.filter_map(|table| table.file.sketch.as_deref()).collect();
+        assert_eq!(sketches.iter().map(|sketch| sketch.keys()).collect::<Vec<_>>(), [4000, 4001]);
+        let overlap = crate::sketch::overlap(&sketches);
+        assert!((0.23..0.27).contains(&overlap), "{overlap}, a quarter is right");
+        assert!(print(&version).ends_with(" 2:8[a,b]{4001}\n"), "{}", print(&version));
+    }
+
+    #[test]
     fn mistakes_are_told_in_sentences() {
         let why = |text: &str| parse(text).expect_err("refused").to_string();
         assert_eq!(
@@ -367,6 +413,12 @@ flushed 99
             "line 1: a run comes from \"flush\" or \"merge\", not \"compaction\""
         );
         assert_eq!(why("L1: 3:8M[a,b]\nL2: 3:9M[a,b]"), "line 2: file 3 is described in two ways");
+        assert!(why("L1: 3:8M[a,b]{4}\nL2: 3:8M[a,b]{5}").contains("in two ways"));
+        assert_eq!(why("L1: 3:8M[a,b]{x}"), "line 1: \"x\" is not a number");
+        assert!(why("L1: 3:8M[a,b]}").contains("is not a table"));
+        for bad in ["9-4", "0-18446744073709551615", "1-65537", "1-40000,1-40000"] {
+            assert!(why(&format!("L1: 3:8M[a,b]{{{bad}}}")).contains("is not a sketch"), "{bad}");
+        }
         assert!(why("L1: 3:8M[\\q,b]").contains("backslash"));
         assert!(why("L1: 3:8M[a,b)").contains("only a file with range tombstones"));
         assert_eq!(why("L1: 3:8M[a,b)~x"), "line 1: \"x\" is not a number");

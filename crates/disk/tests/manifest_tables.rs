@@ -2,10 +2,13 @@
 //! the checksums say.
 
 use std::sync::Arc;
-use vlsm_core::{Bytes as Size, FileMeta, FileNumber, FileUid, Seq, Table, TreeId, VersionEdit};
-use vlsm_disk::codec::Reader;
+use vlsm_core::{
+    Bytes as Size, Change, FileMeta, FileNumber, FileUid, Place, RunId, RunOrigin, Seq, Sketch,
+    Table, TreeId, VersionEdit,
+};
+use vlsm_disk::codec::{Malformed, Reader};
 use vlsm_disk::manifest::Record;
-use vlsm_disk::manifest::format::{Files, put_record, read_item};
+use vlsm_disk::manifest::format::{Files, Item, put_record, read_item};
 
 fn file(number: u64, lo: &str, hi: &str) -> Arc<FileMeta> {
     Arc::new(FileMeta {
@@ -60,5 +63,62 @@ fn tables_that_cannot_be_are_refused() {
     ] {
         let error = read(&bytes).expect_err(why);
         assert!(error.0.contains(why), "{} is not {why}", error.0);
+    }
+}
+
+/// A sketch is written with a run of L0, read back, and left out below L0.
+#[test]
+fn sketches_are_kept_in_l0_only() {
+    let sketch = Arc::new(Sketch::of_numbers(1..=10));
+    let meta = Arc::into_inner(file(5, "b", "k")).expect("not shared");
+    let meta = Arc::new(FileMeta { sketch: Some(sketch.clone()), ..meta });
+    let bytes = |place: Place, meta: &Arc<FileMeta>| {
+        let mut edit = VersionEdit::default();
+        let table = Arc::new(Table::whole(meta.clone()));
+        match place {
+            Place::L0(run) => edit.add_l0(run, RunOrigin::Flush, table),
+            Place::Level(level) => edit.add(level, table),
+        }
+        let mut out = Vec::new();
+        put_record(&mut out, &Record::Edit(TreeId(1), edit));
+        out
+    };
+    let read = |bytes: &[u8], files: &mut Files| {
+        let Item::Record(Record::Edit(_, edit)) = read_item(&mut Reader::new(bytes), files)? else {
+            panic!("an edit")
+        };
+        match &edit.changes[..] {
+            [Change::Add { table, .. }] => Ok::<_, Malformed>(table.file.clone()),
+            other => panic!("one table, not {other:?}"),
+        }
+    };
+    let l0 = bytes(Place::L0(RunId(1)), &meta);
+    let mut files = Files::default();
+    assert_eq!(read(&l0, &mut files).expect("sound").sketch, Some(sketch));
+    // Golden bytes: what precedes the sketch, the flag, the number of keys; then the registers.
+    let plain = bytes(Place::L0(RunId(1)), &file(5, "b", "k"));
+    let (head, tail) = l0.split_at(plain.len() + 1);
+    assert_eq!(head, [&plain[..plain.len() - 1], &[64, 10]].concat());
+    assert_eq!(tail.len(), 3072);
+    let registers = tail.iter().enumerate().filter(|(_, byte)| **byte != 0);
+    let registers: String = registers.map(|(at, byte)| format!("{at}: {byte} ")).collect();
+    expect_test::expect![
+        "81: 2 326: 4 534: 3 754: 32 1005: 1 1325: 4 2370: 2 2713: 80 2924: 4 2982: 1"
+    ]
+    .assert_eq(registers.trim());
+    // The same file, moved down, is the same file.
+    let below = bytes(Place::Level(1), &meta);
+    assert_eq!(below, bytes(Place::Level(1), &file(5, "b", "k")));
+    read(&below, &mut files).expect("one file");
+    assert_eq!(read(&below, &mut Files::default()).expect("sound").sketch, None);
+    let damaged = |at: usize, byte: u8| {
+        let mut damaged = l0.clone();
+        damaged[at] = byte;
+        read(&damaged, &mut Files::default()).expect_err("refused").0
+    };
+    assert!(damaged(head.len() - 1, 11).contains("sketch"), "the file has 10 entries");
+    assert!(damaged(l0.len() - 1, 0xff).contains("sketch"), "no register is 63");
+    for len in head.len()..l0.len() {
+        assert!(read(&l0[..len], &mut Files::default()).is_err(), "cut at {len}");
     }
 }

@@ -18,13 +18,15 @@
 //! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
 //!                  | smallest | largest | smallest and largest sequence number
 //!                  | flags u8 | [fragments of range tombstones] | [first expiry]
-//!                  | [length of the tail] | [range, visible bytes]
+//!                  | [length of the tail] | [keys | sketch of them, 3072 bytes]
+//!                  | [range, visible bytes]
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
 //!
 //! Flags of a table: 1 it shows a slice of its file; 2 the file's largest key is exclusive; 4 the
 //! file has range tombstones; 8 all entries of the file have one sequence number, its global one;
-//! 16 some of its values expire; 32 the length of the file's tail is known.
+//! 16 some of its values expire; 32 the length of the file's tail is known;
+//! 64 there is a sketch of the file's keys, in L0 only.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -34,8 +36,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vlsm_core::{
-    Change, FileMeta, FileNumber, FileUid, KeyRange, Micros, Place, RunId, RunOrigin, Seq, Table,
-    TreeId, VersionEdit, units,
+    Change, FileMeta, FileNumber, FileUid, KeyRange, Micros, Place, RunId, RunOrigin, Seq, Sketch,
+    Table, TreeId, VersionEdit, sketch, units,
 };
 
 const STORE: u8 = 1;
@@ -53,8 +55,14 @@ const FLAG_RANGES: u8 = 4;
 const FLAG_GLOBAL_SEQ: u8 = 8;
 const FLAG_EXPIRES: u8 = 16;
 const FLAG_TAIL: u8 = 32;
-const FLAGS: u8 =
-    FLAG_SLICE | FLAG_EXCLUSIVE | FLAG_RANGES | FLAG_GLOBAL_SEQ | FLAG_EXPIRES | FLAG_TAIL;
+const FLAG_SKETCH: u8 = 64;
+const FLAGS: u8 = FLAG_SLICE
+    | FLAG_EXCLUSIVE
+    | FLAG_RANGES
+    | FLAG_GLOBAL_SEQ
+    | FLAG_EXPIRES
+    | FLAG_TAIL
+    | FLAG_SKETCH;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 1 << 16;
 /// The largest value of a counter.
@@ -148,7 +156,7 @@ fn put_edit(out: &mut Vec<u8>, edit: &VersionEdit) {
                 put_place(out, *place);
                 out.push(0);
                 out.push(u8::from(*origin == RunOrigin::Merge));
-                put_table(out, table);
+                put_table(out, *place, table);
             }
             Change::Remove { place, file, range } => {
                 put_place(out, *place);
@@ -173,7 +181,7 @@ fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
     out.push(u8::from(range.hi_inclusive));
 }
 
-fn put_table(out: &mut Vec<u8>, table: &Table) {
+fn put_table(out: &mut Vec<u8>, place: Place, table: &Table) {
     let file = &*table.file;
     put_varint(out, file.number.0);
     out.extend_from_slice(&file.uid.0.to_le_bytes());
@@ -188,6 +196,7 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
     let one_seq = file.seq_min == file.seq_max;
     debug_assert!(file.global_seq.is_none_or(|seq| one_seq && seq == file.seq_min));
     let slice = table.range != file.range() || table.bytes != file.bytes;
+    let sketch = file.sketch.as_ref().filter(|_| place.level() == 0);
     let flag = |is: bool, flag: u8| if is { flag } else { 0 };
     out.push(
         flag(slice, FLAG_SLICE)
@@ -195,7 +204,8 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
             | flag(file.range_tombstones > 0, FLAG_RANGES)
             | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ)
             | flag(file.expires.is_some(), FLAG_EXPIRES)
-            | flag(file.tail.is_some(), FLAG_TAIL),
+            | flag(file.tail.is_some(), FLAG_TAIL)
+            | flag(sketch.is_some(), FLAG_SKETCH),
     );
     if file.range_tombstones > 0 {
         put_varint(out, file.range_tombstones);
@@ -205,6 +215,10 @@ fn put_table(out: &mut Vec<u8>, table: &Table) {
     }
     if let Some(tail) = file.tail {
         put_varint(out, tail.0);
+    }
+    if let Some(sketch) = sketch {
+        put_varint(out, sketch.keys());
+        sketch.pack(out);
     }
     if slice {
         put_range(out, &table.range);
@@ -320,6 +334,14 @@ fn read_range(reader: &mut Reader<'_>) -> Read<KeyRange> {
     Ok(KeyRange { lo, hi, hi_inclusive: read_bool(reader)? })
 }
 
+/// Reads the sketch of a file's keys.
+fn read_sketch(reader: &mut Reader<'_>, file: &FileMeta) -> Read<Arc<Sketch>> {
+    let keys = reader.varint()?;
+    let sketch = Sketch::unpack(keys, reader.take(sketch::PACKED_LEN)?);
+    let sketch = sketch.filter(|sketch| sketch.keys() <= file.entries);
+    sketch.map(Arc::new).ok_or(Malformed("the sketch of a file's keys is impossible"))
+}
+
 fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
     let mut read = FileMeta {
         number: FileNumber(read_number(reader)?),
@@ -351,6 +373,9 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
             return Err(Malformed("the tail of a file is longer than the file"));
         }
         read.tail = Some(tail);
+    }
+    if flags & FLAG_SKETCH != 0 {
+        read.sketch = Some(read_sketch(reader, &read)?);
     }
     let any_range = read.range_tombstones > 0;
     if any_range != (flags & FLAG_RANGES != 0) || (read.largest_exclusive && !any_range) {

@@ -150,7 +150,8 @@ impl SstReader {
         }
         let (path, ranges, bytes) = (path.to_owned(), Arc::new(ranges), units::Bytes(len));
         let tail = bytes - units::Bytes(footer.index.offset);
-        let summary = SstSummary { uid: footer.uid, bytes, tail, checksum: sum, properties };
+        let (uid, checksum, sketch) = (footer.uid, sum, None);
+        let summary = SstSummary { uid, bytes, tail, checksum, properties, sketch };
         Ok(Self {
             file,
             path,

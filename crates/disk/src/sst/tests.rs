@@ -3,6 +3,7 @@
 mod cursor;
 mod opening;
 mod ranges;
+mod sketch;
 
 use super::scan::{Scan, Scanner};
 use super::*;
@@ -332,6 +333,7 @@ fn arb_options() -> impl Strategy<Value = SstOptions> {
             restart_interval,
             bits_per_key,
             compression,
+            sketch: false,
             created: Duration::ZERO,
         })
 }

@@ -28,8 +28,9 @@ use super::ranges::RangesBuilder;
 use crate::aligned::{ALIGNMENT, AlignedBuf};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Trailer, key, units};
+use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Sketch, Trailer, key, units};
 
 /// Bytes of the chunks that a writer hands out.
 pub const CHUNK_LEN: usize = 256 << 10;
@@ -49,6 +50,8 @@ pub struct SstOptions {
     pub bits_per_key: u32,
     /// How blocks are compressed.
     pub compression: Compression,
+    /// Whether the file's summary has a sketch of its keys, for a run of L0.
+    pub sketch: bool,
     /// Wall-clock time since the Unix epoch, for the properties.
     pub created: Duration,
 }
@@ -60,6 +63,7 @@ impl Default for SstOptions {
             restart_interval: 16,
             bits_per_key: 10,
             compression: Compression::None,
+            sketch: false,
             created: Duration::ZERO,
         }
     }
@@ -78,6 +82,8 @@ pub struct SstSummary {
     pub checksum: u64,
     /// The properties that the file records about itself.
     pub properties: Properties,
+    /// The sketch of its keys, if it was asked for. The file does not have it.
+    pub sketch: Option<Arc<Sketch>>,
 }
 
 impl SstSummary {
@@ -99,6 +105,7 @@ impl SstSummary {
             seq_max: self.properties.seq_max,
             expires: self.properties.expires,
             tail: Some(self.tail),
+            sketch: self.sketch,
             ..FileMeta::default()
         }
     }
@@ -190,7 +197,7 @@ impl SstWriter {
         if first || shared < key.len() || shared < self.last_key.len() {
             self.last_key.truncate(shared);
             self.last_key.extend_from_slice(&key[shared..]);
-            if self.options.bits_per_key > 0 {
+            if self.options.bits_per_key > 0 || self.options.sketch {
                 self.hashes.push(filter::hash(key));
             }
         }
@@ -356,6 +363,7 @@ impl SstWriter {
             rest.push((self.handed_out, self.chunk));
         }
         let tail = bytes - units::Bytes(footer.index.offset);
-        (rest, SstSummary { uid: self.uid, bytes, tail, checksum, properties })
+        let sketch = self.options.sketch.then(|| Arc::new(Sketch::of(self.hashes)));
+        (rest, SstSummary { uid: self.uid, bytes, tail, checksum, properties, sketch })
     }
 }
