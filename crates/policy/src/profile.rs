@@ -48,6 +48,7 @@ pub static PROFILES: &[Profile] = profiles![
     "rocksdb-io",
     "rocksdb-debt64",
     "rocksdb-overflow64",
+    "triad",
     "lsmi",
     "rocksdb-auto",
     "silk",

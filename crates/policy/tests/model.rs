@@ -250,13 +250,14 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "vlsm",
     "vlsm-4",
     "rocksdb",
     "rocksdb-io",
     "rocksdb-debt64",
     "rocksdb-overflow64",
+    "triad",
     "lsmi",
     "cruise",
 ];

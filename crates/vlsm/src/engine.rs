@@ -63,14 +63,14 @@ impl Engine {
             },
             manifest,
         ));
-        let gathers = shape.gathers() > 1;
+        let (gathers, sketches) = (shape.gathers() > 1, shape.sketches());
         let writer = Arc::new(Writer::new(&shared, &views, &log, &catalog, gathers));
         let control = Arc::new(Control::new(control::Parts {
             reader: reader.clone(),
             log: log.clone(),
             installer: installer.clone(),
             writer: writer.clone(),
-            jobs: job::Context { shared: shared.clone(), views, tables, snapshots },
+            jobs: job::Context { shared: shared.clone(), views, tables, snapshots, sketches },
             device,
             shape,
             deciders,

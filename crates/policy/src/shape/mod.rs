@@ -18,6 +18,7 @@ mod pick;
 mod room;
 pub mod sp_lsm;
 pub mod tiered_l0;
+pub mod triad;
 pub mod vlsm;
 
 use crate::candidate::{Busy, Candidate, Candidates, WithinL0};
@@ -32,6 +33,7 @@ registry! {
     tiered_l0 = tiered_l0::TieredL0,
     lsmi = lsmi::Lsmi,
     sp_lsm = sp_lsm::SpLsm,
+    triad = triad::Triad,
 }
 
 /// The running jobs that hold something the candidate needs (rule 2), in ascending order.
@@ -112,6 +114,13 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     /// wanted.
     fn gathers(&self) -> usize {
         1
+    }
+
+    /// Whether SSTs that are written into L0 get a sketch of their keys
+    /// ([`vlsm_core::FileMeta::sketch`]). Files of another origin, such as ingested ones, have
+    /// none.
+    fn sketches(&self) -> bool {
+        false
     }
 
     /// Where this candidate's output is cut.

@@ -89,21 +89,48 @@ impl TieredL0 {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
 
-    /// Whether a merge into this level may start: the level does not exceed its target by more than
-    /// the overflow.
-    fn l0_score(&self, runs: &[&Run]) -> f64 {
+    /// Rule 2: the score of these runs of L0.
+    pub(super) fn l0_score(&self, runs: &[&Run], trigger: usize) -> f64 {
         let bytes: Bytes = runs.iter().map(|run| run.tables.bytes()).sum();
         let by_bytes = bytes.as_f64() / self.options.l1_bytes.as_f64().max(1.0);
-        (runs.len() as f64 / self.options.l0_trigger as f64).max(by_bytes)
+        (runs.len() as f64 / trigger.max(1) as f64).max(by_bytes)
     }
 
-    /// Rules 3, 4 and 7: the score of L0 and its candidates.
-    fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms) -> (f64, Vec<Candidate>) {
-        let Context { version, busy, .. } = *context;
+    /// The candidates, where L0's idle runs have this score.
+    pub(super) fn ranked(
+        &self,
+        version: &Version,
+        facts: &TreeFacts,
+        busy: &Busy,
+        l0_score: &dyn Fn(&[&Run]) -> f64,
+    ) -> Candidates {
+        let context = Context { version, facts, busy, options: &self.options };
+        let mut list: Candidates = pick::flush(facts, busy, usize::MAX).into_iter().collect();
+        let rooms = self.rooms(version, busy);
         let idle: Vec<&Run> = version.l0.iter().filter(|run| !context.is_busy(run)).collect();
-        let score = self.l0_score(&idle);
+        let score = l0_score(&idle);
+        let l0 = self.out_of_l0(&context, &rooms, score);
+        let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
+        let mut ranked = vec![(score, l0)];
+        let l1_beyond = if l0_waits { f64::INFINITY } else { 0.0 };
+        ranked.extend(context.full_levels(&rooms, l1_beyond));
+        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
+        list
+    }
+
+    /// The pressure, where L0 is due or not.
+    pub(super) fn pressure_if(&self, version: &Version, l0_due: bool) -> Pressure {
+        let rooms = self.rooms(version, &Busy::default());
+        let debt = self.debt(version, &rooms, l0_due);
+        pressure(version, &self.options, rooms.pressures(version.depth()), debt)
+    }
+
+    /// Rules 3, 4 and 7: the candidates of L0.
+    fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms, score: f64) -> Vec<Candidate> {
+        let Context { version, busy, .. } = *context;
         if score < 1.0 {
-            return (score, Vec::new());
+            return Vec::new();
         }
         let mut list = Vec::new();
         let to_l1 = busy
@@ -120,7 +147,7 @@ impl TieredL0 {
             list.extend(self.within_l0(context, score));
         }
         list.extend(self.flushed(context, score));
-        (score, list)
+        list
     }
 
     /// Rule 4.
@@ -159,9 +186,8 @@ impl TieredL0 {
 
     /// The bytes that compaction owes: all of L0 against L1 once L0 is due, and the merges that
     /// follow from it.
-    fn debt(&self, version: &Version, rooms: &Rooms) -> Bytes {
+    fn debt(&self, version: &Version, rooms: &Rooms, due: bool) -> Bytes {
         let l0 = version.l0_bytes();
-        let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
         let (out_of_l0, carried) = if due { (l0 + rooms.bytes(1), l0) } else { Default::default() };
         rooms.owed(out_of_l0, carried)
     }
@@ -195,17 +221,8 @@ impl Shape for TieredL0 {
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
-        let context = Context { version, facts, busy, options: &self.options };
-        let mut list: Candidates = pick::flush(facts, busy, usize::MAX).into_iter().collect();
-        let rooms = self.rooms(version, busy);
-        let (score, l0) = self.out_of_l0(&context, &rooms);
-        let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
-        let mut ranked = vec![(score, l0)];
-        let l1_beyond = if l0_waits { f64::INFINITY } else { 0.0 };
-        ranked.extend(context.full_levels(&rooms, l1_beyond));
-        ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
-        list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
-        list
+        let trigger = self.options.l0_trigger;
+        self.ranked(version, facts, busy, &|runs| self.l0_score(runs, trigger))
     }
 
     fn within_l0(&self) -> WithinL0 {
@@ -221,9 +238,9 @@ impl Shape for TieredL0 {
     }
 
     fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
-        let rooms = self.rooms(version, &Busy::default());
-        let debt = self.debt(version, &rooms);
-        pressure(version, &self.options, rooms.pressures(version.depth()), debt)
+        let l0 = version.l0_bytes();
+        let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
+        self.pressure_if(version, due)
     }
 
     /// The tiering step, then each level that would exceed its target by more than the allowed

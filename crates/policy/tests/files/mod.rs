@@ -129,7 +129,8 @@ impl Tree {
             true => Vec::new(),
             false => {
                 let files = self.cut(shape, as_of, candidate, self.merged(candidate));
-                files.into_iter().map(|entries| self.write(entries)).collect()
+                let sketch = shape.sketches() && candidate.output_level == 0;
+                files.into_iter().map(|entries| self.write(entries, sketch)).collect()
             }
         };
         let run = RunId(self.number());
@@ -199,8 +200,9 @@ impl Tree {
         files
     }
 
-    fn write(&mut self, entries: Entries) -> Arc<Table> {
+    fn write(&mut self, entries: Entries, sketch: bool) -> Arc<Table> {
         let number = FileNumber(self.number());
+        let keys = entries.iter().map(|entry| entry.0.into());
         let meta = FileMeta {
             number,
             bytes: Bytes(entries.len() as u64 * self.entry),
@@ -208,6 +210,7 @@ impl Tree {
             largest: key(entries[entries.len() - 1].0),
             seq_min: Seq(entries.iter().map(|entry| entry.1).min().unwrap_or(0)),
             seq_max: Seq(entries.iter().map(|entry| entry.1).max().unwrap_or(0)),
+            sketch: sketch.then(|| Arc::new(Sketch::of_numbers(keys))),
             ..FileMeta::default()
         };
         self.contents.insert(number.0, Arc::new(entries));
@@ -247,7 +250,7 @@ impl Tree {
     pub fn check(&self, shape: &dyn Shape, options: &PolicyOptions) -> Result<(), String> {
         self.version.check().map_err(|why| why.to_string())?;
         shape.check(&self.version).map_err(|why| why.to_string())?;
-        let tiered = options.shape == "tiered_l0";
+        let tiered = ["tiered_l0", "triad"].contains(&&*options.shape);
         let runs = self.version.l0.len();
         if !tiered && runs > options.tree.l0_max {
             return Err(format!("L0 has {runs} runs, at most {}", options.tree.l0_max));

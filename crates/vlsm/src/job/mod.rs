@@ -36,7 +36,7 @@ use vlsm_core::{
     Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
     Run, RunId, RunOrigin, Table, TreeId, Version, VersionEdit,
 };
-use vlsm_disk::sst::{Scanner, SstReader};
+use vlsm_disk::sst::{Scanner, SstOptions, SstReader};
 use vlsm_disk::{Charge, Pending, Rank};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
@@ -48,6 +48,8 @@ pub(crate) struct Context {
     pub views: Arc<Views>,
     pub tables: Arc<TableCache>,
     pub snapshots: Arc<Snapshots>,
+    /// Whether runs of L0 get sketches of their keys.
+    pub sketches: bool,
 }
 
 /// A finished job: what is to be installed.
@@ -174,7 +176,7 @@ impl Job {
             candidate,
         };
         if job.candidate.kind != JobKind::TrivialMove {
-            job.outputs = Some(job.new_outputs(shared, &version, cuts));
+            job.outputs = Some(job.new_outputs(context, &version, cuts));
             job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
                 Stage::Opening(job.open_inputs(context))
             } else {
@@ -199,9 +201,13 @@ impl Job {
         context.shared.io.submit(open)
     }
 
-    fn new_outputs(&self, shared: &Shared, version: &Version, rule: CutRule) -> Outputs {
+    fn new_outputs(&self, context: &Context, version: &Version, rule: CutRule) -> Outputs {
+        let Context { shared, sketches, .. } = context;
         let level = self.candidate.output_level;
-        let sst_options = shared.options.sst(level, shared.env.wall_clock());
+        let sst_options = SstOptions {
+            sketch: *sketches && level == 0,
+            ..shared.options.sst(level, shared.env.wall_clock())
+        };
         let next = match rule {
             CutRule::LookAhead { next_level, .. } => version.level(next_level).clone(),
             _ => vlsm_core::Tables::default(),

@@ -1,0 +1,167 @@
+//! `triad`: TRIAD-DISK. L0 is compacted once its runs have many keys in common, or once there are
+//! many runs.
+//!
+//! Source: "TRIAD: Creating Synergies Between Memory, Disk and Log in Log Structured Key-Value
+//! Stores" (2017), TRIAD-DISK, and its published code, a change of RocksDB 5
+//! (`LevelCompactionPicker::PickCompaction`, `FileMetaData`). A merge of runs that share few keys
+//! drops few entries, and rewrites L1 all the same. So it is deferred. Rules:
+//! 1. each SST that is written into L0 has a HyperLogLog sketch of its keys
+//!    ([`vlsm_core::sketch`]), in the manifest, as long as it is in L0;
+//! 2. the overlap of L0 is 1 − distinct keys of the union of its idle runs ÷ sum of each run's
+//!    keys. The union is estimated by the sketches, the sum is exact;
+//! 3. from `overlap_runs` idle runs on, L0 is due once its overlap is at least `overlap_min`. From
+//!    `l0_trigger` runs on it is due whatever the overlap;
+//! 4. while L0 is not due, it proposes no job. Levels below work on;
+//! 5. when it is due, all idle runs are merged into L1 at once, as in `tiered_l0`, whose rules 1,
+//!    3, 5 and 6 hold here, too. Its score is `tiered_l0`'s with `overlap_runs` for the trigger,
+//!    and at least 1.
+//!
+//! Readings:
+//! - the published code defers as long as L0 has at most 6 files; here 6 runs are due;
+//! - the published code asks for the overlap only after RocksDB has found L0 due, by default at 4
+//!   files. `overlap_runs` is this number; 2 asks as soon as there can be an overlap. RocksDB's
+//!   other reason, an L0 larger than L1's target, cannot apply: four memtables of its default size
+//!   are as large as that target, so nothing would ever be deferred;
+//! - in the published code a deferred L0 ends the search for a compaction, also in other levels. We
+//!   take that for an accident (rule 4);
+//! - a run without a sketch (ingested, of another shape, of an older store) makes the overlap
+//!   unknown. Then L0 is due by the number of runs alone;
+//! - a slice of a file counts as the whole file, and two slices as one.
+//!
+//! Deviations: TRIAD has two other parts, which are not built. TRIAD-MEM keeps hot keys in the
+//! memtable when it is flushed, and TRIAD-LOG lets the log stand for the flushed run. There are no
+//! merges within L0, which that RocksDB did not have either.
+//!
+//! Liveness: a deferred L0 has fewer than `l0_trigger` runs, and writes stop only above that
+//! (`l0_stop`). A due L0 goes down as in `tiered_l0`.
+//!
+//! Cost of one call: that of `tiered_l0`, and 4 KB of sketch for each run below the trigger
+//! (`SKETCHES_MAX` of them at most).
+
+use super::tiered_l0::{TieredL0, TieredOptions};
+use super::{CutRule, Shape};
+use crate::candidate::{Busy, Candidate, Candidates};
+use crate::mechanism::{Mechanism, MechanismOptions};
+use crate::signals::{Chain, Pressure, TreeFacts};
+use crate::smaller::Pick;
+use crate::tree::{TreeOptions, all_hold};
+use serde::{Deserialize, Serialize};
+use vlsm_core::{Result, Run, Version, Violation, sketch};
+
+/// The most SSTs of which sketches are compared; with more, L0 is due.
+const SKETCHES_MAX: usize = 64;
+
+/// When L0 is compacted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TriadOptions {
+    /// The overlap of L0's runs from which on they are compacted: the share of their keys that a
+    /// merge drops.
+    pub overlap_min: f64,
+    /// Fewer runs than this are not compacted, whatever their overlap.
+    pub overlap_runs: usize,
+}
+
+impl Default for TriadOptions {
+    fn default() -> Self {
+        Self { overlap_min: 0.4, overlap_runs: 4 }
+    }
+}
+
+impl MechanismOptions for TriadOptions {
+    fn check(&self) -> Result<()> {
+        all_hold([
+            (
+                self.overlap_min > 0.0 && self.overlap_min <= 1.0,
+                "triad.overlap_min",
+                "must be above 0 (any runs have that overlap) and at most 1 (none ever have)",
+            ),
+            (
+                (2..=SKETCHES_MAX).contains(&self.overlap_runs),
+                "triad.overlap_runs",
+                "must be from 2 (one run overlaps nothing) to 64",
+            ),
+        ])
+    }
+
+    fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
+        self.overlap_min = pick.of(&[0.01, 0.2, 0.4, 1.0]);
+        self.overlap_runs = pick.of(&[2, 2, 3, 4]);
+    }
+}
+
+/// TRIAD-DISK.
+#[derive(Debug)]
+pub struct Triad {
+    own: TriadOptions,
+    trigger: usize,
+    tiered: TieredL0,
+}
+
+impl Mechanism for Triad {
+    const WHAT: &'static str = "TRIAD-DISK: all of L0 into L1 once its runs share many keys";
+    type Options = TriadOptions;
+
+    fn new(tree: &TreeOptions, own: &TriadOptions) -> Result<Self> {
+        let tiered = TieredL0::new(tree, &TieredOptions::default())?;
+        Ok(Self { own: own.clone(), trigger: tree.l0_trigger, tiered })
+    }
+}
+
+impl Triad {
+    /// Rule 3.
+    fn is_due(&self, runs: &[&Run]) -> bool {
+        runs.len() >= self.trigger
+            || runs.len() >= self.own.overlap_runs
+                && overlap(runs).is_some_and(|overlap| overlap >= self.own.overlap_min)
+    }
+}
+
+/// Rule 2. None if a run has no sketch. Beyond [`SKETCHES_MAX`] SSTs it counts as complete.
+fn overlap(runs: &[&Run]) -> Option<f64> {
+    let mut files: Vec<_> =
+        runs.iter().flat_map(|run| run.tables.iter()).map(|table| &*table.file).collect();
+    files.sort_by_key(|file| file.number);
+    files.dedup_by_key(|file| file.number);
+    if files.len() > SKETCHES_MAX {
+        return Some(1.0);
+    }
+    let sketches = files.into_iter().map(|file| file.sketch.as_deref());
+    Some(sketch::overlap(&sketches.collect::<Option<Vec<_>>>()?))
+}
+
+impl Shape for Triad {
+    fn name(&self) -> &'static str {
+        "triad"
+    }
+
+    fn sketches(&self) -> bool {
+        true
+    }
+
+    fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
+        self.tiered.ranked(version, facts, busy, &|runs| match self.is_due(runs) {
+            true => self.tiered.l0_score(runs, self.own.overlap_runs).max(1.0),
+            false => 0.0,
+        })
+    }
+
+    fn cuts(&self, version: &Version, candidate: &Candidate) -> CutRule {
+        self.tiered.cuts(version, candidate)
+    }
+
+    /// L0 owes nothing as long as it is deferred.
+    fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
+        let runs: Vec<&Run> = version.l0.iter().collect();
+        self.tiered.pressure_if(version, self.is_due(&runs))
+    }
+
+    /// The tiering step of an L0 at its trigger.
+    fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
+        self.tiered.chain(version, facts)
+    }
+
+    fn check(&self, version: &Version) -> std::result::Result<(), Violation> {
+        self.tiered.check(version)
+    }
+}
