@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Place, Table, TreeId};
+use vlsm_core::{Bytes, JobId, KeyRange, MemtableId, Place, Table, TreeId, Version};
 
 /// The place in which a job makes room: its urgency class, most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +75,8 @@ pub struct Candidate {
 
 impl Candidate {
     /// Whether the two cannot run at the same time: they read the same memtable or a shared part of
-    /// a table, or write into the same keys of one level below L0.
+    /// a table, write into the same keys of one level below L0, or one jumps over a level into
+    /// which the other writes.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
         if self.tree != other.tree {
@@ -86,7 +87,33 @@ impl Candidate {
             || (self.output_level > 0
                 && self.output_level == other.output_level
                 && self.range.overlaps(&other.range))
+            || self.jumps_over_output_of(other)
+            || other.jumps_over_output_of(self)
             || mine.tables.iter().any(|(_, table)| other.reads(table))
+    }
+
+    /// Whether it brings a table below keys that the other is about to write.
+    fn jumps_over_output_of(&self, other: &Self) -> bool {
+        let over = |level: u8| level < other.output_level && other.output_level < self.output_level;
+        self.inputs
+            .tables
+            .iter()
+            .any(|(place, table)| over(place.level()) && table.range.overlaps(&other.range))
+    }
+
+    /// A table that it would bring newer keys below: it lies between an input and the output level,
+    /// shares a key with the input, and is no input itself. A sound candidate has none.
+    #[must_use]
+    pub fn jumps_over<'a>(&self, version: &'a Version) -> Option<(u8, &'a Arc<Table>)> {
+        self.inputs.tables.iter().find_map(|(place, input)| {
+            let mut between = place.level() + 1..self.output_level;
+            between.find_map(|level| {
+                // `overlapping` would borrow the input.
+                let tables = version.level(level).starting_at(&input.range.lo);
+                let mut tables = tables.take_while(|table| !input.range.is_before(&table.range));
+                tables.find(|table| !self.reads(table)).map(|table| (level, table))
+            })
+        })
     }
 
     /// Whether it reads a part of this table.
@@ -161,5 +188,56 @@ impl Busy {
     #[must_use]
     pub fn has_class(&self, class: Class) -> bool {
         self.reservations.iter().any(|held| held.candidate.frees == class)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vlsm_core::text;
+
+    /// The merge of these tables, each with its level, into a level.
+    fn job(version: &Version, from: &[(u8, &str)], to: u8) -> Candidate {
+        let table = |(level, key): &(u8, &str)| {
+            let table = version.level(*level).find(key.as_bytes()).expect("there is one").clone();
+            (Place::Level(*level), table)
+        };
+        let tables: Vec<_> = from.iter().map(table).collect();
+        let range = KeyRange::cover(tables.iter().map(|(_, table)| &table.range)).expect("some");
+        let (memtables, score, sets_cursor) = (Vec::new(), 0.0, None);
+        Candidate {
+            tree: TreeId::default(),
+            frees: Class::Level(from[0].0),
+            kind: JobKind::Compact,
+            inputs: Inputs { memtables, tables },
+            output_level: to,
+            range,
+            bytes_in: Bytes::ZERO,
+            bytes_out: Bytes::ZERO,
+            score,
+            sets_cursor,
+            conflicts: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn jumps_exclude_jobs_into_the_levels_between() {
+        let tree = "L1: 1:8[a,f] 2:8[g,m]\nL2: 3:8[c,k]\nL3: 4:8[p,q]\nL5: 5:8[a,b]";
+        let version = text::parse(tree).expect("parses");
+        let job = |from: &[(u8, &str)], to| job(&version, from, to);
+        let over = |job: &Candidate| {
+            job.jumps_over(&version).map(|(level, table)| (level, table.file.number.0))
+        };
+        assert_eq!(over(&job(&[(1, "a")], 4)), Some((2, 3)));
+        assert_eq!(over(&job(&[(1, "a")], 2)), None, "what is there is the output's business");
+        assert_eq!(over(&job(&[(1, "a"), (2, "c")], 4)), None);
+        assert_eq!(over(&job(&[(2, "c")], 4)), None);
+
+        let (jump, into) = (job(&[(1, "a"), (2, "c")], 4), job(&[(1, "g")], 3));
+        assert!(jump.collides(&into) && into.collides(&jump), "L2:3 would pass 2 in L3");
+        let beside = job(&[(3, "p")], 4);
+        assert!(!jump.collides(&beside) && !beside.collides(&into), "no key in common");
+        let above = job(&[(1, "g")], 2);
+        assert!(!job(&[(2, "c")], 4).collides(&above), "nothing passes what stays above");
     }
 }

@@ -62,6 +62,7 @@ pub static PROFILES: &[Profile] = profiles![
     "adoc",
     "cruise",
     "vlsm+cruise",
+    "pebblesdb",
 ];
 
 impl Profile {

@@ -21,13 +21,13 @@ pub struct TreeOptions {
     pub growth: u64,
     /// Target of L1.
     pub l1_bytes: Bytes,
-    /// The most levels below L0; the last one has no target.
+    /// The most levels below L0; the last one has no target. (The shape `flsm` has its own number.)
     pub levels: u8,
     /// The number of runs in L0 that starts their compaction. In `sp_lsm`, the number of memtables
     /// that are gathered before a merge. The value 1 costs nothing in shapes that compact runs one
     /// by one.
     pub l0_trigger: usize,
-    /// Runs in L0 at which flushes wait (shapes `vlsm` and `lsmi`). It is L0's maximum.
+    /// Runs in L0 at which flushes wait (shapes `vlsm`, `lsmi` and `flsm`). It is L0's maximum.
     pub l0_max: usize,
     /// Runs in L0 at which writes are slowed down.
     pub l0_slowdown: usize,

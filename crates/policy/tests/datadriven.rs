@@ -204,7 +204,8 @@ impl World {
         let each = text::parse_bytes(each).expect("a size");
         let next = rule.next_level().map(|level| self.version.level(level).clone());
         let next = next.unwrap_or_default();
-        let mut cutter = Cutter::new(rule, next.clone());
+        let candidate = &self.candidates[args[0].parse::<usize>().expect("an index")];
+        let mut cutter = Cutter::of(rule, &self.version, &candidate.range);
         let mut ssts: Vec<(KeyRange, Bytes)> = Vec::new();
         for key in input.split_whitespace() {
             let written = ssts.last().map_or(Bytes::ZERO, |sst| sst.1);

@@ -237,6 +237,8 @@ fn small(name: &str) -> PolicyOptions {
     options.tree.debt_hard = options.tree.debt_hard.map(|debt| debt / 2048);
     options.tree.l0_max = options.tree.l0_max.min(8);
     options.tree.l0_slowdown = options.tree.l0_slowdown.min(6);
+    // A guard of the last level every 64 keys.
+    options.shapes.flsm.top_level_bits = 14;
     options
 }
 
@@ -260,6 +262,7 @@ const NAMES: [&str; 9] = [
     "triad",
     "lsmi",
     "cruise",
+    "pebblesdb",
 ];
 
 fn run_all(keys: fn(u32, u32) -> u32) {
@@ -312,6 +315,48 @@ fn odd_sizes_make_progress_too() {
         options.tree.trivial_move = false;
         options.shapes.vlsm.overlap = Overlap::Ratio;
         run(options, 1, 10_000, |n, _| n.wrapping_mul(0x9e37_79b1));
+    }
+}
+
+/// Guards from every few keys to hardly any, and levels and runs from the fewest on.
+#[test]
+fn guards_of_any_density() {
+    for (levels, runs, trigger) in [(1, 1, 1), (1, 4, 2), (2, 3, 3), (3, 2, 1), (4, 3, 2)] {
+        for (last_bits, rewrite_ratio) in [(2, 1), (6, 2), (30, 0)] {
+            let mut options = small("pebblesdb");
+            let own = &mut options.shapes.flsm;
+            (own.guarded_levels, own.guard_runs, own.guard_trigger) = (levels, runs, trigger);
+            own.top_level_bits = last_bits + levels * own.bit_decrement;
+            own.rewrite_ratio = rewrite_ratio;
+            run(options.clone(), 3, 4_000, |_, random| random % 10_000);
+            options.tree.trivial_move = false;
+            options.tree.l0_trigger = 1;
+            run(options, 1, 4_000, |n, _| n.wrapping_mul(0x9e37_79b1));
+        }
+    }
+}
+
+/// A tree of another shape, whose tables straddle guards, deeper than the options say or not.
+#[test]
+fn a_tree_gets_guards_later() {
+    for (before, levels) in [("rocksdb", 2), ("vlsm", 1), ("lsmi", 4)] {
+        let mut old = small(before);
+        old.tree.levels = 7;
+        old.tree.growth = 2;
+        let mut model = Model::new(old, 3, 1);
+        for _ in 0..12_000 {
+            let random = model.random.number();
+            model.insert(random % 50_000);
+        }
+        model.drain();
+        model.options = small("pebblesdb");
+        model.options.shapes.flsm.guarded_levels = levels;
+        (model.shape, ..) = model.options.build().expect("legal options");
+        for _ in 0..12_000 {
+            let random = model.random.number();
+            model.insert(random % 50_000);
+        }
+        model.drain();
     }
 }
 

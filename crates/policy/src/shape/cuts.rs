@@ -19,6 +19,12 @@
 //! the lower ends of the next level's tables are places to cut at, too, and S_m does not hold
 //! there. So an SST under a range tombstone overlaps no more than f either.
 //!
+//! Guards (PebblesDB (2017), §3.4; `guards.rs`):
+//! 1. close before a key that is a guard, and before the first key that is not before a known
+//!    guard;
+//! 2. if the SST has its size, close it before the next key;
+//! 3. under a range tombstone known guards are places to cut at, too.
+//!
 //! Readings. The paper's symbols are lost in its text. [`Overlap::Count`] is the number of
 //! overlapped SSTs. [`Overlap::Ratio`] is their bytes ÷ the bytes of the vSST, as the text says.
 //! The ratio falls while the vSST grows, so only the moment of the call counts.
@@ -28,9 +34,9 @@
 //! costs O(log tables). The tables are those of the version at the job's start. If the level
 //! changes before the install, the output is still legal.
 
-use super::{CutRule, Overlap};
+use super::{CutRule, Overlap, guards};
 use std::sync::Arc;
-use vlsm_core::{Bytes, KeyRange, Table, Tables, key};
+use vlsm_core::{Bytes, KeyRange, Table, Tables, Version, key};
 
 /// Says whether a vSST is cheap to merge into the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,15 +91,31 @@ pub struct Cutter {
     seen: Seen,
     /// The first table after the last key, and the head of its lower end.
     ahead: Option<(u64, Arc<Table>)>,
+    /// The known guards that lie ahead, the next one last.
+    guards: Vec<bytes::Bytes>,
     opened: bool,
 }
 
 impl Cutter {
+    /// A cutter with this rule for a job over this range, with the tree as of the job's start.
+    #[must_use]
+    pub fn of(rule: CutRule, version: &Version, range: &KeyRange) -> Self {
+        let next = rule.next_level().map(|level| version.level(level).clone());
+        let mut cutter = Self::new(rule, next.unwrap_or_default());
+        if let CutRule::Guards { bits, from, .. } = rule {
+            cutter.guards = guards::known(version, from, bits, range);
+            cutter.guards.reverse();
+        }
+        cutter
+    }
+
     /// A cutter with this rule. `next_level` is the level that the rule looks at
-    /// ([`CutRule::next_level`]), as of the job's start. A rule of a fixed size ignores it.
+    /// ([`CutRule::next_level`]), as of the job's start. A rule of a fixed size ignores it. No
+    /// guard is known.
     #[must_use]
     pub fn new(rule: CutRule, next_level: Tables) -> Self {
-        Self { rule, next: next_level, seen: Seen::default(), ahead: None, opened: false }
+        let (seen, guards) = (Seen::default(), Vec::new());
+        Self { rule, next: next_level, seen, ahead: None, guards, opened: false }
     }
 
     /// Whether to close the open SST before this user key is added to it. Call it once for each new
@@ -106,6 +128,10 @@ impl Cutter {
         match self.rule {
             CutRule::Never => false,
             CutRule::Size { sst } => written >= sst,
+            CutRule::Guards { sst, bits, .. } => {
+                let passed = self.pass_guards(user_key) || guards::is_guard(user_key, bits);
+                std::mem::replace(&mut self.opened, true) && (passed || written >= sst)
+            }
             CutRule::LookAhead { sst_min, sst_max, overlap_max, overlap, .. } => {
                 if !self.opened {
                     self.note_opened(user_key);
@@ -131,11 +157,22 @@ impl Cutter {
         }
     }
 
-    /// The lower end of the first table of the next level that lies after the last key passed in.
-    /// If a range tombstone reaches that far, a merge can cut there as at a key.
+    /// Drops the known guards up to this key. True if there were any.
+    #[inline]
+    fn pass_guards(&mut self, user_key: &[u8]) -> bool {
+        let before = self.guards.len();
+        while self.guards.last().is_some_and(|guard| **guard <= *user_key) {
+            self.guards.pop();
+        }
+        self.guards.len() < before
+    }
+
+    /// The next place after the last key passed in where a merge can cut as at a key, if a range
+    /// tombstone reaches that far: the lower end of a table of the next level, or a known guard.
     #[must_use]
     pub fn ahead(&self) -> Option<&bytes::Bytes> {
-        self.ahead.as_ref().map(|(_, table)| &table.range.lo)
+        let guard = self.guards.last().filter(|_| self.opened);
+        self.ahead.as_ref().map(|(_, table)| &table.range.lo).or(guard)
     }
 
     /// Like [`Cutter::before`], for a place under a range tombstone. There the open SST counts as
@@ -143,7 +180,7 @@ impl Cutter {
     pub fn before_under_tombstone(&mut self, place: &[u8], written: Bytes) -> bool {
         let least = match self.rule {
             CutRule::LookAhead { sst_min, .. } => sst_min,
-            CutRule::Never | CutRule::Size { .. } => Bytes::ZERO,
+            CutRule::Never | CutRule::Size { .. } | CutRule::Guards { .. } => Bytes::ZERO,
         };
         self.before(place, written.max(least))
     }
@@ -232,6 +269,38 @@ mod tests {
             }
             assert_eq!(cuts, expected, "{overlap:?} {max}");
         }
+    }
+
+    /// Of the letters g and y are guards with three bits.
+    #[test]
+    fn guards_and_known_guards_are_places_to_cut_at() {
+        let tree = text::parse("L3: 1:8[a,f] 2:8[g,x] 3:8[z,zz]").expect("parses");
+        let cuts = |from: u8, sst: u64, keys: &str| {
+            let rule = CutRule::Guards { sst: Bytes(sst), bits: 3, from };
+            let mut cutter = Cutter::of(rule, &tree, &KeyRange::closed("a", "z"));
+            let mut written = 0;
+            let mut cut = String::new();
+            for key in keys.chars() {
+                if cutter.before(key.to_string().as_bytes(), Bytes(written)) {
+                    cut.push(key);
+                    written = 0;
+                }
+                written += 1;
+            }
+            cut
+        };
+        assert_eq!(cuts(1, 99, "afghxyz"), "gy");
+        assert_eq!(cuts(1, 99, "afhxz"), "h", "g is known, z is no guard");
+        assert_eq!(cuts(4, 99, "afhxz"), "", "g is not known below L3");
+        assert_eq!(cuts(1, 99, "ghyz"), "y", "nothing is open before the first key");
+        assert_eq!(cuts(1, 2, "abcdgh"), "cg", "at the size as well");
+        let rule = CutRule::Guards { sst: Bytes(99), bits: 3, from: 1 };
+        let mut cutter = Cutter::of(rule, &tree, &KeyRange::closed("a", "z"));
+        assert_eq!(cutter.ahead(), None, "nothing is open");
+        assert!(!cutter.before(b"a", Bytes(0)));
+        assert_eq!(cutter.ahead().map(|guard| &guard[..]), Some(&b"g"[..]));
+        assert!(cutter.before_under_tombstone(b"g", Bytes(1)));
+        assert_eq!(cutter.ahead(), None);
     }
 
     #[test]

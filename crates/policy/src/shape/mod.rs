@@ -8,10 +8,17 @@
 //!    each other: the second one would have to read T;
 //! 3. of L0, a job into L1 takes an oldest-first prefix of the runs within its range; a merge
 //!    within L0 takes runs that are neighbours by age. Of memtables a job takes the oldest ones,
-//!    one job at a time; into L1 it takes them only where no run of L0 shares a key with them.
+//!    one job at a time; into L1 it takes them only where no run of L0 shares a key with them;
+//! 4. a job may *jump*: its output level may lie more than one level below an input. No level
+//!    between the two has a table that shares a key with that input, except for other inputs
+//!    ([`Candidate::jumps_over`]), and no running job writes there into these keys
+//!    ([`Candidate::collides`]). So the order of levels stays the order of age.
 
 pub mod cuts;
+pub mod flsm;
+mod guards;
 mod incremental;
+mod layers;
 pub mod lsmi;
 pub mod manual;
 mod pick;
@@ -34,6 +41,7 @@ registry! {
     lsmi = lsmi::Lsmi,
     sp_lsm = sp_lsm::SpLsm,
     triad = triad::Triad,
+    flsm = flsm::Flsm,
 }
 
 /// The running jobs that hold something the candidate needs (rule 2), in ascending order.
@@ -72,6 +80,15 @@ pub enum CutRule {
         /// The level looked at: the output level + 1.
         next_level: u8,
     },
+    /// At guards (PebblesDB (2017), §3.4), and at this size between them.
+    Guards {
+        /// SST size.
+        sst: Bytes,
+        /// Bits of a key's hash that are zero if it is a guard.
+        bits: u32,
+        /// The first of the levels whose tables tell known guards.
+        from: u8,
+    },
 }
 
 impl CutRule {
@@ -80,7 +97,7 @@ impl CutRule {
     pub fn next_level(&self) -> Option<u8> {
         match self {
             Self::LookAhead { next_level, .. } => Some(*next_level),
-            Self::Never | Self::Size { .. } => None,
+            Self::Never | Self::Size { .. } | Self::Guards { .. } => None,
         }
     }
 }

@@ -177,10 +177,10 @@ impl Tree {
         let sizes = match rule {
             CutRule::LookAhead { sst_min, sst_max, .. } => Some((sst_min, sst_max)),
             CutRule::Size { sst } => Some((sst, sst)),
+            CutRule::Guards { sst, .. } => Some((Bytes::ZERO, sst)),
             CutRule::Never => None,
         };
-        let next = rule.next_level().map(|level| as_of.level(level).clone());
-        let mut cutter = Cutter::new(rule, next.unwrap_or_default());
+        let mut cutter = Cutter::of(rule, as_of, &candidate.range);
         let mut files: Vec<Entries> = Vec::new();
         for (number, age) in entries {
             let written = Bytes(files.last().map_or(0, |file| file.len() as u64 * self.entry));
@@ -232,8 +232,11 @@ impl Tree {
             return Err(format!("runs that are no neighbours by age: {candidate:?}"));
         }
         let oldest = first == 0 || first == runs.len();
-        if candidate.output_level == 1 && candidate.conflicts.is_empty() && !oldest {
+        if candidate.output_level > 0 && candidate.conflicts.is_empty() && !oldest {
             return Err(format!("not the oldest run first: {candidate:?}"));
+        }
+        if let Some((level, table)) = candidate.jumps_over(&self.version) {
+            return Err(format!("over L{level}:{}: {candidate:?}", table.file.number));
         }
         let memtables = &candidate.inputs.memtables;
         let sealed: Vec<MemtableId> = self.sealed.iter().map(|(facts, _)| facts.id).collect();

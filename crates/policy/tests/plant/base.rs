@@ -47,7 +47,9 @@ pub fn base(name: &'static str) -> Arc<Base> {
 
 impl Base {
     fn new(name: &str) -> Self {
-        let options = profile(name).expect("known");
+        let mut options = profile(name).expect("known");
+        // Guards are counted in keys: an entry stands for 2^7 pairs of 1 KB.
+        options.shapes.flsm.top_level_bits -= 7;
         let policies = options.build().expect("legal options");
         let tree = filled(&options, &*policies.0);
         let mut plant = Plant::new(&options, policies, vec![(tree, 1.0)], 0x9e37_79b9_7f4a_7c15);

@@ -208,13 +208,9 @@ impl Job {
             sketch: *sketches && level == 0,
             ..shared.options.sst(level, shared.env.wall_clock())
         };
-        let next = match rule {
-            CutRule::LookAhead { next_level, .. } => version.level(next_level).clone(),
-            _ => vlsm_core::Tables::default(),
-        };
+        let cutter = Cutter::of(rule, version, &self.candidate.range);
         let env = shared.env.clone();
-        let outputs =
-            Outputs::new(sst_options, Cutter::new(rule, next), move || FileUid(env.random()));
+        let outputs = Outputs::new(sst_options, cutter, move || FileUid(env.random()));
         outputs.bounded(self.buffers.unwritten_max)
     }
 
@@ -458,7 +454,8 @@ impl Buffers {
 
 /// Refuses a candidate that would bring newer entries below older ones: of the runs of L0 that what
 /// it takes from memory and L0 overlaps it takes neighbours by age, the oldest of all into a level,
-/// and memtables from the oldest on, into a level only where no such run is left.
+/// and memtables from the oldest on, into a level only where no such run is left. Of the levels
+/// that it jumps over it takes what overlaps.
 fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
     let wrong = |what: &str| Err(Error::Internal(format!("{what}: {candidate:?}")));
     let older = tree.older_part();
@@ -466,6 +463,9 @@ fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
     let inputs = &candidate.inputs;
     if (candidate.frees == Class::Memtable) == inputs.memtables.is_empty() {
         return wrong("a class that does not fit the inputs");
+    }
+    if candidate.jumps_over(&tree.version).is_some() {
+        return wrong("newer keys brought below older ones");
     }
     let sealed = tree.immutables.iter().take(inputs.memtables.len());
     if !sealed.clone().map(|memtable| memtable.id()).eq(inputs.memtables.iter().copied()) {
