@@ -8,7 +8,7 @@ use vlsm_measure::process::{Device, Machine};
 use vlsm_measure::report::{
     Amplification, ChainMark, Floor, Method, Paid, PhaseReport, Report, Sample, table,
 };
-use vlsm_measure::store::{LevelStats, StoreStats, WaitStats};
+use vlsm_measure::store::{LevelStats, StoreStats, VsstStats, WaitStats};
 use vlsm_policy::Counters;
 
 fn percentiles(factor: f64) -> Percentiles {
@@ -42,6 +42,7 @@ fn store() -> StoreStats {
         chain_bytes: 150 << 20,
         chain_waited_us: 250_000,
         widest_job: 72 << 20,
+        vssts: VsstStats { into: 200, good_by_count: 174, good_by_ratio: 2, out: 150, poor: 3 },
         waits: vec![wait("memtable full", 12), wait("level debt", 0)],
         levels: vec![
             LevelStats { tables: 2, bytes: 16 << 20, ..LevelStats::default() },
@@ -158,6 +159,8 @@ fn the_table_says_what_was_measured_and_how() {
         "chains behind L0, widest                       –               3.00 MB",
         "chains behind L0, longest                      –                     2",
         "good SSTs of L1     90 % by count, 0 % by ratio",
+        "SSTs into L1        200: 87 % good by count, 1 % by ratio",
+        "SSTs out of L1      150: 2 % poor",
         "widest compaction   72.0 MB",
         "space amplification 1.10",
         "open, 100,000/s",
@@ -244,6 +247,25 @@ fn waits_are_told_apart_by_their_cause() {
     }
     assert_eq!(measure("writes that waited for a full memtable").of(&phase), Some(12.0));
     assert_eq!(measure("writes that were stopped or delayed").of(&phase), Some(17.0));
+}
+
+#[test]
+fn ssts_of_l1_are_counted_as_they_come_and_go() {
+    let mut phase = report().phases.remove(0);
+    assert_eq!(measure("good SSTs into L1, by count").of(&phase), Some(0.87));
+    assert_eq!(measure("good SSTs into L1, by ratio of bytes").of(&phase), Some(0.01));
+    assert_eq!(measure("poor SSTs out of L1").of(&phase), Some(0.02));
+    let before = VsstStats { into: 100, good_by_count: 100, good_by_ratio: 2, out: 100, poor: 2 };
+    phase.store.vssts = phase.store.vssts.since(&before);
+    assert_eq!(measure("good SSTs into L1, by count").of(&phase), Some(0.74));
+    assert_eq!(measure("poor SSTs out of L1").of(&phase), Some(0.02));
+    phase.store.vssts = VsstStats::default();
+    assert_eq!(measure("poor SSTs out of L1").of(&phase), None, "nothing is not zero");
+    assert_eq!(measure("L1 in targets").of(&phase), None, "L1 has no target there");
+    phase.store.levels[1].target = Some(64 << 20);
+    let sample = |mb: u64| Sample { levels: vec![0, mb << 20], ..Sample::default() };
+    phase.samples = vec![sample(32), sample(64)];
+    assert_eq!(measure("L1 in targets").of(&phase), Some(0.75));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::clock::{self, Clock};
 use crate::process::folder_bytes;
 use crate::store::{
     Admitted, ChainMark, JobMark, LevelStats, Look, Marks, Store, StoreMemory, StoreResult,
-    StoreStats, WaitStats, Write,
+    StoreStats, VsstStats, WaitStats, Write,
 };
 use parking_lot::Mutex;
 use std::path::Path;
@@ -134,6 +134,18 @@ fn levels(stats: &Stats) -> Vec<LevelStats> {
         good_by_ratio: level.good_by_ratio,
     };
     stats.levels.iter().map(level).collect()
+}
+
+fn vssts(stats: &Stats) -> VsstStats {
+    let of = |index: usize| stats.compactions.get(index).cloned().unwrap_or_default();
+    let (into, out) = (of(0), of(1));
+    VsstStats {
+        into: into.ssts_out,
+        good_by_count: into.good_out_by_count,
+        good_by_ratio: into.good_out_by_ratio,
+        out: out.ssts_in,
+        poor: out.poor_in,
+    }
 }
 
 /// Bytes that the device may never see: reads through the page cache, and zeros of the WAL that are
@@ -269,6 +281,7 @@ impl Store for Engine {
             standing_bytes: stats.standing_chains.width_total.0,
             standing_count: stats.standing_chains.count,
             widest_job: widest.unwrap_or(0),
+            vssts: vssts(&stats),
             waits: waits.collect(),
             levels: levels(&stats),
             disk_bytes: folder_bytes(self.db.path()),

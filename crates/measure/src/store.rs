@@ -153,6 +153,35 @@ pub struct LevelStats {
     pub good_by_ratio: u64,
 }
 
+/// SSTs that jobs brought into L1 and took out of it (vLSM (2024), §4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct VsstStats {
+    /// SSTs brought into L1.
+    pub into: u64,
+    /// Those among them that are good vSSTs by the number of SSTs that they overlap.
+    pub good_by_count: u64,
+    /// Those among them that are good vSSTs by the ratio of bytes.
+    pub good_by_ratio: u64,
+    /// SSTs taken out of L1.
+    pub out: u64,
+    /// Those among them that are poor vSSTs, by the reading that the store uses.
+    pub poor: u64,
+}
+
+impl VsstStats {
+    /// The counts since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            into: self.into.saturating_sub(before.into),
+            good_by_count: self.good_by_count.saturating_sub(before.good_by_count),
+            good_by_ratio: self.good_by_ratio.saturating_sub(before.good_by_ratio),
+            out: self.out.saturating_sub(before.out),
+            poor: self.poor.saturating_sub(before.poor),
+        }
+    }
+}
+
 /// Waits of writes with one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WaitStats {
@@ -244,6 +273,8 @@ pub struct StoreStats {
     pub standing_count: u64,
     /// Bytes into the widest compaction since the opening.
     pub widest_job: u64,
+    /// SSTs into and out of L1.
+    pub vssts: VsstStats,
     /// Waits of writes by cause.
     pub waits: Vec<WaitStats>,
     /// Levels, L0 first.
@@ -285,6 +316,7 @@ impl StoreStats {
         since.l0_compactions = self.l0_compactions.saturating_sub(before.l0_compactions);
         since.chains = self.chains.saturating_sub(before.chains);
         since.chain_bytes = self.chain_bytes.saturating_sub(before.chain_bytes);
+        since.vssts = self.vssts.since(&before.vssts);
         for wait in &mut since.waits {
             if let Some(old) = before.waits.iter().find(|old| old.cause == wait.cause) {
                 wait.count = wait.count.saturating_sub(old.count);

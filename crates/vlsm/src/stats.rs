@@ -45,9 +45,17 @@ pub struct WorkStats {
     pub entries_dropped: u64,
     /// Input bytes of the widest single job.
     pub widest: Bytes,
-    /// Poor vSSTs merged: SSTs that overlap too much of the next level. `vlsm` adds them to a job
-    /// when there are too few good ones.
+    /// SSTs that jobs took out of this level, moved ones included.
+    pub ssts_in: u64,
+    /// Those among them that are poor vSSTs: they overlap too much of the next level. `vlsm` adds
+    /// them to a job when there are too few good ones.
     pub poor_in: u64,
+    /// SSTs that jobs brought into L1. For jobs into other levels it is 0.
+    pub ssts_out: u64,
+    /// Those among them that are good vSSTs, counting overlapped SSTs.
+    pub good_out_by_count: u64,
+    /// Those among them that are good vSSTs by the ratio of bytes.
+    pub good_out_by_ratio: u64,
     /// How often a schedule paused a job.
     pub paused: u64,
     /// Jobs without a result: cancelled by the schedule, or failed.
@@ -287,7 +295,11 @@ fn work_of(counters: &Counters, index: usize) -> WorkStats {
         entries_in: level.entries_in.get(),
         entries_dropped: level.entries_dropped.get(),
         widest: Bytes(level.widest.load(Ordering::Relaxed)),
+        ssts_in: level.ssts_in.get(),
         poor_in: level.poor_in.get(),
+        ssts_out: level.ssts_out.get(),
+        good_out_by_count: level.good_out_by_count.get(),
+        good_out_by_ratio: level.good_out_by_ratio.get(),
         paused: level.paused.get(),
         cancelled: level.cancelled.get(),
         wasted: Bytes(level.wasted.get()),

@@ -248,3 +248,30 @@ fn what_is_buffered_instead_is_told_once() {
         assert_eq!(told.lock().unwrap().len(), 2 * usize::from(buffered), "reads, too");
     }
 }
+
+/// With a growth that no overlap exceeds, every vSST is good. With a small one hardly any is, as
+/// each has the size of an SST and overlaps several.
+#[test]
+fn good_and_poor_vssts_are_counted_as_they_come_and_go() {
+    for (growth, all_good) in [(1024, true), (2, false)] {
+        let folder = folder();
+        let builder = small("vlsm", &folder.path().join("store")).configure(|options| {
+            options.policy.tree.growth = growth;
+            options.policy.shapes.vlsm.sst_min = options.policy.tree.sst_max;
+            options.policy.shapes.vlsm.phi = 16;
+        });
+        let db = builder.open().unwrap();
+        fill(&db, 0, 30_000);
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        let (into, out) = (&stats.compactions[0], &stats.compactions[1]);
+        assert!(into.ssts_out >= out.ssts_in + stats.levels[1].tables, "{into:?} {out:?}");
+        assert!(out.ssts_in > 0 && out.ssts_out == 0, "{out:?}");
+        assert_eq!(into.good_out_by_count == into.ssts_out, all_good, "{into:?}");
+        assert!(into.good_out_by_ratio <= into.ssts_out);
+        assert_eq!(out.poor_in == 0, all_good, "{out:?}");
+        assert!(out.poor_in <= out.ssts_in);
+        db.close().unwrap();
+    }
+}

@@ -9,7 +9,7 @@ use vlsm_core::Micros;
 use vlsm_core::event::WaitCause;
 use vlsm_measure::metrics::{Group, Percentiles, Point};
 use vlsm_measure::report::{PhaseReport, Sample};
-use vlsm_measure::store::LevelStats;
+use vlsm_measure::store::{LevelStats, VsstStats};
 use vlsm_policy::Signals;
 use vlsm_policy::schedule::dlc::DlcOptions;
 use vlsm_policy::schedule::load::{LoadMeter, LoadModel};
@@ -154,6 +154,18 @@ static MEASURES: &[Row] = &[
     any("bytes read by a compaction out of L2", Bytes, |p| job_bytes(p, 2)),
     ours("good SSTs of L1, by count", Share, |p| good(p, |level| level.good_by_count)),
     ours("good SSTs of L1, by ratio of bytes", Share, |p| good(p, |level| level.good_by_ratio)),
+    ours("good SSTs into L1, by count", Share, |p| into_l1(p, |vssts| vssts.good_by_count)),
+    ours("good SSTs into L1, by ratio of bytes", Share, |p| into_l1(p, |v| v.good_by_ratio)),
+    ours("poor SSTs out of L1", Share, |p| {
+        let vssts = p.store.vssts;
+        (vssts.out > 0).then(|| vssts.poor as f64 / vssts.out as f64)
+    }),
+    // How full L1 is: the mean of the samples. Beyond one, the step to L2 is smaller than Φ.
+    ours("L1 in targets", Number, |p| {
+        let target = p.store.levels.get(1)?.target.filter(|target| *target > 0)?;
+        let bytes = p.samples.iter().filter_map(|sample| sample.levels.get(1));
+        mean(bytes.map(|bytes| *bytes as f64 / target as f64))
+    }),
     any("CPU per operation", Number, |p| Some(p.cpu_us_per_op)),
     any("CPU per operation, debt paid", Number, |p| {
         Some(p.paid?.cpu_nanos as f64 / 1e3 / p.ops.max(1) as f64)
@@ -344,6 +356,12 @@ fn job_bytes(phase: &PhaseReport, level: u8) -> Option<f64> {
 fn good(phase: &PhaseReport, count: fn(&LevelStats) -> u64) -> Option<f64> {
     let first = phase.store.levels.get(1).filter(|level| level.tables > 0)?;
     Some(count(first) as f64 / first.tables as f64)
+}
+
+/// The share of the SSTs brought into L1 in the phase that are good by this count.
+fn into_l1(phase: &PhaseReport, count: fn(&VsstStats) -> u64) -> Option<f64> {
+    let vssts = &phase.store.vssts;
+    (vssts.into > 0).then(|| count(vssts) as f64 / vssts.into as f64)
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -7,7 +7,7 @@ use super::{Amplification, Method, PhaseReport, Report, statistic};
 use crate::arrivals::Arrivals;
 use crate::metrics::Stalls;
 use crate::process::Device;
-use crate::store::{LevelStats, StoreStats};
+use crate::store::{LevelStats, StoreStats, VsstStats};
 use std::fmt::Write;
 use std::iter::repeat;
 use vlsm_core::{Bytes, Micros};
@@ -204,6 +204,19 @@ fn whole_run(report: &Report, out: &mut String) {
     };
     let first = store.levels.get(1).filter(|level| level.tables > 0);
     said("good SSTs of L1", first.map(good));
+    let VsstStats { into, good_by_count, good_by_ratio, out, poor } = store.vssts;
+    let percent = |part: u64, of: u64| (part as f64 / of as f64 * 100.0).round();
+    said(
+        "SSTs into L1",
+        (into > 0).then(|| {
+            let (count, ratio) = (percent(good_by_count, into), percent(good_by_ratio, into));
+            format!("{}: {count} % good by count, {ratio} % by ratio", grouped(into))
+        }),
+    );
+    said(
+        "SSTs out of L1",
+        (out > 0).then(|| format!("{}: {} % poor", grouped(out), percent(poor, out))),
+    );
     said("peak memory", report.peak_memory.map(|memory| format!("{} (process)", Bytes(memory))));
     if store.memory.limit > 0 {
         let (peak, limit) = (store.memory.peak, store.memory.limit);

@@ -14,17 +14,18 @@
 use crate::control::Control;
 use crate::control::{Slot, State};
 use crate::job::{Job, Request, Step};
+use crate::shared::counters::LevelCounter;
 use crate::shared::no_thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
-use vlsm_core::{Bytes, Error, JobId, Micros, TreeId};
+use vlsm_core::{Bytes, Change, Error, JobId, Micros, Place, Table, TreeId, VersionEdit};
 use vlsm_disk::Rank;
 use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
-use vlsm_policy::{Candidate, Class};
+use vlsm_policy::{Candidate, Class, Overlap};
 
 /// How soon an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
@@ -237,8 +238,8 @@ impl Control {
         counter.entries_dropped.add(counted.entries_in - counted.entries_out);
         if candidate.kind != JobKind::TrivialMove {
             counter.widest.fetch_max(candidate.bytes_in.0, Ordering::Relaxed);
-            counter.poor_in.add(self.poor_in(candidate));
         }
+        self.count_vssts(counter, candidate, &request.edit);
         self.shared.emit(Event::JobFinished {
             job: id,
             tree: candidate.tree,
@@ -253,18 +254,30 @@ impl Control {
         self.installer.submit([request]);
     }
 
-    /// SSTs by which a job made room in a level although they overlap too much of the next, as its
-    /// tree is before the result is installed.
-    fn poor_in(&self, candidate: &Candidate) -> u64 {
-        let Class::Level(from) = candidate.frees else { return 0 };
+    /// Counts the SSTs that a job takes out of a level, and the vSSTs that it brings into L1. Each
+    /// is graded against the next level, as its tree is before the result is installed.
+    fn count_vssts(&self, counter: &LevelCounter, candidate: &Candidate, edit: &VersionEdit) {
         let (view, policy) = (self.views.load_full(), &self.shared.options.policy);
-        let next = view.tree(candidate.tree).version.level(from + 1);
-        let tables = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == from);
-        let poor = tables.filter(|(_, table)| {
-            let max = policy.tree.growth as f64;
-            grade(&table.range, table.bytes, next, policy.shapes.vlsm.overlap, max) == Grade::Poor
-        });
-        poor.count() as u64
+        let version = &view.tree(candidate.tree).version;
+        let is = |table: &Table, next: u8, overlap, wanted| {
+            let (next, max) = (version.level(next), policy.tree.growth as f64);
+            u64::from(grade(&table.range, table.bytes, next, overlap, max) == wanted)
+        };
+        if let Class::Level(from) = candidate.frees {
+            let overlap = policy.shapes.vlsm.overlap;
+            let tables = candidate.inputs.tables.iter();
+            for (_, table) in tables.filter(|(place, _)| place.level() == from) {
+                counter.ssts_in.add(1);
+                counter.poor_in.add(is(table, from + 1, overlap, Grade::Poor));
+            }
+        }
+        for change in &edit.changes {
+            if let Change::Add { place: Place::Level(1), table, .. } = change {
+                counter.ssts_out.add(1);
+                counter.good_out_by_count.add(is(table, 2, Overlap::Count, Grade::Good));
+                counter.good_out_by_ratio.add(is(table, 2, Overlap::Ratio, Grade::Good));
+            }
+        }
     }
 
     /// Ends a job without a result; what it wrote is removed in the background.
