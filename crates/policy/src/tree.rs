@@ -34,7 +34,8 @@ pub struct TreeOptions {
     /// Runs in L0 at which writes are stopped.
     pub l0_stop: usize,
     /// Bytes by which each level may exceed its target before merges into it wait ("overflow" or
-    /// debt in vLSM (2024), §5). None: no bound, so no level ever waits for the next.
+    /// debt in vLSM (2024), §5). None: no bound, so no level ever waits for the next. In the shapes
+    /// `vlsm` (`l1_limit`) and `lsmi` L1 may not exceed its target.
     #[serde(with = "limit")]
     pub overflow: Option<Bytes>,
     /// Bytes owed to compaction, over all levels, at which writes are slowed down.

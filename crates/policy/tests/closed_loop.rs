@@ -132,6 +132,8 @@ fn high_load(base: &Base, policies: Policies) -> Faults {
 fn lets_go(options: &PolicyOptions, held: HeldBack) -> Option<String> {
     let SilkOptions { bandwidth, scheduling, .. } = options.schedules.silk;
     let held_back = match &*options.schedule {
+        // vLSM's L1 proposes only what the next run needs. That has started by then, and is paused.
+        "silk" if bandwidth && scheduling && options.shape == "vlsm" => held.paused > 0,
         "silk" if bandwidth && scheduling => held.paused > 0 && held.deeper > 0,
         "dlc" => held.l0 > 0,
         _ => true,

@@ -13,7 +13,8 @@ use files::{Random, Tree};
 use std::sync::Arc;
 use vlsm_core::*;
 use vlsm_policy::round::{Changed, Deciders, Known, Observed, World};
-use vlsm_policy::shape::cuts::grade;
+use vlsm_policy::shape::cuts::{Grade, grade};
+use vlsm_policy::shape::vlsm::{L1Limit, VlsmOptions};
 use vlsm_policy::*;
 
 /// Bytes of one entry.
@@ -49,6 +50,12 @@ struct Report {
     l1_bytes: Bytes,
     good_by_count: u64,
     good_by_ratio: u64,
+    /// SSTs that jobs took out of L1, and the poor ones by the reading in force.
+    l1_out: u64,
+    poor_out: u64,
+    /// Merges of L0 into L1, and the bytes in L1 when they began.
+    merges: u64,
+    l1_before: Bytes,
     chain_max: usize,
     width_max: Bytes,
 }
@@ -129,6 +136,7 @@ impl Model {
         self.jobs[chosen].left -= 1;
         if self.jobs[chosen].left == 0 {
             let job = self.jobs.swap_remove(chosen);
+            self.count_inputs(&job.candidate);
             for table in self.tree.install(&*shape, &job.version, &job.candidate) {
                 self.count(&job, &table);
             }
@@ -146,10 +154,29 @@ impl Model {
         for job in &self.jobs {
             assert!(!job.candidate.collides(&candidate), "{candidate:?}");
         }
+        if candidate.frees == Class::L0 && candidate.output_level == 1 {
+            self.report.merges += 1;
+            self.report.l1_before += self.tree.version.level(1).bytes();
+        }
         let left = 1 + candidate.bytes_in.0 / self.options.tree.memtable_bytes.0.max(1);
         self.job_ids += 1;
         let id = JobId(self.job_ids);
         self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
+    }
+
+    /// Counts the SSTs that a job takes out of L1, before it is installed.
+    fn count_inputs(&mut self, candidate: &Candidate) {
+        if candidate.frees != Class::Level(1) {
+            return;
+        }
+        let (l2, max) = (self.tree.version.level(2), self.options.tree.growth as f64);
+        let by = self.options.shapes.vlsm.overlap;
+        let out = candidate.inputs.tables.iter().filter(|(place, _)| place.level() == 1);
+        for (_, table) in out {
+            self.report.l1_out += 1;
+            let grade = grade(&table.range, table.bytes, l2, by, max);
+            self.report.poor_out += u64::from(grade == Grade::Poor);
+        }
     }
 
     /// Counts an SST that a job wrote.
@@ -265,10 +292,20 @@ const NAMES: [&str; 9] = [
     "pebblesdb",
 ];
 
+/// The same shape with the other limit of L1.
+fn with_overflow_in_l1(name: &str) -> Option<PolicyOptions> {
+    let mut options = small(name);
+    options.shapes.vlsm.l1_limit = L1Limit::Overflow;
+    (options.shape == "vlsm").then_some(options)
+}
+
 fn run_all(keys: fn(u32, u32) -> u32) {
     for name in NAMES {
         for workers in [1, 4] {
             run(small(name), workers, 12_000, keys);
+            if let Some(options) = with_overflow_in_l1(name) {
+                run(options, workers, 12_000, keys);
+            }
         }
     }
 }
@@ -369,8 +406,9 @@ fn vssts_are_of_sizes_from_s_min_to_s_max() {
         options.shapes.vlsm.sst_min = Bytes(5 * ENTRY);
         options.tree.sst_max = Bytes(23 * ENTRY);
         let report = run(options, 2, 12_000, |_, random| random);
-        // By the ratio most are poor, and closed at S_m.
-        let mean = report.l1_bytes.0 / report.l1_files / ENTRY;
+        // By the ratio most are poor, and closed at S_m. The last one of a job may be smaller.
+        let files = report.l1_files - report.merges;
+        let mean = report.l1_bytes.0 / files / ENTRY;
         assert!((5..23).contains(&mean), "{overlap:?}: {mean} entries a vSST");
     }
 }
@@ -417,31 +455,50 @@ fn figures() {
         options
     };
     let print = |name: &str, options: PolicyOptions| {
+        let (tree, vlsm) = (options.tree.clone(), options.shape == "vlsm");
         let report = run(options, 2, 120_000, |_, random| random);
-        let share = |good: u64| 100 * good / report.l1_files.max(1);
+        let percent = |part: u64, of: u64| match vlsm {
+            true => format!("{} %", (100 * part + of / 2) / of.max(1)),
+            false => "–".into(),
+        };
+        let l1 = match report.merges {
+            0 => "–".into(),
+            merges => {
+                let full = tree.l1_bytes.as_f64() * merges as f64;
+                format!("{:.2}", report.l1_before.as_f64() / full)
+            }
+        };
         println!(
-            "{name}: write amplification {:.1}, good by count {} %, by ratio {} %, \
-             chain behind L0 at most {} stages, {} (in full size)",
+            "| {name} | {:.1} | {} | {} | {} | {l1} | {}, {} |",
             report.written as f64 / report.user as f64,
-            share(report.good_by_count),
-            share(report.good_by_ratio),
+            percent(report.good_by_count, report.l1_files),
+            percent(report.good_by_ratio, report.l1_files),
+            percent(report.poor_out, report.l1_out),
             report.chain_max,
             report.width_max * 128
         );
     };
     for name in NAMES {
         print(name, scaled(name));
+        if let Some(mut options) = with_overflow_in_l1(name).map(|_| scaled(name)) {
+            options.shapes.vlsm.l1_limit = L1Limit::Overflow;
+            print(&format!("{name}, L1 with overflow"), options);
+        }
     }
-    let but = |name: &str, change: fn(&mut PolicyOptions)| {
-        let mut options = scaled(name);
-        change(&mut options);
-        options
-    };
-    print("vlsm, by ratio", but("vlsm", |o| o.shapes.vlsm.overlap = Overlap::Ratio));
-    print("vlsm, S_m = S_M / 2", but("vlsm", |o| o.shapes.vlsm.sst_min = o.tree.sst_max / 2));
-    print("vlsm-4, Φ = 64", but("vlsm-4", |o| o.shapes.vlsm.phi = 64));
-    let half = |o: &mut PolicyOptions| {
-        (o.shapes.vlsm.phi, o.shapes.vlsm.sst_min) = (64, o.tree.sst_max / 2)
-    };
-    print("vlsm-4, Φ = 64, S_m = S_M / 2", but("vlsm-4", half));
+    for (name, phi) in [("vlsm", 32), ("vlsm-4", 64)] {
+        for overlap in [Overlap::Count, Overlap::Ratio] {
+            for (least, parts) in
+                [("S_M / 8", 8), ("S_M / 4", 4), ("S_M / 2", 2), ("S_M − block", 1)]
+            {
+                let mut options = scaled(name);
+                let sst = options.tree.sst_max;
+                // A block is smaller than an entry, which is the least that there is here.
+                let sst_min = if parts == 1 { sst - Bytes(ENTRY) } else { sst / parts };
+                let vlsm = VlsmOptions { sst_min, phi, overlap, ..VlsmOptions::default() };
+                options.shapes.vlsm = vlsm;
+                let by = format!("{overlap:?}").to_lowercase();
+                print(&format!("{name}, Φ = {phi}, by {by}, S_m = {least}"), options);
+            }
+        }
+    }
 }

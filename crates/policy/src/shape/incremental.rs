@@ -4,23 +4,46 @@
 //! and §4.1. Rules:
 //! 1. a flush needs an L0 slot: fewer than `l0_max` runs. One memtable becomes one run;
 //! 2. L0→L1 takes the *one* oldest run and every table of L1 in its range, if L1 has room for the
-//!    run within target + overflow;
-//! 3. level n gives to level n + 1 when level n lacks room for one more SST (L1: for the oldest
-//!    run) within its target, and level n + 1 has room within target + overflow;
+//!    run within its limit. The limit of L1 is its target: L1 is drained until the run fits;
+//! 3. level n gives to level n + 1 when level n lacks room within its target, and level n + 1 has
+//!    room for an SST within its limit. From L2 on the limit is target + overflow. The room that
+//!    level n needs is that of one more SST; in L1 it is that of the next run, and it counts the
+//!    bytes that running jobs bring into L1;
 //! 4. the order is by the used share of the slack. The slack of L0 is its queue; that of a level is
-//!    its overflow. If L0 comes first but waits for a job out of L1, no further job out of L1
-//!    starts.
+//!    its overflow and the room that it needs. So L1 comes first when it is at its target.
+//!
+//! Reading, on the overflow ("compaction debt", §3.3). §4.1 leaves no room for it in L1: good vSSTs
+//! are compacted "until it frees space for an SST in L1 for the next SST". The widths of §6.2
+//! agree. They are 0.32 GB for five levels and 0.19 GB for three with SSTs of 8 MB, 0.16 GB for
+//! five and 0.12 GB for four with 4 MB: f · S_M for each level, so L1 holds its target when a run
+//! comes. §5 gives all systems an overflow of 64 MB, "an upper per-level limit" (§3.3). It stays
+//! for L2 and below, where it is 3 % of the target, or 6 % with SSTs of 4 MB. In L1 it would be one
+//! target more, or two.
+//!
+//! Alternative, ours ([`L1Limit::Overflow`]): the limit of L1 has the overflow, too. L1 needs room
+//! for an SST or a run, whichever is larger. If L0 comes first by rule 4 but waits for a job out of
+//! L1, no further job out of L1 starts. Runs wait less than in the paper. But under load L1 stands
+//! at its limit, which is two targets with SSTs of 8 MB and three with 4 MB. Then L2 is only a half
+//! or a third of Φ times as large as L1, and a job into L1 is two or three times as wide.
 //!
 //! The chain: L0 is full, so the oldest run must be merged with L1. If L1 has no room, the step out
 //! of L1 must come first, and so on down to the first level with room. The overflow postpones each
-//! step. If it has no bound, no chain forms.
+//! step. If it has no bound, the chain ends in L1.
 //!
-//! Liveness: rules 2 and 3 differ only in the overflow, so a level that refuses a merge wants to
-//! give (`room.rs`). The last level never refuses. The candidate of L0 conflicts only with jobs
-//! that end.
+//! Liveness. While no job runs, a level that refuses a merge wants to give, because the room that
+//! rule 3 needs is no less than the room that rule 2 needs, and the target is no more than the
+//! limit (`room.rs`). The last level never refuses. So either the oldest run can be merged or some
+//! level can give.
+//!
+//! With uniform keys a run overlaps all of L1, so L0→L1 conflicts with each job out of L1, and they
+//! take turns. Neither keeps the other waiting for ever. Bytes that jobs are moving out of L1 count
+//! as room in rule 3, so no further job starts once there is enough. When these jobs have ended,
+//! the run fits and conflicts with nothing. While it is merged, no job out of L1 can start, and
+//! after that L1 lacks room again. Jobs out of L1 over different keys run at the same time, also
+//! beside a merge into L1 that leaves their keys alone.
 
 use super::pick::{self, Context};
-use super::room::{Rooms, towards};
+use super::room::{L1Limit, Rooms, towards};
 use crate::candidate::{Busy, Candidate, Candidates};
 use crate::signals::{Chain, LevelPressure, Pressure, TreeFacts};
 use crate::tree::TreeOptions;
@@ -36,6 +59,7 @@ pub struct Incremental {
     pub options: TreeOptions,
     /// Growth factor from L1 to L2.
     pub l1_to_l2: u64,
+    pub l1_limit: L1Limit,
 }
 
 impl Incremental {
@@ -66,7 +90,7 @@ impl Incremental {
         let l0_waits = l0.as_ref().is_some_and(|candidate| !candidate.conflicts.is_empty());
         let mut ranked: Vec<(f64, Vec<Candidate>)> = vec![(l0_score, l0.into_iter().collect())];
         for level in 1..=version.depth() {
-            let need = self.need(version, level);
+            let need = self.need(context, &rooms, level);
             let score = self.score(&rooms, level, need);
             if rooms.wants(level, need)
                 && rooms.allows(level + 1, self.options.sst_max)
@@ -81,7 +105,7 @@ impl Incremental {
     }
 
     pub fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
-        Rooms::new(version, busy, &self.options, self.l1_to_l2)
+        Rooms::new(version, busy, &self.options, self.l1_to_l2).with_l1_limit(self.l1_limit)
     }
 
     /// Rule 2, for the oldest run that no job reads. If it overlaps an older run that a job reads,
@@ -102,18 +126,33 @@ impl Incremental {
     }
 
     /// The number of bytes that a level must have room for.
-    fn need(&self, version: &Version, level: u8) -> Bytes {
-        let run = version.l0.first().map_or(Bytes::ZERO, |run| run.tables.bytes());
-        if level == 1 { self.options.sst_max.max(run) } else { self.options.sst_max }
+    fn need(&self, context: &Context<'_>, rooms: &Rooms, level: u8) -> Bytes {
+        let sst = self.options.sst_max;
+        if level > 1 {
+            return sst;
+        }
+        let next = context.version.l0.iter().find(|run| !context.is_busy(run));
+        let run = next.map_or(context.facts.memtable_bytes, |run| run.tables.bytes());
+        match self.l1_limit {
+            L1Limit::Target => run + rooms.arriving(1),
+            L1Limit::Overflow => run.max(sst),
+        }
+    }
+
+    /// The bytes by which a level lacks that room within its target.
+    pub fn missing(&self, context: &Context<'_>, level: u8) -> Bytes {
+        let rooms = self.rooms(context.version, context.busy);
+        rooms.excess(level, self.need(context, &rooms, level))
     }
 
     fn l0_score(&self, version: &Version) -> f64 {
         version.l0.len() as f64 / self.options.l0_max as f64
     }
 
-    /// The share of the overflow that the level uses; without an overflow, the share of the target.
+    /// The used share of the level's slack. Without a bound on the overflow, the slack is as large
+    /// as the target.
     fn score(&self, rooms: &Rooms, level: u8, need: Bytes) -> f64 {
-        let slack = match self.options.overflow {
+        let slack = match rooms.overflow(level) {
             Some(overflow) => overflow + need,
             None => rooms.target(level).unwrap_or_default(),
         };

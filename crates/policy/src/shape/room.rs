@@ -2,17 +2,29 @@
 //!
 //! Two questions decide about compaction chains (vLSM (2024), §2.3). Does a level *want* to give
 //! something to the next level, because it lacks room for `need` more bytes? Does the next level
-//! have *room* for it? A level that exceeds its target by no more than the overflow still takes
-//! merges in. So a chain forms only beyond the overflow.
+//! have *room* for it, within its limit? The limit of a level is its target and the overflow, so a
+//! chain forms only beyond the overflow. The limit of L1 may be its target alone ([`L1Limit`]).
 //!
-//! Progress: while no job runs, a level without room wants to give, whatever the overflow, and the
+//! Progress: while no job runs, a level without room wants to give, whatever its limit, and the
 //! last level always has room. So from any level without room a chain of wants leads to a level
 //! that can give.
 
 use crate::candidate::{Busy, Class};
 use crate::signals::LevelPressure;
 use crate::tree::TreeOptions;
+use serde::{Deserialize, Serialize};
 use vlsm_core::{Bytes, Version};
+
+/// The bytes up to which L1 takes in what comes from L0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum L1Limit {
+    /// Its target: L1 is drained until the next run of L0 fits.
+    #[default]
+    Target,
+    /// Its target and the overflow, as for every other level.
+    Overflow,
+}
 
 /// One level.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,10 +42,12 @@ struct Room {
 pub struct Rooms {
     levels: Vec<Room>,
     overflow: Option<Bytes>,
+    l1_limit: L1Limit,
 }
 
 impl Rooms {
-    /// The rooms of a tree. `l1_to_l2` is the growth factor from L1 to L2.
+    /// The rooms of a tree. `l1_to_l2` is the growth factor from L1 to L2. The limit of every level
+    /// has the overflow ([`Rooms::with_l1_limit`]).
     pub fn new(version: &Version, busy: &Busy, options: &TreeOptions, l1_to_l2: u64) -> Self {
         // A tree that is deeper than its options keeps its depth.
         let last = options.levels.max(version.depth());
@@ -70,7 +84,12 @@ impl Rooms {
                 room.arriving += moved;
             }
         }
-        Self { levels, overflow: options.overflow }
+        Self { levels, overflow: options.overflow, l1_limit: L1Limit::Overflow }
+    }
+
+    /// The same with this limit of L1.
+    pub fn with_l1_limit(self, l1_limit: L1Limit) -> Self {
+        Self { l1_limit, ..self }
     }
 
     fn get(&self, level: u8) -> Room {
@@ -90,6 +109,25 @@ impl Rooms {
     /// Target of a level; none for the last.
     pub fn target(&self, level: u8) -> Option<Bytes> {
         self.get(level).target
+    }
+
+    /// Bytes by which a level may exceed its target while it takes merges in; none for no bound.
+    pub fn overflow(&self, level: u8) -> Option<Bytes> {
+        match self.l1_limit {
+            L1Limit::Target if level == 1 => Some(Bytes::ZERO),
+            L1Limit::Target | L1Limit::Overflow => self.overflow,
+        }
+    }
+
+    /// Bytes up to which merges into a level are allowed; none for no bound.
+    fn limit(&self, level: u8) -> Option<Bytes> {
+        let (target, overflow) = (self.target(level)?, self.overflow(level)?);
+        Some(Bytes(target.0.saturating_add(overflow.0)))
+    }
+
+    /// Bytes that running jobs bring into the level.
+    pub fn arriving(&self, level: u8) -> Bytes {
+        self.get(level).arriving
     }
 
     /// Bytes that no running job moves to the next level.
@@ -116,18 +154,16 @@ impl Rooms {
     /// Whether `more` bytes may be merged into the level. An empty level takes anything.
     pub fn allows(&self, level: u8, more: Bytes) -> bool {
         let room = self.get(level);
-        let (Some(target), Some(overflow)) = (room.target, self.overflow) else { return true };
         let held = room.bytes + room.arriving;
-        held == Bytes::ZERO || (held + more).0 <= target.0.saturating_add(overflow.0)
+        held == Bytes::ZERO || self.limit(level).is_none_or(|limit| held + more <= limit)
     }
 
     /// Bytes that must leave the level before `more` may be merged into it.
     pub fn lacking(&self, level: u8, more: Bytes) -> Bytes {
-        let room = self.get(level);
-        match (room.target, self.overflow) {
-            (Some(target), Some(overflow)) if !self.allows(level, more) => {
-                let limit = target.0.saturating_add(overflow.0);
-                Bytes((room.bytes + more).0.saturating_sub(limit)).min(room.bytes)
+        let bytes = self.bytes(level);
+        match self.limit(level) {
+            Some(limit) if !self.allows(level, more) => {
+                (bytes + more).saturating_sub(limit).min(bytes)
             }
             _ => Bytes::ZERO,
         }

@@ -4,23 +4,35 @@
 //! flushes, chains and the room rule are those of `incremental.rs`. This shape adds:
 //! 1. L0→L1 cuts its output by looking ahead at L2 (`cuts.rs`): a good vSST overlaps at most f of
 //!    L2;
-//! 2. L1→L2 takes good vSSTs until their sizes sum to S_M. It looks at up to 50 vSSTs from the
-//!    compaction pointer on, and takes those with the best size ÷ overlapped bytes first.
-//!    Neighbours become one candidate. A vSST without a chosen neighbour becomes a candidate of its
-//!    own;
-//! 3. if the good vSSTs do not suffice, the best poor ones fill up;
+//! 2. L1→L2 takes good vSSTs until they make the room that is missing, or their sizes sum to S_M.
+//!    It looks at up to 50 vSSTs from the compaction pointer on, and takes those with the best
+//!    size ÷ overlapped bytes first. Neighbours become one candidate. A vSST without a chosen
+//!    neighbour becomes a candidate of its own;
+//! 3. if the good vSSTs among them do not suffice, the best poor ones fill up;
 //! 4. L2 and below: SSTs of S_M, one at a time, least overlap first among up to 50;
 //! 5. targets: L1, then Φ · L1, then f times the target above.
 //!
-//! Readings and deviations:
-//! - the paper begins to compact when L0 is at its maximum. We compact whenever there are
-//!   `l0_trigger` (1) runs, because waiting saves nothing when runs go one by one;
+//! Readings:
+//! - L0 is compacted from `l0_trigger` (1) runs on. vLSM "does not have to wait for L0 to become
+//!   entirely full" (§4.1); §4 can be read as if it began at L0's maximum. The maximum itself is
+//!   not given;
+//! - "until it frees space for an SST in L1 for the next SST" (§4.1): a run is merged into L1 only
+//!   if L1 then stays within its target, and until then L1 gives. `incremental.rs` has the rule,
+//!   the overflow and the alternative (`l1_limit`);
+//! - "as many good vSSTs as necessary to free adequate space" (§4.2.1) and "a set of SSTs whose
+//!   cumulative size equals" S_M (§4.2.2) are the same in a steady state, in which each run brings
+//!   S_M. They differ when a part of the set is under way: only what is still missing is added, so
+//!   a set that starts job by job becomes no larger and takes no more poor vSSTs;
+//! - S_m is lost in the text, and so is how overlap is counted (`cuts.rs`);
+//! - good vSSTs go by size ÷ overlapped bytes. The formula of §4.2.2 is lost too, but not what it
+//!   is for: "the largest vSST(s) in size with less overlap".
+//!
+//! Deviations:
 //! - rule 3 is ours. The paper says that poor vSSTs "will not be used during the next compaction",
-//!   but progress must not depend on the keys;
-//! - "free space for the next SST": L1 gives while it lacks room for one more run within its
-//!   target;
-//! - "overflow (debt) 64 MB" is per level: merges into a level wait when it would exceed its target
-//!   by more;
+//!   and that up to Φ = 32 there were always enough good ones (§4.2.1). With other keys there may
+//!   be none, and L1 must be drained all the same;
+//! - the 50 vSSTs of rule 2 are not random. They follow the compaction pointer, so that the same
+//!   tree gives the same answer and each vSST has its turn;
 //! - a run moves into L1 unchanged if L1 has nothing in its range and if the run is an SST such as
 //!   rule 1 would cut: good, and of at least S_m bytes. RocksDB's limit on the overlap with the
 //!   level after next applies to all trivial moves.
@@ -30,6 +42,7 @@
 use super::cuts::{Grade, grade};
 use super::incremental::Incremental;
 use super::pick::Context;
+pub use super::room::L1Limit;
 use super::{CutRule, Overlap, Shape};
 use crate::candidate::{Busy, Candidate, Candidates};
 use crate::mechanism::{Mechanism, MechanismOptions};
@@ -41,7 +54,7 @@ use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, Place, Result, Table, Version, Violation};
 
-/// The sizes of vSSTs (vLSM (2024), §4.2 and §6.3).
+/// The sizes of vSSTs (vLSM (2024), §4.2 and §6.3), and the limit of L1 (§4.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct VlsmOptions {
@@ -52,11 +65,15 @@ pub struct VlsmOptions {
     /// How the overlap of a vSST is counted. A good vSST overlaps at most f, the growth of the
     /// tree.
     pub overlap: Overlap,
+    /// The bytes up to which L1 takes runs of L0 in: its `target`, as in the paper, or target and
+    /// `overflow`. With the overflow runs wait less, and L1 stands at several targets.
+    pub l1_limit: L1Limit,
 }
 
 impl Default for VlsmOptions {
     fn default() -> Self {
-        Self { sst_min: Bytes::mib(1), phi: 32, overlap: Overlap::Count }
+        let (overlap, l1_limit) = (Overlap::Count, L1Limit::Target);
+        Self { sst_min: Bytes::mib(1), phi: 32, overlap, l1_limit }
     }
 }
 
@@ -75,6 +92,7 @@ impl MechanismOptions for VlsmOptions {
     fn shrink(&mut self, tree: &TreeOptions, pick: &mut Pick<'_>) {
         self.sst_min = tree.sst_max / pick.of(&[1, 4, 8]);
         self.phi = pick.of(&[2, 8, 32]);
+        self.l1_limit = pick.of(&[L1Limit::Target, L1Limit::Overflow]);
     }
 }
 
@@ -99,7 +117,8 @@ impl Mechanism for Vlsm {
 
     fn new(tree: &TreeOptions, own: &VlsmOptions) -> Result<Self> {
         all_hold([(own.sst_min <= tree.sst_max, "sst_min", "must be from 1 byte up to sst_max")])?;
-        let tree = Incremental { options: tree.clone(), l1_to_l2: own.phi };
+        let (options, l1_limit) = (tree.clone(), own.l1_limit);
+        let tree = Incremental { options, l1_to_l2: own.phi, l1_limit };
         Ok(Self { tree, own: own.clone() })
     }
 }
@@ -131,11 +150,12 @@ impl Vlsm {
             .collect();
         let poor = |vsst: &Vsst<'_>| vsst.grade == Grade::Poor;
         vssts.sort_by(|a, b| poor(a).cmp(&poor(b)).then(a.cost.total_cmp(&b.cost)));
+        let quota = self.tree.missing(context, 1).min(self.tree.options.sst_max);
         let mut taken = Bytes::ZERO;
         let chosen: Vec<_> = vssts
             .into_iter()
             .take_while(|vsst| {
-                let more = taken < self.tree.options.sst_max;
+                let more = taken < quota;
                 taken += vsst.table.bytes;
                 more
             })

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::*;
+use vlsm_policy::shape::vlsm::L1Limit;
 use vlsm_policy::*;
 
 /// Entries of a file: key and age, by key.
@@ -257,6 +258,16 @@ impl Tree {
         let runs = self.version.l0.len();
         if !tiered && runs > options.tree.l0_max {
             return Err(format!("L0 has {runs} runs, at most {}", options.tree.l0_max));
+        }
+        // Where L1 may not exceed its target, only a run that is larger does, in an empty L1.
+        let run = options.tree.memtable_bytes + Bytes(self.entry);
+        let drained = match &*options.shape {
+            "vlsm" => options.shapes.vlsm.l1_limit == L1Limit::Target,
+            name => name == "lsmi",
+        };
+        let l1 = options.tree.l1_bytes.max(run);
+        if drained && options.tree.levels > 1 && self.version.level(1).bytes() > l1 {
+            return Err(format!("L1 beyond {l1}: {}", text::summary(&self.version)));
         }
         let Some(overflow) = options.tree.overflow else { return Ok(()) };
         // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
