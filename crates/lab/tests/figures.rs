@@ -12,6 +12,7 @@ use vlsm_lab::scale::Scale;
 use vlsm_measure::metrics::Percentiles;
 use vlsm_measure::report::Report;
 use vlsm_measure::spec::{RunSpec, Step, StoreSpec};
+use vlsm_policy::shape::vlsm::L1Limit;
 
 fn setting(scale: Scale) -> Setting {
     Setting { scale, dir: None, peers: false, seconds: 20.0 }
@@ -179,6 +180,31 @@ fn every_run_of_every_figure_asks_for_what_can_be_opened() {
             }
         }
     }
+}
+
+/// The variants of vLSM keep their ratios at any scale, and no two are the same.
+#[test]
+fn variants_of_vlsm_are_the_ones_they_are_named_for() {
+    let runs =
+        |id| (figures::named(id).expect("it exists").build)(&setting(Scale::CAMPAIGN)).runs();
+    let mut found = Vec::new();
+    for run in runs("vlsm-13-least") {
+        let policy = &run.store.options.policy;
+        let (own, sst) = (&policy.shapes.vlsm, policy.tree.sst_max);
+        // Nearly all of S_M counts as a whole.
+        let parts = (sst.as_f64() / own.sst_min.as_f64()).round() as u64;
+        found.push((own.phi, format!("{:?}", own.overlap), parts));
+    }
+    found.sort();
+    let expected = [32, 64].into_iter().flat_map(|phi| {
+        let readings = ["Count", "Ratio"].into_iter();
+        readings.flat_map(move |by| [1, 2, 4, 8].map(|parts| (phi, by.to_owned(), parts)))
+    });
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    let room = runs("vlsm-room");
+    let limits = room.iter().map(|run| run.store.options.policy.shapes.vlsm.l1_limit);
+    let drained = limits.filter(|limit| *limit == L1Limit::Target).count();
+    assert_eq!((room.len(), drained), (4, 2));
 }
 
 #[test]

@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_store_that_takes_part_already_is_not_run_again() {
         let plain = beside("vlsm-8", &[]).0.runs().len();
-        assert_eq!(beside("vlsm-8", &["rocksdb:debt64"]).0.runs().len(), plain);
+        assert_eq!(beside("vlsm-8", &["rocksdb:papers"]).0.runs().len(), plain);
         assert_eq!(beside("vlsm-8", &["pebble", "fjall:sized"]).0.runs().len(), plain + 2);
     }
 
