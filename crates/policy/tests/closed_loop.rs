@@ -55,7 +55,66 @@ fn step(base: &Base, plant: &mut Plant) {
     plant.run(Load::IDLE, 2.0);
     plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
     plant.check_waits(base.unit);
-    plant.check_debt(base.debt);
+    // SILK's L1 grows as long as the load has no valley, see below.
+    let beyond = if lets_l1_wait(&base.options) { BEYOND } else { 1.0 };
+    plant.check_debt(beyond * base.debt);
+}
+
+/// Whether jobs out of L1 may wait as long as L0→L1 is due: SILK as written, where nothing bounds
+/// the levels.
+fn lets_l1_wait(options: &PolicyOptions) -> bool {
+    let silk = &options.schedules.silk;
+    let ahead = silk.scheduling && silk.overtakes_max == 0;
+    options.schedule == "silk" && ahead && options.tree.overflow.is_none()
+}
+
+/// SILK as written under 80 % of what is sustained. Without valleys L1 grows by its target and more
+/// in each unit, because L0→L1 is always due; with a quarter of the time in valleys it stays at a
+/// few targets. All is paid when the load ends.
+#[test]
+fn silk_compacts_l1_in_valleys() {
+    let base = base("silk");
+    assert!(lets_l1_wait(&base.options));
+    let l1_after = |valley: f64| {
+        let mut plant = base.plant(&[1.0]);
+        for _ in 0..6 {
+            plant.run(Load::writes(0.8 * base.sustained), (1.0 - valley) * base.unit);
+            plant.run(Load::writes(0.05 * base.sustained), valley * base.unit);
+        }
+        plant.check_waits(base.unit);
+        let l1 = plant.l1_bytes() as f64 / base.options.tree.l1_bytes.as_f64();
+        assert_eq!(plant.finish(DRAIN * base.unit), Faults::new());
+        l1
+    };
+    let (without, with) = (l1_after(0.0), l1_after(0.25));
+    assert!(without > 20.0 && with < 8.0, "L1 at {without:.1} and {with:.1} targets");
+}
+
+/// Readers that never leave the device, over a tree with bounds: SILK as written pauses what the
+/// next flush needs, and writes stop for ever. So such a tree is refused without
+/// `resume_for_writers`.
+#[test]
+fn silk_lets_writers_go_on_while_readers_have_the_device() {
+    let base = base("vlsm+silk");
+    let written = |resume: bool| {
+        let mut options = base.options.clone();
+        options.schedules.silk.resume_for_writers = resume;
+        assert_eq!(options.build().is_ok(), resume);
+        // The schedule of a tree without bounds: the rule as written.
+        options.tree.overflow = None;
+        let (_, schedule, _) = options.build().expect("legal options");
+        let (shape, _, admission) = base.options.build().expect("legal options");
+        let mut plant = base.plant_with((shape, schedule, admission), &[1.0]);
+        plant.run(Load::writes(0.8 * base.sustained), 0.5 * base.unit);
+        let load = Load::writes(0.06 * base.sustained);
+        plant.run(Load { misses: 0.9 * DEVICE, ..load }, 24.0 * base.unit);
+        let before = plant.written();
+        plant.run(Load { misses: 0.9 * DEVICE, ..load }, 12.0 * base.unit);
+        plant.written() - before
+    };
+    assert_eq!(written(false), 0);
+    let written = written(true) as f64;
+    assert!(written > 0.5 * base.sustained * base.unit, "{written} bytes");
 }
 
 /// The same over two trees that share device and workers, one with three times the other's load:

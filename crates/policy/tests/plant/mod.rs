@@ -234,6 +234,11 @@ impl Plant {
         self.counters.write_bytes.0
     }
 
+    /// Bytes in L1 of its first tree.
+    pub fn l1_bytes(&self) -> u64 {
+        self.trees[0].version.level(1).bytes().0
+    }
+
     /// Has all clients go away that still wait.
     pub fn send_away(&mut self) {
         for clients in &mut self.clients {

@@ -3,16 +3,22 @@
 
 use super::*;
 use crate::candidate::Inputs;
-use crate::signals::Counters;
+use crate::signals::Pressure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use vlsm_core::KeyRange;
 use vlsm_core::event::JobKind;
 
-fn silk(device: u64) -> Silk {
+fn silk_with(device: u64, own: &SilkOptions) -> Silk {
     let device_bandwidth = BytesPerSec(device);
-    let tree = TreeOptions { compaction_jobs: 3, device_bandwidth, ..TreeOptions::default() };
-    Silk::new(&tree, &SilkOptions::default()).expect("the options work")
+    let overflow = None;
+    let tree =
+        TreeOptions { compaction_jobs: 3, device_bandwidth, overflow, ..TreeOptions::default() };
+    Silk::new(&tree, own).expect("the options work")
+}
+
+fn silk(device: u64) -> Silk {
+    silk_with(device, &SilkOptions::default())
 }
 
 fn candidate(tree: u64, frees: Class) -> Candidate {
@@ -43,11 +49,13 @@ fn running(job: u64, candidate: &Candidate) -> Running {
 }
 
 #[test]
-fn trees_take_turns_and_the_last_slot_is_not_for_l0() {
+fn trees_take_turns_and_a_slot_may_be_kept_from_l0() {
     let l0: Vec<_> = (0..3).map(|tree| candidate(tree, Class::L0)).collect();
     let deeper: Vec<_> = (0..3).map(|tree| candidate(tree, Class::Level(1))).collect();
     let all: Vec<_> = l0.iter().chain(&deeper).collect();
-    let (mut silk, signals) = (silk(0), Signals::default());
+    let signals = Signals::default();
+    assert_eq!(silk(0).decide(&signals, &all, &[]).start, [0, 1, 2], "L0 first");
+    let mut silk = silk_with(0, &SilkOptions { deeper_slot: true, ..SilkOptions::default() });
     assert_eq!(silk.decide(&signals, &all, &[]).start, [0, 1, 5]);
     let jobs = [running(1, &l0[0]), running(2, &l0[1]), running(3, &deeper[2])];
     let left = [&l0[2], &deeper[0], &deeper[1]];
@@ -128,15 +136,28 @@ fn whatever_the_device_deeper_jobs_go_on_as_soon_as_clients_are_idle() {
 #[test]
 fn nobody_reads_so_much_that_writers_wait_for_ever() {
     // vLSM's flush may need a job out of L1; while readers have all of the device it is paused.
-    let mut silk = silk(200 << 20);
     let jobs = [running(1, &candidate(0, Class::Level(1)))];
-    let mut paused = |millis: u64, stopped_writers: u64| {
-        let counters = Counters { gets: millis << 20, stopped_writers, ..Counters::default() };
-        let signals = Signals { now: Micros(millis * 1000), counters, ..Signals::default() };
-        !silk.decide(&signals, &[], &jobs).paused.is_empty()
-    };
-    assert!(!paused(0, 0));
-    assert!(paused(10, 0), "a gigabyte per second is read");
-    assert!(!paused(20, 1), "a writer waits for a memtable");
-    assert!(paused(30, 0), "it has one");
+    let paused =
+        |resume_for_writers: bool, stopped_writers: u64, waiting_writers: u64, stop: f64| {
+            let own = SilkOptions { resume_for_writers, ..SilkOptions::default() };
+            let mut silk = silk_with(200 << 20, &own);
+            let pressure = Pressure { stop, ..Pressure::default() };
+            let pressure = vec![(TreeId(0), Arc::new(pressure))];
+            let mut at = |millis: u64| {
+                let gets = millis << 20;
+                let counters =
+                    Counters { gets, stopped_writers, waiting_writers, ..Counters::default() };
+                let (now, pressure) = (Micros(millis * 1000), pressure.clone());
+                let signals = Signals { now, counters, pressure, ..Signals::default() };
+                !silk.decide(&signals, &[], &jobs).paused.is_empty()
+            };
+            assert!(!at(0));
+            at(10)
+        };
+    assert!(paused(true, 0, 0, 0.0), "a gigabyte per second is read");
+    assert!(!paused(true, 1, 1, 0.0), "a writer waits for a memtable");
+    assert!(!paused(true, 0, 1, 1.0), "writes are stopped, and a writer waits");
+    assert!(paused(true, 0, 0, 1.0), "nobody writes");
+    assert!(paused(true, 0, 1, 0.9), "it waits for something else");
+    assert!(paused(false, 1, 1, 1.0), "as in the paper");
 }
