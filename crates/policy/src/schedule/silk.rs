@@ -247,8 +247,8 @@ fn is_deeper_job(candidate: &Candidate) -> bool {
     is_deeper(candidate) && takes_slot(candidate)
 }
 
-/// Whether a writer waits for jobs: for a memtable, or because a tree has reached the bound at which
-/// writes stop.
+/// Whether a writer waits for jobs: for a memtable, or because a tree has reached the bound at
+/// which writes stop.
 fn writers_wait(signals: &Signals) -> bool {
     let stopped = || signals.pressure.iter().any(|(_, pressure)| pressure.stop >= 1.0);
     let Counters { stopped_writers, waiting_writers, .. } = signals.counters;
