@@ -36,7 +36,7 @@ pub struct TreeFacts {
     pub now: Micros,
     /// Sealed memtables, oldest first.
     pub memtables: Vec<MemtableFacts>,
-    /// Size of one memtable.
+    /// Size at which memtables are sealed at the moment.
     pub memtable_bytes: Bytes,
 }
 

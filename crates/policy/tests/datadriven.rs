@@ -24,7 +24,8 @@
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
 //! `cache-miss-bytes`, `job-read`, `job-written`, `drained`. They count from the beginning, as in
 //! the engine. `stopped-writers` wait for a memtable, and so many are `sealed`. What is not named
-//! is as it was in the case before.
+//! is as it was in the case before. The shape is told of the size of memtables that the last
+//! decision set.
 //!
 //! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, what was
 //! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
@@ -195,7 +196,7 @@ impl World {
 
     fn rule(&self, index: &str) -> CutRule {
         let candidate = &self.candidates[index.parse::<usize>().expect("an index")];
-        self.policies.0.cuts(&self.version, candidate)
+        self.policies.0.cuts(&self.version, &self.facts, candidate)
     }
 
     fn merge(&self, args: &[&str], input: &str) -> String {
@@ -274,6 +275,8 @@ impl World {
         };
         let running: Vec<_> = self.busy.reservations.iter().map(running).collect();
         let grants = self.policies.1.decide(&self.signals, &candidates, &running);
+        let sealed_at = grants.memtable_bytes.unwrap_or(self.options.tree.memtable_bytes);
+        self.facts.memtable_bytes = sealed_at;
         self.paused.retain(|(job, _)| grants.paused.contains(job));
         for &job in &grants.paused {
             if self.paused.iter().all(|paused| paused.0 != job) {

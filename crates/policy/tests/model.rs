@@ -24,6 +24,7 @@ struct Job {
     id: JobId,
     candidate: Arc<Candidate>,
     version: Version,
+    facts: TreeFacts,
     left: u64,
 }
 
@@ -137,7 +138,7 @@ impl Model {
         if self.jobs[chosen].left == 0 {
             let job = self.jobs.swap_remove(chosen);
             self.count_inputs(&job.candidate);
-            for table in self.tree.install(&*shape, &job.version, &job.candidate) {
+            for table in self.tree.install(&*shape, (&job.version, &job.facts), &job.candidate) {
                 self.count(&job, &table);
             }
             self.tree.check(&*shape, &self.options).expect("sound and within bounds");
@@ -161,7 +162,8 @@ impl Model {
         let left = 1 + candidate.bytes_in.0 / self.options.tree.memtable_bytes.0.max(1);
         self.job_ids += 1;
         let id = JobId(self.job_ids);
-        self.jobs.push(Job { id, candidate, version: self.tree.version.clone(), left });
+        let (version, facts) = (self.tree.version.clone(), self.facts());
+        self.jobs.push(Job { id, candidate, version, facts, left });
     }
 
     /// Counts the SSTs that a job takes out of L1, before it is installed.
@@ -279,7 +281,7 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "vlsm",
     "vlsm-4",
     "rocksdb",

@@ -363,7 +363,8 @@ impl World {
             let wrong =
                 |why: String| Error::Internal(format!("tree {tree}, {}: {why}", policy.shape));
             shape.check(version).map_err(|violation| wrong(violation.to_string()))?;
-            let (memtable_bytes, none) = (policy.tree.memtable_bytes, TreeFacts::default());
+            // Sizes may follow that of memtables, which a schedule may set.
+            let (memtable_bytes, none) = (self.db.stats().memtable_bytes, TreeFacts::default());
             let facts = TreeFacts { tree, memtable_bytes, ..none };
             if let Some(left) = shape.candidates(version, &facts, &Busy::default()).first() {
                 let (from, to) = (left.frees, left.output_level);

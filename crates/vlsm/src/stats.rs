@@ -122,6 +122,10 @@ pub struct Stats {
     pub memory_peaks: MemoryStats,
     /// The peak of all kinds together.
     pub memory_peak: Bytes,
+    /// The size at which memtables are sealed at the moment: that of the options, or a smaller one
+    /// that the schedule sets.
+    #[serde(default)]
+    pub memtable_bytes: Bytes,
     /// The used share of memtable memory in the fullest tree, as the admission sees it.
     pub memtable_fill: f64,
     /// Bytes per second that the admission lets in; none without a limit.
@@ -247,6 +251,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         cache_misses: cache.misses,
         cache_miss_bytes: Bytes(cache.miss_bytes),
         memory_limit: shared.options.memory_limit,
+        memtable_bytes: control.memtable_bytes(),
         memtable_fill: control.memtable_signals(&view).fill(),
         write_limit: shared.gate.limit(),
         job_read_limit: shared.io.bulk().limit(Way::Read).map(BytesPerSec),

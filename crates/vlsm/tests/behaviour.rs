@@ -212,6 +212,41 @@ fn a_schedule_has_memtables_sealed_before_they_are_full() {
     }
 }
 
+/// ADOC's batch is the size of memtables and of SSTs, and L1 holds four of them, whatever the
+/// options say of both.
+#[test]
+fn sizes_of_levels_follow_the_memtables_that_a_schedule_sets() {
+    let folder = folder();
+    let batch = ByteCount::kib(128);
+    let levels = |follow: bool| {
+        let path = folder.path().join(follow.to_string());
+        let builder = small("adoc", &path).configure(|options| {
+            let policy = &mut options.policy;
+            policy.tree.memtable_bytes = ByteCount::mib(2);
+            policy.tree.sst_max = ByteCount::mib(2);
+            policy.tree.l1_bytes = ByteCount::mib(64);
+            policy.schedules.adoc.batch = batch;
+            policy.schedules.adoc.interval = vlsm_core::Micros(3_600_000_000);
+            policy.shapes.tiered_l0.follow_memtables = follow;
+            options.wal_file_bytes = ByteCount::mib(16);
+            options.memory_limit = ByteCount::mib(64);
+        });
+        let db = builder.open().unwrap();
+        fill(&db, 0, 50_000);
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        assert_eq!(stats.memtable_bytes, batch);
+        db.close().unwrap();
+        stats.levels
+    };
+    let followed = levels(true);
+    assert!(followed[1].bytes <= batch * 4 && followed[2].bytes > batch * 4, "{followed:?}");
+    assert!(followed.iter().all(|level| level.bytes <= (batch * 5 / 4) * level.tables));
+    let own = levels(false);
+    assert!(own[1].bytes > batch * 8 && own[1].bytes > batch * 2 * own[1].tables, "{own:?}");
+}
+
 /// A platform or file system without direct I/O is told of once, in the LOG, too, and everything
 /// works; where there is direct I/O nothing is told.
 #[test]

@@ -1,4 +1,4 @@
-//! `adoc`: the number of background jobs and the size of memtables follow what overflows.
+//! `adoc`: the number of background jobs and the size of a batch follow what overflows.
 //!
 //! Source: Yu, Noh, Choi, Xue: "ADOC: Automatically Harmonizing Dataflow Between Components in
 //! Log-Structured Key-Value Stores for Improved Performance" (FAST 2023). The constants and the
@@ -9,14 +9,16 @@
 //! redundant data, the bytes that compaction owes (RDO).
 //! 1. Once an interval (1 s) in which a flush ended, the signs are read: the mean speed of these
 //!    flushes, the number of sealed memtables, the runs in L0, and the bytes owed. In an interval
-//!    without a flush nothing changes. The first interval with one only sets the usual speed. A
-//!    flush is slow below half of the best mean of any interval.
+//!    without a flush nothing changes, and the first one with a flush does not count. A flush is
+//!    slow below half of the best mean of any interval that counts.
 //! 2. *Jobs*. At L0's slowdown trigger (L0O) or at the soft limit of debt (RDO): 2 more. Else, if
 //!    flushes are slow (MMO: too many jobs share the device with them): half as many. Else, while a
 //!    memtable is sealed: 2 more. The number is between 2 and two a worker.
 //! 3. *Batch*, the size at which memtables are sealed. At the soft limit of debt (RDO): half. Else,
 //!    if flushes are slow or more than one memtable is sealed (MMO): one initial batch more. The
-//!    size is between the initial batch (64 MB) and `memtable_bytes`.
+//!    size is between the initial batch (64 MB) and `memtable_bytes`. An SST is as large as a
+//!    batch, and the target of L1 is as many batches as start an L0→L1. The shape sees to that:
+//!    rule 8 of `tiered_l0` (`follow_memtables`, which the profile sets).
 //! 4. A quarter of the jobs, at least one, is for flushes. The rest are slots for compactions, as
 //!    RocksDB divides `max_background_jobs`. The number of jobs is 2 at first. The slots are
 //!    assigned as in `fifo`.
@@ -26,8 +28,11 @@
 //!   is L1. Ours counts the runs of L0;
 //! - in some versions of the published code a batch grows although no memtable is sealed, with a
 //!   message that says the opposite. Ours leaves that out;
-//! - the published code sets the size of an SST and of L1 with the batch. Here both are constant,
-//!   because a shape has only its options;
+//! - the published code sets three options at once: the sizes of a memtable, of an SST and of L1.
+//!   Here the schedule sets the first, and the shape derives the others. Over another shape, or
+//!   without its option, SSTs and L1 keep their sizes;
+//! - a smaller batch lowers the targets of all levels, which raises the debt that made it smaller.
+//!   So it is in the published code. It ends at the initial batch;
 //! - the published code bounds the jobs by the number of cores. Here a worker carries two jobs,
 //!   because our workers do not block on the device as RocksDB's threads do. `compaction_jobs`
 //!   bounds the slots as well;
@@ -125,8 +130,8 @@ pub struct Adoc {
     flushes: Vec<Flush>,
     /// The sum of the bytes per second of the flushes that ended in the interval, and their number.
     ended: (f64, u32),
-    /// The best mean of an interval.
-    best: f64,
+    /// The best mean of an interval; none before the first interval with a flush has ended.
+    best: Option<f64>,
 }
 
 /// What overflows.
@@ -141,7 +146,7 @@ struct Signs {
 }
 
 impl Mechanism for Adoc {
-    const WHAT: &'static str = "ADOC: number of jobs and size of memtables follow what overflows";
+    const WHAT: &'static str = "ADOC: number of jobs and size of batches follow what overflows";
     type Options = AdocOptions;
 
     fn new(tree: &TreeOptions, own: &AdocOptions) -> Result<Self> {
@@ -159,7 +164,7 @@ impl Mechanism for Adoc {
             begun: None,
             flushes: Vec::new(),
             ended: (0.0, 0),
-            best: 0.0,
+            best: None,
         })
     }
 }
@@ -201,12 +206,12 @@ impl Adoc {
             return None;
         }
         let speed = sum / f64::from(count);
-        let first = self.best == 0.0;
-        let slow = speed < self.best * SLOW;
-        self.best = self.best.max(speed);
-        if first {
+        let Some(best) = self.best else {
+            self.best = Some(0.0);
             return None;
-        }
+        };
+        let slow = speed < best * SLOW;
+        self.best = Some(best.max(speed));
         let trees = || signals.pressure.iter().map(|(_, pressure)| &**pressure);
         Some(Signs {
             slow,

@@ -472,7 +472,7 @@ impl Shape for Flsm {
         list
     }
 
-    fn cuts(&self, version: &Version, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, version: &Version, _: &TreeFacts, candidate: &Candidate) -> CutRule {
         let (layout, level) = (self.layout(version), candidate.output_level);
         if level == 0 {
             return CutRule::Never;

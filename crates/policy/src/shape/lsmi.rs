@@ -56,7 +56,7 @@ impl Shape for Lsmi {
         self.tree.candidates(&self.tree.context(version, facts, busy), &step, |_| true)
     }
 
-    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, _: &Version, _: &TreeFacts, candidate: &Candidate) -> CutRule {
         match candidate.kind {
             JobKind::Flush => CutRule::Never,
             _ => CutRule::Size { sst: self.tree.options.sst_max },

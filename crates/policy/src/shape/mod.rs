@@ -141,7 +141,7 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
     }
 
     /// Where this candidate's output is cut.
-    fn cuts(&self, version: &Version, candidate: &Candidate) -> CutRule;
+    fn cuts(&self, version: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule;
 
     /// How close the tree is to its bounds.
     fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure;

@@ -217,7 +217,7 @@ impl Shape for SpLsm {
         l0.into_iter().chain(jobs(ranked)).chain(memory).chain(jobs(rest)).collect()
     }
 
-    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, _: &Version, _: &TreeFacts, candidate: &Candidate) -> CutRule {
         match candidate.output_level {
             0 => CutRule::Never,
             _ => CutRule::Size { sst: self.options.sst_max },

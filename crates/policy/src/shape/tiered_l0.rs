@@ -18,7 +18,11 @@
 //! 6. deeper levels give single SSTs, the least overlap per byte first, several at once;
 //! 7. with `merge_flushed` set, this number of neighbouring idle flushed runs may be merged at any
 //!    time: the newest stretch of them. This candidate is the last of L0's, so that a schedule that
-//!    keeps the order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5).
+//!    keeps the order prefers rules 3 and 4 (DLC's `resume part`; DLC (2021), §5);
+//! 8. with `follow_memtables` an SST has the size at which memtables are sealed at the moment, and
+//!    the target of L1 is `l0_trigger` of these, whatever the options say of both. The targets of
+//!    deeper levels follow from L1's. So a schedule that sets the size of memtables sets these
+//!    sizes, too (ADOC's published tuner). A running job keeps the size with which it began.
 //!
 //! Debt is the bytes that compaction owes, as RocksDB estimates them. It slows and stops writes.
 //! With `overflow` set (RocksDB-IO: 0) a level beyond target + overflow takes no merge in, as in
@@ -41,6 +45,7 @@ use crate::signals::{Chain, Pressure, TreeFacts};
 use crate::smaller::Pick;
 use crate::tree::TreeOptions;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Version, Violation};
 
@@ -58,6 +63,9 @@ pub struct TieredOptions {
     /// The number of flushed runs in L0 at which a merge of only these runs is proposed,
     /// independent of other rules (for DLC's `resume part`); 0 for never.
     pub merge_flushed: usize,
+    /// SSTs and the target of L1 follow the size at which memtables are sealed (for ADOC), instead
+    /// of `sst_max` and `l1_bytes`.
+    pub follow_memtables: bool,
 }
 
 impl MechanismOptions for TieredOptions {
@@ -65,11 +73,12 @@ impl MechanismOptions for TieredOptions {
         self.intra_l0 = pick.of(&[true, false]);
         self.intra_l0_beside = self.intra_l0 && pick.of(&[true, false]);
         self.merge_flushed = pick.of(&[0, 2, 3]);
+        self.follow_memtables = pick.of(&[false, false, true]);
     }
 }
 
 /// RocksDB.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TieredL0 {
     options: TreeOptions,
     own: TieredOptions,
@@ -85,6 +94,17 @@ impl Mechanism for TieredL0 {
 }
 
 impl TieredL0 {
+    /// Rule 8: the shape with the sizes that are in force.
+    fn at(&self, facts: &TreeFacts) -> Cow<'_, Self> {
+        if !self.own.follow_memtables {
+            return Cow::Borrowed(self);
+        }
+        let mut shape = self.clone();
+        shape.options.sst_max = facts.memtable_bytes;
+        shape.options.l1_bytes = facts.memtable_bytes * self.options.l0_trigger as u64;
+        Cow::Owned(shape)
+    }
+
     fn rooms(&self, version: &Version, busy: &Busy) -> Rooms {
         Rooms::new(version, busy, &self.options, self.options.growth)
     }
@@ -221,8 +241,9 @@ impl Shape for TieredL0 {
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {
-        let trigger = self.options.l0_trigger;
-        self.ranked(version, facts, busy, &|runs| self.l0_score(runs, trigger))
+        let shape = self.at(facts);
+        let trigger = shape.options.l0_trigger;
+        shape.ranked(version, facts, busy, &|runs| shape.l0_score(runs, trigger))
     }
 
     fn within_l0(&self) -> WithinL0 {
@@ -230,28 +251,30 @@ impl Shape for TieredL0 {
         WithinL0 { any: self.own.intra_l0 && self.own.intra_l0_beside, flushed }
     }
 
-    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, _: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule {
         match candidate.output_level {
             0 => CutRule::Never,
-            _ => CutRule::Size { sst: self.options.sst_max },
+            _ => CutRule::Size { sst: self.at(facts).options.sst_max },
         }
     }
 
-    fn pressure(&self, version: &Version, _: &TreeFacts) -> Pressure {
+    fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure {
+        let shape = self.at(facts);
         let l0 = version.l0_bytes();
-        let due = version.l0.len() >= self.options.l0_trigger || l0 > self.options.l1_bytes;
-        self.pressure_if(version, due)
+        let due = version.l0.len() >= shape.options.l0_trigger || l0 > shape.options.l1_bytes;
+        shape.pressure_if(version, due)
     }
 
     /// The tiering step, then each level that would exceed its target by more than the allowed
     /// bytes.
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain {
-        let rooms = self.rooms(version, &Busy::default());
+        let shape = self.at(facts);
+        let rooms = shape.rooms(version, &Busy::default());
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
         let l0 = version.l0_bytes().max(full);
         let mut stages = vec![(0, l0 + rooms.bytes(1))];
         let allowed = self.options.overflow.or(self.options.debt_hard);
-        stages.extend(rooms.stages(l0, self.options.sst_max, |_, target| {
+        stages.extend(rooms.stages(l0, shape.options.sst_max, |_, target| {
             allowed.map(|allowed| Bytes(target.0.saturating_add(allowed.0)))
         }));
         Chain { stages }
@@ -284,7 +307,12 @@ mod tests {
         let l0 = (1..=pick::RUNS_MAX as u64 + 5).map(run).collect();
         let version = Version { l0, ..Version::default() };
         let tree = TreeOptions { trivial_move_overlap: 1 << 20, ..TreeOptions::default() };
-        let own = TieredOptions { intra_l0: true, intra_l0_beside: true, merge_flushed: 2 };
+        let own = TieredOptions {
+            intra_l0: true,
+            intra_l0_beside: true,
+            merge_flushed: 2,
+            ..TieredOptions::default()
+        };
         let shape = TieredL0::new(&tree, &own).expect("the options work");
         let found = shape.candidates(&version, &TreeFacts::default(), &Busy::default());
         let taken: Vec<usize> = found.iter().map(|job| job.inputs.tables.len()).collect();

@@ -146,8 +146,8 @@ impl Shape for Triad {
         })
     }
 
-    fn cuts(&self, version: &Version, candidate: &Candidate) -> CutRule {
-        self.tiered.cuts(version, candidate)
+    fn cuts(&self, version: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule {
+        self.tiered.cuts(version, facts, candidate)
     }
 
     /// L0 owes nothing as long as it is deferred.

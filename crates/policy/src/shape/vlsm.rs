@@ -215,7 +215,7 @@ impl Shape for Vlsm {
         })
     }
 
-    fn cuts(&self, _: &Version, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, _: &Version, _: &TreeFacts, candidate: &Candidate) -> CutRule {
         let options = &self.tree.options;
         match (candidate.kind, candidate.output_level) {
             (JobKind::Flush, _) => CutRule::Never,

@@ -117,7 +117,7 @@ impl Tree {
     pub fn install(
         &mut self,
         shape: &dyn Shape,
-        as_of: &Version,
+        as_of: (&Version, &TreeFacts),
         candidate: &Candidate,
     ) -> Vec<Arc<Table>> {
         let mut edit = VersionEdit::default();
@@ -170,11 +170,11 @@ impl Tree {
     fn cut(
         &self,
         shape: &dyn Shape,
-        as_of: &Version,
+        (as_of, facts): (&Version, &TreeFacts),
         candidate: &Candidate,
         entries: Entries,
     ) -> Vec<Entries> {
-        let rule = shape.cuts(as_of, candidate);
+        let rule = shape.cuts(as_of, facts, candidate);
         let sizes = match rule {
             CutRule::LookAhead { sst_min, sst_max, .. } => Some((sst_min, sst_max)),
             CutRule::Size { sst } => Some((sst, sst)),

@@ -5,7 +5,8 @@
 //!    to wait until it matters what a level gives to the next;
 //! 2. clients write [`MEMTABLES`] memtables as fast as they can, and everything that follows from
 //!    them is done. The bytes by the whole time is what the store sustains: a rate that is let in
-//!    while debt grows is not.
+//!    while debt grows is not. The sizes of levels stay as they are meanwhile (`follow_memtables`):
+//!    what larger levels take in is not sustained.
 
 use super::{CLIENTS, ENTRY, Load, Plant};
 use crate::files::{Random, Tree};
@@ -47,9 +48,11 @@ pub fn base(name: &'static str) -> Arc<Base> {
 
 impl Base {
     fn new(name: &str) -> Self {
-        let mut options = profile(name).expect("known");
+        let mut asked = profile(name).expect("known");
         // Guards are counted in keys: an entry stands for 2^7 pairs of 1 KB.
-        options.shapes.flsm.top_level_bits -= 7;
+        asked.shapes.flsm.top_level_bits -= 7;
+        let mut options = asked.clone();
+        options.shapes.tiered_l0.follow_memtables = false;
         let policies = options.build().expect("legal options");
         let tree = filled(&options, &*policies.0);
         let mut plant = Plant::new(&options, policies, vec![(tree, 1.0)], 0x9e37_79b9_7f4a_7c15);
@@ -65,7 +68,7 @@ impl Base {
         let sustained = written / (plant.now - begin).as_secs_f64();
         let debt = plant.take_debt().min(DEBT_MAX * options.tree.memtable_bytes.0) as f64;
         let tree = plant.into_tree();
-        Self { options, tree, sustained, debt, unit: bytes as f64 / sustained }
+        Self { options: asked, tree, sustained, debt, unit: bytes as f64 / sustained }
     }
 
     /// A store of this profile with a tree for each of the shares of the load.
@@ -88,11 +91,12 @@ impl Base {
 
 /// A tree with as much in its levels as they are meant to hold.
 fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
+    let sealed_at = options.tree.memtable_bytes;
     let mut random = Random::new(0x2545_f491_4f6c_dd1d);
     // What levels are meant to hold the shape says of a tree that has them.
     let mut probe = Tree::new(TreeId::default(), ENTRY);
-    bring(&mut probe, shape, 3, 1, &mut random);
-    let facts = probe.facts(Micros::ZERO, options.tree.memtable_bytes);
+    bring(&mut probe, shape, (3, 1), sealed_at, &mut random);
+    let facts = probe.facts(Micros::ZERO, sealed_at);
     let levels = shape.pressure(&probe.version, &facts).levels;
     let target = |level: usize, or: Bytes| {
         let target = levels.get(level - 1).and_then(|level| level.target);
@@ -104,14 +108,20 @@ fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     let mut tree = Tree::new(TreeId::default(), ENTRY);
     for (level, bytes) in [(3, l3), (2, l2), (1, l1)] {
         if level <= options.tree.levels {
-            bring(&mut tree, shape, level, bytes / ENTRY, &mut random);
+            bring(&mut tree, shape, (level, bytes / ENTRY), sealed_at, &mut random);
         }
     }
     tree
 }
 
-/// Brings new entries into a level, cut as a job into it would cut them.
-fn bring(tree: &mut Tree, shape: &dyn Shape, level: u8, entries: u64, random: &mut Random) {
+/// Brings so many new entries into a level, cut as a job into it would cut them.
+fn bring(
+    tree: &mut Tree,
+    shape: &dyn Shape,
+    (level, entries): (u8, u64),
+    sealed_at: Bytes,
+    random: &mut Random,
+) {
     for _ in 0..entries {
         tree.insert(random.number());
     }
@@ -131,5 +141,6 @@ fn bring(tree: &mut Tree, shape: &dyn Shape, level: u8, entries: u64, random: &m
         conflicts: Vec::new(),
     };
     let as_of = tree.version.clone();
-    tree.install(shape, &as_of, &candidate);
+    let facts = tree.facts(Micros::ZERO, sealed_at);
+    tree.install(shape, (&as_of, &facts), &candidate);
 }

@@ -104,6 +104,7 @@ struct Job {
     candidate: Arc<Candidate>,
     /// The tree when it began, for its cuts.
     as_of: Version,
+    facts: TreeFacts,
     /// Bytes that it has to read, and to read and write.
     reads: u64,
     total: u64,
@@ -413,7 +414,8 @@ impl Plant {
             self.jobs = rest;
             for job in installing {
                 let index = place(job.candidate.tree);
-                self.trees[index].install(&*self.shape, &job.as_of, &job.candidate);
+                let as_of = (&job.as_of, &job.facts);
+                self.trees[index].install(&*self.shape, as_of, &job.candidate);
                 self.marked[index] = true;
                 self.observe_install(&job);
             }
@@ -475,11 +477,13 @@ impl Plant {
         let moves = candidate.kind == JobKind::TrivialMove;
         let reads = if moves { 0 } else { candidate.inputs.table_bytes().0 };
         let total = reads * 2 + memtables.0;
+        let facts = tree.facts(self.now, self.sealed_at());
         self.marked[place(candidate.tree)] = true;
         self.job_ids += 1;
         self.jobs.push(Job {
             id: JobId(self.job_ids),
             as_of: tree.version.clone(),
+            facts,
             candidate,
             reads,
             total,
@@ -511,7 +515,7 @@ impl World for Plant {
                 tree: tree.id,
                 busy: Busy { reservations: jobs.map(held).collect() },
                 version: Arc::new(tree.version.clone()),
-                facts: tree.facts(self.now, self.options.tree.memtable_bytes),
+                facts: tree.facts(self.now, self.sealed_at()),
                 may_start: true,
             });
         }
@@ -563,8 +567,12 @@ impl World for Plant {
         let list: Vec<&Candidate> = candidates.iter().map(|candidate| &**candidate).collect();
         self.observe_flushes(grants, &list);
         self.observe_held_back(grants, &list);
+        let resized = self.grants.memtable_bytes != grants.memtable_bytes;
         self.grants = grants.clone();
-        acted
+        if resized {
+            self.marked.fill(true);
+        }
+        acted || resized
     }
 
     fn admit(&mut self, admit: Admit, again: Option<Micros>) {

@@ -51,12 +51,13 @@ const QUIET: Micros = Micros(5_000_000);
 /// How long a class may have work and get nothing, of effort. Deeper classes wait for upper ones:
 /// CruiseDB and SILK have them wait as long as there is other work, with a limit. Where there is
 /// one slot (ADOC's least), the highest score has it: a deep level waits until it has outgrown
-/// those above.
-fn patience(class: Class) -> Micros {
+/// those above, and L0 until there are as many runs as give ADOC more jobs. What is `larger` than
+/// the options say (an SST, a level) takes as much longer.
+fn patience(class: Class, larger: u64) -> Micros {
     match class {
         Class::Memtable => Micros(20_000_000),
-        Class::L0 => Micros(60_000_000),
-        Class::Level(_) => Micros(240_000_000),
+        Class::L0 => Micros(120_000_000 * larger),
+        Class::Level(_) => Micros(240_000_000 * larger),
     }
 }
 
@@ -232,6 +233,8 @@ impl Plant {
         for candidate in self.known.iter().flat_map(free) {
             served.entry((candidate.tree, candidate.frees)).or_default();
         }
+        let follow = self.options.shapes.tiered_l0.follow_memtables;
+        let larger = if follow { self.sealed_at().0 / self.options.tree.sst_max.0 } else { 1 };
         let unserved = &mut self.watch.unserved;
         unserved.retain(|place, _| served.get(place) == Some(&false));
         let mut starved = None;
@@ -240,7 +243,7 @@ impl Plant {
             if high && place.1 != Class::Memtable {
                 *since = self.effort;
             }
-            if self.effort.saturating_sub(*since) > patience(place.1) {
+            if self.effort.saturating_sub(*since) > patience(place.1, larger) {
                 starved = Some(place);
             }
         }
@@ -296,7 +299,7 @@ impl Plant {
     /// compaction owes, and what jobs have still to do.
     fn owed(&self, index: usize) -> f64 {
         let tree = &self.trees[index];
-        let facts = tree.facts(self.now, self.options.tree.memtable_bytes);
+        let facts = tree.facts(self.now, self.sealed_at());
         let chain = self.shape.chain(&tree.version, &facts);
         let merged: u64 = chain.stages.iter().map(|stage| stage.1.0).sum();
         let debt: u64 = self.known.iter().map(|known| known.pressure.debt.0).sum();

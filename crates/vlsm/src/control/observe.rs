@@ -36,7 +36,7 @@ impl Control {
     }
 
     /// The size at which memtables are sealed.
-    fn memtable_bytes(&self) -> Bytes {
+    pub fn memtable_bytes(&self) -> Bytes {
         self.shared
             .options
             .policy

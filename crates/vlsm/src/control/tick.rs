@@ -51,7 +51,8 @@ impl Control {
     fn start(self: &Arc<Self>, view: &StoreView, candidate: Arc<Candidate>) -> Result<()> {
         let id = JobId(self.shared.numbers.next_job());
         let tree = view.tree(candidate.tree);
-        let cuts = self.shape.cuts(&tree.version, &candidate);
+        let facts = self.facts(tree);
+        let cuts = self.shape.cuts(&tree.version, &facts, &candidate);
         let job = Job::new(&self.jobs, id, candidate.clone(), tree, cuts)?;
         let mut state = self.state.lock();
         assert!(state.slot(id).is_none(), "{id} is under way already");
@@ -61,7 +62,6 @@ impl Control {
         );
         self.shared.channel.mark(candidate.tree);
         if candidate.frees == Class::Memtable {
-            let facts = self.facts(tree);
             let chain = self.shape.chain(&tree.version, &facts);
             for event in state.chains.flush_begins(candidate.tree, facts.now, &chain) {
                 self.shared.events.emit(event);
@@ -169,7 +169,11 @@ impl World for Ticking<'_> {
         };
         let ending = running.iter().filter(|running| grants.cancel.contains(&running.job));
         shared.channel.mark_all(ending.map(|running| running.candidate.tree));
-        shared.channel.seal_memtables_at(grants.memtable_bytes);
+        let resized = shared.channel.seal_memtables_at(grants.memtable_bytes);
+        if resized {
+            // Shapes may follow the size.
+            self.control.mark_all();
+        }
         let mut started = false;
         for &index in &grants.start {
             let candidate = &candidates[index];
@@ -187,7 +191,7 @@ impl World for Ticking<'_> {
         if started || cancelled || may_go_on {
             shared.channel.wake();
         }
-        started || cancelled
+        started || cancelled || resized
     }
 
     fn admit(&mut self, admit: Admit, again: Option<Micros>) {

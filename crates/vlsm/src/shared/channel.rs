@@ -114,9 +114,11 @@ impl Channel {
         Some(Micros(self.again_at.load(Ordering::Acquire))).filter(|time| time.0 != NEVER)
     }
 
-    /// Sets the size at which memtables are sealed; none for that of the options.
-    pub fn seal_memtables_at(&self, bytes: Option<Bytes>) {
-        self.memtable_bytes.store(bytes.map_or(u64::MAX, |bytes| bytes.0), Ordering::Relaxed);
+    /// Sets the size at which memtables are sealed; none for that of the options. True if it was
+    /// another.
+    pub fn seal_memtables_at(&self, bytes: Option<Bytes>) -> bool {
+        let bytes = bytes.map_or(u64::MAX, |bytes| bytes.0);
+        self.memtable_bytes.swap(bytes, Ordering::Relaxed) != bytes
     }
 
     /// The size at which memtables are sealed, where it is less than they have room for.
