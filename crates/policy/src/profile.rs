@@ -63,6 +63,7 @@ pub static PROFILES: &[Profile] = profiles![
     "cruise",
     "vlsm+cruise",
     "pebblesdb",
+    "blsm",
 ];
 
 impl Profile {

@@ -110,6 +110,20 @@ pub struct Running {
     pub installing: bool,
 }
 
+impl Running {
+    /// Bytes of its memtables that it has merged so far.
+    #[must_use]
+    pub fn merged_memory(&self) -> Bytes {
+        let candidate = &self.candidate;
+        let memory = candidate.bytes_in.saturating_sub(candidate.inputs.table_bytes());
+        if candidate.inputs.memtables.is_empty() || memory == Bytes::ZERO {
+            return Bytes::ZERO;
+        }
+        let share = self.done.as_f64() / (self.done + self.left).as_f64().max(1.0);
+        Bytes((memory.as_f64() * share) as u64)
+    }
+}
+
 /// Counters since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -147,6 +161,8 @@ pub struct MemtableSignals {
     pub immutable_count: usize,
     /// Bytes of all memtables that may exist.
     pub capacity: Bytes,
+    /// Bytes in memtables that no running job has merged yet, of the tree that has the most.
+    pub unmerged: Bytes,
 }
 
 impl MemtableSignals {

@@ -23,11 +23,12 @@
 //! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
 //! `cache-miss-bytes`, `job-read`, `job-written`, `drained`. They count from the beginning, as in
-//! the engine. `stopped-writers` wait for a memtable, and so many are `sealed`. What is not named
-//! is as it was in the case before. The shape is told of the size of memtables that the last
-//! decision set.
+//! the engine. Job j1 has merged `done.j1` bytes of its input. `stopped-writers` wait for a
+//! memtable, and so many are `sealed`. What is not named is as it was in the case before. The shape
+//! is told of the size of memtables that the last decision set.
 //!
-//! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, what was
+//! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, the part
+//! of it that no job has merged (`unmerged`), what was
 //! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
 //! `job-written`), and `device`, the bytes per second that it moves of any mix. What is left out is
 //! 0. Options of one mechanism are named as `cruise.k1=0.5`.
@@ -52,6 +53,8 @@ struct World {
     signals: Signals,
     /// Jobs that the last decision paused, and since when they have been.
     paused: Vec<(JobId, Micros)>,
+    /// Bytes of their input that jobs have merged.
+    done: Vec<(String, Bytes)>,
 }
 
 impl World {
@@ -70,6 +73,7 @@ impl World {
             jobs: 0,
             signals: Signals { workers: 1, ..Signals::default() },
             paused: Vec::new(),
+            done: Vec::new(),
         }
     }
 
@@ -265,13 +269,18 @@ impl World {
         self.observe(args);
         let candidates: Vec<_> = self.candidates.iter().collect();
         let paused = |id: JobId| self.paused.iter().find(|(job, _)| *job == id);
-        let running = |held: &Reservation| Running {
-            job: held.job,
-            candidate: held.candidate.clone(),
-            done: Bytes::ZERO,
-            left: held.candidate.bytes_in,
-            paused_since: paused(held.job).map(|(_, since)| *since),
-            installing: false,
+        let running = |held: &Reservation| {
+            let id = held.job.to_string();
+            let known = self.done.iter().find(|(job, _)| *job == id);
+            let done = known.map_or(Bytes::ZERO, |(_, done)| *done);
+            Running {
+                job: held.job,
+                candidate: held.candidate.clone(),
+                done,
+                left: held.candidate.bytes_in.saturating_sub(done),
+                paused_since: paused(held.job).map(|(_, since)| *since),
+                installing: false,
+            }
         };
         let running: Vec<_> = self.busy.reservations.iter().map(running).collect();
         let grants = self.policies.1.decide(&self.signals, &candidates, &running);
@@ -292,6 +301,11 @@ impl World {
         for arg in args {
             let (name, word) = arg.split_once('=').expect("name=number");
             let bytes = text::parse_bytes(word).expect("a number");
+            if let Some(job) = name.strip_prefix("done.") {
+                self.done.retain(|known| known.0 != job);
+                self.done.push((job.to_owned(), bytes));
+                continue;
+            }
             let counters = &mut signals.counters;
             match name {
                 "now" => signals.now = Micros(bytes.0 * 1000),
@@ -353,9 +367,10 @@ impl World {
 }
 
 /// What `admit` may be told of the store.
-const STORE: [&str; 10] = [
+const STORE: [&str; 11] = [
     "now=",
     "fill=",
+    "unmerged=",
     "writes=",
     "write-bytes=",
     "gets=",
@@ -373,7 +388,10 @@ fn counted(args: &[&str]) -> Signals {
         let size = word(name).map(|word| text::parse_bytes(word).expect("a number"));
         size.unwrap_or_default()
     };
-    let fill = word("fill=").map_or(0.0, |word| word.parse::<f64>().expect("a number"));
+    let share = |name: &str| {
+        let share = word(name).map_or(0.0, |word| word.parse::<f64>().expect("a number"));
+        Bytes((share * 1e6).round() as u64)
+    };
     let device = size("device=");
     let map = DeviceMap::even(BytesPerSec(device.0));
     Signals {
@@ -389,8 +407,9 @@ fn counted(args: &[&str]) -> Signals {
             ..Counters::default()
         },
         memtables: signals::MemtableSignals {
-            active: Bytes((fill * 1e6).round() as u64),
+            active: share("fill="),
             capacity: Bytes(1_000_000),
+            unmerged: share("unmerged="),
             ..Default::default()
         },
         device: Arc::new(if device.0 > 0 { map } else { DeviceMap::default() }),

@@ -281,7 +281,7 @@ fn run(options: PolicyOptions, workers: usize, inserts: u32, keys: fn(u32, u32) 
     model.report
 }
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "vlsm",
     "vlsm-4",
     "rocksdb",
@@ -292,6 +292,7 @@ const NAMES: [&str; 10] = [
     "lsmi",
     "cruise",
     "pebblesdb",
+    "blsm",
 ];
 
 /// The same shape with the other limit of L1.

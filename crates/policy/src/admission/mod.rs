@@ -4,6 +4,7 @@ pub mod cruise;
 pub mod fixed;
 pub mod open;
 pub mod slowdown_stop;
+pub mod spring;
 
 use crate::decision::Admit;
 use crate::mechanism::registry;
@@ -16,6 +17,7 @@ registry! {
     slowdown_stop = slowdown_stop::SlowdownStop,
     cruise = cruise::Cruise,
     fixed = fixed::Fixed,
+    spring = spring::Spring,
 }
 
 /// *How fast*. It may keep state between calls; the time is an argument.

@@ -4,6 +4,7 @@ pub mod adoc;
 pub mod auto_tuned;
 pub mod dlc;
 pub mod fifo;
+pub mod gear;
 pub mod load;
 pub mod priority;
 pub mod silk;
@@ -23,6 +24,7 @@ registry! {
     dlc = dlc::Dlc,
     adoc = adoc::Adoc,
     priority = priority::Priority,
+    gear = gear::Gear,
 }
 
 /// *When*. It may keep state between calls; the time is an argument.

@@ -14,6 +14,7 @@
 //!    ([`Candidate::jumps_over`]), and no running job writes there into these keys
 //!    ([`Candidate::collides`]). So the order of levels stays the order of age.
 
+pub mod blsm;
 pub mod cuts;
 pub mod flsm;
 mod guards;
@@ -42,6 +43,7 @@ registry! {
     sp_lsm = sp_lsm::SpLsm,
     triad = triad::Triad,
     flsm = flsm::Flsm,
+    blsm = blsm::Blsm,
 }
 
 /// The running jobs that hold something the candidate needs (rule 2), in ascending order.

@@ -49,12 +49,22 @@ impl Rooms {
     /// The rooms of a tree. `l1_to_l2` is the growth factor from L1 to L2. The limit of every level
     /// has the overflow ([`Rooms::with_l1_limit`]).
     pub fn new(version: &Version, busy: &Busy, options: &TreeOptions, l1_to_l2: u64) -> Self {
+        Self::with(version, busy, options, |level| options.target(level, l1_to_l2))
+    }
+
+    /// The rooms of a tree whose levels, except for the last, have these targets.
+    pub fn with(
+        version: &Version,
+        busy: &Busy,
+        options: &TreeOptions,
+        target: impl Fn(u8) -> Option<Bytes>,
+    ) -> Self {
         // A tree that is deeper than its options keeps its depth.
         let last = options.levels.max(version.depth());
         let mut levels: Vec<Room> = (1..=last)
             .map(|level| Room {
                 bytes: version.level(level).bytes(),
-                target: if level == last { None } else { options.target(level, l1_to_l2) },
+                target: if level == last { None } else { target(level) },
                 ..Room::default()
             })
             .collect();

@@ -269,7 +269,9 @@ impl Tree {
         if drained && options.tree.levels > 1 && self.version.level(1).bytes() > l1 {
             return Err(format!("L1 beyond {l1}: {}", text::summary(&self.version)));
         }
-        let Some(overflow) = options.tree.overflow else { return Ok(()) };
+        let Some(overflow) = options.tree.overflow.filter(|_| options.shape != "blsm") else {
+            return Ok(());
+        };
         // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
         // late. Tiering brings all of L0 into L1, and where there is no L0 all of memory.
         let tiered = tiered || options.shape == "sp_lsm";

@@ -104,7 +104,8 @@ fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     };
     let l1 = target(1, options.tree.l1_bytes);
     let l2 = target(2, Bytes(l1 * options.tree.growth));
-    let l3 = target(3, Bytes(FILLED_MAX)).min(l2 * 2);
+    // Where L2 is meant to be empty, L3 comes after L1.
+    let l3 = target(3, Bytes(FILLED_MAX)).min((l2 * 2).max(l1 * options.tree.growth));
     let mut tree = Tree::new(TreeId::default(), ENTRY);
     for (level, bytes) in [(3, l3), (2, l2), (1, l1)] {
         if level <= options.tree.levels {

@@ -457,9 +457,18 @@ impl Plant {
             immutable: tree.sealed.iter().map(|(facts, _)| facts.bytes).sum(),
             immutable_count: tree.sealed.len(),
             capacity,
+            unmerged: Bytes::ZERO,
         };
+        let unmerged = |tree: &Tree| {
+            let MemtableSignals { active, immutable, .. } = of_tree(tree);
+            let jobs = self.jobs.iter().filter(|job| job.candidate.tree == tree.id);
+            let merged: Bytes = jobs.map(|job| job.running().merged_memory()).sum();
+            (active + immutable).saturating_sub(merged)
+        };
+        let unmerged = self.trees.iter().map(unmerged).max().unwrap_or_default();
         let trees = self.trees.iter().map(of_tree);
-        trees.max_by_key(|memtables| memtables.active + memtables.immutable).unwrap_or_default()
+        let fullest = trees.max_by_key(|memtables| memtables.active + memtables.immutable);
+        MemtableSignals { unmerged, ..fullest.unwrap_or_default() }
     }
 
     fn start(&mut self, candidate: Arc<Candidate>) {

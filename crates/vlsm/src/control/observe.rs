@@ -7,7 +7,7 @@ use crate::read::view::{StoreView, TreeView};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Seq};
 use vlsm_policy::signals::MemtableSignals;
-use vlsm_policy::{Counters, MemtableFacts, Signals, TreeFacts};
+use vlsm_policy::{Counters, MemtableFacts, Running, Signals, TreeFacts};
 
 impl Control {
     /// The facts of a tree for its shape.
@@ -51,7 +51,10 @@ impl Control {
             now: self.shared.now_micros(),
             workers: self.shared.worker_count(),
             counters: self.policy_counters(state),
-            memtables: self.memtable_signals(view),
+            memtables: MemtableSignals {
+                unmerged: unmerged(view, &state.running()),
+                ..self.memtable_signals(view)
+            },
             device: self.device.clone(),
             pressure: state.known.iter().map(|(id, known)| (*id, known.pressure.clone())).collect(),
         }
@@ -84,8 +87,20 @@ impl Control {
             immutable: Bytes(tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum()),
             immutable_count: tree.immutables.len(),
             capacity: self.memtable_bytes() * count,
+            unmerged: Bytes::ZERO,
         };
         let signals = view.trees().map(of_tree);
         signals.max_by_key(|signals| signals.active + signals.immutable).unwrap_or_default()
     }
+}
+
+/// Bytes in memtables that no running job has merged yet, of the tree that has the most.
+fn unmerged(view: &StoreView, running: &[Running]) -> Bytes {
+    let of_tree = |tree: &std::sync::Arc<TreeView>| {
+        let sealed: u64 = tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum();
+        let jobs = running.iter().filter(|job| job.candidate.tree == tree.id);
+        let merged: Bytes = jobs.map(Running::merged_memory).sum();
+        Bytes(tree.active.bytes() as u64 + sealed).saturating_sub(merged)
+    };
+    view.trees().map(of_tree).max().unwrap_or_default()
 }
