@@ -257,7 +257,7 @@ fn memtables_that_are_gathered_go_out_when_somebody_wants_them() {
     let db = open(&folder, |options| {
         options.policy.shape = "sp_lsm".into();
         options.policy.tree.memtable_count = 24;
-        options.policy.tree.l0_trigger = 12;
+        options.policy.shapes.sp_lsm.gather = 12;
         options.memory_limit = ByteCount::mib(64);
         options.wal_limit = ByteCount::mib(6);
     });
