@@ -17,7 +17,7 @@ const LIVES: usize = 4;
 const MOVES: usize = 24;
 
 fn ops() -> u64 {
-    common::number("TRIPLES_OPS", 60)
+    common::number("TRIPLES_OPS", 100)
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! the unlimited case".
 //! 1. With a `rate`, this is the limit from the beginning.
 //! 2. Without one, nothing is limited until `window` bytes were written. Then the average
-//!    throughput of that time is the limit for as long as the store is open. Pauses of the writers
-//!    do not count.
+//!    throughput of that time, but at least 1 MB/s, is the limit for as long as the store is open.
+//!    Pauses of the writers do not count.
 //! 3. Below that limit, RocksDB's write controller works as ever (`slowdown_stop.rs`, with its
 //!    default): the paper's static admission is a limit in front of RocksDB.
 //!
@@ -30,6 +30,9 @@ use vlsm_core::{Bytes, BytesPerSec, Micros, Result};
 
 /// The interval of looks while the average is measured. A longer time without a write is a pause.
 const LOOK: Micros = Micros(50_000);
+
+/// The least limit that is measured: a stall in a short window must not hold the store for ever.
+const RATE_MIN: BytesPerSec = BytesPerSec(1 << 20);
 
 /// A constant limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +120,7 @@ impl Fixed {
         (self.seen, self.looked) = (counters.write_bytes, signals.now);
         if self.written >= self.window && self.took > Micros::ZERO {
             let rate = self.written.as_f64() / self.took.as_secs_f64();
-            self.limit = Some(BytesPerSec((rate as u64).max(1 << 10)));
+            self.limit = Some(BytesPerSec(rate as u64).max(RATE_MIN));
         }
         writing
     }

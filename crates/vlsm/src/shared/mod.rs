@@ -84,6 +84,7 @@ impl Shared {
     pub fn latch(&self, error: Error) -> Error {
         let error = self.health.latch(error);
         self.channel.wake_all();
+        self.gate.wake();
         error
     }
 

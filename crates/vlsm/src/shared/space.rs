@@ -103,6 +103,8 @@ impl Shared {
             self.counters.shortages.add(1);
             self.emit(Event::OutOfSpace { path: path.clone() });
             self.channel.wake_all();
+            // A stop may last as long as the lack of space.
+            self.gate.wake();
         }
         Error::NoSpace { path }
     }

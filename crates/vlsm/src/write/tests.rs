@@ -240,3 +240,24 @@ fn reads_wait_at_the_gate_where_the_admission_limits_them() {
     shared.gate.set(Admit { reads: Some(Bytes(5)), ..Admit::stop(WaitCause::L0Bound) }, env.now());
     shared.wait_to_read(1_000_000);
 }
+
+/// A stop may last as long as a device is full, and a latched store never ends one. A writer that
+/// is held back by it is told.
+#[test]
+fn a_writer_at_a_stopped_gate_is_told_of_a_full_device_and_of_a_latched_store() {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let full = Error::NoSpace { path: "wal".into() };
+    for failure in [full, Error::Internal("as a test".into())] {
+        let shared = shared(&env, Options::default());
+        shared.gate.set(Admit::stop(WaitCause::L0Bound), env.now());
+        let (there, here) = std::sync::mpsc::channel();
+        let waiting = shared.clone();
+        std::thread::spawn(move || there.send(waiting.wait_at_gate(1, None).map(drop)));
+        while shared.counters.waiting_writers.get() == 0 {
+            std::thread::yield_now();
+        }
+        shared.failed(failure);
+        let told = here.recv_timeout(Duration::from_secs(60)).expect("it is told");
+        assert!(matches!(told, Err(Error::NoSpace { .. } | Error::ReadOnly { .. })), "{told:?}");
+    }
+}
