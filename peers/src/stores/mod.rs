@@ -18,6 +18,7 @@ mod redb;
 mod rocksdb;
 #[cfg(test)]
 mod tests;
+mod wiredtiger;
 
 use crate::native;
 use serde::Serialize;
@@ -153,14 +154,10 @@ pub static KINDS: &[Kind] = &[
     fjall::KIND,
     redb::KIND,
     lmdb::KIND,
-    missing("wiredtiger", || {
-        Err("no crate builds it here: `wiredtiger` needs an installed WiredTiger 12, which Debian \
-             does not have (it has 3.2), and `wiredtiger-sys` is a release candidate of bare \
-             bindings to 10.0"
-            .into())
-    }),
+    wiredtiger::KIND,
 ];
 
+#[cfg(not(feature = "rocksdb"))]
 const fn missing(name: &'static str, why: fn() -> Result<String, String>) -> Kind {
     Kind { name, configs: &[], version: why, open: |_| Err("it is not in this build".into()) }
 }

@@ -22,6 +22,7 @@ const UNSAFE: &[&str] = &[
     "crates/vlsm/src/memtable/skiplist.rs",
     "peers/src/stores/lmdb.rs",
     "peers/src/stores/pebble.rs",
+    "peers/src/stores/wiredtiger.rs",
 ];
 
 const RULES: &[Rule] = &[
