@@ -10,6 +10,9 @@
 //!
 //! The parent passes an interrupt on: the child ends its phase, answers with the report of what it
 //! has and removes its data. If the parent dies, the child is interrupted (on Linux).
+//!
+//! A child may leave the steps themselves to another program ([`serve_with`]): a store in another
+//! language needs its driver in that language.
 
 #![expect(
     clippy::disallowed_methods,
@@ -46,6 +49,11 @@ pub enum Line {
     Going(f64, f64, f64),
 }
 
+/// Does all steps of a specification in a folder, as [`runner::run`] does. Returns the report of
+/// what was done, and the failure that ended the run, if there was one.
+pub type Run<'a> =
+    dyn Fn(&RunSpec, &Path, &AtomicBool, &mut dyn FnMut(&Line)) -> (Report, Option<String>) + 'a;
+
 fn exists(path: &Path) -> bool {
     std::fs::metadata(path).is_ok()
 }
@@ -55,7 +63,7 @@ fn prepare(
     spec: &RunSpec,
     load: &LoadSpec,
     home: &Path,
-    open: &Open<'_>,
+    run: &Run<'_>,
     stop: &AtomicBool,
 ) -> Result<(), String> {
     let prepared = spec.prepared().expect("the data is to be loaded beforehand");
@@ -64,16 +72,11 @@ fn prepare(
         let fresh = fresh.map_err(|error| format!("{}: {error}", spec.dir().display()))?;
         say(&Line::Step("loading".into(), 0, spec.steps.len()));
         let home = fresh.path().join("store");
-        runner::load(spec, load, open, &home, stop, &mut |notice| {
-            if let Notice::Going(progress) = notice {
-                let rate = progress.series.0.last().map_or(0.0, |point| point.throughput());
-                say(&Line::Going(
-                    progress.done,
-                    rate,
-                    progress.latencies.quantile(0.99) as f64 / 1e3,
-                ));
-            }
-        })?;
+        let done = run(&runner::loading(spec, load), &home, stop, &mut |line| match line {
+            Line::Going(..) => say(line),
+            Line::Step(..) => {}
+        });
+        runner::loaded(spec, done, stop)?;
         std::fs::rename(fresh.path().join("store"), &prepared)
             .map_err(|error| format!("{}: {error}", prepared.display()))?;
     }
@@ -113,26 +116,16 @@ fn end_with_parent() {
 #[cfg(not(target_os = "linux"))]
 fn end_with_parent() {}
 
-/// Does the run that standard input specifies: the body of a child.
-///
-/// # Errors
-/// There is no specification to read, the folder cannot be made or removed, the device has too
-/// little room, the load failed, or the answer cannot be written.
-pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
-    end_with_parent();
-    let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())
-        .map_err(|error| format!("standard input has no run to do: {error}"))?;
-    let folder = tempfile::Builder::new().prefix("vlsm-lab-").tempdir_in(spec.dir());
-    let folder = folder
-        .map_err(|error| format!("cannot make a folder in {}: {error}", spec.dir().display()))?;
-    spec.check_space(folder.path())?;
-    let home = folder.path().join("store");
-    if let Some(load) = &spec.load {
-        prepare(&spec, load, &home, open, stop)?;
-    }
-    let limits = limits::apply(&spec.limits, folder.path());
+/// Does the steps in this process, on a store that `open` opens.
+pub fn run_here(
+    open: &Open<'_>,
+    spec: &RunSpec,
+    dir: &Path,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(&Line),
+) -> (Report, Option<String>) {
     let mut said = crate::clock::Clock::start();
-    let (mut report, failure) = runner::run(&spec, open, &home, stop, &mut |notice| {
+    runner::run(spec, open, dir, stop, &mut |notice| {
         let line = match notice {
             Notice::Begin(name, number, count) => Line::Step(name.to_owned(), number, count),
             Notice::Going(progress) if said.now() > 500_000_000 => {
@@ -143,8 +136,37 @@ pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
             }
             Notice::Going(_) | Notice::End => return,
         };
-        say(&line);
-    });
+        tell(&line);
+    })
+}
+
+/// Does the run that standard input specifies: the body of a child.
+///
+/// # Errors
+/// There is no specification to read, the folder cannot be made or removed, the device has too
+/// little room, the load failed, or the answer cannot be written.
+pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
+    serve_with(&|spec, dir, stop, tell| run_here(open, spec, dir, stop, tell), stop)
+}
+
+/// As [`serve`], but `run` does the steps: in another program, which inherits the limits.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_with(run: &Run<'_>, stop: &AtomicBool) -> Result<(), String> {
+    end_with_parent();
+    let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())
+        .map_err(|error| format!("standard input has no run to do: {error}"))?;
+    let folder = tempfile::Builder::new().prefix("vlsm-lab-").tempdir_in(spec.dir());
+    let folder = folder
+        .map_err(|error| format!("cannot make a folder in {}: {error}", spec.dir().display()))?;
+    spec.check_space(folder.path())?;
+    let home = folder.path().join("store");
+    if let Some(load) = &spec.load {
+        prepare(&spec, load, &home, run, stop)?;
+    }
+    let limits = limits::apply(&spec.limits, folder.path());
+    let (mut report, failure) = run(&spec, &home, stop, &mut say);
     report.method.limits = limits.to_string();
     report.method.limits_in_force = limits.complete();
     report.data = "in a temporary folder, removed".into();

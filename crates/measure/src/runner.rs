@@ -95,21 +95,12 @@ pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads the data of a run into this folder, as `load` says.
-///
-/// # Errors
-/// The load failed or was stopped.
-pub fn load(
-    spec: &RunSpec,
-    load: &LoadSpec,
-    open: &Open<'_>,
-    dir: &Path,
-    stop: &AtomicBool,
-    tell: &mut dyn FnMut(Notice<'_>),
-) -> Result<(), String> {
+/// The run that loads the data of another one, as `load` says.
+#[must_use]
+pub fn loading(spec: &RunSpec, load: &LoadSpec) -> RunSpec {
     let phase = PhaseSpec {
         name: "load".into(),
-        workload: Workload::named("load").map_err(text)?,
+        workload: Workload { name: "load".into(), inserts: 100.0, ..Workload::default() },
         offered: Offered::As(Arrivals::Closed),
         ops: Some(spec.data.pairs),
         seconds: None,
@@ -117,9 +108,18 @@ pub fn load(
     };
     let steps = vec![Step::Phase(phase), Step::Settle(load.settle)];
     let store = StoreSpec { options: load.options.clone(), ..spec.store.clone() };
-    let threads = spec.threads.max(4);
-    let loading = RunSpec { store, steps, threads, seed: 1, load: None, ..spec.clone() };
-    let (report, failure) = run(&loading, open, dir, stop, tell);
+    RunSpec { store, steps, threads: spec.threads.max(4), seed: 1, load: None, ..spec.clone() }
+}
+
+/// Whether the run of [`loading`] loaded everything.
+///
+/// # Errors
+/// The load failed or was stopped.
+pub fn loaded(
+    spec: &RunSpec,
+    (report, failure): (Report, Option<String>),
+    stop: &AtomicBool,
+) -> Result<(), String> {
     match failure {
         Some(why) => Err(why),
         None if report.records < spec.data.pairs || stop.load(Relaxed) => Err("stopped".into()),
