@@ -1,13 +1,12 @@
-// Pebble as a store under measurement: how it is set up, and what it tells of itself.
+// One database of Pebble under measurement: how it is set up, and what it tells of itself.
 //
 // Set up by equal means: memtables and block cache of the given sizes, no compression, Bloom filters, as
 // many compactions at once as there are cores. Pebble has no direct I/O. A write without Sync is
 // acknowledged when it is queued for the WAL, before write(). L0's thresholds and the sizes of SSTs are
-// Pebble's own. Instances of one store (regions) share the block cache.
+// Pebble's own.
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -20,18 +19,19 @@ import (
 
 // Setup is what an instance is opened with; 0 leaves a size as Pebble has it.
 type Setup struct {
-	MemtableBytes uint64 `json:"memtable_bytes"`
-	MemtableCount int    `json:"memtable_count"`
-	L1Bytes       int64  `json:"l1_bytes"`
-	L0Trigger     int    `json:"l0_trigger"`
-	Compactions   int    `json:"compactions"`
-	BlockBytes    int    `json:"block_bytes"`
-	BitsPerKey    int    `json:"bits_per_key"`
-	Sync          bool   `json:"sync"`
-	NoWal         bool   `json:"no_wal"`
+	MemtableBytes uint64
+	MemtableCount uint64
+	L1Bytes       uint64
+	L0Trigger     int
+	Compactions   int
+	BlockBytes    int
+	BitsPerKey    int
+	Sync          bool
+	NoWal         bool
 }
 
-// Job is a flush or compaction that ended; times are seconds since the opening.
+// Job is a flush or compaction that ended; times are seconds since the start of this program, in a
+// report since the start of the phase.
 type Job struct {
 	Start   float64 `json:"start"`
 	End     float64 `json:"end"`
@@ -55,9 +55,12 @@ type Level struct {
 	Tables uint64  `json:"tables"`
 	Bytes  uint64  `json:"bytes"`
 	Target *uint64 `json:"target"`
+	// Of our engine alone.
+	GoodByCount uint64 `json:"good_by_count"`
+	GoodByRatio uint64 `json:"good_by_ratio"`
 }
 
-// Stats are the counters since the opening.
+// Stats are the counters since the opening, as far as Pebble has those of the laboratory.
 type Stats struct {
 	WalBytes          uint64  `json:"wal_bytes"`
 	FlushBytes        uint64  `json:"flush_bytes"`
@@ -65,15 +68,9 @@ type Stats struct {
 	CompactionWritten uint64  `json:"compaction_written"`
 	L0Compactions     uint64  `json:"l0_compactions"`
 	WidestJob         uint64  `json:"widest_job"`
-	Levels            []Level `json:"levels"`
 	Waits             []Wait  `json:"waits"`
-	Idle              bool    `json:"idle"`
-}
-
-// Marks are the jobs since they were last asked for, and the time of asking.
-type Marks struct {
-	Now  float64 `json:"now"`
-	Jobs []Job   `json:"jobs"`
+	Levels            []Level `json:"levels"`
+	DiskBytes         uint64  `json:"disk_bytes"`
 }
 
 // Marks that nobody asks for are forgotten beyond this number.
@@ -83,7 +80,6 @@ const marksMax = 1 << 20
 type Instance struct {
 	db     *pebble.DB
 	writes *pebble.WriteOptions
-	opened time.Time
 
 	mu       sync.Mutex
 	jobs     []Job
@@ -93,6 +89,9 @@ type Instance struct {
 	widest   uint64
 	fromL0   uint64
 }
+
+// started is the zero point of the times of jobs.
+var started = time.Now()
 
 // quiet drops Pebble's log; what is fatal ends the process with a message.
 type quiet struct{}
@@ -106,7 +105,7 @@ func (quiet) Fatalf(format string, args ...interface{}) {
 
 // Open opens or makes a database in a folder.
 func Open(path string, setup Setup, cache *pebble.Cache) (*Instance, error) {
-	instance := &Instance{writes: pebble.NoSync, opened: time.Now()}
+	instance := &Instance{writes: pebble.NoSync}
 	if setup.Sync {
 		instance.writes = pebble.Sync
 	}
@@ -115,10 +114,10 @@ func Open(path string, setup Setup, cache *pebble.Cache) (*Instance, error) {
 		DisableWAL:                  setup.NoWal,
 		FormatMajorVersion:          pebble.FormatNewest,
 		L0CompactionThreshold:       setup.L0Trigger,
-		LBaseMaxBytes:               setup.L1Bytes,
+		LBaseMaxBytes:               int64(setup.L1Bytes),
 		Logger:                      quiet{},
 		MemTableSize:                setup.MemtableBytes,
-		MemTableStopWritesThreshold: setup.MemtableCount,
+		MemTableStopWritesThreshold: int(setup.MemtableCount),
 		CompactionConcurrencyRange:  func() (int, int) { return 1, max(setup.Compactions, 1) },
 		EventListener: &pebble.EventListener{
 			FlushEnd:        instance.flushed,
@@ -152,7 +151,7 @@ func (i *Instance) note(job Job, took time.Duration) {
 		i.fromL0++
 	}
 	if len(i.jobs) < marksMax {
-		job.End = time.Since(i.opened).Seconds()
+		job.End = time.Since(started).Seconds()
 		job.Start = job.End - took.Seconds()
 		i.jobs = append(i.jobs, job)
 	}
@@ -219,8 +218,24 @@ func (i *Instance) Put(key, value []byte) error { return i.db.Set(key, value, i.
 // Delete removes a key.
 func (i *Instance) Delete(key []byte) error { return i.db.Delete(key, i.writes) }
 
+// Write does all of these writes as one batch.
+func (i *Instance) Write(writes []Write) (err error) {
+	batch := i.db.NewBatch()
+	for at := range writes {
+		if write := &writes[at]; write.Delete {
+			err = batch.Delete(write.Key, nil)
+		} else {
+			err = batch.Set(write.Key, write.Value, nil)
+		}
+		if err != nil {
+			return errors.Join(err, batch.Close())
+		}
+	}
+	return errors.Join(batch.Commit(i.writes), batch.Close())
+}
+
 // Get shows the value of a key; false when there is none.
-func (i *Instance) Get(key []byte, see func([]byte)) (bool, error) {
+func (i *Instance) Get(key []byte, see func(key, value []byte)) (bool, error) {
 	value, closer, err := i.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return false, nil
@@ -228,16 +243,17 @@ func (i *Instance) Get(key []byte, see func([]byte)) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	see(value)
+	see(key, value)
 	return true, closer.Close()
 }
 
 // Scan shows up to limit pairs from a key on.
-func (i *Instance) Scan(start []byte, limit int, see func(key, value []byte)) (count int, err error) {
+func (i *Instance) Scan(start []byte, limit int, see func(key, value []byte)) (int, error) {
 	iterator, err := i.db.NewIter(nil)
 	if err != nil {
 		return 0, err
 	}
+	count := 0
 	for valid := iterator.SeekGE(start); valid && count < limit; valid = iterator.Next() {
 		see(iterator.Key(), iterator.Value())
 		count++
@@ -267,8 +283,6 @@ func (i *Instance) Stats() Stats {
 		}
 		stats.Levels = append(stats.Levels, shown)
 	}
-	stats.Idle = metrics.Compact.NumInProgress == 0 && metrics.Flush.NumInProgress == 0 &&
-		metrics.MemTable.Count <= 1
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	stats.WidestJob, stats.L0Compactions = i.widest, i.fromL0
@@ -276,19 +290,18 @@ func (i *Instance) Stats() Stats {
 	return stats
 }
 
-// Marks takes the jobs that ended since it was last called.
-func (i *Instance) Marks() Marks {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	marks := Marks{Now: time.Since(i.opened).Seconds(), Jobs: append([]Job{}, i.jobs...)}
-	i.jobs = nil
-	return marks
+// Idle says whether no background work goes on at this moment.
+func (i *Instance) Idle() bool {
+	metrics := i.db.Metrics()
+	return metrics.Compact.NumInProgress == 0 && metrics.Flush.NumInProgress == 0 &&
+		metrics.MemTable.Count <= 1
 }
 
-func toJSON(value any) []byte {
-	text, err := json.Marshal(value)
-	if err != nil {
-		panic(err) // Plain structs always have an encoding.
-	}
-	return text
+// Marks takes the jobs that ended since it was last called.
+func (i *Instance) Marks() []Job {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	jobs := i.jobs
+	i.jobs = nil
+	return jobs
 }

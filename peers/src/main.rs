@@ -7,9 +7,11 @@ mod native;
 mod stores;
 
 use clap::Parser;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use vlsm_measure::child::serve;
+use vlsm_measure::child::{run_here, serve_with};
+use vlsm_measure::spec::{RunSpec, StoreSpec};
 use vlsm_measure::workload::data::Data;
 
 /// Measure vLSM beside other stores
@@ -71,5 +73,14 @@ fn child() -> Result<(), String> {
     static STOP: AtomicBool = AtomicBool::new(false);
     ctrlc::set_handler(|| STOP.store(true, Relaxed))
         .map_err(|error| format!("interrupts cannot be noticed: {error}"))?;
-    serve(&|run, spec, folder| stores::open(spec, run.splits(), folder), &STOP)
+    let open =
+        |run: &RunSpec, spec: &StoreSpec, folder: &Path| stores::open(spec, run.splits(), folder);
+    serve_with(
+        &|spec, dir, stop, tell| match spec.store.kind.as_str() {
+            // A store in Go is driven in Go.
+            stores::pebble::NAME => stores::pebble::run(spec, dir, stop, tell),
+            _ => run_here(&open, spec, dir, stop, tell),
+        },
+        &STOP,
+    )
 }

@@ -12,7 +12,7 @@
 
 mod fjall;
 mod lmdb;
-mod pebble;
+pub mod pebble;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;

@@ -21,7 +21,6 @@ const PRINTERS: &[&str] = &["crates/cli/", "crates/lab/src/program/", "xtask/", 
 const UNSAFE: &[&str] = &[
     "crates/vlsm/src/memtable/skiplist.rs",
     "peers/src/stores/lmdb.rs",
-    "peers/src/stores/pebble.rs",
     "peers/src/stores/wiredtiger.rs",
 ];
 
