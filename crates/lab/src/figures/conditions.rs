@@ -18,7 +18,7 @@
 //!    device is not limited, these reads wait for the run itself and prove nothing.
 //!
 //! Compaction debt that a phase left is no condition: it takes the verdicts from the claims about
-//! that phase ([`super::doubt`]), and the figure says so.
+//! that phase (`doubt.rs`), and the figure says so.
 //!
 //! In an overview ([`super::Entry::overview`]) 2, 3 and 8 are reported and decide nothing.
 

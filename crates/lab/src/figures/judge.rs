@@ -11,7 +11,7 @@
 //! but the median is less. Otherwise it *does not hold here*. "No worse than" holds up to 1 %
 //! beyond one. If a paper says "better" without a number, every round must be better by more than
 //! that. A claim that compares phases with debt, or small SSTs at a small scale, is not judged
-//! ([`super::doubt`]). For a series without a label the largest ratio counts: "at least" stands for
+//! (`doubt.rs`). For a series without a label the largest ratio counts: "at least" stands for
 //! the papers' "up to", and "at most" must hold everywhere.
 
 use super::conditions::{beside, conditions, told_conditions};

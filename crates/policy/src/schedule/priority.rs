@@ -13,7 +13,7 @@
 //! 3. File calls of memory jobs are taken out of the queue first. A write of a deeper job also
 //!    waits while a write of a memory job is queued or under way, at most for `starvation`. So
 //!    deeper jobs go on while memory's jobs read or merge.
-//! 4. A level beyond [`FAR`] times its target is scheduled prior to memory. File calls of its jobs
+//! 4. A level beyond 5 times its target is scheduled prior to memory. File calls of its jobs
 //!    go first, too.
 //!
 //! Readings:
