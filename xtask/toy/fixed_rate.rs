@@ -19,23 +19,23 @@ use vlsm_core::{BytesPerSec, Result};
 #[serde(default, deny_unknown_fields)]
 pub struct FixedRateOptions {
     /// Bytes of keys and values let in per second.
-    pub rate: BytesPerSec,
+    pub let_in: BytesPerSec,
 }
 
 impl Default for FixedRateOptions {
     fn default() -> Self {
-        Self { rate: BytesPerSec(32 << 20) }
+        Self { let_in: BytesPerSec(32 << 20) }
     }
 }
 
 impl MechanismOptions for FixedRateOptions {
     fn check(&self) -> Result<()> {
-        let slow = self.rate >= BytesPerSec(1 << 10);
-        all_hold([(slow, "fixed_rate.rate", "must be at least 1 KB/s, or writes would never end")])
+        let slow = self.let_in >= BytesPerSec(1 << 10);
+        all_hold([(slow, "fixed_rate.let_in", "must be at least 1 KB/s, or writes never end")])
     }
 
     fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
-        self.rate = pick.of(&[BytesPerSec(1 << 20), BytesPerSec(64 << 20)]);
+        self.let_in = pick.of(&[BytesPerSec(1 << 20), BytesPerSec(64 << 20)]);
     }
 }
 
@@ -50,7 +50,7 @@ impl Mechanism for FixedRate {
     type Options = FixedRateOptions;
 
     fn new(_: &TreeOptions, own: &FixedRateOptions) -> Result<Self> {
-        Ok(Self { rate: own.rate })
+        Ok(Self { rate: own.let_in })
     }
 }
 
