@@ -34,12 +34,12 @@ fn resembles(name: &str, entry: &str, distance: usize) -> bool {
     close && (distance == 1 || first(name) == first(entry))
 }
 
-/// The number of letters to change, add or leave out that makes one word the other. Capitals are as
-/// small letters.
+/// The number of letters to change, add, leave out or swap with the next one that makes one word
+/// the other. Capitals are as small letters.
 fn distance(a: &str, b: &str) -> usize {
     // Names are short; longer ones resemble none.
     if a.len() > 64 {
         return a.len();
     }
-    strsim::levenshtein(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
+    strsim::osa_distance(&a.to_ascii_lowercase(), &b.to_ascii_lowercase())
 }
