@@ -58,6 +58,7 @@ pub static PROFILES: &[Profile] = profiles![
     "vlsm+silk",
     "dlc",
     "dlc-part",
+    "dlc-delay-part",
     "dlc-no-burst",
     "adoc",
     "cruise",

@@ -211,6 +211,11 @@ static MEASURES: &[Row] = &[
         samples(p, |sample| (!p.store.levels.is_empty()).then_some(sample.l0_runs as f64))
     })
     .despite_debt(|_| true),
+    any("most runs in L0", Number, |p| {
+        let runs = p.samples.iter().map(|sample| sample.l0_runs as f64);
+        runs.reduce(f64::max).filter(|_| !p.store.levels.is_empty())
+    })
+    .despite_debt(|_| true),
     Row {
         ours: true,
         ..sampled("memory for memtables in use", Share, |p| {

@@ -20,7 +20,8 @@
 //! Readings, where the paper is silent:
 //! - between the two limits the state stays. It also stays when the intervals below the lower limit
 //!   are interrupted;
-//! - the limits are shares of T, in the proportions of Table 2;
+//! - the limits are shares of T. By default these are Table 2's 300 and 180 of 350 MB/s;
+//! - §3.2.2 computes the load by Eq. 5. The default is Eq. 6, which §3.2.1 proposes in its place;
 //! - a job out of L0 that runs when the load turns high goes on to its end, because the paper
 //!   delays scheduling. A paused job would hold L0 and L1 for the whole peak;
 //! - deeper jobs are paused, except one. That one is a job that a burst waits for, else a job that
