@@ -1,3 +1,4 @@
+// The driver against stores whose behaviour is known, as in crates/measure/tests/driver.rs.
 package main
 
 import (

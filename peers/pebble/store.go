@@ -253,8 +253,13 @@ func (i *Instance) Scan(start []byte, limit int, see func(key, value []byte)) (i
 	if err != nil {
 		return 0, err
 	}
+	// Pebble's checked builds (those with the race detector) do not take an empty key.
+	seek := func() bool { return iterator.SeekGE(start) }
+	if len(start) == 0 {
+		seek = iterator.First
+	}
 	count := 0
-	for valid := iterator.SeekGE(start); valid && count < limit; valid = iterator.Next() {
+	for valid := seek(); valid && count < limit; valid = iterator.Next() {
 		see(iterator.Key(), iterator.Value())
 		count++
 	}

@@ -1,3 +1,4 @@
+// Pebble as a store: what is written is read back, and counters and jobs agree.
 package main
 
 import (

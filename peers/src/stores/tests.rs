@@ -1,7 +1,7 @@
-//! What is written through a store is read back the same, for each kind in this build (for Pebble,
-//! which is driven in Go, by `peers/pebble/regions_test.go`): 20,000
+//! What is written through a store is read back the same, for each kind in this build: 20,000
 //! generated pairs, a fifth overwritten, a fifth removed, some of both by transactions, in one
-//! region and in four; then settled, closed, opened again.
+//! region and in four; then settled, closed, opened again. For Pebble, which is driven in Go,
+//! `peers/pebble/store_test.go` does the same.
 
 use super::*;
 use std::collections::BTreeMap;

@@ -132,7 +132,9 @@ impl Incremental {
             return sst;
         }
         let next = context.version.l0.iter().find(|run| !context.is_busy(run));
-        let run = next.map_or(context.facts.memtable_bytes, |run| run.tables.bytes());
+        // Not the size at which memtables are sealed now: a schedule may change it, and L1 would
+        // have work to do without any write.
+        let run = next.map_or(self.options.memtable_bytes, |run| run.tables.bytes());
         match self.l1_limit {
             L1Limit::Target => run + rooms.arriving(1),
             L1Limit::Overflow => run.max(sst),
@@ -183,7 +185,7 @@ impl Incremental {
                 let below = run.tables.range().map(|range| l1.overlapping_bytes(&range));
                 (run.tables.bytes(), run.tables.bytes() + below.unwrap_or_default())
             }
-            None => (context.facts.memtable_bytes, context.facts.memtable_bytes + l1.bytes()),
+            None => (self.options.memtable_bytes, context.facts.memtable_bytes + l1.bytes()),
         };
         let mut stages = vec![(0, first)];
         for level in 1..=version.depth() {
