@@ -2,7 +2,8 @@
 //!
 //! 1. The test programs are built once, in release mode.
 //! 2. The next round is of the class that has had the least time for its weight. It runs the
-//!    class's tests on seeds that no earlier round had, so many that it takes about a minute.
+//!    class's tests on seeds that no earlier round had, in such a number that it takes about a
+//!    minute.
 //! 3. What the tests counted (lines `counts: name=number, …`) is added up, a failure is recorded
 //!    with its seeds and its output, and the state is written: a run that ends early loses one
 //!    round.
@@ -26,28 +27,28 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a round is to take.
+/// The time that a round should take.
 const ROUND: Duration = Duration::from_secs(60);
 /// A round that takes longer hangs.
 const HANG: Duration = Duration::from_secs(1_800);
-/// How many classes run at a time.
+/// The number of classes that run at a time.
 const LANES: usize = 2;
 /// Classes begin here, beyond the seeds of CI.
 const FIRST_SEED: u64 = 10_000;
 
-/// How a class takes its seeds.
+/// The way in which a class takes its seeds.
 enum Seeds {
     /// `VARIABLE=A..B`.
     Range(&'static str),
     /// One seed a round: `VARIABLE=A`.
     One(&'static str),
-    /// So many events from one seed on: `COUNT=n SEED=A`.
+    /// A number of events from one seed on: `COUNT=n SEED=A`.
     Count(&'static str, &'static str),
     /// No seeds: one round tries everything there is.
     Once,
 }
 
-/// A class of tests: which program, which tests of it, how many seeds at least in a round.
+/// A class of tests: the program, the tests of it, and the least number of seeds in a round.
 struct Class {
     name: &'static str,
     package: &'static str,
@@ -211,7 +212,7 @@ const CLASSES: &[Class] = &[
 /// Test programs by name.
 type Programs = BTreeMap<&'static str, PathBuf>;
 
-/// Runs for so many hours and writes the report. An error is also that there were findings.
+/// Runs for `hours` hours and writes the report. Findings are an error, too.
 pub fn run(root: &Path, hours: &str) -> Result<String, String> {
     let hours: f64 = hours.parse().map_err(|_| format!("{hours} is no number of hours"))?;
     let length = Duration::try_from_secs_f64(hours * 3600.0)
@@ -236,17 +237,17 @@ pub fn run(root: &Path, hours: &str) -> Result<String, String> {
     }
 }
 
-/// What does not change while it runs.
+/// The constants of a run.
 struct Run {
     folder: PathBuf,
     programs: Programs,
     begun: Instant,
     until: Instant,
-    /// What the earlier runs took.
+    /// Seconds that the earlier runs on this commit took.
     before: f64,
 }
 
-/// What the lanes share.
+/// The state that the lanes share.
 struct Table {
     state: State,
     /// The classes that have a round just now.
@@ -341,7 +342,7 @@ fn next(state: &State, running: &BTreeSet<&'static str>, left: Duration) -> Opti
     open.min_by(|a, b| share(a).total_cmp(&share(b)))
 }
 
-/// How many seeds a round takes, from how long those before took.
+/// Returns the number of seeds for a round of about [`ROUND`], by the time that earlier seeds took.
 fn size(class: &Class, had: &ClassState) -> u64 {
     if had.seeds == 0 || had.seconds == 0.0 || matches!(class.seeds, Seeds::One(_) | Seeds::Once) {
         return class.least;
@@ -419,7 +420,7 @@ fn run_into(command: &mut Command, output: &Path) -> Result<Result<(), String>, 
     }
 }
 
-/// What a test counted: the sum over its lines `counts: name=number, name=number`.
+/// Adds up the counts in a test's output, from its lines `counts: name=number, name=number`.
 fn counts(said: &str) -> BTreeMap<String, u64> {
     let mut sum = BTreeMap::new();
     for line in said.lines() {
@@ -434,7 +435,8 @@ fn counts(said: &str) -> BTreeMap<String, u64> {
     sum
 }
 
-/// What a failed test said first.
+/// Returns the message of the first panic in a failed test's output, or `otherwise` if there is
+/// none.
 fn first_panic(said: &str, otherwise: String) -> String {
     let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
     lines.nth(1).map_or(otherwise, |line| line.chars().take(300).collect())

@@ -420,7 +420,7 @@ pub fn export(args: &ExportArgs) -> Result {
 /// A running export.
 struct Export {
     layout: Layout,
-    /// None if the records go to stdout.
+    /// The progress bar; none if the records go to stdout.
     progress: Option<Progress>,
     records: u64,
     bytes: u64,

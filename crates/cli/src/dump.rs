@@ -10,7 +10,7 @@ use crate::failure::{Failure, Result};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use vlsm_core::text;
-use vlsm_core::{Bytes, Change, Cursor, Error, Kind};
+use vlsm_core::{Bytes, Change, Cursor, Error, Kind, key};
 use vlsm_disk::fs::{Fs, OpenOptions, posix::PosixFs, read_all};
 use vlsm_disk::manifest::{Record, format::Item};
 use vlsm_disk::record::{Header, MANIFEST_MAGIC, Records, Tail, WAL_MAGIC};
@@ -174,19 +174,26 @@ fn entries(payload: &[u8], first: u64, full: bool, out: &mut impl Write) -> Resu
     Ok(())
 }
 
-/// `put KEY = VALUE` or `delete KEY`.
+/// `put KEY = VALUE`, `keep KEY = VALUE as of NUMBER` or `delete KEY`.
 fn show(kind: Kind, key: &[u8], value: &[u8], full: bool, out: &mut impl Write) -> Result {
     let mut line = Vec::new();
     escape(key, &mut line);
     if kind == Kind::Delete {
         out.write_all(b"delete ")?;
     } else {
-        out.write_all(b"put ")?;
+        let (seq, value) = match key::kept(value).filter(|_| kind == Kind::Kept) {
+            Some((seq, value)) => (Some(seq), value),
+            None => (None, value),
+        };
+        out.write_all(if seq.is_some() { b"keep " } else { b"put " })?;
         line.extend_from_slice(b" = ");
         let shown = if full { value.len() } else { value.len().min(SHOWN) };
         escape(&value[..shown], &mut line);
         if shown < value.len() {
             line.extend_from_slice(format!("… ({} bytes)", value.len()).as_bytes());
+        }
+        if let Some(seq) = seq {
+            line.extend_from_slice(format!(" as of {seq}").as_bytes());
         }
     }
     line.push(b'\n');

@@ -54,7 +54,7 @@ fn push_hex(byte: u8, out: &mut Vec<u8>) {
 /// Appends the bytes of escaped `text`.
 ///
 /// # Errors
-/// What is wrong with an escape, and at which byte.
+/// A message that names the wrong escape and its byte in `text`.
 pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|b| *b == b'\\') {

@@ -124,7 +124,8 @@ pub fn command() -> clap::Command {
 /// did not tell.
 pub const COMMIT: &str = env!("VLSM_COMMIT");
 
-/// Where the laboratory is: a program of its own, which is not built with this one.
+/// Returns the message that names the command of the laboratory: it is a program of its own, which
+/// is not built with this one.
 fn laboratory(arguments: &[String]) -> Failure {
     let command = ["cargo run --release --package vlsm-lab --"];
     let words = command.into_iter().chain(arguments.iter().map(String::as_str));

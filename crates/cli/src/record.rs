@@ -22,7 +22,7 @@ pub enum Format {
     Raw,
 }
 
-/// How keys and values are written within the format.
+/// The encoding of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// TSV or JSON lines.

@@ -188,7 +188,7 @@ pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
 /// Reads a file of options.
 ///
 /// # Errors
-/// That it cannot be read, or what is wrong in it.
+/// A message that names the file: it cannot be read, or an option in it is wrong.
 pub fn read_options(path: &Path) -> std::result::Result<Options, String> {
     let named = |why: String| format!("{}: {why}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| named(error.to_string()))?;

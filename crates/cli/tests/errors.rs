@@ -1,4 +1,5 @@
-//! What a person does wrong, or what the machine does to them: one clear line, and nothing lost.
+//! Mistakes of a user, and failures of the machine: the program says one clear line, and nothing is
+//! lost.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;

@@ -21,7 +21,7 @@ pub enum Change {
     Add {
         /// Its place.
         place: Place,
-        /// How the run came to be; ignored below L0.
+        /// The origin of the run; ignored below L0.
         origin: RunOrigin,
         /// The table.
         table: Arc<Table>,

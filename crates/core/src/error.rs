@@ -183,7 +183,7 @@ pub enum Error {
     /// The write's deadline passed before it was admitted. Nothing was written.
     #[error("not admitted within {waited}: {cause}; nothing was written")]
     Busy {
-        /// How long it waited.
+        /// The time that it waited.
         waited: Micros,
         /// The cause of the wait.
         cause: &'static str,

@@ -121,7 +121,7 @@ pub struct ChainStage {
 pub struct ChainReport {
     /// The stages, L0 first.
     pub stages: Vec<ChainStage>,
-    /// How long the memtable waited from its rotation to its flush's grant.
+    /// The time from the memtable's rotation to the grant of its flush.
     pub waited: Micros,
 }
 
@@ -190,6 +190,18 @@ pub enum Event {
         /// Input bytes expected.
         bytes: Bytes,
     },
+    /// A flush leaves hot keys in memory: they are in the active memtable, and in the WAL once
+    /// more.
+    HotKeysKept {
+        /// The job.
+        job: JobId,
+        /// Its tree.
+        tree: TreeId,
+        /// How many.
+        keys: u64,
+        /// The bytes of the keys and their values.
+        bytes: Bytes,
+    },
     /// A job ended and its result is installed.
     JobFinished {
         /// The job.
@@ -208,7 +220,7 @@ pub enum Event {
         written: Bytes,
         /// SSTs written.
         files: u64,
-        /// From its start to its install.
+        /// The time from its start to its install.
         took: Micros,
     },
     /// The results of jobs became part of the tree, as one group.
@@ -230,7 +242,7 @@ pub enum Event {
         into_l0: u64,
         /// Their length.
         bytes: Bytes,
-        /// How long the ingest held up writes.
+        /// The time for which the ingest held up writes.
         held: Micros,
     },
     /// A job was cancelled; its output is discarded.
@@ -314,7 +326,7 @@ pub enum Event {
     },
     /// There is space again, and writes are accepted.
     SpaceReturned {
-        /// How long they were refused.
+        /// The time for which they were refused.
         after: Micros,
     },
     /// User code panicked for the first time since the store was opened. Later panics of the same
@@ -330,7 +342,7 @@ pub enum Event {
     },
     /// A background failure. Writes are refused from now on.
     BackgroundError {
-        /// What failed.
+        /// The error that caused it.
         error: Error,
     },
     /// The store is closed.
@@ -361,6 +373,11 @@ impl Callback {
 }
 
 impl Event {
+    fn hot_keys_kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::HotKeysKept { job, tree, keys, bytes } = self else { return Ok(()) };
+        write!(f, "{tree} {job} leaves {keys} hot keys ({bytes}) in memory")
+    }
+
     fn sst_lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::SstLost { path, error, tree, level, entries, seqs: (first, last) } = self else {
             return Ok(());
@@ -390,6 +407,7 @@ impl fmt::Display for Event {
             Self::JobStarted { job, tree, kind, from, to, bytes } => {
                 write!(f, "{tree} {job} {kind:?} L{from}->L{to} started: {bytes} in")
             }
+            Self::HotKeysKept { .. } => self.hot_keys_kept(f),
             Self::JobFinished { job, tree, kind, from, to, read, written, files, took } => write!(
                 f,
                 "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} \

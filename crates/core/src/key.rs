@@ -18,6 +18,17 @@ pub const MAX_END_LEN: usize = MAX_KEY_LEN + 1;
 /// Bytes of the expiry time at the beginning of a value that expires.
 pub const EXPIRY_LEN: usize = 8;
 
+/// Bytes of the original sequence number at the beginning of the value of a [`Kind::Kept`].
+pub const KEPT_LEN: usize = 8;
+
+/// The original sequence number and the value of an entry of [`Kind::Kept`]; none if the value is
+/// too short.
+#[must_use]
+pub fn kept(value: &[u8]) -> Option<(Seq, &[u8])> {
+    let (seq, value) = value.split_first_chunk::<KEPT_LEN>()?;
+    Some((Seq(u64::from_le_bytes(*seq)), value))
+}
+
 /// The expiry time of a value of the kind that expires; none if the value is too short.
 #[must_use]
 pub fn expiry(value: &[u8]) -> Option<Micros> {
@@ -75,6 +86,10 @@ pub enum Kind {
     /// A `Put` that expires: the value begins with the expiry time, eight bytes little-endian, in
     /// microseconds of wall-clock time since the Unix epoch. From that time on it is a tombstone.
     PutExpiring = 4,
+    /// A `Put` that was written before and is written to the WAL again, because its flush left it
+    /// in memory: the value begins with the original sequence number, eight bytes little-endian.
+    /// The entry means the `Put` under that number. It occurs only in the WAL.
+    Kept = 5,
 }
 
 impl Kind {
@@ -94,6 +109,7 @@ impl Kind {
             2 => Some(Self::Merge),
             3 => Some(Self::RangeDelete),
             4 => Some(Self::PutExpiring),
+            5 => Some(Self::Kept),
             _ => None,
         }
     }
@@ -213,6 +229,6 @@ mod tests {
     fn trailer_keeps_both_parts() {
         let trailer = Trailer::new(Seq::MAX, Kind::Put);
         assert_eq!((trailer.seq(), trailer.kind()), (Seq::MAX, Some(Kind::Put)));
-        assert_eq!(Trailer(Seq(1).0 << 8 | 5).kind(), None);
+        assert_eq!(Trailer(Seq(1).0 << 8 | 6).kind(), None);
     }
 }

@@ -43,7 +43,7 @@ pub enum Bug {
     InputForgotten,
     /// A compaction takes the newest run of L0 instead of the oldest.
     L0OutOfOrder,
-    /// Of two sealed memtables the older one is read first.
+    /// The older of two sealed memtables is read first.
     OlderMemtableFirst,
     /// Inputs are deleted before their removal is durable in the manifest.
     InputsDeletedEarly,
@@ -99,11 +99,17 @@ pub enum Bug {
     RefusedEditKept,
     /// After a change of the manifest that failed, closing relies on what it said before.
     FailedEditForgotten,
+    /// A flush that left hot keys in memory is installed before the log has them again.
+    KeptUnsynced,
+    /// A hot key is kept although a memtable in between has a newer version of it.
+    KeptHidesNewer,
+    /// A recovery leaves out the hot keys that the log has again.
+    KeptNotRecovered,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 44] = [
+    pub const ALL: [Self; 47] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -148,6 +154,9 @@ impl Bug {
         Self::CopyTreesTorn,
         Self::RefusedEditKept,
         Self::FailedEditForgotten,
+        Self::KeptUnsynced,
+        Self::KeptHidesNewer,
+        Self::KeptNotRecovered,
     ];
 }
 

@@ -80,8 +80,8 @@ impl Sketch {
         }
     }
 
-    /// The sketch of so many keys with these registers. None if a register is impossible, or if
-    /// there are not [`PACKED_LEN`] bytes.
+    /// The sketch of a set of `keys` distinct keys, with registers packed as [`Sketch::pack`] does.
+    /// None if a register is impossible, or if there are not [`PACKED_LEN`] bytes.
     #[must_use]
     pub fn unpack(keys: u64, packed: &[u8]) -> Option<Self> {
         let mut registers = Vec::with_capacity(REGISTERS);
@@ -138,7 +138,8 @@ fn estimate(counts: &[f64; REGISTER_MAX as usize + 1]) -> f64 {
     m * m / (2.0 * std::f64::consts::LN_2 * sum)
 }
 
-/// What registers of value 0 add to the sum. Infinite if all are.
+/// Ertl's σ at the share of registers with value 0: their part of the estimator's sum, divided by
+/// the number of registers. Infinite if all are 0.
 fn sigma(share: f64) -> f64 {
     if share >= 1.0 {
         return f64::INFINITY;
@@ -157,7 +158,8 @@ fn sigma(share: f64) -> f64 {
     sum
 }
 
-/// What registers of the largest value add to the sum.
+/// Ertl's τ at 1 − the share of registers with the largest value: their part of the estimator's sum
+/// before the halvings, divided by the number of registers.
 fn tau(share: f64) -> f64 {
     if share <= 0.0 || share >= 1.0 {
         return 0.0;

@@ -37,15 +37,17 @@ pub struct FileMeta {
     pub largest: Bytes,
     /// Whether `largest` is the upper end of a range tombstone and itself not covered.
     pub largest_exclusive: bool,
-    /// Smallest sequence number.
+    /// Smallest sequence number: those of the entries, or, for a run of L0 with hot keys that were
+    /// kept in memory for a while, the numbers under which these were logged again. The two numbers
+    /// are the place of a run in the order of age.
     pub seq_min: Seq,
-    /// Largest sequence number.
+    /// Largest sequence number, in the same sense. No entry has a larger one.
     pub seq_max: Seq,
     /// For an ingested file: the sequence number of the ingest, which all its entries have in this
     /// store.
     pub global_seq: Option<Seq>,
-    /// When the first of its values expires; none if no value expires, or if the file is older than
-    /// this field.
+    /// The time at which the first of its values expires; none if no value expires, or if the file
+    /// is older than this field.
     pub expires: Option<Micros>,
     /// Bytes from the beginning of its index to its end: all but its blocks. An open reads exactly
     /// these. None if the file is older than this field.

@@ -21,7 +21,7 @@
 //!
 //! [`print()`] shows keys, so its output never goes to the LOG; [`summary`] shows none. The text
 //! holds only what shapes use, without uids, checksums and entry counts. So text → tree → text is
-//! the identity (but for the numbers of keys in sketches), tree → text → tree is not.
+//! the identity (except for the numbers of keys in sketches), tree → text → tree is not.
 
 use crate::error::{Error, Result};
 use crate::ids::{FileNumber, RunId};

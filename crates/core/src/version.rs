@@ -23,9 +23,9 @@ pub const LEVELS_MAX: usize = 15;
 /// The place of a table in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// In this run of L0.
+    /// A run of L0.
     L0(RunId),
-    /// In this level, 1 or deeper.
+    /// A level, 1 or deeper.
     Level(u8),
 }
 
@@ -49,12 +49,12 @@ impl fmt::Display for Place {
     }
 }
 
-/// How a run came into L0.
+/// The origin of a run of L0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunOrigin {
-    /// By a flush.
+    /// A flush wrote it.
     Flush,
-    /// By a merge of older runs of L0.
+    /// A merge of older runs of L0 wrote it.
     Merge,
 }
 

@@ -56,9 +56,9 @@ struct Shared {
 /// The place of a call in an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rank {
-    /// Before the others.
+    /// Goes before the others.
     First,
-    /// After them.
+    /// Goes after them.
     #[default]
     Later,
 }
@@ -68,7 +68,7 @@ struct Queued {
     work: Work,
     rank: Rank,
     way: Way,
-    /// When it was submitted, by the clock of the environment; zero without an order.
+    /// The time of its submission, by the clock of the environment; zero without an order.
     since: Duration,
 }
 
@@ -81,9 +81,9 @@ impl Queued {
 /// The direction of a bulk call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// From the device.
+    /// A read from the device.
     Read,
-    /// To the device.
+    /// A write to the device.
     Write,
 }
 
@@ -185,7 +185,7 @@ struct State {
     bulk: VecDeque<Queued>,
     /// With an order, bulk calls of [`Rank::Later`].
     later: VecDeque<Queued>,
-    /// How long a write of [`Rank::Later`] waits at most; none without an order.
+    /// The longest wait of a write of [`Rank::Later`]; none without an order.
     order: Option<Duration>,
     /// Writes of [`Rank::First`] that are queued or under way.
     first: usize,
@@ -510,7 +510,7 @@ impl State {
         !self.bulk.is_empty() || self.later.iter().any(may_begin)
     }
 
-    /// When the oldest of the writes that yield has waited for long enough.
+    /// The time at which the oldest of the writes that yield has waited for long enough.
     fn impatient(&self) -> Option<Duration> {
         let oldest = self.later.iter().find(|call| call.way == Way::Write)?;
         Some(oldest.since + self.order.unwrap_or_default())

@@ -75,7 +75,7 @@ impl RecordKind {
     }
 }
 
-/// Why a file ends at its seal.
+/// The reason why a file ends at its seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum SealKind {
@@ -99,7 +99,7 @@ pub struct Seal {
     /// The length known to be synced when the successor's header was written. It equals `len`
     /// unless the successor was begun before its predecessor was synced.
     pub synced: u64,
-    /// Why the file ends there.
+    /// The reason why the file ends there.
     pub kind: SealKind,
 }
 
@@ -259,7 +259,7 @@ pub struct Record {
     pub payload: Bytes,
 }
 
-/// What follows the last of the consecutive valid records.
+/// The state of the file behind the last of the consecutive valid records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tail {
     /// No record that verifies, or only records that prove no sync beyond the valid end: a crash
@@ -312,7 +312,8 @@ impl Records {
         self.content.slice(start..start + len)
     }
 
-    /// What follows [`Records::offset`] once the iteration has ended.
+    /// Classifies the bytes from [`Records::offset`] on, once the iteration has ended: a torn end,
+    /// or damage before records that were synced.
     #[must_use]
     pub fn tail(&self) -> Tail {
         let proof = self.later(|head| head.synced > self.offset);

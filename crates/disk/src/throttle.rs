@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Throttle {
     /// Bytes per second; none for no limit.
     rate: Option<f64>,
-    /// When the pieces begun so far are paid for.
+    /// The time at which the pieces begun so far are paid for.
     paid: Duration,
     /// The start of the busy period, or the last cut if that is later; the bytes moved since; the
     /// time of the last call.

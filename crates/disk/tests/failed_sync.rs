@@ -22,8 +22,8 @@ fn next_file(number: u64) -> [Record; 1] {
     [Record::Numbers(Numbers { next_file: number, ..Numbers::default() })]
 }
 
-/// The process dies; who opens the store again may believe what the pages say, but then the device
-/// must have it.
+/// The process dies. The next open may believe the contents of the pages, but then it must make
+/// them durable.
 #[test]
 fn what_an_opening_believes_survives_the_power() {
     for after in [FailedSync::Keeps, FailedSync::Reverts] {

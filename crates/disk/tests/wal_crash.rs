@@ -19,14 +19,14 @@ fn disk() -> SimFs {
     fs
 }
 
-/// What a writer knows it did.
+/// A writer's own account of its progress, which a recovery is checked against.
 #[derive(Default, Clone, Debug)]
 struct Progress {
     /// Batches handed to the WAL.
     written: u64,
-    /// Of those, how many must survive.
+    /// The number of these that were synced and so must survive a crash.
     synced: u64,
-    /// As the manifest would have it.
+    /// The number of the oldest WAL file that the manifest needs.
     min_wal: u64,
 }
 
@@ -39,10 +39,10 @@ struct Writer<'a> {
     number: u64,
 }
 
-/// How an opening goes on from what it recovered.
+/// The way in which an opening continues the recovered WAL.
 #[derive(Clone, Copy, PartialEq)]
 enum GoOn {
-    /// The new file takes over what the older ones hold.
+    /// The new file takes over the batches of the older ones.
     TakeOver,
     /// The new file seals the last one.
     Seal,

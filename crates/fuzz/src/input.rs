@@ -2,11 +2,11 @@
 //!
 //! Never fails: beyond the end there are zeros, so any bytes are an input.
 
-/// What is left of an input.
+/// The unread rest of an input.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// The next `len` bytes, or what there is.
+    /// Takes the next `len` bytes, or as many as are left.
     pub fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;
@@ -41,7 +41,7 @@ impl<'a> Input<'a> {
         self.take(len.into())
     }
 
-    /// All that is left.
+    /// Takes all bytes that are left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

@@ -25,7 +25,7 @@ fn seed(uid: u64, offset: u64) -> u32 {
     (mixed >> 32) as u32 ^ offset as u32
 }
 
-/// Puts the checksums of all records right, but for the one with the number `torn`.
+/// Corrects the checksums of all records except that of record number `torn`.
 pub fn fix_up(records: &mut [u8], uid: u64, torn: usize) {
     let (mut at, mut number) = (0, 0);
     while at + RECORD_HEADER <= records.len() {

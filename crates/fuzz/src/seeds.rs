@@ -10,7 +10,7 @@ use crate::sst::{Frame, block_of};
 /// An input: its target, its name, its bytes.
 pub type Seed = (&'static str, &'static str, Vec<u8>);
 
-/// All of them.
+/// All inputs made by hand.
 #[must_use]
 pub fn seeds() -> Vec<Seed> {
     [wal(), manifest(), blocks(), sst(), store(), trace(), texts()].concat()

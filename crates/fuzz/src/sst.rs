@@ -18,7 +18,7 @@ const UID: FileUid = FileUid(0x0123_4567_89ab_cdef);
 pub struct Frame {
     /// Payloads with the tags of their compression.
     pub blocks: Vec<(Vec<u8>, u8)>,
-    /// None for one that fits the blocks.
+    /// The payload of the index; none for an index that fits the blocks.
     pub index: Option<Vec<u8>>,
     pub filter: Vec<u8>,
     pub ranges: Vec<u8>,

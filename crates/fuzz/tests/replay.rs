@@ -13,8 +13,9 @@ use vlsm_fuzz::TARGETS;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What a target may need beside its input: buffers for direct I/O, caches, a disk in memory. A
-/// store has its memtables, threads and tables.
+/// The most bytes of memory that a target may use for an input of `input` bytes. The fixed part is
+/// for buffers of direct I/O, caches and a disk in memory, and for a store's memtables, threads and
+/// tables. A compressed block may decode to 255 times its length.
 fn most(target: &str, input: usize) -> usize {
     let fixed = if target.starts_with("store_") { 24 << 20 } else { 2 << 20 };
     // A compressed block is trusted to be up to 255 times its length.

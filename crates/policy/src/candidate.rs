@@ -47,11 +47,11 @@ impl Inputs {
 /// A job that a shape proposes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// Of which tree.
+    /// The tree that it works on.
     pub tree: TreeId,
     /// The place in which it makes room.
     pub frees: Class,
-    /// What kind of work.
+    /// The kind of work: a flush, a compaction, a merge within L0 or a trivial move.
     pub kind: JobKind,
     /// Its inputs.
     pub inputs: Inputs,
@@ -132,9 +132,9 @@ pub type Candidates = Vec<Candidate>;
 /// L0→L1 back may need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WithinL0 {
-    /// Of runs of any origin.
+    /// Whether it proposes merges of runs of any origin.
     pub any: bool,
-    /// Of flushed runs only, from this many on.
+    /// The number of runs from flushes at which it proposes to merge these alone; none for never.
     pub flushed: Option<usize>,
 }
 

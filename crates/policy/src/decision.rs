@@ -19,11 +19,11 @@ pub enum Counted {
 /// The bandwidth of all jobs together. Flushes may use all of it, regardless of other jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bandwidth {
-    /// All of them together, per second.
+    /// The bytes per second that all jobs together may move, as `counted` counts them.
     pub limit: BytesPerSec,
     /// The rate of all jobs of the classes `Memtable` and `L0` when the limit is used up.
     pub floor: BytesPerSec,
-    /// What counts.
+    /// The bytes that use up the limit.
     pub counted: Counted,
     /// Whether compactions take theirs in turn; else the more urgent class goes first.
     pub in_turn: bool,
@@ -51,7 +51,7 @@ pub struct Grants {
     pub cancel: Vec<JobId>,
     /// Jobs that are paused and keep their reservations.
     pub paused: Vec<JobId>,
-    /// Whose file calls go first; none for no order.
+    /// The order of jobs' file calls; none to make them as they come.
     pub order: Option<CallOrder>,
     /// Limit on the bytes that jobs move; none for no limit.
     pub bandwidth: Option<Bandwidth>,
@@ -71,7 +71,7 @@ pub struct Admit {
     /// Where reads are limited together with writes, the bytes that a read counts as. None if reads
     /// are not limited.
     pub reads: Option<Bytes>,
-    /// Why writes are held back, if they are.
+    /// The cause of the limit or stop, if there is one.
     pub cause: Option<WaitCause>,
     /// The time of the next decision without an event. None while nothing is written.
     pub again: Option<Micros>,

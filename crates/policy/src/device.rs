@@ -22,7 +22,7 @@ pub struct DevicePoint {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceMap {
-    /// By ascending share of reads.
+    /// The points of the map, in ascending order of `read_share`.
     pub points: Vec<DevicePoint>,
 }
 

@@ -46,7 +46,7 @@ pub trait MechanismOptions:
     fn shrink(&mut self, _: &TreeOptions, _: &mut Pick<'_>) {}
 }
 
-/// For a mechanism without options.
+/// The options of a mechanism that has none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}

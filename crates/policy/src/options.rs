@@ -145,7 +145,7 @@ fn find<'a, T: ?Sized, O>(
 }
 
 impl PolicyOptions {
-    /// From a table that has them all.
+    /// Reads the options from a table that has them all.
     pub(crate) fn of_tables(mut all: Table) -> std::result::Result<Self, String> {
         Ok(Self {
             shape: take(&mut all, "shape")?,

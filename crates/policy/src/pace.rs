@@ -30,7 +30,7 @@ const BURST: Duration = Duration::from_millis(10);
 #[derive(Debug, Default)]
 pub struct Pace {
     bandwidth: Option<Bandwidth>,
-    /// When the buckets were last filled.
+    /// The time of the last fill of the buckets.
     at: Duration,
     limit: f64,
     flushes: f64,
@@ -121,12 +121,12 @@ impl Pace {
         self.uncounted = self.uncounted.max(last + 1);
     }
 
-    /// In how many spans a job waited.
+    /// The number of spans in which a job waited.
     pub fn waited_spans(&self) -> u64 {
         self.waited
     }
 
-    /// When jobs of a class may step again; none if never, or if they may step now.
+    /// The time at which jobs of a class may step again; none if never, or if they may step now.
     pub fn next(&self, class: Class) -> Option<Duration> {
         let bandwidth = self.bandwidth.filter(|_| !self.allows(class))?;
         let until = |bucket: f64, rate: f64| {

@@ -153,7 +153,8 @@ fn merge(name: &str, table: &mut Table, said: Table) -> std::result::Result<(), 
     Ok(())
 }
 
-/// Where the value of a key of the file belongs.
+/// Finds the place for the value of a key of the file: at the top, or in the one table that has the
+/// key.
 fn locate<'a>(all: &'a mut Table, key: &str) -> std::result::Result<&'a mut Value, String> {
     let has = |value: &Value| value.as_table().is_some_and(|table| table.contains_key(key));
     let mut names: BTreeSet<String> = all.keys().cloned().collect();

@@ -34,7 +34,7 @@ pub struct Deciders {
 /// A tree that changed since its shape was last evaluated.
 #[derive(Debug, Clone)]
 pub struct Changed {
-    /// Which tree.
+    /// The tree that changed.
     pub tree: TreeId,
     /// The reservations of jobs, read before the version.
     pub busy: Busy,

@@ -30,7 +30,7 @@ pub struct MemtableFacts {
 /// The facts of a tree that a shape needs besides its version.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeFacts {
-    /// Which tree.
+    /// The tree that the facts are about.
     pub tree: TreeId,
     /// The time.
     pub now: Micros,
@@ -75,9 +75,10 @@ pub struct Pressure {
     pub levels: Vec<LevelPressure>,
     /// Bytes over all levels that compaction owes.
     pub debt: Bytes,
-    /// How far the tree is towards slowing writes down, 1.0 being there, and by which trigger.
+    /// Progress towards slowing writes down, by the trigger nearest to its bound; 1.0 is at the
+    /// bound.
     pub slowdown: f64,
-    /// How far the tree is towards stopping writes, 1.0 being there.
+    /// Progress towards stopping writes; 1.0 is at the bound.
     pub stop: f64,
     /// Whether the trigger nearest to its bound is L0 (else it is debt).
     pub by_l0: bool,
@@ -98,13 +99,13 @@ pub struct Chain {
 pub struct Running {
     /// The job.
     pub job: JobId,
-    /// What it does.
+    /// The candidate that it was started from: its kind, inputs and output level.
     pub candidate: Arc<Candidate>,
     /// Input bytes merged so far.
     pub done: Bytes,
     /// Input bytes left.
     pub left: Bytes,
-    /// Since when it is paused.
+    /// The time at which it was paused; none if it is not paused.
     pub paused_since: Option<Micros>,
     /// Its result is being installed: it ends soon, and cannot be cancelled any more.
     pub installing: bool,

@@ -1,9 +1,9 @@
-//! How options become smaller: by one factor for an experiment, so that their ratios stay; at
-//! random for a test, whose store lives for milliseconds.
+//! Smaller options: by one factor for an experiment, so that their ratios stay; at random for a
+//! test, whose store lives for milliseconds.
 
 use vlsm_core::{Bytes, Micros};
 
-/// How many times smaller than the papers' an experiment is.
+/// The factor by which an experiment is smaller than the papers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale(pub u64);
 

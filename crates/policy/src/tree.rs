@@ -1,5 +1,5 @@
-//! The options that all mechanisms share: the sizes of a tree, and the bounds of the work on it.
-//! What only one mechanism reads is in its own file.
+//! The options that all mechanisms share: the sizes of a tree, and the bounds of the work on it. An
+//! option that only one mechanism reads is in the file of that mechanism.
 
 use crate::smaller::{Pick, Scale};
 use serde::{Deserialize, Serialize};

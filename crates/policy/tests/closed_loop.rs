@@ -22,13 +22,13 @@ use vlsm_policy::{
 /// Units in which everything that a scenario left must be done. It is hardly more than one unit's
 /// work; a schedule that grants a tenth of the device may take ten times as long.
 const DRAIN: f64 = 10.0;
-/// What two trees, a burst or a slow device may add to what compaction owes.
+/// Factor by which debt may exceed the base's with two trees, in a burst or on a slow device.
 const BEYOND: f64 = 1.25;
-/// How often jobs may go on after a pause while the load is high and constant: each of the few that
-/// ran before it is for a slot, once or twice.
+/// The most resumptions of paused jobs while the load is high and constant: each of the few jobs
+/// that ran when it began may resume in a free slot, once or twice.
 const RESUMED_MAX: u64 = 10;
 
-/// Plays a scenario for every profile, and tells all that is wrong with any of them.
+/// Plays a scenario for every profile, and panics with all faults of all of them.
 fn every_profile(scenario: fn(&Base) -> Faults) {
     let mut report = String::new();
     for profile in PROFILES {
@@ -118,14 +118,16 @@ fn silk_lets_writers_go_on_while_readers_have_the_device() {
 }
 
 /// The same over two trees that share device and workers, one with three times the other's load:
-/// neither starves.
+/// neither starves. Where an L1 with a bound waits until all of L0 fits, what is owed in a flood is
+/// that of one full L0 and the L1 under it, and each tree has these.
 #[test]
 fn step_load_on_two_trees() {
     every_profile(|base| {
         let mut plant = base.plant(&[0.75, 0.25]);
         plant.run(Load::writes(0.8 * base.sustained), 2.0 * base.unit);
         plant.check_waits(base.unit);
-        plant.check_debt(BEYOND * base.debt);
+        let bounded = base.options.shape == "tiered_l0" && base.options.tree.overflow.is_some();
+        plant.check_debt(if bounded { 2.0 } else { BEYOND } * base.debt);
         plant.finish(DRAIN * base.unit)
     });
 }
@@ -187,7 +189,8 @@ fn high_load(base: &Base, policies: Policies) -> Faults {
     plant.finish(DRAIN * base.unit)
 }
 
-/// What a schedule should have held back under a high load and did not, or not steadily.
+/// Checks that SILK and DLC held compactions back under a high load, and that no schedule resumed
+/// jobs more than [`RESUMED_MAX`] times. Returns the counts if not.
 fn lets_go(options: &PolicyOptions, held: HeldBack) -> Option<String> {
     let SilkOptions { bandwidth, scheduling, .. } = options.schedules.silk;
     let held_back = match &*options.schedule {
@@ -262,7 +265,7 @@ fn bounded_waits_under_overload() {
     }
 }
 
-/// What a bad schedule does to a good one's answer.
+/// Spoils the decision of a good schedule, given the signals, the candidates and the running jobs.
 type Spoil = fn(&mut Grants, &Signals, &[&Candidate], &[Running]);
 
 /// A good schedule with a bad habit.
@@ -469,8 +472,8 @@ fn samples(fill: fn(usize) -> f64, rate: Option<BytesPerSec>) -> Vec<Sample> {
     (0..90).map(|second| Sample { fill: fill(second), rate }).collect()
 }
 
-/// An admission that swings is noticed on the plant; what it does to the memtables' fill is told
-/// apart on samples made by hand.
+/// An admission that swings is noticed on the plant. Faults of the memtables' fill are noticed in
+/// samples made by hand.
 #[test]
 fn an_admission_that_does_not_settle_is_noticed() {
     let base = base("rocksdb");

@@ -23,9 +23,10 @@
 //! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
 //! `cache-miss-bytes`, `job-read`, `job-written`, `drained`. They count from the beginning, as in
-//! the engine. Job j1 has merged `done.j1` bytes of its input. `stopped-writers` wait for a
-//! memtable, and so many are `sealed`. What is not named is as it was in the case before. The shape
-//! is told of the size of memtables that the last decision set.
+//! the engine. Job j1 has merged `done.j1` bytes of its input. `stopped-writers` is the number of
+//! writers that wait for a memtable, `sealed` the number of sealed memtables. A value that is not
+//! named keeps its value of the case before. The shape sees the size of memtables that the last
+//! decision set.
 //!
 //! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, the part
 //! of it that no job has merged (`unmerged`), what was
@@ -366,7 +367,7 @@ impl World {
     }
 }
 
-/// What `admit` may be told of the store.
+/// The arguments of `admit` that set the store's signals, by prefix.
 const STORE: [&str; 11] = [
     "now=",
     "fill=",
@@ -381,7 +382,7 @@ const STORE: [&str; 11] = [
     "device=",
 ];
 
-/// The signals of a store of which this is said.
+/// Builds the signals of a store from such arguments. Signals without an argument are 0.
 fn counted(args: &[&str]) -> Signals {
     let word = |name: &str| args.iter().find_map(|arg| arg.strip_prefix(name));
     let size = |name: &str| {
@@ -417,7 +418,8 @@ fn counted(args: &[&str]) -> Signals {
     }
 }
 
-/// What starts and what is cancelled; the rest only where there is something.
+/// Prints the indices of candidates to start and the jobs to cancel, then each other part of the
+/// decision that is not at its default.
 fn print_grants(grants: &Grants) -> String {
     let list = |jobs: &[JobId]| {
         let jobs: Vec<_> = jobs.iter().map(ToString::to_string).collect();

@@ -111,7 +111,7 @@ pub(crate) struct Shared {
     open: Mutex<bool>,
 }
 
-/// How a life ended.
+/// The end of a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
     InOrder,
@@ -378,6 +378,7 @@ fn count(shared: &Shared, event: &Event) {
     let name = match event {
         Event::JobFinished { kind, .. } => format!("{kind:?}"),
         Event::JobCancelled { .. } => "cancelled".into(),
+        Event::HotKeysKept { .. } => "hot keys".into(),
         Event::WalSwitched { recycled: true, .. } => "WAL recycled".into(),
         Event::WalSwitched { .. } => "WAL switched".into(),
         Event::BackgroundError { .. } => "latched".into(),

@@ -26,7 +26,7 @@ pub struct Thoroughness {
     pub stride: u64,
     /// One in this many crashes is followed by crashes of its recovery, at every point of it.
     pub again: u64,
-    /// What the disk keeps. Each is tried at each crash point.
+    /// The kinds of damage to the disk. Each is tried at each crash point.
     pub damages: Vec<Damage>,
 }
 

@@ -108,7 +108,7 @@ impl<R> Outcome<R> {
 pub struct SimEnv {
     machine: Arc<Machine>,
     wall_clock: Duration,
-    /// How far the wall clock was set forward and back.
+    /// The time by which the wall clock was set forward, and that by which it was set back.
     set: Mutex<[Duration; 2]>,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,

@@ -33,9 +33,9 @@ const BATCHES_MAX: u64 = 400;
 /// The end of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// While the disk is full.
+    /// It ends while the disk is full.
     Full(Loss),
-    /// After the disk had space again.
+    /// It ends after the disk had space again.
     Roomy(Loss),
 }
 

@@ -82,7 +82,7 @@ struct State {
     stacks: String,
 }
 
-/// How often tasks yield where they need not: once in this many times.
+/// The frequency at which tasks yield where they need not: once in this many times.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// At interleave points and notifications.
@@ -111,7 +111,7 @@ pub struct Machine {
     pub(crate) pace: Pace,
 }
 
-/// Why the machine stopped.
+/// The reason why the machine stopped.
 pub(crate) enum Stop {
     RootEnded,
     Crashed,

@@ -78,7 +78,7 @@ struct Run {
     /// The open store; none only while it is reopened.
     world: Option<World>,
     contents: Contents,
-    /// How far the clock was set back at the last expiry.
+    /// The time by which the clock was last set back.
     clock_lag: Duration,
     snapshots: Vec<(View, Contents)>,
     /// The open iterators.

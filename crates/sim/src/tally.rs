@@ -21,7 +21,7 @@ pub struct Tally {
     pub cut_while_opening: u64,
     /// Acknowledged batches.
     pub batches: u64,
-    /// Those of them that are outside the WAL.
+    /// Acknowledged batches outside the WAL.
     pub unlogged: u64,
     /// Batches that were ingested as files.
     pub ingests: u64,

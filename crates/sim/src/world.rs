@@ -73,7 +73,7 @@ static COMBINATIONS: LazyLock<Combinations> = LazyLock::new(|| {
     found
 });
 
-/// Why a store refuses these options, if it does.
+/// Returns the error with which a store refuses these options, if it does.
 fn refusal(options: &Options) -> Option<Error> {
     options.check().err()
 }

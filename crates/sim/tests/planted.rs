@@ -30,12 +30,27 @@ const CHECKS: &[Check] = &[
     ("copies and keyspaces made at once tear no batch", 400, common::copies_tear_no_batch),
     ("a refused ingest does not come back", 60, common::refused_ingests_stay_away),
     ("a disk full of leftovers keeps no store closed", 8, opens_full_of_leftovers),
+    ("hot keys hide nothing newer", 60, common::hot_keys_hide_nothing),
+    ("a crash at every file operation with hot keys", 9, |seed| {
+        // Only with the first options does it have to keep anything.
+        let text = match [6, 4, 15][seed as usize % 3] {
+            6 => HOT.to_owned(),
+            draw => HOT
+                .replace("options triad 6", &format!("options triad {draw}"))
+                .replace("reached kept 2", ""),
+        };
+        let script = Script::parse("hot", &text)?;
+        let damages = vec![Damage::LoseAll, Damage::KeepEntries];
+        let how = Thoroughness { stride: 2, again: 0, damages };
+        crash_every(&script, seed, &how).map(drop)
+    }),
     // Some bugs need a certain moment in the life of a small store, and certain sizes of its files.
     ("every file operation of small stores of many sizes fails", 24, |seed| {
         let few = FEW.replace("options vlsm 5", &format!("options vlsm {}", seed + 5));
         fail_every(&Script::parse("few", &few)?, seed, 1).map(drop)
     }),
     ("random operations against the oracle", 40, |seed| model::run(seed, 1_500).map(drop)),
+    ("stories of hot keys", 40, |seed| play(&common::hot_keys(seed)).map(drop)),
     ("stories of concurrent clients, crashes and faults", 1_000, |seed| {
         play(&Story::new(seed)).map(drop)
     }),
@@ -53,6 +68,7 @@ const CHECKS: &[Check] = &[
     ("every file operation fails", 1, |seed| fail_every(&short()?, seed, 3).map(drop)),
 ];
 
+const HOT: &str = include_str!("../scripts/hot_keys_short.txt");
 const FEW: &str = include_str!("../scripts/few.txt");
 
 const SCRIPTS: [(&str, &str); 5] = [
@@ -67,7 +83,19 @@ fn short() -> Result<Script, String> {
     Script::parse("short", include_str!("../scripts/short.txt"))
 }
 
+/// The first line of what a check says that fails. A hang for real and a broken assertion are
+/// failures, too.
+fn failure_of(check: fn(u64) -> Result<(), String>, seed: u64) -> Option<String> {
+    let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
+    let why = checked.unwrap_or_else(|_| Err("panicked".into())).err()?;
+    let line = why.lines().next().unwrap_or_default();
+    Some(line.chars().take(160).collect())
+}
+
 /// The check that catches the bug, with the seed and the first line of what it says.
+///
+/// # Panics
+/// When that check fails without the bug as well: then it has caught nothing.
 fn hunt(bug: Bug) -> Option<String> {
     plant(Some(bug));
     let mut caught = None;
@@ -77,16 +105,15 @@ fn hunt(bug: Bug) -> Option<String> {
             if found.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            // What hangs for real or breaks an assertion is caught, too.
-            let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
-            checked.unwrap_or_else(|_| Err("panicked".into())).map_err(|why| {
-                found.store(true, Ordering::Relaxed);
-                let line = why.lines().next().unwrap_or_default();
-                format!("{name}, seed {seed}: {}", line.chars().take(160).collect::<String>())
-            })
+            let Some(why) = failure_of(check, seed) else { return Ok(()) };
+            found.store(true, Ordering::Relaxed);
+            Err((seed, why))
         });
-        caught = failures.into_iter().next();
-        if caught.is_some() {
+        if let Some((seed, why)) = failures.into_iter().next() {
+            plant(None);
+            let without = failure_of(check, seed);
+            assert!(without.is_none(), "{name}, seed {seed}, fails without {bug:?}: {without:?}");
+            caught = Some(format!("{name}, seed {seed}: {why}"));
             break;
         }
     }

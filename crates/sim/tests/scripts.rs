@@ -39,6 +39,8 @@ scripts!(
     expiry,
     few,
     first,
+    hot_keys,
+    hot_keys_short,
     ingested,
     ingested_beside,
     ingested_short,
@@ -85,8 +87,9 @@ fn every_call_fails() {
     let seed = common::number("FAULT_SEED", 7);
     // Of the smallest store several schedules, as that costs little.
     let few = (seed..seed + 8).map(|seed| ("few", seed, 1));
-    let runs: Vec<_> =
-        few.chain([("short", seed, stride), ("short_tiered", seed, stride)]).collect();
+    let runs: Vec<_> = few
+        .chain(["short", "short_tiered", "hot_keys_short"].map(|name| (name, seed, stride)))
+        .collect();
     let (faults, failures) =
         common::in_parallel(0..runs.len() as u64, |index, faults: &mut Faults| {
             let (name, seed, stride) = runs[index as usize];
@@ -173,4 +176,9 @@ fn a_script_that_does_not_reach_its_state_fails() {
     let script = Script::parse("x", text).expect("a script");
     let why = Player::new(&script).play(&Disk::new(), 1).expect_err("a few flushes");
     assert!(why.contains("x, line 5: WRONG ANSWER: the script needs Flushes to be 99"), "{why}");
+}
+
+#[test]
+fn crashed_everywhere_with_hot_keys() {
+    crash_all("hot_keys_short");
 }

@@ -71,9 +71,9 @@ pub struct Rule {
     pub ops: Vec<Op>,
     /// Calls on paths that contain this text. For a rename or a link either path counts.
     pub path: String,
-    /// From the n-th such call on; the first is 1.
+    /// The first of these calls that is affected; 1 is the first of all.
     pub nth: u64,
-    /// Also all later such calls.
+    /// Whether all later such calls are affected, too.
     pub forever: bool,
     /// The fault.
     pub fault: Fault,
@@ -86,7 +86,7 @@ impl Rule {
         Self { ops: vec![op], path: path.into(), nth: 1, forever: false, fault }
     }
 
-    /// The same rule, from the n-th call on.
+    /// The same rule, beginning at the n-th such call.
     #[must_use]
     pub fn nth(self, nth: u64) -> Self {
         Self { nth, ..self }
@@ -191,7 +191,7 @@ impl FaultFs {
         self.rules.active.lock().iter_mut().for_each(|active| active.off = true);
     }
 
-    /// How often a rule fired.
+    /// The number of times that a rule fired.
     #[must_use]
     pub fn fired(&self, id: RuleId) -> u64 {
         self.rules.active.lock().get(id.0).map_or(0, |active| active.fired)

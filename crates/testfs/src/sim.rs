@@ -61,7 +61,7 @@ pub enum FailedSync {
 /// The call at which the machine stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CrashPoint {
-    /// At the mutating call with this number; the first is 1.
+    /// The number of the mutating call; the first is 1.
     pub op: u64,
     /// Whether the call takes effect first. Its caller gets an error in any case.
     pub after: bool,

@@ -1,4 +1,4 @@
-//! How long a store of 4 GB takes to open: after a close, and after its process was killed.
+//! The time that a store of 4 GB takes to open: after a close, and after its process was killed.
 //!
 //! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, opens
 //! the closed store three times, then three times lets a process of its own write for a while,

@@ -32,7 +32,7 @@ use vlsm_disk::sst::sst_path;
 /// The folder for files that a salvage gave up.
 pub(crate) const ASIDE: &str = "lost";
 
-/// Gives files a second name in the folder for them, durably; where they lie there.
+/// Gives files a second name in [`ASIDE`] and syncs both folders. Returns their paths there.
 pub(crate) fn keep_aside(fs: &dyn Fs, dir: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     if planted::is(Bug::SalvageDeletes) {
         return Ok(paths.to_vec());
@@ -62,7 +62,7 @@ pub(crate) fn keep_aside(fs: &dyn Fs, dir: &Path, paths: &[PathBuf]) -> Result<V
     Ok(kept)
 }
 
-/// One place of a tree that showed an SST which is lost.
+/// A lost SST in one place of a tree.
 struct Shown {
     tree: TreeId,
     place: Place,
@@ -72,17 +72,17 @@ struct Shown {
 /// SSTs that a salvage drops.
 #[derive(Default)]
 pub(crate) struct Lost {
-    /// What is wrong with each, and whether it is there.
+    /// The first damage of each lost SST, and whether its file exists.
     files: BTreeMap<FileNumber, (Error, bool)>,
     shown: Vec<Shown>,
 }
 
 impl Lost {
-    /// Looks for SSTs that are missing or damaged, where that is `wanted`, and takes them out of
-    /// the state's trees.
+    /// Looks for SSTs that are missing or damaged, if that is `wanted`, and removes them from the
+    /// state's trees.
     ///
     /// # Errors
-    /// What the system says when it does not let an SST be opened.
+    /// [`Error::Io`] if an SST exists and cannot be opened.
     pub fn find(env: &dyn Env, dir: &Path, wanted: bool, state: &mut State) -> Result<Self> {
         let mut lost = Self::default();
         if !wanted {
@@ -117,10 +117,11 @@ impl Lost {
         edits
     }
 
-    /// Keeps the damaged files aside, has the manifest drop them, and tells of them.
+    /// Keeps the damaged files aside, removes them from their trees in the manifest, and emits an
+    /// [`Event::SstLost`] for each place that a lost SST had in a tree.
     ///
     /// # Errors
-    /// What the file system says.
+    /// Those of linking the files and of appending to the manifest.
     pub fn settle(
         &self,
         env: &dyn Env,

@@ -146,7 +146,7 @@ impl KeyspaceOptions {
         los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
     }
 
-    /// As text for the manifest.
+    /// Encodes the merge operator and the time to live as text for the manifest.
     pub(crate) fn to_text(&self) -> Result<String> {
         let recorded = Recorded {
             merge_operator: self.merge_operator.clone(),
@@ -155,7 +155,7 @@ impl KeyspaceOptions {
         toml::to_string(&recorded).map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// What the manifest says of a keyspace.
+    /// Reads the options of a keyspace from its record in the manifest.
     fn of(keyspace: &manifest::Keyspace) -> Result<Self, String> {
         let recorded: Recorded = toml::from_str(&keyspace.options).map_err(|e| e.to_string())?;
         Ok(Self {
@@ -166,7 +166,7 @@ impl KeyspaceOptions {
     }
 }
 
-/// What the store knows of one keyspace.
+/// An open keyspace: its identity, options, trees, and the rules for its entries.
 pub(crate) struct KeyspaceInfo {
     /// The random number of its store.
     pub store: u64,
@@ -224,7 +224,7 @@ impl KeyspaceInfo {
         }
     }
 
-    /// What the manifest says of a keyspace.
+    /// Builds a keyspace from its record in the manifest.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] when the options were written by a newer version,
@@ -274,7 +274,7 @@ impl Catalog {
         self.keyspaces.lock().iter().find(|info| info.name == name).cloned()
     }
 
-    /// All of them.
+    /// All keyspaces.
     pub fn keyspaces(&self) -> Vec<Arc<KeyspaceInfo>> {
         self.keyspaces.lock().clone()
     }

@@ -17,9 +17,9 @@
 //! No files are ingested and no keyspaces created between step 1 and the end of the log in step 2:
 //! a later batch might be in the log, while they are not in the state.
 //!
-//! Why the copy is consistent: the state's tables contain only batches sequenced before the moment,
-//! and the WALs from the oldest one on contain, in order, all batches that are not in the tables.
-//! From these a recovery gets exactly a prefix of the batches.
+//! The copy is consistent. The state's tables contain only batches sequenced before the moment, and
+//! the WALs from the oldest one on contain, in order, all batches that are not in the tables. From
+//! these a recovery gets exactly a prefix of the batches.
 //!
 //! A crash on the way leaves a folder without `CURRENT`, which is not a store; after a failure the
 //! new files are removed. Threads: any, and it blocks. No lock is held over a file call except, for

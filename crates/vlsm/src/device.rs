@@ -65,7 +65,7 @@ fn text_of(map: &DeviceMap) -> Result<String> {
     toml::to_string(map).map_err(|error| Error::Internal(error.to_string()))
 }
 
-/// What the file says; none where it is not there or not sound.
+/// Reads the kept map; none if the file is missing or damaged, or if its map is implausible.
 fn kept(env: &dyn Env, dir: &Path) -> Option<DeviceMap> {
     let content = read_all(&**env.fs(), &dir.join(NAME)).ok()?;
     let Kept { checksum, map } = toml::from_str(std::str::from_utf8(&content).ok()?).ok()?;
@@ -154,7 +154,7 @@ fn block() -> AlignedBuf {
     block
 }
 
-/// What one thread does: its own part of the file, round and round.
+/// One thread of a measurement. It reads and writes its own part of the file, round and round.
 struct Mover {
     env: Arc<dyn Env>,
     file: Arc<dyn File>,
@@ -163,7 +163,7 @@ struct Mover {
 }
 
 impl Mover {
-    /// Reads and writes until the time has come; the bytes moved.
+    /// Reads and writes until the time `until`. Returns the bytes moved.
     fn run(&self, until: Duration) -> std::io::Result<u64> {
         let (content, mut buffer) = (block(), AlignedBuf::zeroed(REQUEST));
         let part = FILE_BYTES / THREADS;

@@ -6,6 +6,7 @@ use crate::catalog::Catalog;
 use crate::control::{self, Control};
 use crate::install::{self, Installer};
 use crate::job;
+use crate::job::hot::HotKeys;
 use crate::log::{Above, Log};
 use crate::read::Reader;
 use crate::read::table_cache::TableCache;
@@ -32,7 +33,7 @@ pub(crate) struct Engine {
     pub lock: Mutex<Option<Box<dyn Lock>>>,
 }
 
-/// What an opening found and made, to compose the store of.
+/// The parts that an open has recovered or made, for [`Engine::compose`].
 pub(crate) struct Opened {
     pub shared: Arc<Shared>,
     pub catalog: Catalog,
@@ -46,7 +47,7 @@ pub(crate) struct Opened {
 }
 
 impl Engine {
-    /// The store. Nothing runs yet.
+    /// Builds the store from these parts. Nothing runs yet.
     pub fn compose(opened: Opened) -> Arc<Self> {
         let Opened { shared, catalog, views, log, manifest, shape, deciders, device, lock } =
             opened;
@@ -65,12 +66,14 @@ impl Engine {
         ));
         let (gathers, sketches) = (shape.gathers() > 1, shape.sketches());
         let writer = Arc::new(Writer::new(&shared, &views, &log, &catalog, gathers));
+        let (share, keeps) = (shape.hot_keys(), writer.clone());
+        let hot = (share > 0.0).then(|| HotKeys { share, keeps });
         let control = Arc::new(Control::new(control::Parts {
             reader: reader.clone(),
             log: log.clone(),
             installer: installer.clone(),
             writer: writer.clone(),
-            jobs: job::Context { shared: shared.clone(), views, tables, snapshots, sketches },
+            jobs: job::Context { shared: shared.clone(), views, tables, snapshots, sketches, hot },
             device,
             shape,
             deciders,

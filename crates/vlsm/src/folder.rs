@@ -78,7 +78,8 @@ impl FilesThere {
         Ok(Self { ssts, old_wals, last_wal })
     }
 
-    /// What nobody needs: SSTs that no tree names, other manifests, WALs from before the log, the
+    /// Lists the files that the store no longer needs: SSTs that no tree names, manifests other
+    /// than the current one, WALs that the manifest does not need or that were never completed, the
     /// scratch file of measuring.
     pub fn leftovers(
         &self,
@@ -109,7 +110,7 @@ pub(crate) struct Settling<'a> {
     pub env: &'a Arc<dyn Env>,
     pub dir: &'a Path,
     pub events: &'a Events,
-    /// What the manifest says, without what is lost.
+    /// The state that the manifest records, without the SSTs that a salvage drops.
     pub state: &'a State,
     there: &'a FilesThere,
     lost: &'a Lost,
@@ -131,8 +132,8 @@ impl<'a> Settling<'a> {
         Self { env, dir, events, state, there, lost, manifest, done }
     }
 
-    /// Makes durable what the manifest says, without what is lost, and removes leftovers. Comes
-    /// after the log was read. Does nothing the second time.
+    /// Makes the manifest durable, removes lost SSTs from it, and then removes leftovers. It is
+    /// called after the log was read. Once it has succeeded, further calls do nothing.
     pub fn settle(&self) -> Result<()> {
         if self.done.get() {
             return Ok(());
@@ -148,7 +149,7 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    /// After the log has begun.
+    /// Returns the manifest, once the log has begun.
     pub fn into_manifest(self) -> Manifest {
         let manifest = self.manifest.into_inner();
         if planted::is(Bug::LeftoversRemovedLate) && self.done.get() {
@@ -205,7 +206,8 @@ fn check_trees(
     Ok(())
 }
 
-/// Removes files that nobody needs, as far as that can be done and they are there.
+/// Removes files that the store does not need. A missing file is skipped, and an
+/// [`Event::NotRemoved`] tells of one that cannot be removed.
 pub(crate) fn remove(env: &Arc<dyn Env>, events: &Events, paths: &[PathBuf]) {
     for path in paths {
         match env.fs().remove(path) {

@@ -387,7 +387,7 @@ impl<'a> Ingest<'a> {
         let request = |(tree, (_, edit))| {
             let (flushed, inputs) = (Vec::new(), Vec::new());
             // The files' places are released later.
-            Request { job: JobId(0), tree, edit, flushed, inputs, _filtering: None }
+            Request { job: JobId(0), tree, edit, flushed, keeps: false, inputs, _filtering: None }
         };
         copies.handed_over = true;
         self.engine.installer.submit(edits.into_iter().map(request));

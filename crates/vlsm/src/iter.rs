@@ -69,14 +69,14 @@ pub struct Iter {
     finished: bool,
     /// The key of the error that was returned last.
     failed: Option<Bytes>,
-    /// When it began, if a trace runs, and how many pairs it returned.
+    /// The time at which it began, if a trace runs, and the number of pairs that it returned.
     begun: Option<Duration>,
     returned: u64,
 }
 
 /// The position of one end of an iterator.
 struct End {
-    /// Where it starts.
+    /// The bound that it starts at.
     from: Bound<Bytes>,
     region: usize,
     /// The key it returned last.
@@ -92,7 +92,7 @@ impl End {
         Self { from, region, key: None }
     }
 
-    /// Where a walk continues.
+    /// The bound that a walk continues from: behind the key returned last.
     fn resume(&self) -> Bound<&[u8]> {
         match &self.key {
             Some(key) => Bound::Excluded(key),

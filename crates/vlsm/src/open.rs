@@ -61,7 +61,7 @@ use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::Recovered;
 use vlsm_policy::{Deciders, DeviceMap, Shape};
 
-/// How to open a store.
+/// The arguments of an open.
 pub(crate) struct Opening {
     pub options: Options,
     pub read_only: bool,
@@ -174,7 +174,8 @@ fn counter() -> impl Fn() -> u64 {
     move || next.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Where events go; panics of the user's code are told there, too.
+/// Makes the events of the store, and connects the user's extensions to them, which report their
+/// panics there.
 fn events_of(
     env: &Arc<dyn Env>,
     log_in: Option<&Path>,
@@ -196,7 +197,8 @@ fn io_of(
     pool.map_err(|error| no_thread(dir, error))
 }
 
-/// What the device can do, where a mechanism plans with it.
+/// Returns the throughput of the device, measured if need be. The map is empty if no mechanism
+/// plans with it, or if the store is opened read-only.
 fn device_of(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -265,12 +267,13 @@ fn enter(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Option<Box
     lock.map(Some).ok_or_else(|| locked(env, dir, &path))
 }
 
-/// The error of a store that somebody else has open.
+/// The error for a store that another handle or process holds open.
 fn locked(env: &Arc<dyn Env>, dir: &Path, lock: &Path) -> Error {
     Error::Locked { path: dir.to_owned(), holder: env.fs().lock_holder(lock) }
 }
 
-/// Steps 1 and 2 of a store that is only read: several may read it, and nobody writes meanwhile.
+/// Steps 1 and 2 of a read-only open. Several readers may hold the lock together, and no writer
+/// beside them.
 pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
     let fs = env.fs();
     if Manifest::probe(&**fs, dir)? != Presence::Store {

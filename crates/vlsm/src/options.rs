@@ -21,12 +21,14 @@ const PROFILE_CACHE: Bytes = Bytes::mib(64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// When the WAL is on the device. The write survives power loss.
+    /// The write is acknowledged when the WAL is on the device. It survives power loss.
     Sync,
-    /// When `write()` of the WAL has returned. The write survives a crash of the process.
+    /// The write is acknowledged when `write()` of the WAL has returned. It survives a crash of the
+    /// process.
     #[default]
     Buffered,
-    /// When the write is in the process's WAL buffer. It is written to the file with later ones.
+    /// The write is acknowledged when it is in the process's WAL buffer. It is written to the file
+    /// with later writes.
     Lazy,
     /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch
     /// may touch only one keyspace, and the guarantee that a crash leaves a prefix of the writes
@@ -34,7 +36,7 @@ pub enum Durability {
     NoWal,
 }
 
-/// How the blocks of an SST are compressed.
+/// The compression of an SST's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compression {
@@ -51,10 +53,10 @@ pub enum Compression {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// When the write is acknowledged; none for the store's default.
+    /// The moment when the write is acknowledged; none for the store's default.
     pub durability: Option<Durability>,
-    /// How long the write may wait for admission. After that it fails with [`Error::Busy`], and
-    /// nothing was written.
+    /// The longest time that the write may wait for admission. After that it fails with
+    /// [`Error::Busy`], and nothing was written.
     pub deadline: Option<Duration>,
 }
 
@@ -309,7 +311,7 @@ impl Options {
         Bytes(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
     }
 
-    /// How an SST for a level is written.
+    /// The options of an SST that is written for a level.
     pub(crate) fn sst(&self, level: u8, created: Duration) -> SstOptions {
         SstOptions {
             block_bytes: self.block_bytes.0 as usize,

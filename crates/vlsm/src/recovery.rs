@@ -16,6 +16,12 @@
 //! store stays unchanged. On a device without space for the copies the log is read once more, to be
 //! sure, before leftovers are removed.
 //!
+//! A hot key that a flush left in memory (`write/keep`) is in the log twice as long as that flush
+//! is not installed. The second entry says its original number, and is dropped if a memtable has
+//! something as new of its key. Its place in the order of age is that of the second entry. What is
+//! dropped must not be in the log any more when that memtable is flushed: it is not copied, and if
+//! there is no space for the copies, the store is refused.
+//!
 //! A run of L0 that was ingested may be newer than some of the entries and older than others. No
 //! memtable has entries of both kinds, so that readers find all places in order of age.
 
@@ -34,12 +40,12 @@ use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
-    Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version,
+    Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version, key,
 };
 use vlsm_disk::manifest::State;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
 use vlsm_disk::wal::salvage::LostWal;
-use vlsm_disk::wal::{Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
+use vlsm_disk::wal::{self, Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 
 /// Progress is told at most this often, and not before this long.
 const PROGRESS: Duration = Duration::from_secs(1);
@@ -66,6 +72,8 @@ struct Replay<'a> {
     trees_end: u64,
     /// No sequence number is larger.
     seq_max: Seq,
+    /// Whether copies of hot keys were dropped.
+    dropped: bool,
 }
 
 /// The recovery of a store from its WALs, while it is being opened.
@@ -137,8 +145,17 @@ impl Recovery<'_> {
         let trees_end = state.numbers.next_tree;
         // An opening that only reads assigns no sequence numbers.
         let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
-        let mut replay =
-            Replay { memtables, last_seq, trees, arenas, next_memtable, clock, trees_end, seq_max };
+        let mut replay = Replay {
+            memtables,
+            last_seq,
+            trees,
+            arenas,
+            next_memtable,
+            clock,
+            trees_end,
+            seq_max,
+            dropped: false,
+        };
         let mut told = env.now();
         let mut sink = |batch: Replayed| {
             let now = env.now();
@@ -153,7 +170,11 @@ impl Recovery<'_> {
         let recovered = recover(&**env.fs(), dir, how, &mut sink)?;
         replay.end();
         let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
-        let Replay { memtables, last_seq, .. } = replay;
+        let Replay { memtables, last_seq, dropped, .. } = replay;
+        if dropped && !read_only {
+            // In a log that goes on they would come back over what is flushed meanwhile.
+            return Err(Error::NoSpace { path: dir.to_owned() });
+        }
         let last_seq = last_seq.max(floor);
         if last_seq > seq_max {
             return Err(used_up(dir));
@@ -241,6 +262,25 @@ fn run_between(version: &Version, memtable: &Memtable, seq: Seq) -> bool {
     last.is_some_and(|last| version.l0.iter().any(|run| last < run.seq_min && run.seq_min < seq))
 }
 
+/// Copies a batch without these entries; the others keep their numbers.
+fn add_without(rewrite: &mut Rewrite<'_>, batch: &Replayed, dropped: &[Seq]) -> Result<()> {
+    let mut part = wal::Batch::default();
+    let mut seq = batch.first_seq;
+    for entry in Entries::new(&batch.payload).flatten() {
+        if dropped.binary_search(&seq).is_err() {
+            part.add(entry.tree, entry.kind, entry.key, entry.value);
+        } else if !part.is_empty() {
+            rewrite.add(Seq(seq.0 - part.entries()), part.payload())?;
+            part.clear();
+        }
+        seq.0 += 1;
+    }
+    match part.is_empty() {
+        true => Ok(()),
+        false => rewrite.add(Seq(seq.0 - part.entries()), part.payload()),
+    }
+}
+
 impl Replay<'_> {
     /// Ends the memtables that a run of L0 is newer than.
     fn end(&mut self) {
@@ -263,7 +303,7 @@ impl Replay<'_> {
     ) -> Result<()> {
         let mut seq = batch.first_seq;
         let wal = rewrite.as_ref().map_or(batch.wal, |rewrite| rewrite.number());
-        let mut needed = false;
+        let (mut needed, mut dropped) = (false, Vec::new());
         for entry in Entries::new(&batch.payload) {
             let entry = entry.map_err(|what| {
                 let what = format!("a batch does not decode: {what:?}");
@@ -279,19 +319,52 @@ impl Replay<'_> {
             self.last_seq = self.last_seq.max(seq);
             // None of a keyspace that was dropped since.
             let tree = self.trees.get(&entry.tree);
-            if tree.is_some_and(|version| seq > version.flushed_seq) {
-                self.insert(wal, seq, &entry);
+            let needs = tree.is_some_and(|version| seq > version.flushed_seq);
+            if needs && entry.kind == Kind::Kept {
+                let kept = self.keep(wal, seq, &entry).map_err(|what| {
+                    Error::corruption(&wal_path(dir, batch.wal), 0, what.to_owned())
+                })?;
+                needed |= kept;
+                dropped.extend((!kept).then_some(seq));
+            } else if needs {
+                self.insert(wal, seq, &entry, seq);
                 needed = true;
             }
             seq.0 += 1;
         }
+        self.dropped |= !dropped.is_empty();
         match rewrite {
-            Some(rewrite) if needed => rewrite.add(batch.first_seq, &batch.payload),
+            Some(rewrite) if needed && dropped.is_empty() => {
+                rewrite.add(batch.first_seq, &batch.payload)
+            }
+            Some(rewrite) if needed => add_without(rewrite, batch, &dropped),
             _ => Ok(()),
         }
     }
 
-    fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry) {
+    /// A put that a flush left in memory: it goes into a memtable under its original number, unless
+    /// a memtable has it, because that flush was not installed, or has something newer. Whether it
+    /// did.
+    fn keep(&mut self, wal: u64, seq: Seq, entry: &Entry) -> Result<bool, &'static str> {
+        let (original, value) = key::kept(entry.value).ok_or("a kept entry is too short")?;
+        if original >= seq {
+            return Err("a kept entry is older than what it was");
+        }
+        let decides = |memtable: &Arc<Memtable>| {
+            let newest = memtable.newest(entry.key, Seq::MAX);
+            newest.is_some_and(|(trailer, _)| trailer.seq() >= original)
+                || memtable.cover(entry.key, Seq::MAX) > original
+        };
+        let there = self.memtables.get(&entry.tree).is_some_and(|all| all.iter().any(decides));
+        if there || planted::is(Bug::KeptNotRecovered) {
+            return Ok(false);
+        }
+        self.insert(wal, seq, &Entry { kind: Kind::Put, value, ..*entry }, original);
+        Ok(true)
+    }
+
+    /// Inserts an entry that was logged as `seq` under the number `own`.
+    fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry, own: Seq) {
         let (tree, key, value) = (entry.tree, entry.key, entry.value);
         let is_range = entry.kind == Kind::RangeDelete;
         if entry.kind == Kind::PutExpiring {
@@ -299,7 +372,7 @@ impl Replay<'_> {
         }
         let bytes = match is_range {
             true => range_size(key.len(), value.len()),
-            false => Memtable::entry_size(key.len(), value.len(), seq),
+            false => Memtable::entry_size(key.len(), value.len(), own),
         };
         let (arenas, next) = (self.arenas, self.next_memtable);
         let fresh = || {
@@ -325,7 +398,10 @@ impl Replay<'_> {
             if is_range {
                 memtable.delete_range(key, value, seq);
             } else {
-                memtable.insert(&mut space, key, Trailer::new(seq, entry.kind), value);
+                memtable.insert(&mut space, key, Trailer::new(own, entry.kind), value);
+            }
+            if own < seq {
+                memtable.note_copies();
             }
             memtable.end_write();
         }

@@ -128,7 +128,7 @@ impl Salvage {
         version
     }
 
-    /// Takes over the ranges that the cursors could not read.
+    /// Records the ranges that the cursors could not read.
     fn note_damages(&mut self) {
         for (range, error) in self.damages.0.lock().drain(..) {
             let to = match range.hi_inclusive {

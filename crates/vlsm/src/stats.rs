@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
 use vlsm_core::{Bytes, BytesPerSec, Micros, Version};
 use vlsm_disk::Way;
-use vlsm_policy::Shape;
 use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
+use vlsm_policy::{Shape, TreeFacts};
 
-/// Waits of writes for one cause.
+/// Waits for one cause: of writes, and of reads where the admission limits them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitStats {
     /// The cause.
     pub cause: WaitCause,
-    /// How many writes waited.
+    /// The number of waits.
     pub count: u64,
     /// The sum of the waits.
     pub total: Micros,
@@ -47,16 +47,16 @@ pub struct WorkStats {
     pub widest: Bytes,
     /// SSTs that jobs took out of this level, moved ones included.
     pub ssts_in: u64,
-    /// Those among them that are poor vSSTs: they overlap too much of the next level. `vlsm` adds
-    /// them to a job when there are too few good ones.
+    /// Poor vSSTs among `ssts_in`: they overlap too much of the next level. `vlsm` adds them to a
+    /// job when there are too few good ones.
     pub poor_in: u64,
     /// SSTs that jobs brought into L1. For jobs into other levels it is 0.
     pub ssts_out: u64,
-    /// Those among them that are good vSSTs, counting overlapped SSTs.
+    /// Good vSSTs among `ssts_out`, by the number of overlapped SSTs.
     pub good_out_by_count: u64,
-    /// Those among them that are good vSSTs by the ratio of bytes.
+    /// Good vSSTs among `ssts_out`, by the ratio of bytes.
     pub good_out_by_ratio: u64,
-    /// How often a schedule paused a job.
+    /// The number of times that a schedule paused a job.
     pub paused: u64,
     /// Jobs without a result: cancelled by the schedule, or failed.
     pub cancelled: u64,
@@ -133,7 +133,8 @@ pub struct Stats {
     /// The limit on bytes per second that jobs read, which leaves clients their share of a slow
     /// device; none without a limit.
     pub job_read_limit: Option<BytesPerSec>,
-    /// The same limit for the writes of compactions.
+    /// The limit on bytes per second that compactions write, for the same reason; none without a
+    /// limit.
     pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: Bytes,
@@ -159,7 +160,13 @@ pub struct Stats {
     pub installs: u64,
     /// Memtables sealed.
     pub rotations: u64,
-    /// How often a shape was evaluated for a tree. Idle trees are skipped.
+    /// Hot keys that flushes left in memory (option `hot_keys` of `triad`).
+    #[serde(default)]
+    pub kept_keys: u64,
+    /// Their bytes, which were written to the WAL once more.
+    #[serde(default)]
+    pub kept_bytes: Bytes,
+    /// The number of times that a shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
     /// Waits by cause, without causes that never occurred.
     pub waits: Vec<WaitStats>,
@@ -184,9 +191,10 @@ pub struct Stats {
     pub callback_panics: u64,
     /// Whether writes are refused at this moment because the device is full.
     pub out_of_space: bool,
-    /// How often the device became full.
+    /// The number of times that the device became full.
     pub shortages: u64,
-    /// Why the store is read-only; none if it is not.
+    /// The failure that made the store read-only; none if there was none. A store that was opened
+    /// read-only has none.
     pub read_only: Option<String>,
 }
 
@@ -270,13 +278,15 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         open_bytes: Bytes(reader.tables().open_bytes()),
         installs: counters.installs.get(),
         rotations: counters.rotations.get(),
+        kept_keys: counters.kept.get(),
+        kept_bytes: Bytes(counters.kept_bytes.get()),
         shape_asks: counters.shape_asks.get(),
         waits: waits(counters),
         flush: work_of(counters, 0),
         compactions,
         levels: level_stats(
             &**control.shape(),
-            &shared.options,
+            (&shared.options, control.memtable_bytes()),
             view.trees().map(|tree| &*tree.version),
         ),
         chains,
@@ -326,16 +336,18 @@ fn waits(counters: &Counters) -> Vec<WaitStats> {
 
 fn level_stats<'a>(
     shape: &dyn Shape,
-    options: &Options,
+    (options, memtable_bytes): (&Options, Bytes),
     versions: impl Iterator<Item = &'a Version>,
 ) -> Vec<LevelStats> {
+    // Targets may follow the size of memtables.
+    let facts = TreeFacts { memtable_bytes, ..TreeFacts::default() };
     let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
     let overlap_max = options.policy.tree.growth as f64;
     for version in versions {
         levels[0].runs += version.l0.len() as u64;
         levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();
         levels[0].bytes += version.l0_bytes();
-        let pressure = shape.pressure(version, &vlsm_policy::TreeFacts::default());
+        let pressure = shape.pressure(version, &facts);
         for level in 1..=version.depth() {
             let tables = version.level(level);
             let index = usize::from(level);

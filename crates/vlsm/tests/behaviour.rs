@@ -1,5 +1,5 @@
-//! What a user relies on beyond plain reads and writes: durabilities, iterators from both ends,
-//! other profiles on the same files, handles used wrongly, and failures in the background.
+//! Behaviour that users rely on beyond plain reads and writes: durabilities, iterators from both
+//! ends, other profiles on the same files, handles used wrongly, and failures in the background.
 #![allow(clippy::unwrap_used)]
 
 mod altered;
@@ -242,13 +242,15 @@ fn sizes_of_levels_follow_the_memtables_that_a_schedule_sets() {
     };
     let followed = levels(true);
     assert!(followed[1].bytes <= batch * 4 && followed[2].bytes > batch * 4, "{followed:?}");
+    assert_eq!(followed[1].target, Some(batch * 4));
     assert!(followed.iter().all(|level| level.bytes <= (batch * 5 / 4) * level.tables));
     let own = levels(false);
+    assert_eq!(own[1].target, Some(ByteCount::mib(64)));
     assert!(own[1].bytes > batch * 8 && own[1].bytes > batch * 2 * own[1].tables, "{own:?}");
 }
 
-/// A platform or file system without direct I/O is told of once, in the LOG, too, and everything
-/// works; where there is direct I/O nothing is told.
+/// On a platform or file system without direct I/O everything works, and the store reports it once,
+/// in the LOG, too. With direct I/O it reports nothing.
 #[test]
 fn what_is_buffered_instead_is_told_once() {
     for buffered in [false, true] {

@@ -22,7 +22,7 @@ use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 const FOLDER: &str = "/store";
 
-/// What a panic may be thrown with.
+/// The payload of a panic.
 #[derive(Clone, Copy, Debug)]
 enum Throw {
     Text,
@@ -53,7 +53,7 @@ impl Throw {
     }
 }
 
-/// A disk in memory, and who was told to have panicked.
+/// A disk in memory, and the panics and failures that the listener recorded.
 #[derive(Clone)]
 struct Bench {
     disk: SimFs,
@@ -77,7 +77,7 @@ impl Bench {
         })
     }
 
-    /// With a listener that notes panics and failures.
+    /// A builder whose listener records panics and failures.
     fn builder(&self) -> vlsm::Builder {
         let told = self.told.clone();
         self.silent().listener(move |event| match event {
@@ -338,14 +338,15 @@ fn a_compaction_filter_that_panics_is_named_and_the_values_stay() {
     }
 }
 
-/// For a while; false.
+/// Waits for a millisecond. Returns false.
 #[allow(clippy::disallowed_methods)]
 fn pause() -> bool {
     std::thread::sleep(Duration::from_millis(1));
     false
 }
 
-/// A life of a store: what it wrote. Every call must be as if nobody listened.
+/// A life of a store. Returns the pairs that it wrote. Every call must behave as if there were no
+/// listener.
 fn live(db: Db, closes: bool) -> Pairs {
     let mut written = Pairs::new();
     let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
@@ -420,7 +421,8 @@ fn a_listener_that_panics_at_any_event_is_switched_off_and_nothing_else() {
     assert!(fired > 15, "{fired}: of opening, jobs, installs, and the close");
 }
 
-/// Told of a failure, it panics: the failure is answered, not the panic.
+/// A listener that panics on the event of a failure: the write returns the failure, and the panic
+/// does not come out.
 #[test]
 fn a_listener_that_panics_over_a_failure_hides_nothing() {
     let bench = Bench::new();

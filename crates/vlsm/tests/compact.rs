@@ -1,4 +1,4 @@
-//! Ranges compacted by request: what nobody can read leaves the disk, and nothing else does.
+//! Ranges compacted by request: entries that no reader can see leave the disk, and no others do.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod tiny;

@@ -119,7 +119,7 @@ fn ten_thousand_keyspaces_are_read_again() {
     assert!(!report.damaged, "{:?}", report.findings);
 }
 
-/// A store whose numbers have come this far.
+/// A store whose numbers `grow` has set.
 fn aged(grow: impl Fn(&mut State)) -> SimFs {
     let disk = SimFs::new();
     let db = plain(&disk, false).unwrap();
@@ -146,11 +146,11 @@ fn contents(disk: &SimFs) -> Vec<(PathBuf, Vec<u8>)> {
     disk.files().into_keys().map(content).collect()
 }
 
-/// What is counted, and how it came far.
+/// A kind of number, and the change that brings it near its end.
 type Age<'a> = (&'a str, &'a dyn Fn(&mut State));
 
-/// A store is opened for writing while there are as many numbers left as nobody uses in one
-/// opening. Then it is refused, and can still be read.
+/// A store is opened for writing while more numbers are left than one opening can use. With fewer
+/// left it is refused, and can still be read.
 #[test]
 fn numbers_end_before_they_wrap() {
     const LAST: u64 = 1 << 55;

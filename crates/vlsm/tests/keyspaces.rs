@@ -1,4 +1,4 @@
-//! Which keyspaces can be made, and what is said of those that cannot.
+//! The limits of keyspaces, and the errors for those that cannot be made.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::time::Duration;

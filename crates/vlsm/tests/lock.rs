@@ -1,4 +1,5 @@
-//! Who holds a store that cannot be opened: this process, with what, or another one.
+//! The error of opening a store that this process holds already, which names the handles that may
+//! hold it, and the lock file, which stays empty.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::path::Path;

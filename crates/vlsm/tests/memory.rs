@@ -180,7 +180,7 @@ fn memory_kept_for_the_next_memtable_goes_before_readers_do() {
     db.close().unwrap();
 }
 
-/// How many SSTs there are in the store's folder.
+/// The number of SSTs in the store's folder.
 fn ssts(folder: &tempfile::TempDir) -> u64 {
     let files = std::fs::read_dir(folder.path().join("store")).unwrap();
     let paths = files.map(|file| file.unwrap().path());

@@ -21,12 +21,12 @@ use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 const FOLDER: &str = "/store";
 
-/// What a test operator does about parts that begin with `!`.
+/// The behaviour of a test operator on parts that begin with `!`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mood {
     Refuses,
     Panics,
-    /// One or the other, or it combines them after all.
+    /// Refuses, panics or combines them after all, in a pseudo-random order.
     Random,
 }
 
@@ -95,7 +95,7 @@ const fn joins(operator: &'static str, bad: [&'static [u8]; 3]) -> Case {
     Case { operator, good: JOINED.0, sum: JOINED.1, bad: Some(bad) }
 }
 
-/// What happens after the put, after the first operand and after the second one.
+/// The actions after the put, after the first operand and after the second one.
 const LAYOUTS: [[&str; 3]; 9] = [
     ["", "", ""],
     ["", "", "reopen"],
@@ -179,7 +179,7 @@ fn key(n: u8) -> Bytes {
     format!("k{n}").into()
 }
 
-/// What every key must read as: a value, or the operator's error.
+/// The answer that a read of each key must give: a value, or the operator's error.
 type Expected = BTreeMap<Bytes, Result<Bytes, ()>>;
 
 #[allow(clippy::disallowed_methods)]
@@ -187,7 +187,8 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(1));
 }
 
-/// What an answer about a key is.
+/// Reduces the answer of a read to a value or the operator's error. Any other error is a failure of
+/// the test.
 fn answer(found: Result<Option<Bytes>, Error>) -> Result<Bytes, ()> {
     match found {
         Ok(value) => Ok(value.expect("it is there")),
@@ -199,7 +200,7 @@ fn answer(found: Result<Option<Bytes>, Error>) -> Result<Bytes, ()> {
     }
 }
 
-/// All that an iterator has from one end or from both in turn, in key order.
+/// Returns all pairs of an iterator in key order, read from one end or from both in turn.
 fn walk(mut iter: Iter, turn: &str) -> Vec<(Bytes, Result<Bytes, ()>)> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     for n in 0.. {
@@ -377,7 +378,8 @@ fn one_bad_key_is_an_error_of_no_other_wherever_it_lies() {
     }
 }
 
-/// What a store has taken so far.
+/// The store's counters that a write moves: writes, batches, WAL bytes, the sequence number and the
+/// keyspace's entries.
 fn taken(db: &Db, space: &Keyspace) -> (u64, u64, ByteCount, vlsm::Seq, u64) {
     let (stats, seq) = (db.stats(), db.snapshot().seq());
     let entries = space.approximate_size::<Bytes>(..).unwrap().entries;

@@ -28,17 +28,17 @@ use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
 const FOLDER: &str = "/store";
 const WRITERS: u64 = 4;
-/// Of each writer; together they are 3 MB.
+/// Keys of each writer; the keys and values of all writers together are 3 MB.
 const KEYS: u64 = 6_000;
 /// A single call that takes this long never ends.
 const HANG: Duration = Duration::from_secs(60);
 /// A write that took this long must have recorded why.
 const SLOW: Duration = Duration::from_millis(20);
-/// What the files may take together: eight times the keys and values.
+/// The most bytes of all files together: eight times the keys and values.
 const SPACE_MAX: u64 = 24 << 20;
 
 thread_local! {
-    /// What this thread's writes are recorded to have waited, in microseconds.
+    /// The sum of the recorded waits of this thread's writes, in microseconds.
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -69,7 +69,7 @@ struct Load {
     done: AtomicBool,
     /// The version of each key that was acknowledged last.
     acknowledged: Vec<AtomicU64>,
-    /// Since when each client is within a call, in microseconds; 0 when it is not.
+    /// The time since which each client is within a call, in microseconds; 0 if it is in none.
     within: Vec<AtomicU64>,
     slow: Mutex<Slow>,
     reads: AtomicU64,
@@ -165,7 +165,7 @@ impl Load {
     }
 }
 
-/// What must end.
+/// Runs `act` on a thread of its own and fails if it takes longer than [`HANG`].
 fn within_time<R: Send + 'static>(what: &str, act: impl FnOnce() -> R + Send + 'static) -> R {
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(act()));
@@ -214,7 +214,7 @@ fn open(profile: &str, env: &Arc<dyn Env>) -> Db {
     builder.listener(listener).open().unwrap()
 }
 
-/// What stays within bounds whatever is written.
+/// Checks the bounds that hold whatever is written: runs of L0, bytes of files, memory.
 fn bounds(db: &Db, disk: &SimFs, peaks: &mut [u64; 3]) {
     let (stats, policy) = (db.stats(), &db.options().policy);
     let runs = stats.levels.first().map_or(0, |level| level.runs);

@@ -2,8 +2,8 @@
 //!
 //! 1. A child process, this program once more, writes and tells what was acknowledged (`lives`), on
 //!    a file system of its own on a loop device (`mounted`). The journal is outside of it.
-//! 2. Meanwhile the parent has random files of the store written, and at times everything, as the
-//!    system may do at any moment: so what a cut leaves is not always what was synced last.
+//! 2. Meanwhile the parent syncs random files of the store, and at times everything, as the system
+//!    may do at any moment. So a cut may leave more than was synced last.
 //! 3. At a random moment the parent shuts the file system down, mostly without another write of its
 //!    journal. Sometimes the child was killed before, or is still opening the store, or closing
 //!    it. Sometimes it lives on: then it must end by itself, with errors.
@@ -11,12 +11,12 @@
 //!    store and checks it, or else the next child opens it.
 //! 5. A store lives through a chain of cuts; then there is a new file system and a new store.
 //!
-//! What holds is what was acknowledged as `Sync`, or before an orderly close, or read by the
-//! parent. Everything else is a prefix of the commit order. A cut that syncs everything first keeps
-//! what was acknowledged as `Buffered`, too. Acknowledgements count when the parent had them before
-//! the cut: Linux (6.18, ext4 and XFS) lets an `fdatasync` that is under way while the file system
-//! is shut down return 0, although the blocks stay marked as unwritten. With the power gone nobody
-//! would see that.
+//! A batch must survive if it was acknowledged as `Sync` or before an orderly close, or if the
+//! parent has read it. The others survive as a prefix of the commit order. A cut that syncs
+//! everything first keeps batches acknowledged as `Buffered`, too. An acknowledgement counts if the
+//! parent had it before the cut: Linux (6.18, ext4 and XFS) lets an `fdatasync` that is under way
+//! while the file system is shut down return 0, although the blocks stay marked as unwritten. With
+//! the power gone nobody would see that.
 //!
 //! Then the same with a device that fails for a while before each cut (`failed_syncs`).
 //!
@@ -158,12 +158,12 @@ mod linux {
         }
     }
 
-    /// As the system may do at any moment.
+    /// Writes files back at random moments, as the system may do.
     fn write_back(store: &Path, millis: u64, effort: u64, rng: &mut SmallRng) {
         systems::write_back(store, millis, effort, rng).unwrap();
     }
 
-    /// What happened, by kind.
+    /// Counts of cuts, kills and lives, by kind.
     #[derive(Debug, Default)]
     struct Counts {
         cuts: BTreeMap<(&'static str, Cut), u64>,
@@ -177,7 +177,7 @@ mod linux {
     }
 
     impl Counts {
-        /// For programs to read.
+        /// The counts as `name=number`, for programs to read.
         fn text(&self) -> String {
             let cuts =
                 self.cuts.iter().map(|((system, cut), n)| format!("cuts: {system} {cut:?}={n}, "));
@@ -221,7 +221,7 @@ mod linux {
         }
     }
 
-    /// The life of one store on one file system, through so many cuts. With failures the device
+    /// The life of one store on one file system, through `cuts` cuts. With failures the device
     /// fails before each of them.
     fn chain(
         system: FileSystem,
@@ -256,7 +256,7 @@ mod linux {
         all.seen.add(&journal.seen);
     }
 
-    /// After a failure, a copy of the device.
+    /// Copies the device when the test fails.
     struct Kept<'a>(&'a Mounted);
 
     impl Drop for Kept<'_> {

@@ -1,4 +1,4 @@
-//! A store opened to be read only: sees everything, changes nothing, and keeps writers away.
+//! A store that is opened read-only sees everything, changes nothing, and keeps writers away.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod tiny;
@@ -24,7 +24,8 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTim
     entries.map(facts).collect()
 }
 
-/// A store as a killed process leaves it: tables, a WAL with more, files that nobody names.
+/// A store as a killed process leaves it: tables, a WAL with more, files that the manifest does not
+/// name.
 fn left_behind(folder: &Path) -> PathBuf {
     let (path, copy) = (folder.join("store"), folder.join("copy"));
     let db = small(&path).open().unwrap();

@@ -1,5 +1,5 @@
-//! What a keyspace's options and a user's code do to its entries: merge operators that are missing,
-//! refuse or panic, values that expire by a clock that the test sets, compaction filters.
+//! The effects of a keyspace's options and of users' code on its entries: merge operators that are
+//! missing, refuse or panic, values that expire by a clock that the test sets, compaction filters.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod altered;
@@ -232,7 +232,7 @@ fn values_expire_and_snapshots_do_not_notice() {
     assert_eq!(keys(&db), ["d"]);
 }
 
-/// What lies in the last level already and expires there goes when its range is compacted.
+/// A compaction of a range drops values that expired after they had reached the last level.
 #[test]
 fn compacting_a_range_drops_what_has_expired() {
     let folder = folder();
@@ -359,8 +359,8 @@ impl CompactionFilter for Visited {
     }
 }
 
-/// Long snapshots made while a filter is asked keep what it changes: so many, and then it is not
-/// asked until some are gone.
+/// Snapshots made while a filter is asked keep the states of the trees that it changes. Their
+/// number is bounded: beyond the bound the filter is not asked, until some snapshots are gone.
 #[test]
 fn snapshots_made_beside_a_filter_keep_a_bounded_number_of_states() {
     const ROUNDS: u64 = 30;

@@ -1,5 +1,5 @@
-//! Salvage: all that is handed out is what was written last, and all that is not lies in a range
-//! that is told.
+//! Salvage: all pairs that it returns are those written last, and all other keys lie in a range
+//! that it reports.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod tiny;

@@ -1,9 +1,10 @@
-//! A damaged log and `salvage_wal`: what is kept is an exact prefix, what is not is told and kept
-//! aside, and the store opens as usual afterwards.
+//! A damaged log and `salvage_wal`: the store keeps an exact prefix, reports the WALs from the
+//! damage on and keeps them aside, and opens as usual afterwards.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use vlsm::{ByteCount, Db, Error, Event};
 use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
@@ -12,7 +13,7 @@ use vlsm_disk::wal::wal_number;
 use vlsm_testfs::SimFs;
 
 const FOLDER: &str = "/store";
-/// So many pairs were put.
+/// The number of pairs that were put.
 const COUNT: u32 = 400;
 
 fn open(disk: &SimFs, salvage: bool) -> (Result<Db, Error>, Arc<Mutex<Vec<Event>>>) {
@@ -48,10 +49,27 @@ fn wals(disk: &SimFs, folder: &str) -> Vec<PathBuf> {
     disk.files().into_keys().filter(is_wal).collect()
 }
 
-/// A store whose process died with several WALs in use, and these. Where the system lets the thread
-/// wait that prepares the next WAL, one file gets all: then again.
+/// Whether a WAL has any records.
+fn in_use(disk: &SimFs, path: &Path) -> bool {
+    disk.content(path).unwrap()[4096..].iter().any(|byte| *byte > 0)
+}
+
+/// Waits for the thread that prepares the next WAL, which the system may let wait. Else one file
+/// gets all.
+#[allow(clippy::disallowed_methods, reason = "the store's own thread is waited for")]
+fn wait_for_the_next_wal(disk: &SimFs) {
+    for _ in 0..2_000 {
+        if wals(disk, FOLDER).iter().any(|path| !in_use(disk, path)) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A store whose process died with several WALs in use, and these. A prepared WAL comes too late
+/// where the system takes its thread off just then: then again.
 fn died(count: u32) -> (SimFs, Vec<PathBuf>) {
-    let mut tries = (0..1_000).map(|_| died_once(count));
+    let mut tries = (0..20).map(|_| died_once(count));
     tries.find(|(_, files)| files.len() >= 4).expect("a chain of WALs")
 }
 
@@ -60,23 +78,25 @@ fn died_once(count: u32) -> (SimFs, Vec<PathBuf>) {
     let db = open(&disk, false).0.unwrap();
     for n in 0..count {
         db.put(n.to_be_bytes(), vec![7; 200]).unwrap();
+        if n % 10 == 9 {
+            wait_for_the_next_wal(&disk);
+        }
     }
     disk.kill();
     // The handle is of the dead process: its calls fail.
     let _ = db.close();
-    let in_use = |path: &PathBuf| disk.content(path).unwrap()[4096..].iter().any(|byte| *byte > 0);
-    let files: Vec<PathBuf> = wals(&disk, FOLDER).into_iter().filter(in_use).collect();
+    let files = wals(&disk, FOLDER).into_iter().filter(|path| in_use(&disk, path)).collect();
     (disk, files)
 }
 
-/// Up to where a WAL's predecessor was known to be synced when this one began.
+/// The offset up to which a WAL's predecessor was known to be synced when this WAL began.
 fn synced_before(disk: &SimFs, path: &Path) -> u64 {
     let (header, _) = read_header(disk, path, wal_number(path).unwrap()).unwrap();
     header.predecessor.map_or(u64::MAX, |seal| seal.synced)
 }
 
-/// What a salvage kept: the length of the prefix. All WALs from `damaged` on lie aside, but for the
-/// one that is gone, and are told.
+/// Opens the store with a salvage. Checks that all WALs of `damaged`, except one that is `gone`,
+/// were kept aside and reported as lost. Returns the length of the prefix that was kept.
 fn salvaged(disk: &SimFs, damaged: &[PathBuf], gone: bool, what: &str) -> u32 {
     let (salvaged, events) = open(disk, true);
     let db = salvaged.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -97,7 +117,7 @@ fn salvaged(disk: &SimFs, damaged: &[PathBuf], gone: bool, what: &str) -> u32 {
     kept
 }
 
-/// From here on it is a store like any other.
+/// Checks that the salvaged store opens, writes and closes as any other store does.
 fn check_usual(disk: &SimFs, kept: u32, what: &str) {
     let (again, events) = open(disk, false);
     let db = again.unwrap_or_else(|error| panic!("{what}, again: {error}"));

@@ -11,7 +11,7 @@ use vlsm::{Batch, Builder, ByteCount, Db, Error, Keyspace, KeyspaceOptions, Snap
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// So small that a few hundred writes make several levels, and range tombstones are cut.
+/// Sizes so small that a few hundred writes make several levels, and range tombstones are cut.
 fn small(profile: &str, path: &Path) -> Builder {
     tiny(Db::builder(path).profile(profile).unwrap(), ByteCount::kib(16)).configure(|options| {
         options.policy.shapes.vlsm.sst_min = ByteCount::kib(4);

@@ -26,7 +26,7 @@ fn killed(path: &Path, key: &str) {
     assert!(!status.success(), "it aborts");
 }
 
-/// Not a test of its own: what [`killed`] runs.
+/// The child process of [`killed`], not a test of its own.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os("SHORT_LIFE") else { return };
@@ -153,7 +153,8 @@ fn five_lives(path: &Path) {
     }
 }
 
-/// What is said of a store of which one file is gone or empty: nothing only where nothing is lost.
+/// A store of which one file is missing or empty cannot be opened, and the error names the file,
+/// unless it is one without data: `LOCK`, `LOG` or `LOG.old`.
 #[test]
 fn a_file_that_is_gone_or_empty_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -243,13 +244,15 @@ fn the_wal_limit_is_one_of_bytes() {
         let db = open();
         let quiet = db.create_keyspace("quiet", KeyspaceOptions::default()).unwrap();
         quiet.put("k", "v").unwrap();
-        for n in 0..40_000_u32 {
+        for n in 0..100_000_u32 {
             db.put(n.to_be_bytes(), [1; 400]).unwrap();
         }
         db.wait_idle().unwrap();
-        // One that is written, one that is prepared, and old ones kept for reuse besides.
+        // One that is written, one that is prepared, and old ones kept for reuse besides. Each is
+        // longer than usual if the machine was too busy to prepare the next one in time. The 40 MB
+        // of this life would all be there if the quiet keyspace held them.
         let bytes: u64 = files(&path, ".wal").iter().map(|(_, len)| len).sum();
-        assert!(bytes <= limit + (7 << 20), "{bytes} bytes of WAL");
+        assert!(bytes <= limit + (12 << 20), "{bytes} bytes of WAL");
         db.close().unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! What a store lives in: a full device, files that cannot be removed, strangers in its folder, a
-//! system without threads. None of it loses anything or stops the store for good.
+//! A store in adverse surroundings: a full device, files that cannot be removed, strangers in its
+//! folder, a system without threads. None of them loses data or stops the store for good.
 #![allow(clippy::unwrap_used)]
 
 mod altered;
@@ -99,8 +99,8 @@ fn a_store_on_a_full_device_opens_for_deleting() {
     }
 }
 
-/// Where the manifest cannot grow, what would change it is refused and did not happen: nobody waits
-/// for space that may never come, and no crash brings it back.
+/// While the manifest cannot grow, an ingest or a new keyspace is refused and has no effect: the
+/// caller does not wait for space that may never come, and no crash brings the change back.
 #[test]
 fn what_the_manifest_has_no_room_for_is_refused_for_good() {
     for cut in [0, 100, usize::MAX] {
@@ -201,7 +201,8 @@ fn a_prepared_wal_that_a_full_opening_passed_over_is_not_missed() {
     }
 }
 
-/// A file that nobody needs and that cannot be removed takes space; that is all.
+/// A file that the store does not need and that cannot be removed takes space and has no other
+/// effect.
 #[test]
 fn garbage_that_cannot_be_removed_stops_nothing() {
     let mut bench = Bench::new();

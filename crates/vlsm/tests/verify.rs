@@ -1,4 +1,4 @@
-//! Checking a store: a sound one has no finding, and every damage is told, with its place.
+//! Checking a store: a sound one has no finding, and every damage is reported, with its place.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod tiny;

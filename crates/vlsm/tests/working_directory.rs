@@ -12,7 +12,7 @@ use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::posix::PosixFs;
 use vlsm_testfs::{Fault, FaultFs, Rule};
 
-/// What is done, on paths relative to the folder that it is given.
+/// An operation on paths relative to the given folder, which is the working directory at its start.
 type Operation = fn(&Arc<dyn Env>, &Path);
 
 fn open_and_write(env: &Arc<dyn Env>, home: &Path) {
@@ -104,7 +104,7 @@ fn trace(env: &Arc<dyn Env>, home: &Path) {
     assert_eq!(read.filter(|op| op.is_ok()).count(), 1);
 }
 
-/// Where the process goes from here.
+/// The folder that becomes the working directory during an operation.
 fn away(home: &Path) -> PathBuf {
     let mut away = home.as_os_str().to_owned();
     away.push("-away");
@@ -178,7 +178,7 @@ fn a_relative_path_outlives_the_working_directory() {
     std::env::set_current_dir("/").unwrap();
 }
 
-/// What lies in a folder that nobody named, apart from what was named there.
+/// The files in a folder that no operation named.
 fn strangers(folder: &Path) -> Vec<PathBuf> {
     let named = ["copies", "trace", "a.sst", "b.sst"];
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

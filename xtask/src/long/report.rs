@@ -5,7 +5,8 @@ use super::state::{ClassState, State};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What is added up over all classes: a title, and which counts belong to it.
+/// A row of sums over all classes: its title, and a test for the names of the counts that it adds
+/// up.
 type Sum = (&'static str, fn(&str) -> bool);
 
 const SUMS: &[Sum] = &[

@@ -1,10 +1,10 @@
-//! What a long run has done so far, in a file of one line a fact, its words separated by tabs.
-//! It belongs to one commit: on another one everything begins anew.
+//! The progress of a long run, in a file of one line a fact, its words separated by tabs. It
+//! belongs to one commit: on another one everything begins anew.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What was done of one class.
+/// The progress of one class.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ClassState {
     pub rounds: u64,
@@ -13,15 +13,15 @@ pub struct ClassState {
     pub seconds: f64,
     /// The longest round of all.
     pub longest: f64,
-    /// Why no round can be played here, in this run.
+    /// The test's message if no round can be played here; else empty.
     pub skipped: String,
-    /// What the tests said that they leave out.
+    /// The lines `SKIPPED …` of the last round: the parts that the tests left out.
     pub left_out: Vec<String>,
     pub counts: BTreeMap<String, u64>,
 }
 
 impl ClassState {
-    /// How long the next round may take.
+    /// Seconds that the next round may take.
     pub fn longest_round(&self) -> f64 {
         self.longest
     }
@@ -49,7 +49,8 @@ pub struct State {
 }
 
 impl State {
-    /// What earlier runs left, when they were of this commit.
+    /// Reads the state that earlier runs on this commit left. Without one, or after runs on another
+    /// commit, it begins anew.
     pub fn resume(path: &Path, commit: &str) -> Result<Self, String> {
         let anew = Self { commit: commit.to_owned(), runs: 1, ..Self::default() };
         let text = match std::fs::read_to_string(path) {

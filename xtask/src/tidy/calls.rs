@@ -1,7 +1,7 @@
 //! Calls that have no place in the store's code, each with the files where they may stand.
 //!
 //! Clippy's lists (clippy.toml) cover the clock, threads and files; these are what clippy does not
-//! see or what must hold in every crate. Comments, literals and tests are not looked at, but for
+//! see or what must hold in every crate. Comments, literals and tests are not searched, except for
 //! `#[ignore]`: a test that does not run proves nothing.
 
 use super::source::{is_word, words};

@@ -12,7 +12,7 @@ use super::source::Source;
 use super::{Tree, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many files may import each other in a circle.
+/// The most files that may import each other in a circle.
 const CYCLE_MAX: usize = 3;
 
 /// A module's path within its crate.
@@ -181,7 +181,7 @@ fn circles(arrows: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
     found
 }
 
-/// What a file reaches; itself, too, where there is a circle.
+/// The files that a file reaches by imports; itself too, if it is in a circle.
 fn reached<'a>(arrows: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(file) = open.pop() {

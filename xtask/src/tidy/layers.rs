@@ -1,4 +1,4 @@
-//! Who may import whom: between crates, between the three axes, and inside the engine.
+//! The permitted imports: between crates, between the three axes, and inside the engine.
 //!
 //! 1. Between crates the manifests tell: each may depend on the crates of [`CRATES`] beside it, and
 //!    its tests on those of [`TESTS`] too.
@@ -30,14 +30,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// What the tests of a crate may see beside: no release build has it.
+/// The crates that the tests of a crate may use besides those in [`CRATES`]. No release build has
+/// them.
 const TESTS: &[(&str, &[&str])] =
     &[("crates/disk", &["vlsm-testfs"]), ("crates/vlsm", &["vlsm-testfs"])];
 
-/// Where the axes are.
+/// The folder of the axes.
 const POLICY: &str = "crates/policy/src/";
 
-/// Where the rooms of the engine are.
+/// The folder of the engine's rooms.
 const ROOMS: &str = "crates/vlsm/src/";
 
 /// The rooms of the engine from the bottom up. None names one that stands above it.

@@ -49,7 +49,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Where a mechanism's test data is.
+/// The path of a mechanism's test data.
 pub fn testdata(axis: &str, name: &str) -> String {
     format!("crates/policy/testdata/{axis}/{name}.txt")
 }

@@ -49,7 +49,7 @@ pub struct Violation {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong and what to do.
+    /// The violation and its remedy.
     pub what: String,
 }
 
@@ -127,7 +127,8 @@ impl Tree {
     }
 }
 
-/// What every check sees in a tree, less what the exceptions excuse.
+/// The violations that all checks find in a tree, except those that `EXCEPTIONS` excuses. A bad
+/// line of `EXCEPTIONS` is a violation, too.
 pub fn violations(tree: &Tree) -> Vec<Violation> {
     let mut found: Vec<Violation> = CHECKS.iter().flat_map(|check| check(tree)).collect();
     for (i, line) in tree.text(EXCEPTIONS).lines().enumerate() {

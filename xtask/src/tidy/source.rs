@@ -18,7 +18,7 @@ pub struct Source {
 /// A stretch of lines, counted from 1, both ends included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extent {
-    /// What it is called.
+    /// The name of the function, or `tests` for items under `#[cfg(test)]`.
     pub name: String,
     /// First line.
     pub first: usize,
@@ -82,7 +82,7 @@ impl Source {
         found
     }
 
-    /// Where the item that starts at `from` ends: at its closing brace, or at its semicolon.
+    /// The end of the item that starts at `from`: its closing brace or its semicolon.
     fn item_end(&self, from: usize, body_only: bool) -> Option<usize> {
         let (mut round, mut curly) = (0_i32, 0_i32);
         for (i, c) in self.code[from..].char_indices() {
@@ -147,7 +147,7 @@ fn blank(text: &str) -> String {
     out
 }
 
-/// Where the comment or literal that starts at `i` ends; `i` itself when none starts there.
+/// The end of the comment or literal that starts at `i`; `i` itself if none starts there.
 fn literal_end(chars: &[char], i: usize) -> usize {
     let at = |k: usize| chars.get(k).copied().unwrap_or('\0');
     match (at(i), at(i + 1)) {

@@ -52,7 +52,7 @@ pub struct Args {
     /// dlc; or `load` for none
     #[arg(long, value_name = "LIST", default_value = "a")]
     pub workload: String,
-    /// What `vlsm-lab compare` takes as well
+    /// Options shared with `vlsm-lab compare`: the data, the clients, and how the store writes
     #[command(flatten)]
     pub work: Work,
     /// Limit on the operations of each run
@@ -97,7 +97,7 @@ pub struct Args {
     pub html: Option<PathBuf>,
 }
 
-/// How long to wait for background work, after the load and at the end, in seconds.
+/// The longest wait for background work, after the load and at the end, in seconds.
 const SETTLE_MAX: f64 = 60.0;
 
 impl Args {

@@ -39,7 +39,7 @@ impl Work {
     /// The pairs, given those of the workload.
     ///
     /// # Errors
-    /// That a key or value is too short or too long.
+    /// A message, if a key or value would be too short or too long.
     pub fn shape(&self, of_workload: Shape) -> Result<Shape, String> {
         let mut shape = of_workload;
         shape.key_size = self.key_size.unwrap_or(shape.key_size);
@@ -104,7 +104,7 @@ fn suffixed(text: &str, base: u64) -> Result<u64, String> {
 /// A positive number.
 ///
 /// # Errors
-/// That it is none.
+/// A message, if the text is no number above 0 and below 10⁹.
 pub fn positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(number) if number > 0.0 && number < 1e9 => Ok(number),
@@ -115,7 +115,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
 /// A number from 0 to 100, with or without `%`.
 ///
 /// # Errors
-/// That it is none.
+/// A message, if the text is no such number.
 pub fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse() {
         Ok(number) if (0.0..=100.0).contains(&number) => Ok(number),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a run of the program gave.
+/// The exit code and the output of a run of the program.
 #[derive(Debug)]
 pub struct Run {
     pub code: i32,
@@ -14,7 +14,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Asserts that it ended well and gives what it printed.
+    /// Asserts that it succeeded. Returns its output.
     pub fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.out

@@ -86,6 +86,7 @@ pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
         Some(Kind::PutExpiring) if value_len >= EXPIRY_LEN => {}
         Some(Kind::PutExpiring) => return Err("an entry that expires does not say when"),
         Some(Kind::RangeDelete) => return Err("a range tombstone lies among the entries"),
+        Some(Kind::Kept) => return Err("an entry is of a kind that only WALs have"),
         None => return Err("an entry has an unknown kind: it was written by a newer version"),
     }
     Ok(RawEntry { shared, key_at, trailer, value_at, end })

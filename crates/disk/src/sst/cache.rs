@@ -43,7 +43,7 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
 pub struct CacheCounters {
     /// Lookups that found their block.
     pub hits: u64,
-    /// Blocks that had to be read.
+    /// Blocks that were read from their file.
     pub misses: u64,
     /// Bytes read for these blocks.
     pub miss_bytes: u64,

@@ -35,7 +35,7 @@ const EXPANSION_MAX: usize = 255;
 /// A description of damage. The caller adds the file and the offset.
 pub(crate) type Damage = &'static str;
 
-/// How blocks are compressed. The numbers are part of the format.
+/// The compression of blocks. The numbers are part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Compression {

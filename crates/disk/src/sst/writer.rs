@@ -48,7 +48,7 @@ pub struct SstOptions {
     pub restart_interval: usize,
     /// Bits of the Bloom filter for each user key; 0 for no filter.
     pub bits_per_key: u32,
-    /// How blocks are compressed.
+    /// The compression of blocks.
     pub compression: Compression,
     /// Whether the file's summary has a sketch of its keys, for a run of L0.
     pub sketch: bool,
@@ -185,6 +185,7 @@ impl SstWriter {
         let shared = common_prefix(&self.last_key, key);
         let first = self.properties.entries == 0;
         debug_assert!(trailer.kind() != Some(Kind::RangeDelete), "add_range is for these");
+        debug_assert!(trailer.kind() != Some(Kind::Kept), "only WALs have these");
         debug_assert!(
             first || key::compare(&self.last_key, self.last_trailer, key, trailer).is_lt(),
             "W1: entries do not ascend"

@@ -7,12 +7,13 @@
 //!
 //! A delete has no value. The value of a range delete is the upper end of its range, which is above
 //! its key. The value of a put that expires begins with the expiry time, in [`EXPIRY_LEN`] bytes.
+//! The value of a kept put begins with its original sequence number, in [`KEPT_LEN`] bytes.
 //! Entry number i of a batch has the batch's first sequence number plus i.
 
 use crate::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::record::checksum;
-use vlsm_core::key::{EXPIRY_LEN, MAX_END_LEN, MAX_KEY_LEN};
-use vlsm_core::{Kind, TreeId};
+use vlsm_core::key::{EXPIRY_LEN, KEPT_LEN, MAX_END_LEN, MAX_KEY_LEN};
+use vlsm_core::{Kind, Seq, TreeId};
 
 /// A batch under construction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,6 +46,18 @@ impl Batch {
     #[inline]
     pub fn delete(&mut self, tree: TreeId, key: &[u8]) {
         self.add(tree, Kind::Delete, key, &[]);
+    }
+
+    /// Appends a put that has this sequence number already.
+    pub fn keep(&mut self, tree: TreeId, key: &[u8], seq: Seq, value: &[u8]) {
+        self.payload.reserve(key.len() + value.len() + KEPT_LEN + 16);
+        put_varint(&mut self.payload, tree.0);
+        self.payload.push(Kind::Kept as u8);
+        put_bytes(&mut self.payload, key);
+        put_varint(&mut self.payload, (KEPT_LEN + value.len()) as u64);
+        self.payload.extend_from_slice(&seq.0.to_le_bytes());
+        self.payload.extend_from_slice(value);
+        self.entries += 1;
     }
 
     /// Number of entries.
@@ -127,6 +140,9 @@ impl<'a> Entries<'a> {
             Kind::PutExpiring if value.len() < EXPIRY_LEN => {
                 Err(Malformed("an entry that expires does not say when"))?;
             }
+            Kind::Kept if value.len() < KEPT_LEN => {
+                Err(Malformed("a kept entry does not say which number it had"))?;
+            }
             _ => {}
         }
         Ok(Entry { tree, kind, key, value })
@@ -161,6 +177,7 @@ mod tests {
             (1, Kind::Merge, b"sum", b"+1"),
             (2, Kind::RangeDelete, b"", b"\0"),
             (2, Kind::PutExpiring, b"soon", b"\x40\x42\x0f\0\0\0\0\0gone"),
+            (1, Kind::Kept, b"hot", b"\x07\x01\0\0\0\0\0\0now"),
         ];
         let mut batch = Batch::default();
         let entries = entries.into_iter().map(|(tree, kind, key, value)| {
@@ -175,14 +192,16 @@ mod tests {
     fn entries_come_back() {
         let (batch, expected) = every_kind();
         assert_eq!(batch.iter().collect::<Result<Vec<_>, _>>(), Ok(expected));
-        assert_eq!(batch.entries(), 6);
+        assert_eq!(batch.entries(), 7);
         let hex: Vec<_> = batch.payload().iter().map(|byte| format!("{byte:02x}")).collect();
         let lines: Vec<_> = hex.chunks(14).map(|line| line.join(" ")).collect();
         expect_test::expect![[r#"
             01 01 03 6b 65 79 05 76 61 6c 75 65 ac 02
             00 00 01 01 00 00 01 02 03 73 75 6d 02 2b
             31 02 03 00 01 00 02 04 04 73 6f 6f 6e 0c
-            40 42 0f 00 00 00 00 00 67 6f 6e 65"#]]
+            40 42 0f 00 00 00 00 00 67 6f 6e 65 01 05
+            03 68 6f 74 0b 07 01 00 00 00 00 00 00 6e
+            6f 77"#]]
         .assert_eq(&lines.join("\n"));
     }
 
@@ -199,7 +218,7 @@ mod tests {
                 ends.push(whole);
             }
         }
-        assert_eq!(ends, [0, 1, 2, 3, 4, 5], "only between entries is a cut not seen");
+        assert_eq!(ends, [0, 1, 2, 3, 4, 5, 6], "only between entries is a cut not seen");
     }
 
     #[test]
@@ -218,6 +237,8 @@ mod tests {
             (Kind::RangeDelete, b"a", &long, false),
             (Kind::PutExpiring, b"a", b"12345678", true),
             (Kind::PutExpiring, b"a", b"1234567", false),
+            (Kind::Kept, b"a", b"12345678", true),
+            (Kind::Kept, b"a", b"1234567", false),
         ] {
             let mut batch = Batch::default();
             batch.add(TreeId(1), kind, key, value);
@@ -226,6 +247,11 @@ mod tests {
             let expected = if sound { vec![true, true] } else { vec![false] };
             assert_eq!(read, expected, "{kind:?} {} {}", key.len(), value.len());
         }
+        let mut batch = Batch::default();
+        batch.keep(TreeId(1), b"hot", Seq(0x107), b"now");
+        let mut by_kind = Batch::default();
+        by_kind.add(TreeId(1), Kind::Kept, b"hot", b"\x07\x01\0\0\0\0\0\0now");
+        assert_eq!(batch, by_kind);
         assert!(Entries::new(&[1, 9, 0]).next().is_some_and(|entry| entry.is_err()));
     }
 }

@@ -124,7 +124,7 @@ pub enum High {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rise {
-    /// None (CruiseDB (2021), Eq. 2).
+    /// No condition (CruiseDB (2021), Eq. 2).
     Always,
     /// Most of the limit is used.
     #[default]

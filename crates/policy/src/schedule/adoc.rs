@@ -134,7 +134,7 @@ pub struct Adoc {
     best: Option<f64>,
 }
 
-/// What overflows.
+/// The signs of overflow, read once an interval (rule 1).
 #[derive(Debug, Clone, Copy)]
 struct Signs {
     /// Flushes are slow.

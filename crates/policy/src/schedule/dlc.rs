@@ -54,7 +54,7 @@
 //! of each tree, the trees in a full burst, the queue.
 
 use super::fifo::{Fifo, takes_slot};
-use super::load::{LoadMeter, LoadModel};
+use super::load::{LoadLimits, LoadMeter, LoadModel, LoadState};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class, WithinL0};
 use crate::decision::{Bandwidth, Counted, Grants};
@@ -78,7 +78,7 @@ const PARTS: u32 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delay {
-    /// All of them.
+    /// All jobs out of L0.
     Full,
     /// The jobs into L1. Merges within L0 continue.
     Part,
@@ -124,13 +124,14 @@ pub struct DlcOptions {
 
 impl Default for DlcOptions {
     fn default() -> Self {
+        let limits = LoadLimits::default();
         Self {
             load: LoadModel::CacheMisses,
             weight: Bytes(16_000),
             interval: Micros(1_000_000),
-            softness: 3,
-            io_high_limit: 300.0 / 350.0,
-            io_low_limit: 180.0 / 350.0,
+            softness: limits.softness,
+            io_high_limit: limits.high,
+            io_low_limit: limits.low,
             delay: Delay::Full,
             burst: Burst::Full,
             burst_runs: 20,
@@ -197,12 +198,8 @@ pub struct Dlc {
     l0_bound: usize,
     queue: Fifo,
     meter: LoadMeter,
-    /// The time at which the load was last computed, or first requested.
-    told_at: Option<Micros>,
     load: Option<BytesPerSec>,
-    high: bool,
-    /// Intervals in succession below the lower limit.
-    below: u64,
+    state: LoadState,
     /// Merges of flushed runs since the last L0→L1.
     parts: BTreeMap<TreeId, u32>,
     /// Trees in a full burst.
@@ -220,15 +217,15 @@ impl Mechanism for Dlc {
     type Options = DlcOptions;
 
     fn new(tree: &TreeOptions, own: &DlcOptions) -> Result<Self> {
+        let limits =
+            LoadLimits { high: own.io_high_limit, low: own.io_low_limit, softness: own.softness };
         Ok(Self {
             device: tree.device_bandwidth,
             l0_bound: tree.l0_max.min(tree.l0_slowdown),
             queue: Fifo::of(tree),
             meter: LoadMeter::new(own.load, own.weight, own.interval),
-            told_at: None,
             load: None,
-            high: false,
-            below: 0,
+            state: LoadState::new(limits, own.interval),
             parts: BTreeMap::new(),
             bursting: BTreeSet::new(),
             options: own.clone(),
@@ -239,24 +236,9 @@ impl Mechanism for Dlc {
 impl Dlc {
     /// Rules 1 and 2.
     fn classify(&mut self, signals: &Signals, device: BytesPerSec) {
-        let now = signals.now;
-        let Some(load) = self.meter.sample(signals) else {
-            self.told_at.get_or_insert(now);
-            return;
-        };
-        let since = self.told_at.replace(now).unwrap_or(now);
-        // After a long time without a call, one sample covers several intervals.
-        let intervals = now.saturating_sub(since).0 / self.options.interval.0.max(1);
-        self.load = Some(load);
-        if load.as_f64() > device.as_f64() * self.options.io_high_limit {
-            self.high = true;
-            self.below = 0;
-        } else if load.as_f64() < device.as_f64() * self.options.io_low_limit {
-            self.below = self.below.saturating_add(intervals.max(1));
-            self.high &= self.below < self.options.softness;
-        } else {
-            self.below = 0;
-        }
+        let load = self.meter.sample(signals);
+        self.load = load.or(self.load);
+        self.state.note(signals.now, load, device);
     }
 
     /// Rule 4: one candidate for each tree whose L0 must burst.
@@ -392,7 +374,11 @@ impl Schedule for Dlc {
         if let Some(device) = device {
             self.classify(signals, device);
         }
-        let (high, delay) = (self.high, self.options.delay);
+        let high = self.state.high;
+        if !high {
+            self.bursting.clear();
+        }
+        let delay = self.options.delay;
         let (mut burst, mut paused) = (Vec::new(), Vec::new());
         if high {
             burst = self.bursts(signals, candidates, running);
@@ -426,7 +412,7 @@ impl Schedule for Dlc {
         self.bursting.retain(known);
         // The next decision is at the end of the interval while there are jobs, candidates or load.
         // If calls were rare, a mean would hide a peak.
-        let ends = self.told_at.map(|told| told + self.options.interval);
+        let ends = self.meter.due();
         let loaded = self.load.is_some_and(|load| load > BytesPerSec::ZERO);
         let works = !candidates.is_empty() || !running.is_empty() || loaded;
         Grants {

@@ -68,7 +68,7 @@ const LOOK: Micros = Micros(5_000);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct GearOptions {
-    /// How far a merge out of a component must be ahead of the merges into it, as a share of the
+    /// The least lead of a merge out of a component over the merges into it, as a share of the
     /// whole merge.
     pub margin: f64,
 }
@@ -117,14 +117,15 @@ struct Wheel {
     /// Bytes that running jobs have brought into it, and those that they will bring in all.
     brought: f64,
     coming: f64,
-    /// What is left of C′, and its size when it was handed over; none if it is no level of its own.
+    /// Bytes left of C′, and its size when it was handed over; none if C′ is empty or is no level
+    /// of its own.
     rest: Option<(f64, f64)>,
     /// Whether a job out of it, or out of its C′, runs or can start.
     gives: bool,
 }
 
 impl Wheel {
-    /// Whether a merge into it that brings so many `more` bytes is too far (rule 3).
+    /// Whether a merge into it that brings `more` bytes is too far ahead (rule 3).
     fn is_ahead(&self, more: Bytes, margin: f64) -> bool {
         let target = self.target.as_f64();
         let (full, inprogress) = match self.rest {

@@ -13,6 +13,10 @@
 //!    paper multiplies the number of blocks by the length of a block and by γ, the ratio of
 //!    compression. Ours counts the bytes as they are on the device, which includes γ.
 //!
+//! DLC's model has a second function, to analyse the load (§3.2.2, [`LoadState`]): at first the
+//! load is low. Above the high limit it is high. After `softness` windows in succession below the
+//! low limit it is low again. Between the limits the state stays.
+//!
 //! A window ends at a call. When more than one window has passed, the result is the mean over the
 //! whole time, and the next window begins at the call. Cost: O(1).
 
@@ -92,6 +96,67 @@ impl LoadMeter {
                 now.cache_miss_bytes.saturating_sub(before.cache_miss_bytes).as_f64()
             }
         }
+    }
+}
+
+/// Shares of the device's bandwidth at which the load becomes high, and low again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadLimits {
+    /// Above this share the load is high.
+    pub high: f64,
+    /// The load may be low below this share.
+    pub low: f64,
+    /// Windows in succession below it that make the load low.
+    pub softness: u64,
+}
+
+/// Table 2 of DLC (2021): 300 and 180 of 350 MB/s.
+impl Default for LoadLimits {
+    fn default() -> Self {
+        Self { high: 300.0 / 350.0, low: 180.0 / 350.0, softness: 3 }
+    }
+}
+
+/// Whether the load is high.
+#[derive(Debug)]
+pub struct LoadState {
+    limits: LoadLimits,
+    window: Micros,
+    /// The end of the last window, or the first call.
+    noted_at: Option<Micros>,
+    /// Whether the load was high when it was last noted.
+    pub(super) high: bool,
+    /// Windows in succession below the low limit.
+    below: u64,
+}
+
+impl LoadState {
+    /// A low load, with these limits and windows of this length.
+    #[must_use]
+    pub fn new(limits: LoadLimits, window: Micros) -> Self {
+        Self { limits, window, noted_at: None, high: false, below: 0 }
+    }
+
+    /// Notes the load of the window that ends now; none while no window has ended. Returns whether
+    /// the load is high.
+    pub fn note(&mut self, now: Micros, load: Option<BytesPerSec>, device: BytesPerSec) -> bool {
+        let Some(load) = load else {
+            self.noted_at.get_or_insert(now);
+            return self.high;
+        };
+        let since = self.noted_at.replace(now).unwrap_or(now);
+        // After a long time without a call, one sample covers several windows.
+        let windows = now.saturating_sub(since).0 / self.window.0.max(1);
+        if load.as_f64() > device.as_f64() * self.limits.high {
+            self.high = true;
+            self.below = 0;
+        } else if load.as_f64() < device.as_f64() * self.limits.low {
+            self.below = self.below.saturating_add(windows.max(1));
+            self.high &= self.below < self.limits.softness;
+        } else {
+            self.below = 0;
+        }
+        self.high
     }
 }
 

@@ -9,7 +9,9 @@
 //!    differs from the I in force by `step` or more;
 //! 2. I limits the bytes that jobs write. Flushes may use all of it, whatever other jobs have
 //!    taken. Flushes and jobs out of L0 have `floor` together, also when I is smaller;
-//! 3. while the I in force is at most the floor, deeper jobs are paused and none starts.
+//! 3. while the I in force is at most the floor, deeper jobs are paused and none starts. With
+//!    `pause = high_load` they are paused while the load is high by DLC's analysis ([`LoadState`]).
+//!    DLC (2021), §6.1, replaces SILK's model by its own, which has both functions.
 //!
 //! *Slots* (§5.2.2):
 //!
@@ -68,19 +70,22 @@
 //!   does not apply.
 //!
 //! Deviations:
-//! - deeper jobs share the bandwidth that L0 leaves by level, not equally;
+//! - jobs out of L0 take all of the bandwidth that they can use before deeper jobs, which share the
+//!   rest by level. In the paper "each thread gets a similar share of the resources" (§5.2.2);
+//! - with `bandwidth` alone flushes still come before other jobs, as in RocksDB's own limiter. In
+//!   the paper's Fig. 8C "the urgent internal operations are slowed down" (§6.5);
 //! - chunks that a preempted job has handed over for writing are still written: at most 4 MB a job;
 //! - the published code never preempted a running job, and it could leave compaction paused after a
 //!   peak. Ours preempts a job at its next quantum, and every pause ends.
 //!
-//! What the rules as written cost. L0→L1 may be due again as soon as it is merged. From then on no
-//! job out of L1 ends, L1 grows, and each L0→L1 takes longer. In the closed loop of our tests this
-//! begins at 70 % of the rate that the store sustains in the end, if the load has no valley: L1
-//! grows as long as the load lasts, and it is compacted in the next valley. That is the paper's own
-//! limit: "the system cannot allocate enough resources to the internal work" in long peaks (§6.4).
-//! With a quarter of the time in valleys L1 stays at a few targets. Rule 8 slows the growth by a
-//! fifth (4 overtakes) to a third (1), and does not end it. Where no L0→L1 is due nothing of this
-//! happens, and where levels are bounded the shape proposes none while L1 is full.
+//! The cost of the rules as written. L0→L1 may be due again as soon as it is merged. From then on
+//! no job out of L1 ends, L1 grows, and each L0→L1 takes longer. In the closed loop of our tests
+//! this begins at 70 % of the rate that the store sustains in the end, if the load has no valley:
+//! L1 grows as long as the load lasts, and it is compacted in the next valley. That is the paper's
+//! own limit: "the system cannot allocate enough resources to the internal work" in long peaks
+//! (§6.4). With a quarter of the time in valleys L1 stays at a few targets. Rule 8 slows the growth
+//! by a fifth (4 overtakes) to a third (1), and does not end it. Where no L0→L1 is due nothing of
+//! this happens, and where levels are bounded the shape proposes none while L1 is full.
 //!
 //! Liveness. Each decision names the paused jobs anew, by the I in force. While a job exists, even
 //! a paused one, the next decision is at most a window away. Without load I exceeds the floor by
@@ -94,23 +99,36 @@
 //! Cost: O(candidates² + candidates · running). State: the load and I, the queue, the preempted
 //! jobs, one number a tree, and the random numbers, which repeat from run to run.
 
+mod round;
+
 use super::fifo::{Fifo, TreeQueue, fits, is_free, takes_slot};
-use super::load::{LoadMeter, LoadModel};
+use super::load::{LoadLimits, LoadMeter, LoadModel, LoadState};
 use super::{Schedule, device_bandwidth};
 use crate::candidate::{Candidate, Class};
 use crate::decision::{Bandwidth, Counted, Grants};
 use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{Counters, Running, Signals};
-use crate::smaller::Pick;
+use crate::smaller::{Pick, Scale};
 use crate::tree::{TreeOptions, all_hold};
+use round::{Round, Verdict, is_deeper, is_deeper_job};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vlsm_core::{Bytes, BytesPerSec, JobId, Micros, Result, TreeId};
 
-/// With `deeper_slot`: one slot for jobs out of L0, one for deeper jobs.
+/// The least slots with `deeper_slot`: one for jobs out of L0, one for deeper jobs.
 const SLOTS_MIN: usize = 2;
 /// The seed of the random numbers.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The load that pauses deeper jobs (rule 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pause {
+    /// One that leaves jobs no more than the floor.
+    Floor,
+    /// One that is high by DLC's analysis and the limits of its Table 2 (DLC (2021), §3.2.2).
+    HighLoad,
+}
 
 /// SILK's constants (SILK (2019), §5.2 and §6.1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -133,8 +151,10 @@ pub struct SilkOptions {
     pub step: BytesPerSec,
     /// The rate of flushes and jobs out of L0 together, whatever the load.
     pub floor: BytesPerSec,
-    /// Rule 8: how many times in a row L0→L1 may go ahead of a tree's jobs out of L1 before these
-    /// have their turn; 0 for any number of times.
+    /// The load that pauses deeper jobs.
+    pub pause: Pause,
+    /// Rule 8: the most times in a row that L0→L1 may go ahead of a tree's jobs out of L1 before
+    /// these have their turn; 0 for any number of times.
     pub overtakes_max: u32,
     /// Rule 9: keep one slot for deeper jobs, whatever L0 has to do.
     pub deeper_slot: bool,
@@ -153,6 +173,7 @@ impl Default for SilkOptions {
             margin: BytesPerSec(10 << 20),
             step: BytesPerSec(10 << 20),
             floor: BytesPerSec(50 << 20),
+            pause: Pause::Floor,
             overtakes_max: 0,
             deeper_slot: false,
             resume_for_writers: false,
@@ -192,10 +213,18 @@ impl MechanismOptions for SilkOptions {
         all_hold(rules)
     }
 
+    /// SILK's window of 10 ms stays what it is. DLC's interval is one of its load.
+    fn scale(&mut self, by: Scale) {
+        if self.pause == Pause::HighLoad {
+            self.window = by.time(self.window);
+        }
+    }
+
     fn shrink(&mut self, tree: &TreeOptions, pick: &mut Pick<'_>) {
         let models = [LoadModel::Operations, LoadModel::CacheMisses, LoadModel::Weighted];
         self.load = pick.of(&models);
         self.window = Micros(1_000);
+        self.pause = pick.of(&[Pause::Floor, Pause::Floor, Pause::HighLoad]);
         (self.bandwidth, self.scheduling) =
             pick.of(&[(true, true), (true, true), (true, false), (false, true)]);
         self.overtakes_max = pick.of(&[0, 0, 1, 4]);
@@ -213,6 +242,7 @@ pub struct Silk {
     /// 0 for as many as there are workers.
     compaction_jobs: usize,
     meter: LoadMeter,
+    state: LoadState,
     /// C.
     load: BytesPerSec,
     /// I in force.
@@ -222,8 +252,8 @@ pub struct Silk {
     trees: TreeQueue,
     /// Deeper jobs without a slot, in the order in which they lost it.
     preempted: Vec<JobId>,
-    /// With `overtakes_max`: how many times in a row L0→L1 of a tree went ahead. One more than the
-    /// maximum while the jobs out of L1 have their turn.
+    /// With `overtakes_max`, the number of times in a row that L0→L1 of a tree went ahead. One more
+    /// than the maximum while the jobs out of L1 have their turn.
     overtaken: BTreeMap<TreeId, u32>,
     random: u64,
 }
@@ -233,18 +263,8 @@ pub struct Silk {
 struct Internal {
     rate: BytesPerSec,
     floor: BytesPerSec,
-}
-
-fn is_deeper(candidate: &Candidate) -> bool {
-    matches!(candidate.frees, Class::Level(_))
-}
-
-fn is_l0_job(candidate: &Candidate) -> bool {
-    candidate.frees == Class::L0 && takes_slot(candidate)
-}
-
-fn is_deeper_job(candidate: &Candidate) -> bool {
-    is_deeper(candidate) && takes_slot(candidate)
+    /// The load pauses deeper jobs.
+    pauses: bool,
 }
 
 /// Whether a writer waits for jobs: for a memtable, or because a tree has reached the bound at
@@ -257,85 +277,6 @@ fn writers_wait(signals: &Signals) -> bool {
 
 fn count_of(overtaken: &BTreeMap<TreeId, u32>, tree: TreeId) -> u32 {
     overtaken.get(&tree).copied().unwrap_or(0)
-}
-
-/// The verdict on a candidate that comes before deeper jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
-    Start,
-    /// Deeper jobs have their turn.
-    Hold,
-    /// Other jobs hold something that it needs.
-    Wait,
-}
-
-/// A decision in the making.
-#[derive(Debug)]
-struct Round<'a> {
-    candidates: &'a [&'a Candidate],
-    running: &'a [Running],
-    /// The load pauses deeper jobs (rule 3).
-    by_load: bool,
-    /// Rule 8; none for any number of times.
-    overtakes_max: Option<u32>,
-    start: Vec<usize>,
-    cancel: Vec<JobId>,
-}
-
-impl Round<'_> {
-    /// Running jobs, and those granted in this round.
-    fn jobs(&self) -> impl Iterator<Item = &Candidate> {
-        let running = self.running.iter().map(|job| &*job.candidate);
-        running.chain(self.start.iter().map(move |&index| self.candidates[index]))
-    }
-
-    fn l0_jobs(&self) -> usize {
-        self.jobs().filter(|job| is_l0_job(job)).count()
-    }
-
-    /// Deeper candidates that could start if this candidate did not.
-    fn rivals(&self, index: usize) -> impl Iterator<Item = usize> {
-        let candidate = self.candidates[index];
-        (0..self.candidates.len()).filter(move |&other| {
-            let other = self.candidates[other];
-            is_deeper(other) && other.conflicts.is_empty() && other.collides(candidate)
-        })
-    }
-
-    /// Whether the candidate would go ahead of deeper jobs of its tree.
-    fn overtakes(&self, index: usize) -> bool {
-        let candidate = self.candidates[index];
-        candidate.output_level > 0
-            && (!candidate.conflicts.is_empty() || self.rivals(index).next().is_some())
-    }
-
-    /// Whether the jobs out of L1 have their turn, which the candidate waits for (rule 8).
-    fn is_their_turn(&self, index: usize, overtaken: u32) -> bool {
-        let Some(max) = self.overtakes_max else { return false };
-        // A turn is over when the candidate waits for no job any more.
-        let waits = !self.candidates[index].conflicts.is_empty();
-        let turn = overtaken == max || (overtaken > max && waits);
-        turn && !self.by_load && self.overtakes(index)
-    }
-
-    /// Rules 5, 6 and 8, except for the slots.
-    fn verdict(&self, index: usize, overtaken: u32) -> Verdict {
-        let candidate = self.candidates[index];
-        let into_l1 = |job: &Candidate| is_l0_job(job) && job.output_level > 0;
-        let second =
-            into_l1(candidate) && self.jobs().any(|job| job.tree == candidate.tree && into_l1(job));
-        let may_cancel = |id: &JobId| {
-            let mut running = self.running.iter();
-            running.any(|job| job.job == *id && !job.installing && is_deeper_job(&job.candidate))
-        };
-        if second
-            || !candidate.conflicts.iter().all(may_cancel)
-            || !fits(index, self.candidates, &self.start)
-        {
-            return Verdict::Wait;
-        }
-        if self.is_their_turn(index, overtaken) { Verdict::Hold } else { Verdict::Start }
-    }
 }
 
 impl Mechanism for Silk {
@@ -355,6 +296,7 @@ impl Mechanism for Silk {
             device: tree.device_bandwidth,
             compaction_jobs: tree.compaction_jobs,
             meter: LoadMeter::new(own.load, own.weight, own.window),
+            state: LoadState::new(LoadLimits::default(), own.window),
             load: BytesPerSec::ZERO,
             rate: None,
             fifo: Fifo::of(tree),
@@ -368,10 +310,12 @@ impl Mechanism for Silk {
 }
 
 impl Silk {
-    /// Rule 1.
+    /// Rules 1 and 3.
     fn internal(&mut self, signals: &Signals) -> Option<Internal> {
-        self.load = self.meter.sample(signals).unwrap_or(self.load);
+        let sample = self.meter.sample(signals);
+        self.load = sample.unwrap_or(self.load);
         let total = device_bandwidth(self.device, signals)?;
+        let high = self.state.note(signals.now, sample, total);
         let margin = self.options.margin.min(total / 10);
         let step = self.options.step.min(total / 10);
         let now = total.saturating_sub(margin).saturating_sub(self.load);
@@ -380,7 +324,12 @@ impl Silk {
             _ => now,
         };
         self.rate = Some(rate);
-        Some(Internal { rate, floor: self.options.floor.min(total / 2) })
+        let floor = self.options.floor.min(total / 2);
+        let pauses = match self.options.pause {
+            Pause::Floor => rate <= floor,
+            Pause::HighLoad => high,
+        };
+        Some(Internal { rate, floor, pauses })
     }
 
     /// A random number below `count`, which is not zero.
@@ -550,7 +499,7 @@ impl Schedule for Silk {
             let jobs = self.compaction_jobs;
             let slots = if jobs > 0 { jobs } else { signals.workers };
             let least = if self.options.deeper_slot { SLOTS_MIN } else { 1 };
-            let by_load = internal.is_some_and(|internal| internal.rate <= internal.floor)
+            let by_load = internal.is_some_and(|internal| internal.pauses)
                 && !(self.options.resume_for_writers && writers_wait(signals));
             self.assign(slots.max(least), candidates, running, by_load)
         } else {

@@ -122,7 +122,7 @@ impl Cutter {
     /// user key, in ascending order, from the first key on. `written` is the open SST's size so
     /// far.
     ///
-    /// After `true` the key is the first of the next SST.
+    /// After `true` this key is the first of the next SST.
     #[inline]
     pub fn before(&mut self, user_key: &[u8], written: Bytes) -> bool {
         match self.rule {
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// Of the letters g and y are guards with three bits.
+    /// With three bits, the letters g and y are guards.
     #[test]
     fn guards_and_known_guards_are_places_to_cut_at() {
         let tree = text::parse("L3: 1:8[a,f] 2:8[g,x] 3:8[z,zz]").expect("parses");

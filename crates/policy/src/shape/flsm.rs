@@ -94,7 +94,7 @@ use vlsm_core::{Bytes, KeyRange, Place, Result, Run, Table, Version, Violation};
 
 /// Tables of a guard that one job takes at most.
 const TABLES_MAX: usize = 1024;
-/// How often the tables of a guard are looked for, each time in the range found before.
+/// The most searches for the tables of a guard, each in the range that the one before found.
 const LOOKS_MAX: usize = 16;
 /// Jobs out of one guarded level that are proposed at once.
 const JOBS_MAX: usize = 4;
@@ -115,8 +115,8 @@ pub struct FlsmOptions {
     pub top_level_bits: u8,
     /// Bits fewer from level to level.
     pub bit_decrement: u8,
-    /// A guard is merged within its own level if the last level has more than so many times its
-    /// bytes there; 0 for never.
+    /// A guard is merged within its own level if the last level has more than `rewrite_ratio` times
+    /// its bytes in the guard's range; 0 for never.
     pub rewrite_ratio: u64,
 }
 
@@ -139,7 +139,7 @@ impl FlsmOptions {
         usize::from(self.guarded_levels) * usize::from(self.guard_runs) + 1
     }
 
-    /// Bits of a guard of the level after so many guarded ones.
+    /// Zero bits at the end of a guard's hash, for the level with `above` guarded levels above it.
     fn bits(&self, above: u8) -> u32 {
         u32::from(self.top_level_bits)
             .saturating_sub(u32::from(self.bit_decrement) * u32::from(above))
@@ -172,7 +172,7 @@ impl MechanismOptions for FlsmOptions {
         ])
     }
 
-    /// As many guards for fewer keys.
+    /// Takes bits off the guards of the first level, so that fewer keys give as many guards.
     fn scale(&mut self, by: Scale) {
         let least = self.bit_decrement.saturating_mul(self.guarded_levels).saturating_add(1);
         let fewer = by.0.max(1).ilog2() as u8;

@@ -13,10 +13,11 @@
 //!    its overflow and the room that it needs. So L1 comes first when it is at its target.
 //!
 //! Reading, on the overflow ("compaction debt", §3.3). §4.1 leaves no room for it in L1: good vSSTs
-//! are compacted "until it frees space for an SST in L1 for the next SST". The widths of §6.2
-//! agree. They are 0.32 GB for five levels and 0.19 GB for three with SSTs of 8 MB, 0.16 GB for
-//! five and 0.12 GB for four with 4 MB: f · S_M for each level, so L1 holds its target when a run
-//! comes. §5 gives all systems an overflow of 64 MB, "an upper per-level limit" (§3.3). It stays
+//! are compacted "until it frees space for an SST in L1 for the next SST". Widths of §6.2 agree:
+//! 0.32 GB for five levels and 0.19 GB for three with SSTs of 8 MB, 0.16 GB for five and 0.12 GB
+//! for four with 4 MB, which is f · S_M for each level. So L1 holds its target when a run comes.
+//! Against it speaks the "0.5 GB for 8 MB SSTs" of the same section: four stages of a target and an
+//! overflow. §5 gives all systems an overflow of 64 MB, "an upper per-level limit" (§3.3). It stays
 //! for L2 and below, where it is 3 % of the target, or 6 % with SSTs of 4 MB. In L1 it would be one
 //! target more, or two.
 //!
@@ -63,7 +64,7 @@ pub struct Incremental {
 }
 
 impl Incremental {
-    /// What a pick works on.
+    /// Returns the context of a pick in this version, with these options.
     pub fn context<'a>(
         &'a self,
         version: &'a Version,

@@ -67,7 +67,7 @@ impl Guarded {
 /// The levels of a tree, by its depth.
 #[derive(Debug)]
 pub struct Layout {
-    /// From L1 on.
+    /// The guarded levels, from L1 on.
     pub guarded: Vec<Guarded>,
     /// The last level.
     pub last: u8,
@@ -75,7 +75,7 @@ pub struct Layout {
     pub last_bits: u32,
 }
 
-/// Where a job writes.
+/// The level that a job writes into, and its guards.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     pub level: u8,
@@ -97,8 +97,9 @@ impl Layout {
         Self { guarded, last: last.max(depth), last_bits }
     }
 
-    /// Where a job over this range writes that goes into the guarded level of this index, or into
-    /// the last level. None where there is no room.
+    /// The place that a job over this range writes into: the guarded level of this index, or the
+    /// last level if there is no such index. None if the top layer of that level has a table in the
+    /// range.
     pub fn target(&self, version: &Version, index: usize, range: &KeyRange) -> Option<Target> {
         Some(match self.guarded.get(index) {
             Some(next) => {

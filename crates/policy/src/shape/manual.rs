@@ -38,7 +38,7 @@ pub struct Manual {
     now: Micros,
     /// The level whose tables go down, 0 for L0.
     level: u8,
-    /// In this level, all keys before this one are done.
+    /// The first key of this level that is not done yet.
     from: Bytes,
     /// The files proposed last, and the end of their keys.
     proposed: Option<(Vec<FileNumber>, Bytes)>,

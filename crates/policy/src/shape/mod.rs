@@ -58,18 +58,18 @@ pub fn conflicts(busy: &Busy, candidate: &Candidate) -> Vec<JobId> {
     jobs
 }
 
-/// Where a job cuts its output into SSTs. No rule ever cuts inside one user key.
+/// The rule by which a job cuts its output into SSTs. No rule ever cuts inside one user key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CutRule {
-    /// Nowhere: one SST.
+    /// No cuts: one SST.
     Never,
-    /// At this size.
+    /// Cuts at this size.
     Size {
         /// SST size.
         sst: Bytes,
     },
-    /// By looking ahead at the next level (vLSM (2024), §4.2): close at `sst_max`, or once at least
-    /// `sst_min` is written and one more key would take the overlap beyond `overlap_max`.
+    /// Looks ahead at the next level (vLSM (2024), §4.2): closes an SST at `sst_max`, or once at
+    /// least `sst_min` is written and one more key would take the overlap beyond `overlap_max`.
     LookAhead {
         /// S_m.
         sst_min: Bytes,
@@ -77,12 +77,12 @@ pub enum CutRule {
         sst_max: Bytes,
         /// f: the overlap that a good vSST may have at most.
         overlap_max: f64,
-        /// How overlap is counted.
+        /// The way in which overlap is counted.
         overlap: Overlap,
         /// The level looked at: the output level + 1.
         next_level: u8,
     },
-    /// At guards (PebblesDB (2017), §3.4), and at this size between them.
+    /// Cuts at guards (PebblesDB (2017), §3.4), and at this size between them.
     Guards {
         /// SST size.
         sst: Bytes,
@@ -129,8 +129,8 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
         WithinL0::default()
     }
 
-    /// How many memtables of a tree are gathered before they go out together. Fewer go when one is
-    /// wanted.
+    /// The number of memtables of a tree that are gathered before they go out together. Fewer go
+    /// when one is wanted.
     fn gathers(&self) -> usize {
         1
     }
@@ -142,15 +142,21 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
         false
     }
 
-    /// Where this candidate's output is cut.
+    /// The share of a memtable's keys that a flush may leave in memory because they are updated
+    /// often; 0 for none.
+    fn hot_keys(&self) -> f64 {
+        0.0
+    }
+
+    /// The rule by which this candidate's output is cut into SSTs.
     fn cuts(&self, version: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule;
 
     /// How close the tree is to its bounds.
     fn pressure(&self, version: &Version, facts: &TreeFacts) -> Pressure;
 
-    /// What a flush would have to wait for if L0 were full at this moment: the chain that stands
-    /// behind L0, by the state of the levels. It is what the shapes are compared by (vLSM (2024),
-    /// §2.3, Fig. 9).
+    /// Returns the compaction chain that a flush would wait for if L0 were full at this moment: the
+    /// stages from L0 downwards, given the fill of the levels. Shapes are compared by the length
+    /// and width of their chains (vLSM (2024), §2.3, Fig. 9).
     fn chain(&self, version: &Version, facts: &TreeFacts) -> Chain;
 
     /// Whether the tree is one that this shape may have made or may work on.

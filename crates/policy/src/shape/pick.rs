@@ -23,7 +23,8 @@ const JOBS_MAX: usize = 4;
 /// Levels with their scores and jobs.
 pub type Ranked = Vec<(f64, Vec<Candidate>)>;
 
-/// What a pick works on.
+/// The input of a pick: the version, the tree's other facts, the reservations of running jobs, and
+/// the options of trees.
 pub struct Context<'a> {
     pub version: &'a Version,
     pub facts: &'a TreeFacts,
@@ -177,15 +178,24 @@ impl<'a> Context<'a> {
     /// The merges out of each level that has reached its target, with the level's score: its bytes
     /// as a share of the target. Highest score first. L1 gives only with a score beyond
     /// `l1_beyond`: a merge into L1 that waits can begin then.
-    pub fn full_levels(&self, rooms: &Rooms, l1_beyond: f64) -> Ranked {
+    ///
+    /// With bounded levels a level also gives while it lacks room for what comes next: `l1_need`
+    /// bytes into L1, one SST into deeper ones. And it gives only what the next level has room for.
+    pub fn full_levels(&self, rooms: &Rooms, l1_beyond: f64, l1_need: Bytes) -> Ranked {
+        let bounded = self.options.overflow.is_some();
+        let sst = if bounded { self.options.sst_max } else { Bytes::ZERO };
         let mut ranked: Ranked = Vec::new();
         for level in 1..=self.version.depth() {
             let Some(target) = rooms.target(level) else { break };
-            let score = rooms.staying(level).as_f64() / target.as_f64().max(1.0);
+            let need = if level == 1 { l1_need } else { sst };
+            let score = (rooms.staying(level) + need).as_f64() / target.as_f64().max(1.0);
+            let full = score >= 1.0 && rooms.staying(level) > Bytes::ZERO;
             let waits = level == 1 && score <= l1_beyond;
-            if score >= 1.0 && rooms.allows(level + 1, Bytes::ZERO) && !waits {
-                let excess = rooms.excess(level, Bytes::ZERO);
-                ranked.push((score, self.singles(level, score, excess, JOBS_MAX)));
+            if full && rooms.allows(level + 1, sst) && !waits {
+                let excess = rooms.excess(level, need);
+                let fit = rooms.free(level + 1).map_or(JOBS_MAX as u64, |free| free.0 / sst.0);
+                let count = (fit as usize).clamp(1, JOBS_MAX);
+                ranked.push((score, self.singles(level, score, excess, count)));
             }
         }
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));

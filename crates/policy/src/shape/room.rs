@@ -97,7 +97,7 @@ impl Rooms {
         Self { levels, overflow: options.overflow, l1_limit: L1Limit::Overflow }
     }
 
-    /// The same with this limit of L1.
+    /// The same room with this limit of L1.
     pub fn with_l1_limit(self, l1_limit: L1Limit) -> Self {
         Self { l1_limit, ..self }
     }
@@ -130,7 +130,7 @@ impl Rooms {
     }
 
     /// Bytes up to which merges into a level are allowed; none for no bound.
-    fn limit(&self, level: u8) -> Option<Bytes> {
+    pub fn limit(&self, level: u8) -> Option<Bytes> {
         let (target, overflow) = (self.target(level)?, self.overflow(level)?);
         Some(Bytes(target.0.saturating_add(overflow.0)))
     }
@@ -166,6 +166,12 @@ impl Rooms {
         let room = self.get(level);
         let held = room.bytes + room.arriving;
         held == Bytes::ZERO || self.limit(level).is_none_or(|limit| held + more <= limit)
+    }
+
+    /// Bytes that may still be merged into the level; none for no bound.
+    pub fn free(&self, level: u8) -> Option<Bytes> {
+        let room = self.get(level);
+        Some(self.limit(level)?.saturating_sub(room.bytes + room.arriving))
     }
 
     /// Bytes that must leave the level before `more` may be merged into it.

@@ -64,10 +64,10 @@ const FULL: f64 = 2.0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// By its score.
+    /// Memory is ranked by its score.
     #[default]
     Score,
-    /// Before every level of up to five times its target.
+    /// Memory comes before every level of up to five times its target.
     FiveTimes,
 }
 
@@ -210,7 +210,7 @@ impl Shape for SpLsm {
         let into_l1 = into_l1.chain(memory.iter().map(|job| (job, job.score)));
         let waiting = into_l1.filter(|(job, _)| !job.conflicts.is_empty());
         let first = waiting.map(|(_, score)| score).fold(0.0, f64::max);
-        let mut ranked = context.full_levels(&rooms, first);
+        let mut ranked = context.full_levels(&rooms, first, Bytes::ZERO);
         let after = memory.as_ref().map_or(0.0, |memory| memory.score);
         let rest = ranked.split_off(ranked.partition_point(|(score, _)| *score > after));
         let jobs = |ranked: pick::Ranked| ranked.into_iter().flat_map(|(_, jobs)| jobs);

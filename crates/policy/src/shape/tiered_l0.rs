@@ -25,13 +25,20 @@
 //!    sizes, too (ADOC's published tuner). A running job keeps the size with which it began.
 //!
 //! Debt is the bytes that compaction owes, as RocksDB estimates them. It slows and stops writes.
-//! With `overflow` set (RocksDB-IO: 0) a level beyond target + overflow takes no merge in, as in
-//! the paper.
+//!
+//! *Bounded levels*, which RocksDB does not have. With `overflow` set (vLSM's baselines: 64 MB, and
+//! 0 for RocksDB-IO) a level never takes in more than fits within its target and the overflow,
+//! except for an empty one:
+//! 9. L0→L1 takes the oldest idle runs that fit into an empty L1, at least one. It waits until L1
+//!    has room for them. Meanwhile L1 gives, also below its target: "to free enough space for the
+//!    SSTs of L0" (§3.1);
+//! 10. deeper levels give while they lack room for one SST, and no more than the next level has
+//!     room for.
 //!
 //! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB
-//! itself merges the two, and so does this shape. For the chain L0 counts as full at its trigger,
-//! although a flush may start until writes are stopped. The paper draws an L0 as large as L1, which
-//! is 4 runs of 64 MB.
+//! itself merges the two. So does this shape, with what is left in L1. For the chain L0 has the
+//! bytes that its next job would take, and at least those of its trigger: the paper draws an L0 as
+//! large as L1, which is 4 runs of 64 MB.
 //!
 //! Cost of one call: O(levels · 50 · log tables + overlapped tables).
 
@@ -47,7 +54,7 @@ use crate::tree::TreeOptions;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use vlsm_core::event::JobKind;
-use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Version, Violation};
+use vlsm_core::{Bytes, KeyRange, Result, Run, RunOrigin, Table, Version, Violation};
 
 /// Fewest runs worth a merge within L0 (RocksDB's `kMinFilesForIntraL0Compaction`).
 const INTRA_L0_MIN: usize = 4;
@@ -111,8 +118,7 @@ impl TieredL0 {
 
     /// Rule 2: the score of these runs of L0.
     pub(super) fn l0_score(&self, runs: &[&Run], trigger: usize) -> f64 {
-        let bytes: Bytes = runs.iter().map(|run| run.tables.bytes()).sum();
-        let by_bytes = bytes.as_f64() / self.options.l1_bytes.as_f64().max(1.0);
+        let by_bytes = bytes_of(runs).as_f64() / self.options.l1_bytes.as_f64().max(1.0);
         (runs.len() as f64 / trigger.max(1) as f64).max(by_bytes)
     }
 
@@ -129,11 +135,14 @@ impl TieredL0 {
         let rooms = self.rooms(version, busy);
         let idle: Vec<&Run> = version.l0.iter().filter(|run| !context.is_busy(run)).collect();
         let score = l0_score(&idle);
-        let l0 = self.out_of_l0(&context, &rooms, score);
+        let down = self.next_down(&context, &rooms);
+        let due = score >= 1.0 && self.options.overflow.is_some();
+        let l1_need = if due { bytes_of(&down) } else { Bytes::ZERO };
+        let l0 = self.out_of_l0(&context, &rooms, score, down);
         let l0_waits = l0.first().is_some_and(|candidate| !candidate.conflicts.is_empty());
         let mut ranked = vec![(score, l0)];
         let l1_beyond = if l0_waits { f64::INFINITY } else { 0.0 };
-        ranked.extend(context.full_levels(&rooms, l1_beyond));
+        ranked.extend(context.full_levels(&rooms, l1_beyond, l1_need));
         ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
         list.extend(ranked.into_iter().flat_map(|(_, candidates)| candidates));
         list
@@ -146,21 +155,45 @@ impl TieredL0 {
         pressure(version, &self.options, rooms.pressures(version.depth()), debt)
     }
 
-    /// Rules 3, 4 and 7: the candidates of L0.
-    fn out_of_l0(&self, context: &Context<'_>, rooms: &Rooms, score: f64) -> Vec<Candidate> {
+    /// Rules 3 and 9: the runs that L0→L1 takes next; none while such a job runs.
+    fn next_down<'a>(&self, context: &Context<'a>, rooms: &Rooms) -> Vec<&'a Run> {
         let Context { version, busy, .. } = *context;
-        if score < 1.0 {
-            return Vec::new();
-        }
-        let mut list = Vec::new();
         let to_l1 = busy
             .reservations
             .iter()
             .any(|held| held.candidate.frees == Class::L0 && held.candidate.output_level == 1);
+        if to_l1 {
+            return Vec::new();
+        }
+        let limit = rooms.limit(1).unwrap_or(Bytes(u64::MAX));
+        let mut bytes = Bytes::ZERO;
         let oldest = version.l0.iter().take_while(|run| !context.is_busy(run));
-        let oldest = oldest.take(pick::RUNS_MAX);
-        if !to_l1 && rooms.allows(1, Bytes::ZERO) {
-            list.extend(context.merge(pick::of_runs(oldest), 1, score, |_| true));
+        let fits = |run: &&Run| {
+            let first = bytes == Bytes::ZERO;
+            bytes += run.tables.bytes();
+            first || bytes <= limit
+        };
+        oldest.take(pick::RUNS_MAX).take_while(fits).collect()
+    }
+
+    /// Rules 3, 4, 7 and 9: the candidates of L0. L0→L1 takes the runs `down`.
+    fn out_of_l0(
+        &self,
+        context: &Context<'_>,
+        rooms: &Rooms,
+        score: f64,
+        down: Vec<&Run>,
+    ) -> Vec<Candidate> {
+        if score < 1.0 {
+            return Vec::new();
+        }
+        let mut list = Vec::new();
+        let bounded = self.options.overflow.is_some();
+        let more = if bounded { bytes_of(&down) } else { Bytes::ZERO };
+        if rooms.allows(1, more) {
+            // A larger table would be more than the room that deeper levels make for one.
+            let movable = |table: &Table| !bounded || table.bytes <= self.options.sst_max;
+            list.extend(context.merge(pick::of_runs(down), 1, score, movable));
         }
         let waits = list.first().is_none_or(|candidate| !candidate.conflicts.is_empty());
         if self.own.intra_l0 && (waits || self.own.intra_l0_beside) {
@@ -211,6 +244,11 @@ impl TieredL0 {
         let (out_of_l0, carried) = if due { (l0 + rooms.bytes(1), l0) } else { Default::default() };
         rooms.owed(out_of_l0, carried)
     }
+}
+
+/// The bytes of runs together.
+fn bytes_of(runs: &[&Run]) -> Bytes {
+    runs.iter().map(|run| run.tables.bytes()).sum()
 }
 
 /// The merge of the `count` newest runs of L0 into one.
@@ -272,7 +310,10 @@ impl Shape for TieredL0 {
         let rooms = shape.rooms(version, &Busy::default());
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
         let l0 = version.l0_bytes().max(full);
-        let mut stages = vec![(0, l0 + rooms.bytes(1))];
+        // Rule 9: L1 is drained until these bytes fit.
+        let limit = rooms.limit(1).unwrap_or(Bytes(u64::MAX));
+        let l0 = l0.min(limit);
+        let mut stages = vec![(0, l0 + rooms.bytes(1).min(limit.saturating_sub(l0)))];
         let allowed = self.options.overflow.or(self.options.debt_hard);
         stages.extend(rooms.stages(l0, shape.options.sst_max, |_, target| {
             allowed.map(|allowed| Bytes(target.0.saturating_add(allowed.0)))
@@ -289,7 +330,7 @@ impl Shape for TieredL0 {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use vlsm_core::{FileMeta, FileNumber, RunId, Seq, Table, Tables};
+    use vlsm_core::{FileMeta, FileNumber, RunId, Seq, Tables};
 
     /// However large L0 has grown, the inputs of a job can be written to the manifest and read
     /// back.

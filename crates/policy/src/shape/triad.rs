@@ -1,10 +1,10 @@
-//! `triad`: TRIAD-DISK. L0 is compacted once its runs have many keys in common, or once there are
-//! many runs.
+//! `triad`: TRIAD-DISK and TRIAD-MEM. L0 is compacted once its runs have many keys in common, or
+//! once there are many runs. A flush leaves the keys that are updated most often in memory.
 //!
 //! Source: "TRIAD: Creating Synergies Between Memory, Disk and Log in Log Structured Key-Value
-//! Stores" (2017), TRIAD-DISK, and its published code, a change of RocksDB 5
-//! (`LevelCompactionPicker::PickCompaction`, `FileMetaData`). A merge of runs that share few keys
-//! drops few entries, and rewrites L1 all the same. So it is deferred. Rules:
+//! Stores" (2017), TRIAD-DISK and TRIAD-MEM, and its published code, a change of RocksDB 5
+//! (`LevelCompactionPicker::PickCompaction`, `FileMetaData`), for TRIAD-DISK. A merge of runs that
+//! share few keys drops few entries, and rewrites L1 all the same. So it is deferred. Rules:
 //! 1. each SST that is written into L0 has a HyperLogLog sketch of its keys
 //!    ([`vlsm_core::sketch`]), in the manifest, as long as it is in L0;
 //! 2. the overlap of L0 is 1 − distinct keys of the union of its idle runs ÷ sum of each run's
@@ -16,7 +16,27 @@
 //!    3, 5 and 6 hold here, too. Its score is `tiered_l0`'s with `overlap_runs` for the trigger,
 //!    and at least 1.
 //!
+//! A key that is updated all the time goes into every run, and each of its versions but the last is
+//! written in vain. So it stays in memory. Rules:
+//! 6. when memtables are flushed, the newest versions of the keys with the most versions there are
+//!    hot, at most `hot_keys` of all keys (the engine's `job/hot`);
+//! 7. they go into the active memtable with their original sequence numbers, and into the WAL
+//!    again, under new ones. The flush leaves them out (`write/keep`);
+//! 8. that copy in the WAL is durable before the flush is installed and the older WAL is released.
+//!
 //! Readings:
+//! - how often a key is updated is the number of its versions in the memtables of one flush. A
+//!   version that stayed in memory once counts as one. There is no counter that outlives a flush;
+//! - the paper keeps a fixed number of keys; here it is a share of the memtables' keys. The default
+//!   is ours. Besides, hot keys have two versions or more, and at most half of the memtables'
+//!   bytes. So memory does not fill with keys that stay for ever;
+//! - only puts without an expiry are hot. Deletes, operands, and entries of large batches or
+//!   outside the WAL are flushed as usual;
+//! - a flush that somebody waits for (`flush`, a compaction of a range, a checkpoint of a store
+//!   with writes outside the WAL) leaves nothing in memory;
+//! - what does not fit into the active memtable at that moment, or has something newer over it, is
+//!   flushed as usual. So a memtable that is sealed because memory or the WAL is short keeps
+//!   little;
 //! - the published code defers as long as L0 has at most 6 files; here 6 runs are due;
 //! - the published code asks for the overlap only after RocksDB has found L0 due, by default at 4
 //!   files. `overlap_runs` is this number; 2 asks as soon as there can be an overlap. RocksDB's
@@ -28,12 +48,16 @@
 //!   unknown. Then L0 is due by the number of runs alone;
 //! - a slice of a file counts as the whole file, and two slices as one.
 //!
-//! Deviations: TRIAD has two other parts, which are not built. TRIAD-MEM keeps hot keys in the
-//! memtable when it is flushed, and TRIAD-LOG lets the log stand for the flushed run. There are no
-//! merges within L0, which that RocksDB did not have either.
+//! Deviations: TRIAD-LOG, which lets the log stand for the flushed run, is not built. Neither is
+//! `FLUSH_TH`: TRIAD does not flush a memtable that is small when its log is full. Here a memtable
+//! is full by its versions, and a flush whose keys are all hot (`hot_keys` of 1) writes no run;
+//! that is near to it, within half of the bytes. There are no merges within L0, which that RocksDB
+//! did not have either.
 //!
 //! Liveness: a deferred L0 has fewer than `l0_trigger` runs, and writes stop only above that
 //! (`l0_stop`). A due L0 goes down as in `tiered_l0`.
+//!
+//! A flush makes progress whatever is hot: its memtables go, and what stays is in the newest WAL.
 //!
 //! Cost of one call: that of `tiered_l0`, and 4 KB of sketch for each run below the trigger
 //! (`SKETCHES_MAX` of them at most).
@@ -51,7 +75,7 @@ use vlsm_core::{Result, Run, Version, Violation, sketch};
 /// The most SSTs of which sketches are compared; with more, L0 is due.
 const SKETCHES_MAX: usize = 64;
 
-/// When L0 is compacted.
+/// When L0 is compacted, and what stays in memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TriadOptions {
@@ -60,11 +84,14 @@ pub struct TriadOptions {
     pub overlap_min: f64,
     /// Fewer runs than this are not compacted, whatever their overlap.
     pub overlap_runs: usize,
+    /// The share of a memtable's keys that a flush may leave in memory because they are updated
+    /// most often; 0 for none.
+    pub hot_keys: f64,
 }
 
 impl Default for TriadOptions {
     fn default() -> Self {
-        Self { overlap_min: 0.4, overlap_runs: 4 }
+        Self { overlap_min: 0.4, overlap_runs: 4, hot_keys: 0.01 }
     }
 }
 
@@ -81,16 +108,22 @@ impl MechanismOptions for TriadOptions {
                 "triad.overlap_runs",
                 "must be from 2 (one run overlaps nothing) to 64",
             ),
+            (
+                (0.0..=1.0).contains(&self.hot_keys),
+                "triad.hot_keys",
+                "must be from 0 (no keys stay in memory) to 1 (all may that are updated)",
+            ),
         ])
     }
 
     fn shrink(&mut self, _: &TreeOptions, pick: &mut Pick<'_>) {
-        self.overlap_min = pick.of(&[0.01, 0.2, 0.4, 1.0]);
+        (self.overlap_min, self.hot_keys) =
+            pick.of(&[(0.01, 1.0), (0.2, 0.2), (0.4, 0.5), (1.0, 0.0)]);
         self.overlap_runs = pick.of(&[2, 2, 3, 4]);
     }
 }
 
-/// TRIAD-DISK.
+/// TRIAD-DISK and TRIAD-MEM.
 #[derive(Debug)]
 pub struct Triad {
     own: TriadOptions,
@@ -99,7 +132,8 @@ pub struct Triad {
 }
 
 impl Mechanism for Triad {
-    const WHAT: &'static str = "TRIAD-DISK: all of L0 into L1 once its runs share many keys";
+    const WHAT: &'static str =
+        "TRIAD: all of L0 into L1 once its runs share many keys; hot keys stay in memory";
     type Options = TriadOptions;
 
     fn new(tree: &TreeOptions, own: &TriadOptions) -> Result<Self> {
@@ -137,6 +171,10 @@ impl Shape for Triad {
 
     fn sketches(&self) -> bool {
         true
+    }
+
+    fn hot_keys(&self) -> f64 {
+        self.own.hot_keys
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {

@@ -62,8 +62,8 @@ pub struct VlsmOptions {
     pub sst_min: Bytes,
     /// Φ: growth factor from L1 to L2.
     pub phi: u64,
-    /// How the overlap of a vSST is counted. A good vSST overlaps at most f, the growth of the
-    /// tree.
+    /// The way in which the overlap of a vSST is counted. A good vSST overlaps at most f, the
+    /// growth of the tree.
     pub overlap: Overlap,
     /// The bytes up to which L1 takes runs of L0 in: its `target`, as in the paper, or target and
     /// `overflow`. With the overflow runs wait less, and L1 stands at several targets.

@@ -43,7 +43,7 @@ fn key(number: u32) -> bytes::Bytes {
 pub struct Tree {
     pub id: TreeId,
     pub version: Version,
-    /// Sealed memtables, oldest first: what shapes are told of them, and their entries.
+    /// Sealed memtables, oldest first: their facts for shapes, and their entries.
     pub sealed: Vec<(MemtableFacts, Entries)>,
     /// Bytes of one entry.
     entry: u64,
@@ -150,7 +150,7 @@ impl Tree {
         written
     }
 
-    /// Of each key in a job's inputs the newest entry.
+    /// Returns the newest entry of each key in a job's inputs.
     fn merged(&self, candidate: &Candidate) -> Entries {
         let mut merged = Entries::new();
         for (_, table) in &candidate.inputs.tables {
@@ -250,7 +250,8 @@ impl Tree {
         Ok(())
     }
 
-    /// What holds at every moment.
+    /// Checks the invariants that hold at every moment: the version's and the shape's own, and the
+    /// bounds of L0, L1 and the overflow of levels.
     pub fn check(&self, shape: &dyn Shape, options: &PolicyOptions) -> Result<(), String> {
         self.version.check().map_err(|why| why.to_string())?;
         shape.check(&self.version).map_err(|why| why.to_string())?;
@@ -287,7 +288,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether keys show their newest entries: all keys, or every so many.
+    /// Checks that a read of every `every`-th key returns its newest entry.
     pub fn check_newest(&self, every: usize) -> Result<(), String> {
         for (number, age) in self.newest.iter().step_by(every) {
             let shown = self.get(*number);

@@ -1,5 +1,5 @@
-//! What every scenario of a profile begins with: a tree that has grown, and the rate that the store
-//! can take for ever.
+//! The start of every scenario of a profile: a tree that has grown, and the rate that the store can
+//! take for ever.
 //!
 //! 1. L1 and L2 are filled to their targets, L3 with twice as much as L2, so that no scenario has
 //!    to wait until it matters what a level gives to the next;
@@ -21,7 +21,7 @@ const MEMTABLES: u64 = 32;
 /// Debt that is no bearable load's, whatever a flood brings, in memtables. The shape `vlsm` comes
 /// to 156, because what is in its L0 is still to be merged into each level.
 const DEBT_MAX: u64 = 200;
-/// Nothing takes longer, in seconds.
+/// The longest time that anything may take, in seconds.
 const LONG: f64 = 10_000.0;
 /// Bytes of a level at most, whatever its target is.
 const FILLED_MAX: u64 = 4 << 30;
@@ -32,8 +32,8 @@ pub struct Base {
     tree: Tree,
     /// Bytes per second that it sustains.
     pub sustained: f64,
-    /// What compaction may owe while the load is bearable, in bytes: the most that it owed in the
-    /// flood by which that rate was found.
+    /// The debt that compaction may have under a load that is bearable, in bytes: the most that it
+    /// had in the flood by which that rate was found, at most [`DEBT_MAX`] memtables.
     pub debt: f64,
     /// Seconds in which it takes [`MEMTABLES`] memtables at that rate: what scenarios count in.
     pub unit: f64,
@@ -115,7 +115,7 @@ fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     tree
 }
 
-/// Brings so many new entries into a level, cut as a job into it would cut them.
+/// Inserts `entries` new entries into a level, cut as a job into it would cut them.
 fn bring(
     tree: &mut Tree,
     shape: &dyn Shape,

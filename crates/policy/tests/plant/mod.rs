@@ -34,7 +34,7 @@ use vlsm_policy::signals::MemtableSignals;
 use vlsm_policy::*;
 use watch::Watch;
 
-/// What time goes on by.
+/// The step of virtual time.
 pub const STEP: Micros = Micros(5_000);
 /// Bytes that an entry stands for. The least vSST of any profile has four entries.
 pub const ENTRY: u64 = 128 << 10;
@@ -44,7 +44,7 @@ pub const DEVICE: f64 = 400.0 * 1024.0 * 1024.0;
 pub const CLIENTS: f64 = DEVICE / 4.0;
 /// Worker threads; flushes have one more.
 pub const WORKERS: usize = 4;
-/// What is asked of the store, and what its device can do, for a while.
+/// The offered load and the device's throughput, for a while.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Bytes per second that clients write.
@@ -68,9 +68,9 @@ impl Load {
 struct Clients {
     /// Their share of what is offered.
     share: f64,
-    /// What was offered and is not written yet, with the time, oldest first.
+    /// Bytes offered and not yet written, oldest first, with the time at which they were offered.
     line: VecDeque<(Micros, u64)>,
-    /// Its bytes.
+    /// The sum of their bytes.
     waiting: u64,
     /// Bytes of an entry that is not complete yet.
     begun: u64,
@@ -105,13 +105,13 @@ struct Job {
     /// The tree when it began, for its cuts.
     as_of: Version,
     facts: TreeFacts,
-    /// Bytes that it has to read, and to read and write.
+    /// Bytes to read, and to read and write together.
     reads: u64,
     total: u64,
-    /// What it has moved of the total, and had when classes were last looked at.
+    /// Bytes moved so far, of the total, and bytes moved at the last look at the classes.
     moved: u64,
     seen: u64,
-    /// When it began, by the clock of effort.
+    /// The time of its start, by the clock of effort.
     begun: Micros,
     paused_since: Option<Micros>,
     /// Its result is being installed.
@@ -123,7 +123,7 @@ impl Job {
         self.total - self.moved
     }
 
-    /// Moves up to so many bytes. Those read and those written.
+    /// Moves up to `most` bytes. Returns the bytes read and the bytes written.
     fn go(&mut self, most: u64) -> (u64, u64) {
         let moved = most.min(self.left());
         let before = share(self.reads, self.moved, self.total);
@@ -146,7 +146,7 @@ fn share(amount: u64, part: u64, whole: u64) -> u64 {
     (u128::from(amount) * u128::from(part) / u128::from(whole.max(1))) as u64
 }
 
-/// What a rate makes in a time.
+/// The amount that a rate per second makes in this time.
 fn per(time: Micros, rate: f64) -> f64 {
     rate * time.as_secs_f64()
 }
@@ -240,7 +240,7 @@ impl Plant {
         self.trees[0].version.level(1).bytes().0
     }
 
-    /// Has all clients go away that still wait.
+    /// Makes all clients that still wait go away.
     pub fn send_away(&mut self) {
         for clients in &mut self.clients {
             (clients.waiting, clients.line) = (0, VecDeque::new());
@@ -276,7 +276,8 @@ impl Plant {
         missed.min(share(per_step(rate.as_f64()), missed, missed + waiting))
     }
 
-    /// Has clients offer, and write what is let in beside these bytes of reads. Bytes written.
+    /// Lets clients offer bytes, and write those that are let in beside these bytes of reads.
+    /// Returns the bytes written.
     fn let_in(&mut self, reads: u64) -> u64 {
         let mut allowed = per_step(CLIENTS.min(self.load.device));
         if let Some(rate) = self.admit.writes {
@@ -346,7 +347,7 @@ impl Plant {
         written
     }
 
-    /// Gives jobs what the device has left for them. Bytes moved.
+    /// Lets jobs move up to `budget` bytes. Returns the bytes moved.
     fn move_bytes(&mut self, budget: u64) -> u64 {
         let clock = Duration::from_micros(self.now.0);
         self.pace.fill(clock);
@@ -375,8 +376,8 @@ impl Plant {
         budget - rest
     }
 
-    /// Gives jobs equal parts of what is left. Parts that a job has no use for go to the others.
-    /// What is left then.
+    /// Divides `rest` bytes equally between jobs; a job's unused part goes to the others. Returns
+    /// the bytes that no job used.
     fn share_out(&mut self, mut turns: Vec<usize>, mut rest: u64, clock: Duration) -> u64 {
         while rest > 0 && !turns.is_empty() {
             let (before, part) = (turns.len(), (rest / turns.len() as u64).max(1));
@@ -396,7 +397,8 @@ impl Plant {
         rest
     }
 
-    /// Has a job move up to so many bytes. Those moved.
+    /// Lets a job move up to `most` bytes and charges them to the bandwidth. Returns the bytes
+    /// moved.
     fn go(&mut self, index: usize, most: u64) -> u64 {
         let job = &mut self.jobs[index];
         let (read, written) = job.go(most);
@@ -449,7 +451,7 @@ impl Plant {
         }
     }
 
-    /// Of the busiest tree.
+    /// The memtables of the fullest tree, with the largest `unmerged` of any tree.
     fn memtables(&self) -> MemtableSignals {
         let capacity = self.options.tree.memtable_bytes * self.options.tree.memtable_count as u64;
         let of_tree = |tree: &Tree| MemtableSignals {

@@ -1,4 +1,5 @@
-//! What must hold whatever the policies and the load are, each with its bound and its reason.
+//! The invariants of a run, whatever the policies and the load are, each with its bound and its
+//! reason.
 //!
 //! Times marked "of effort" are by a clock that stands while clients have the whole device and goes
 //! at a quarter of its speed where jobs have a quarter of it: a slow device is no policy's fault.
@@ -20,8 +21,8 @@
 //! - `Unsettled`: [`unsettled`].
 //!
 //! A schedule may hold back compactions while clients have more than [`HIGH`] of the device, and
-//! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (but for flushes) and
-//! `PausedForEver` are not looked for then. Clients that only write never have so much.
+//! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (except of flushes)
+//! and `PausedForEver` are not looked for then. Clients that only write never have so much.
 
 use super::{DEVICE, Job, Load, Plant, STEP, WORKERS, per_step, place};
 use std::collections::BTreeMap;
@@ -31,28 +32,28 @@ use vlsm_policy::{Candidate, Class, Grants, Known};
 
 /// The load is high where clients have this share of the device.
 const HIGH: f64 = 0.3;
-/// What a schedule may take to see that it is high no more: DLC's three intervals of a second, with
-/// the one under way.
+/// The time after the end of a high load in which a schedule may still treat it as high: DLC's
+/// three intervals of a second, with the one under way.
 const GRACE: Micros = Micros(5_000_000);
 /// The longest idleness.
 const IDLE_MAX: Micros = Micros(200_000);
 /// The longest pause of a job while load is not high.
 const PAUSED_MAX: Micros = Micros(30_000_000);
-/// A flush may take so many times as long as it would alone.
+/// The longest time of a flush, as a multiple of the time that it would take alone.
 const FLUSH_SLACK: u64 = 100;
-/// A stall may take so many times as long as moving what is owed: all workers may be busy with
-/// other jobs, and what they move may add to it.
+/// The longest time of a stall, as a multiple of the time that moving the owed bytes takes. All
+/// workers may be busy with other jobs, and the bytes that they move may add to it.
 const STALL_SLACK: f64 = 8.0;
-/// How late a policy may ask to be asked again.
+/// The longest time ahead for which a policy may ask to be asked again.
 const AGAIN_MAX: Micros = Micros(60_000_000);
-/// After so long nobody is woken any more.
+/// The idle time after which policies must not be asked any more.
 const QUIET: Micros = Micros(5_000_000);
 
-/// How long a class may have work and get nothing, of effort. Deeper classes wait for upper ones:
-/// CruiseDB and SILK have them wait as long as there is other work, with a limit. Where there is
-/// one slot (ADOC's least), the highest score has it: a deep level waits until it has outgrown
-/// those above, and L0 until there are as many runs as give ADOC more jobs. What is `larger` than
-/// the options say (an SST, a level) takes as much longer.
+/// The longest time of effort in which a class has work and moves no byte. Deeper classes wait for
+/// upper ones: CruiseDB and SILK let them wait as long as there is other work, with a limit. Where
+/// there is one slot (ADOC's least), the highest score has it: a deep level waits until it has
+/// outgrown those above, and L0 until there are as many runs as give ADOC more jobs. Where SSTs and
+/// levels are `larger` than the options say, this time is longer by that factor.
 fn patience(class: Class, larger: u64) -> Micros {
     match class {
         Class::Memtable => Micros(20_000_000),
@@ -61,7 +62,7 @@ fn patience(class: Class, larger: u64) -> Micros {
     }
 }
 
-/// What may be wrong.
+/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// A version that is not sound, exceeds its shape's bounds, or hides an entry.
@@ -79,7 +80,7 @@ pub enum Fault {
     Stalled,
     /// A write waited longer than the scenario says.
     Waited,
-    /// Nothing was held back under a load that is high.
+    /// No compaction was held back under a high load.
     LetGo,
     /// Compaction owed more than the scenario says.
     DebtGrew,
@@ -91,7 +92,7 @@ pub enum Fault {
     Unsettled,
 }
 
-/// What was wrong, with when it was first.
+/// The violated invariants, each with its first time and its details.
 pub type Faults = BTreeMap<Fault, String>;
 
 /// One second.
@@ -99,11 +100,11 @@ pub type Faults = BTreeMap<Fault, String>;
 pub struct Sample {
     /// Mean share of the memtables in use.
     pub fill: f64,
-    /// What the admission let in at the end of it.
+    /// The admission's rate at the end of it; none for no limit.
     pub rate: Option<BytesPerSec>,
 }
 
-/// How often a schedule held something back that it could have let go on.
+/// Counts of what a schedule held back although a slot was free, and of resumed jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeldBack {
     /// Answers that paused a job.
@@ -111,12 +112,12 @@ pub struct HeldBack {
     /// Answers that left something out of L0 waiting, or something deeper, beside a free slot.
     pub l0: u64,
     pub deeper: u64,
-    /// How often a job went on that had been paused.
+    /// The number of times that a paused job was resumed.
     pub resumed: u64,
 }
 
 impl HeldBack {
-    /// What came after `before`.
+    /// The counts since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             paused: self.paused - before.paused,
@@ -127,7 +128,7 @@ impl HeldBack {
     }
 }
 
-/// What is seen of a run.
+/// The observations of a run.
 #[derive(Debug, Default)]
 pub struct Watch {
     pub faults: Faults,
@@ -135,18 +136,18 @@ pub struct Watch {
     /// Bytes that jobs moved, and those of them that were for nothing.
     pub moved: u64,
     pub wasted: u64,
-    /// When the policies were asked last.
+    /// The time at which the policies were asked last.
     pub ticked_at: Micros,
     /// The longest that a write stood in line.
     wait_max: Micros,
-    /// Until when the load counts as high.
+    /// The time until which the load counts as high.
     high_until: Micros,
     idle_since: Option<Micros>,
-    /// By tree: at which moment of effort its clients have waited too long with nothing let in.
+    /// By tree, the moment of effort at which its clients have waited too long with nothing let in.
     stalls: Vec<Option<Micros>>,
-    /// Classes that have work and get nothing, since which moment of effort.
+    /// Classes that have work and move no byte, with the moment of effort since which that is so.
     unserved: BTreeMap<(TreeId, Class), Micros>,
-    /// What was seen of the schedule; see [`HeldBack`].
+    /// Counts of what the schedule held back; see [`HeldBack`].
     pub held_back: HeldBack,
     /// The most that compaction owed.
     debt_max: u64,
@@ -160,7 +161,7 @@ impl Watch {
     }
 }
 
-/// What the device takes to move so many bytes.
+/// The time in which the device moves this many bytes.
 fn effort(bytes: f64) -> Micros {
     Micros((bytes / DEVICE * 1e6) as u64)
 }
@@ -179,7 +180,8 @@ impl Plant {
         self.now < self.watch.high_until
     }
 
-    /// After each step.
+    /// Checks the invariants after a step in which clients moved `foreground` bytes and jobs
+    /// `moved` bytes.
     pub(super) fn observe(&mut self, foreground: u64, moved: u64) {
         if foreground as f64 > HIGH * per_step(DEVICE) as f64 {
             self.watch.high_until = self.now + GRACE;
@@ -254,7 +256,7 @@ impl Plant {
         }
     }
 
-    /// What is proposed, in a few words, with the scores.
+    /// Lists the kind, class and score of each candidate, for messages.
     fn proposed(&self) -> String {
         let list = self.known.iter().flat_map(|known| &known.candidates);
         let names = list.map(|candidate| {
@@ -273,7 +275,7 @@ impl Plant {
         self.watch.samples.push(Sample { fill: sum / steps, rate: self.admit.writes });
     }
 
-    /// After a tree's clients wrote so much in a step.
+    /// Checks the waits of a tree's clients after a step in which they wrote `written` bytes.
     pub(super) fn observe_clients(&mut self, index: usize, written: u64) {
         let Some((since, _)) = self.clients[index].line.front().copied() else {
             self.watch.stalls[index] = None;
@@ -336,7 +338,7 @@ impl Plant {
         }
     }
 
-    /// What an answer holds back although a slot is free.
+    /// Counts decisions that pause a job, or leave a candidate waiting although a slot is free.
     pub(super) fn observe_held_back(&mut self, grants: &Grants, candidates: &[&Candidate]) {
         let takes_slot = |candidate: &Candidate| {
             candidate.frees != Class::Memtable && candidate.kind != JobKind::TrivialMove
@@ -367,18 +369,18 @@ impl Plant {
         seen.deeper += u64::from(deeper);
     }
 
-    /// What the schedule has held back.
+    /// The counts of what the schedule has held back.
     pub fn held_back(&self) -> HeldBack {
         self.watch.held_back
     }
 
-    /// The most that compaction owed since this was asked before, in bytes.
+    /// The most that compaction owed since the last call, in bytes.
     pub fn take_debt(&mut self) -> u64 {
         std::mem::take(&mut self.watch.debt_max)
     }
 
-    /// At no time may compaction have owed more than this. bLSM's owes a merge with all of the last
-    /// level, so it owes more by what this level has grown.
+    /// Checks that compaction never owed more than `most` bytes since the last call. bLSM's debt
+    /// contains a merge with all of the last level, so its bound is larger by the bytes written.
     pub fn check_debt(&mut self, most: f64) {
         let owed = self.take_debt() as f64;
         let grown = if self.options.shape == "blsm" { self.written() as f64 } else { 0.0 };
@@ -404,7 +406,8 @@ impl Plant {
         }
     }
 
-    /// Ends the load and has everything done that is left. False if it does not come to an end.
+    /// Ends the load and runs until all work is done. Returns false if that takes more than
+    /// `seconds`.
     pub fn drain(&mut self, seconds: f64) -> bool {
         let end = self.now + Micros((seconds * 1e6) as u64);
         self.load = Load::IDLE;
@@ -423,8 +426,8 @@ impl Plant {
         false
     }
 
-    /// Ends the load, has everything done within these seconds, and leaves the store idle for a
-    /// while. All that was wrong.
+    /// Ends the load, and runs until all work is done, at most for `seconds`. If it is done, the
+    /// store is then left idle for a while. Returns all faults of the run.
     pub fn finish(&mut self, seconds: f64) -> Faults {
         if self.drain(seconds) {
             self.check_drained();
@@ -464,8 +467,8 @@ impl Plant {
     }
 }
 
-/// What is wrong with how an admission that aims at a rate behaves under a load that is constant
-/// and too high, in the last third of the time.
+/// Checks that an admission that aims at a rate settles under a load that is constant and too high:
+/// in the last third of the time. Returns the violation.
 ///
 /// Rates must lie within a factor of four: a correction by half the error, as CruiseDB's, never
 /// needs more once it has settled. The memtables' fill must be from 30 to 70 % in the mean,
@@ -489,7 +492,7 @@ pub fn unsettled(samples: &[Sample], memtable_count: usize) -> Option<String> {
     None
 }
 
-/// What is proposed that needs nothing of a running job.
+/// The candidates that conflict with no running job.
 fn free(known: &Known) -> impl Iterator<Item = &Candidate> {
     known.candidates.iter().map(|job| &**job).filter(|candidate| candidate.conflicts.is_empty())
 }

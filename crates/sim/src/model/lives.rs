@@ -47,7 +47,7 @@ pub struct Lived {
     pub power_cuts: u64,
     /// Power failures while the store was opened and brought into form.
     pub early: u64,
-    /// How often a job was paused.
+    /// The number of times that a job was paused.
     pub paused: u64,
     /// Jobs that were cancelled.
     pub cancelled: u64,

@@ -9,7 +9,7 @@ use std::path::Path;
 use vlsm::{Stats, WorkStats};
 use vlsm_disk::Env;
 
-/// What a store has done since it was opened, or has at this moment.
+/// A counter of the store: its work since it was opened, or its state at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Milestone {
     /// Memtables that were sealed.
@@ -24,17 +24,20 @@ pub enum Milestone {
     Poor,
     /// WAL files in the folder, those to be used again included.
     Wals,
+    /// Hot keys that flushes left in memory.
+    Kept,
     /// The deepest level that has an SST.
     Level,
 }
 
-const MILESTONES: [(&str, Milestone); 7] = [
+const MILESTONES: [(&str, Milestone); 8] = [
     ("memtables", Milestone::Memtables),
     ("flushes", Milestone::Flushes),
     ("compactions", Milestone::Compactions),
     ("dropped", Milestone::Dropped),
     ("poor", Milestone::Poor),
     ("wals", Milestone::Wals),
+    ("kept", Milestone::Kept),
     ("level", Milestone::Level),
 ];
 
@@ -74,6 +77,7 @@ impl Milestone {
             Self::Dropped => merges(|work| work.entries_dropped),
             Self::Poor => merges(|work| work.poor_in),
             Self::Wals => wals(env),
+            Self::Kept => stats.kept_keys,
             Self::Level => {
                 let filled = stats.levels.iter().filter(|level| level.tables > 0);
                 filled.map(|level| u64::from(level.level)).max().unwrap_or(0)

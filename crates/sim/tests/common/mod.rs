@@ -1,16 +1,18 @@
-//! What the tests share: seeds from the environment, two cores, failures in words.
+//! The parts that the tests share: seeds from the environment, runs on two cores, failures in
+//! words.
 #![allow(dead_code)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use vlsm::{
-    Batch, CompactionFilter, Db, Decision, IngestOptions, KeyspaceOptions, Snapshot, WriteOptions,
+    Batch, CompactionFilter, Db, Decision, IngestOptions, KeyspaceOptions, Options, Snapshot,
+    WriteOptions,
 };
 use vlsm_core::{Bytes, Error, Result as Answer};
-use vlsm_sim::clients::Tally;
+use vlsm_sim::clients::{Story, Tally};
 use vlsm_sim::closure;
 use vlsm_sim::device::{Fault, Kind};
 use vlsm_sim::disk::Disk;
@@ -38,10 +40,10 @@ pub fn number(variable: &str, default: u64) -> u64 {
 
 /// Runs all seeds on as many threads as there are cores; stops after a few failures. Returns what
 /// each thread gathered, and the failures.
-pub fn in_parallel<T: Default + Send>(
+pub fn in_parallel<T: Default + Send, E: Send>(
     seeds: Range<u64>,
-    run: impl Fn(u64, &mut T) -> Result<(), String> + Sync,
-) -> (Vec<T>, Vec<String>) {
+    run: impl Fn(u64, &mut T) -> Result<(), E> + Sync,
+) -> (Vec<T>, Vec<E>) {
     let next = AtomicU64::new(seeds.start);
     let failures = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
@@ -82,7 +84,7 @@ pub fn counts<Name: std::fmt::Display>(counts: impl IntoIterator<Item = (Name, u
     println!("counts: {}", counts.collect::<Vec<_>>().join(", "));
 }
 
-/// What happened in stories, for [`counts`].
+/// The counts of a tally of stories, by name, for [`counts`].
 pub fn of_stories(tally: &Tally) -> Vec<(String, u64)> {
     let plain = [
         ("power cuts", tally.power_cuts),
@@ -110,6 +112,63 @@ pub fn all_fired(fired: &[(&str, u64)]) {
     }
 }
 
+/// A story of a store with shape `triad` that may keep all keys with several versions in memory.
+pub fn hot_keys(seed: u64) -> Story {
+    let triads: Vec<_> = Mechanisms::all().iter().filter(|all| all.shape == "triad").collect();
+    let mechanisms = Some(*triads[seed as usize % triads.len()]);
+    let tweak = |options: &mut Options| options.policy.shapes.triad.hot_keys = 1.0;
+    Story { mechanisms, tweak, ..Story::new(seed) }
+}
+
+/// Several clients write few keys each, so fast that memtables are sealed while hot keys of an
+/// older one are chosen. Each reads its own newest values all the time.
+pub fn hot_keys_hide_nothing(seed: u64) -> Result<(), String> {
+    let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), move |env| {
+        let mut rng = Rng::new(seed);
+        let mut options = tiny_options("triad", &mut rng);
+        options.policy.shapes.triad.hot_keys = 1.0;
+        options.policy.tree.memtable_bytes = Bytes::kib(32);
+        options.policy.tree.memtable_count = 8;
+        options.quantum = Bytes::kib(4);
+        options.wal_file_bytes = Bytes::kib(256);
+        options.wal_limit = Bytes::mib(64);
+        options.memory_limit = options.least_memory() * 100;
+        let db = Db::builder("/store").env(env.clone()).options(options).open();
+        let db = db.map_err(|error| error.to_string())?;
+        let mut tasks = Vec::new();
+        for client in 0..4 {
+            let (db, mut own) = (db.clone(), rng.fork(client));
+            tasks.push(env.task("client", move || -> Result<(), String> {
+                let mut values = BTreeMap::new();
+                for n in 0..120_u64 {
+                    let key = [client as u8, own.below(6) as u8];
+                    let value = vec![n as u8; own.between(500, 3_000) as usize];
+                    db.put(key, &value).map_err(|error| error.to_string())?;
+                    values.insert(key, value);
+                    for (key, value) in &values {
+                        let found = db.get(key).map_err(|error| error.to_string())?;
+                        if found.as_deref() != Some(&value[..]) {
+                            return Err(format!("write {n}: key {key:?} shows another value"));
+                        }
+                    }
+                }
+                Ok(())
+            }));
+        }
+        for task in tasks {
+            task.join().ok_or("a client vanished")??;
+        }
+        let kept = db.stats().kept_keys;
+        db.close().map_err(|error| error.to_string())?;
+        Ok::<_, String>(kept)
+    });
+    match outcome.expect("ends") {
+        Ok(0) => Err(format!("seed {seed}: no key stayed in memory")),
+        Ok(_) => Ok(()),
+        Err(why) => Err(format!("seed {seed}: {why}")),
+    }
+}
+
 /// Removes most of what it is asked for.
 struct Removing;
 
@@ -126,7 +185,7 @@ impl CompactionFilter for Removing {
     }
 }
 
-/// What a snapshot has shown it shows for as long as it lives, while values expire, a filter
+/// Checks that a snapshot shows the same for as long as it lives, while values expire, a filter
 /// removes and changes others, and the clock is set forward and back.
 pub fn snapshots_stay_as_they_are(seed: u64) -> Result<(), String> {
     let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), move |env| {
@@ -201,7 +260,9 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// What is written is read; a damaged log and damaged SSTs are salvaged, each in a few ways.
+/// Checks that the manifest refuses a change that it could not read back, that strangers in the
+/// folder give no numbers, and that a log damaged in two ways and a store with a damaged SST are
+/// salvaged.
 pub fn salvages() -> Result<(), String> {
     closure::what_is_appended_is_read()?;
     closure::strangers_give_no_numbers()?;

@@ -37,11 +37,11 @@ pub(crate) struct Slot {
     /// The job, unless a worker is stepping it or its result is being installed.
     pub job: Option<Box<Job>>,
     pub done: Bytes,
-    /// When it was stepped last, as the number of that step in the store.
+    /// The number of its last step, among the steps of all jobs.
     pub turn: u64,
     /// Whether its file calls go before those of other jobs.
     pub first: bool,
-    /// Since when it has been granted nothing.
+    /// The time at which it was paused; none if it is not paused.
     pub paused_since: Option<Micros>,
     pub cancelled: bool,
     /// Its result is being installed: it cannot be cancelled any more.
@@ -82,7 +82,7 @@ pub(crate) struct Control {
     log: Arc<Log>,
     installer: Arc<Installer>,
     writer: Arc<Writer>,
-    /// What jobs need.
+    /// The parts of the store that jobs see.
     jobs: Context,
     /// The throughput of the device; empty if no mechanism needs it.
     device: Arc<DeviceMap>,
@@ -90,13 +90,13 @@ pub(crate) struct Control {
     /// Held during a tick only, and only ever taken with `try_lock`.
     deciders: Mutex<Deciders>,
     state: Mutex<State>,
-    /// What was asked to be compacted.
+    /// The requested compactions of key ranges.
     manuals: Manuals,
     again: AtomicBool,
     threads: Mutex<Vec<Box<dyn Join>>>,
 }
 
-/// What a control works with.
+/// The parts of the store that a [`Control`] works with.
 pub(crate) struct Parts {
     pub reader: Arc<Reader>,
     pub log: Arc<Log>,
@@ -157,7 +157,7 @@ impl Control {
         proposed.map(|job| needs(job)).max().unwrap_or(0)
     }
 
-    /// Has the proposals that are known looked at again.
+    /// Marks the trees with known proposals, so that their shape is asked again.
     fn mark_known(&self) {
         let known: Vec<TreeId> = self.state.lock().known.keys().copied().collect();
         self.shared.channel.mark_all(known);
@@ -192,7 +192,7 @@ impl Control {
 }
 
 impl State {
-    /// What the jobs of a tree hold. One that is cancelled holds nothing: its inputs are not
+    /// Returns the reservations of a tree's jobs. A cancelled job has none: its inputs are not
     /// changed and its output never shows.
     pub fn busy(&self, tree: TreeId) -> Busy {
         let jobs = self.jobs.iter();

@@ -78,8 +78,8 @@ impl Control {
         }
     }
 
-    /// Of the busiest tree: memtables are counted by tree, and it is the fullest that writers wait
-    /// for.
+    /// The memtables of the tree with the most bytes in memory. They are counted by tree, and the
+    /// fullest tree is the one that writers wait for.
     pub fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
         let count = self.shared.options.policy.tree.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {

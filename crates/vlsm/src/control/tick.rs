@@ -26,7 +26,7 @@ use vlsm_policy::{
 /// The store in one tick.
 struct Ticking<'a> {
     control: &'a Arc<Control>,
-    /// What shapes were asked about last.
+    /// The view of all trees that shapes were last asked about.
     view: Arc<StoreView>,
 }
 

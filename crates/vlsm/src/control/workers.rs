@@ -27,16 +27,18 @@ use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class, Overlap};
 
-/// How soon an unready memtable is looked at again.
+/// The time after which an unready memtable is looked at again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
-/// How soon a time to ask the policies is looked at again, where another worker asks them.
+/// The least sleep of the worker that keeps the time of the next decision. If that time has passed,
+/// another worker is asking the policies, and the next time is known when it has done so.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
 impl Control {
     /// Starts the workers.
     ///
     /// # Errors
-    /// What the system says when it does not start all of them. Those that it did work.
+    /// [`Error::Io`] if the system does not start one of the threads. Those that were started keep
+    /// running.
     pub fn start_workers(self: &Arc<Self>) -> vlsm_core::Result<()> {
         let start = |name: &str, priority: Priority| {
             let control = self.clone();
@@ -103,13 +105,13 @@ impl Control {
         }
     }
 
-    /// Has spare arenas made in the background.
+    /// Fills the shelf of spare arenas in the background.
     pub fn fill_arenas(self: &Arc<Self>) {
         let shared = self.shared.clone();
         self.shared.in_background(move || shared.arenas.fill(|| _ = shared.memory.balance()));
     }
 
-    /// Sees to it that everybody holds what the ledger grants, and no more.
+    /// Makes spare arenas, cache and readers keep to their shares of the memory.
     fn balance_memory(self: &Arc<Self>) {
         let trim =
             || std::iter::repeat_with(|| self.shared.arenas.trim()).take_while(|&any| any).count();
@@ -327,7 +329,8 @@ impl Control {
         any
     }
 
-    /// Small things that nobody waits for, handed to a background thread.
+    /// Hands work that no caller waits for to a background thread: writing the LOG, making spare
+    /// arenas, removing dead files.
     fn chores(self: &Arc<Self>) {
         if self.shared.channel.stopping() {
             return;

@@ -3,8 +3,10 @@
 //! Requests queue up; one background thread takes all waiting requests and installs them as a
 //! group:
 //! 1. New files: their directory entries are synced. Their readers are opened.
-//! 2. Flushes: the WAL is synced through everything appended, so that one keyspace's durable SST
-//!    never outlives another keyspace's lost half of a batch.
+//! 2. Flushes: the WAL is synced through everything appended. Otherwise one half of a batch could
+//!    be durable in an SST of one keyspace, and the other half, of another keyspace, be lost with
+//!    the WAL. The entries that a flush left in memory (`write/keep`) are in the WAL by then, so
+//!    the sync makes them durable, too.
 //! 3. The edits are applied to the current versions, which checks what they change. Debug builds
 //!    and the feature `invariants` check the whole trees, and have the shape check them.
 //! 4. They are appended to the manifest and synced, once for the group.
@@ -56,15 +58,15 @@ use vlsm_disk::manifest::{self, Manifest, Record, State};
 use vlsm_disk::sst::sst_path;
 use vlsm_policy::Shape;
 
-/// What the leader of a group holds.
+/// The state that the leader of a group holds.
 pub(crate) struct Leader {
     manifest: Manifest,
-    /// What the manifest says.
+    /// The state of the store that the manifest records.
     state: State,
 }
 
 impl Leader {
-    /// What the manifest says.
+    /// The state of the store that the manifest records.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -121,7 +123,7 @@ pub(crate) struct Installer {
     ingests: Mutex<()>,
 }
 
-/// What an installer works with.
+/// The parts that an installer works with.
 pub(crate) struct Parts {
     pub shared: Arc<Shared>,
     pub reader: Arc<Reader>,
@@ -298,7 +300,9 @@ impl Installer {
         self.shared.health.check_running()?;
         self.open_readers(requests)?;
         let flushes = requests.iter().any(|request| !request.flushed.is_empty());
-        if flushes && !planted::is(Bug::WalSyncSkipped) {
+        let unsynced =
+            planted::is(Bug::KeptUnsynced) && requests.iter().any(|request| request.keeps);
+        if flushes && !unsynced && !planted::is(Bug::WalSyncSkipped) {
             self.log.sync_all()?;
         }
         let begun = self.shared.env.now();

@@ -14,6 +14,9 @@
 //! 4. if nothing older lies below, the key is absent before its first version, and absence is a
 //!    base.
 //!
+//! A hot key's newest version that stays in memory (`hot`) shadows like any other and is not
+//! written.
+//!
 //! A tombstone in the oldest stripe is dropped too when nothing older lies below. A value that has
 //! expired and that no snapshot sees becomes a tombstone. The compaction filter is called for the
 //! remaining value of the newest stripe; if it panics, the value stays unchanged.
@@ -37,7 +40,7 @@ use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer};
 const HELD_MAX: usize = 1000;
 const HELD_BYTES: usize = 1 << 20;
 
-/// What a job must know to decide over versions.
+/// The facts by which a job decides which versions of a key stay.
 #[derive(Default)]
 pub(crate) struct MergeContext {
     /// The sequence numbers that readers hold, as of the job's start.
@@ -46,6 +49,10 @@ pub(crate) struct MergeContext {
     pub nothing_below: bool,
     /// The range tombstones of all inputs.
     pub ranges: RangeTombstones,
+    /// Entries that stay in memory, in order: each is the newest of its key.
+    pub left_out: Vec<Seq>,
+    /// Whether memtables among the inputs may have the same entry.
+    pub copies: bool,
     pub rules: Arc<Rules>,
     /// Whether the compaction filter is asked, where there is one.
     pub filters: bool,
@@ -90,14 +97,15 @@ enum State {
     Open,
     /// Only operands so far, and they went out as they are.
     GaveUp,
-    /// What is older does not matter.
+    /// Older versions do not matter.
     Decided,
 }
 
 /// Decides over versions, key by key.
 pub(crate) struct Combine {
     context: MergeContext,
-    /// What hides, in key order, and the first fragment that does not end before the current key.
+    /// The fragments that hide entries, in key order, and the first fragment that does not end
+    /// before the current key.
     hiding: Vec<Fragment>,
     next: usize,
     /// The fragment over the current key.
@@ -178,6 +186,11 @@ impl Combine {
         self.base(gave_up, key, trailer, value)
     }
 
+    /// Whether the same entry may come from two memtables.
+    pub fn allows_copies(&self) -> bool {
+        self.context.copies
+    }
+
     /// The next entry is of another key, or there is none.
     #[inline]
     pub fn end_key(&mut self) {
@@ -206,6 +219,11 @@ impl Combine {
     /// A version that is not an operand, and which no newer one of its stripe shadows.
     #[inline]
     fn base(&mut self, gave_up: bool, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
+        if !self.context.left_out.is_empty()
+            && self.context.left_out.binary_search(&trailer.seq()).is_ok()
+        {
+            return Ok(());
+        }
         let (mut trailer, mut value) = (trailer, value);
         let is_newest = self.stripe == self.context.snapshots.len();
         if trailer.kind() == Some(Kind::PutExpiring)

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
+use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result, Seq};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::sst::{SstSummary, sst_path};
 use vlsm_disk::{AlignedBuf, File, Pending, Rank, Way};
@@ -51,7 +51,7 @@ impl OutputFiles {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// What a call that fails runs its error through.
+    /// The function that a failed call passes its error through.
     fn failure(&self) -> impl Fn(Error) -> Error + Send + 'static {
         let failed = self.failed.clone();
         move |error| {
@@ -144,11 +144,20 @@ impl OutputFiles {
         self.queued.is_empty() && self.writing.is_empty() && outputs.unwritten() == 0
     }
 
-    /// Has all files synced.
-    pub fn sync(&mut self, shared: &Shared, summaries: Vec<SstSummary>) -> Pending<()> {
-        let metas = self.files.iter().zip(summaries);
-        self.metas =
-            metas.map(|(file, summary)| Arc::new(summary.into_meta(file.number))).collect();
+    /// Has all files synced. The manifest records their age, if it is given, instead of the
+    /// sequence numbers of their entries.
+    pub fn sync(
+        &mut self,
+        shared: &Shared,
+        summaries: Vec<SstSummary>,
+        age: Option<(Seq, Seq)>,
+    ) -> Pending<()> {
+        let metas = self.files.iter().zip(summaries).map(|(file, summary)| {
+            let meta = summary.into_meta(file.number);
+            let (seq_min, seq_max) = age.unwrap_or((meta.seq_min, meta.seq_max));
+            Arc::new(FileMeta { seq_min, seq_max, ..meta })
+        });
+        self.metas = metas.collect();
         let named = |file: &OutputFile| file.file.clone().map(|open| (open, file.path.clone()));
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
         let failure = self.failure();

@@ -13,8 +13,9 @@
 //! pause or a cancel.
 //!
 //! Invariants: M1 entries leave in tree order, each exactly once (checked: a source out of order is
-//! corrupt); M2 no allocation per entry; M3 at most two chunks per source are outstanding or ready.
-//! Threads and locks: owned by one job; a step holds no lock but the pool's own for a moment.
+//! corrupt; only memtables may have the same entry twice, of a hot key whose flush failed once); M2
+//! no allocation per entry; M3 at most two chunks per source are outstanding or ready. Threads and
+//! locks: owned by one job; a step holds no lock but the pool's own for a moment.
 
 use super::combine::{Combine, MergeContext};
 use super::output::Outputs;
@@ -33,7 +34,7 @@ const RANGES_LEN: u64 = 4 << 10;
 /// Chunks of one source that are outstanding or ready.
 pub(crate) const READ_DEPTH: usize = 2;
 
-/// What one step did.
+/// The outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It merged this many bytes of input.
@@ -44,7 +45,7 @@ pub(crate) enum Step {
     Done,
 }
 
-/// What a merge counted.
+/// The counters of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct MergeCounters {
     /// Entries that came in.
@@ -105,6 +106,10 @@ impl Source {
             Self::Memory(cursor) => cursor.key(),
             Self::Tables(tables) => tables.scanner.key(),
         }
+    }
+
+    fn is_memory(&self) -> bool {
+        matches!(self, Self::Memory(_))
     }
 
     #[inline]
@@ -224,7 +229,7 @@ impl Merge {
     /// A merge of these sources, in no order.
     ///
     /// # Errors
-    /// What a memtable's cursor fails with.
+    /// The error of a memtable's cursor.
     pub fn new(mut sources: Vec<Source>, context: MergeContext, outputs: Outputs) -> Result<Self> {
         let mut bounds = None;
         for source in &mut sources {
@@ -251,7 +256,7 @@ impl Merge {
         &mut self.combine.outputs
     }
 
-    /// What it counted.
+    /// Its counters.
     pub fn counters(&self) -> MergeCounters {
         let read = |source: &Source| match source {
             Source::Memory(_) => 0,
@@ -263,7 +268,7 @@ impl Merge {
     /// Merges at most about `quantum` bytes of input.
     ///
     /// # Errors
-    /// What reading fails with, or [`Error::Corruption`]. The merge must not be stepped again then.
+    /// The error of a read, or [`Error::Corruption`]. The merge must not be stepped again then.
     pub fn step(&mut self, pool: Ranked<'_>, quantum: u64) -> Result<Step> {
         if self.done {
             return Ok(Step::Done);
@@ -397,6 +402,7 @@ impl Merge {
     fn emit(&mut self, head: Head) -> Result<()> {
         let source = &self.sources[head.source as usize];
         let (key, trailer, value) = (source.key(), source.trailer(), source.value());
+        let allows_copies = self.combine.allows_copies();
         let counters = &mut self.combine.counters;
         let order = match head.prefix.cmp(&self.last_prefix) {
             Ordering::Equal => key.cmp(&self.last_key),
@@ -405,6 +411,12 @@ impl Merge {
         let first = counters.entries_in == 0;
         let new_key = first || order != Ordering::Equal;
         if !first && (order == Ordering::Less || (!new_key && trailer >= self.last_trailer)) {
+            let is_copy = !new_key && trailer == self.last_trailer && source.is_memory();
+            if order == Ordering::Equal && is_copy && allows_copies {
+                counters.entries_in += 1;
+                counters.bytes_in += (key.len() + 8 + value.len()) as u64;
+                return Ok(());
+            }
             return Err(out_of_order(source));
         }
         counters.entries_in += 1;

@@ -3,6 +3,8 @@
 //! A job goes through these stages. Each step does the work that needs no wait and returns `Ran`,
 //! `Blocked` (on the device), or `Done` with a request to install:
 //! 1. *Opening* (compactions): the readers of the input files are opened in the background.
+//!
+//!    *Choosing* (flushes of shapes that ask for it): the hot keys stay in memory (`hot`).
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), `files` has them written.
 //! 3. *Syncing*: all chunks are written; the files are made durable in one call of the background.
 //!
@@ -14,6 +16,7 @@
 
 mod combine;
 pub(crate) mod files;
+pub(crate) mod hot;
 pub(crate) mod merge;
 pub(crate) mod output;
 
@@ -26,6 +29,7 @@ use crate::read::view::{TreeView, Views};
 use crate::shared::Shared;
 use combine::MergeContext;
 use files::OutputFiles;
+use hot::{Choosing, Chosen, HotKeys};
 use merge::{Merge, READ_DEPTH, READ_LEN, READ_LEN_WANTED, Source};
 use output::{Outputs, UNWRITTEN_MAX};
 use std::sync::Arc;
@@ -33,8 +37,8 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
-    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, RangeTombstones, Result,
-    Run, RunId, RunOrigin, Table, TreeId, Version, VersionEdit,
+    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, Result, Run, RunId,
+    RunOrigin, Seq, Table, TreeId, Version, VersionEdit,
 };
 use vlsm_disk::sst::{Scanner, SstOptions, SstReader};
 use vlsm_disk::{Charge, Pending, Rank};
@@ -50,6 +54,8 @@ pub(crate) struct Context {
     pub snapshots: Arc<Snapshots>,
     /// Whether runs of L0 get sketches of their keys.
     pub sketches: bool,
+    /// The keys that flushes leave in memory, if any.
+    pub hot: Option<HotKeys>,
 }
 
 /// A finished job: what is to be installed.
@@ -59,13 +65,15 @@ pub(crate) struct Request {
     pub edit: VersionEdit,
     /// Memtables whose content is in the edit's tables.
     pub flushed: Vec<MemtableId>,
+    /// Whether the log has entries of these that the edit's tables have not.
+    pub keeps: bool,
     /// Held until the new version is visible, where a compaction filter had its say.
     pub _filtering: Option<Arc<Filtering>>,
     /// Files of the tables that the edit removes.
     pub inputs: Vec<Arc<FileMeta>>,
 }
 
-/// What a step did.
+/// The outcome of a step.
 pub(crate) enum Step {
     /// It merged this many bytes.
     Ran(Bytes),
@@ -82,6 +90,7 @@ enum Stage {
     /// Nothing to do but the edit.
     Move,
     Opening(Pending<Vec<Arc<SstReader>>>),
+    Choosing(Box<Choosing>),
     Merging(Box<Merge>),
     Syncing(Pending<()>),
     Ended,
@@ -97,7 +106,7 @@ pub(crate) struct Job {
     stage: Stage,
     memtables: Vec<Arc<Memtable>>,
     outputs: Option<Outputs>,
-    /// What its merge decides by; the inputs' range tombstones are added when they are open.
+    /// The context of its merge; the inputs' range tombstones are added when they are open.
     context: MergeContext,
     /// Held while a compaction filter may have its say.
     filtering: Option<Arc<Filtering>>,
@@ -151,11 +160,11 @@ impl Job {
             snapshots: frozen,
             nothing_below: nothing_below(&version, &candidate)
                 || planted::is(Bug::TombstoneDroppedEarly),
-            ranges: RangeTombstones::default(),
             rules: tree.rules.clone(),
             filters,
             now,
             level: candidate.output_level,
+            ..MergeContext::default()
         };
         let mut job = Self {
             id,
@@ -180,10 +189,25 @@ impl Job {
             job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
                 Stage::Opening(job.open_inputs(context))
             } else {
-                job.merging(Vec::new())?
+                job.choosing(context).map_or_else(|| job.merging(Vec::new()), Ok)?
             };
         }
         Ok(job)
+    }
+
+    /// The stage of a flush before it merges, where hot keys stay in memory.
+    fn choosing(&self, context: &Context) -> Option<Stage> {
+        let hot = context.hot.as_ref().filter(|_| self.candidate.kind == JobKind::Flush)?;
+        Choosing::of(self.candidate.tree, hot, &self.memtables).map(Box::new).map(Stage::Choosing)
+    }
+
+    /// The stage after that.
+    fn chosen(&mut self, shared: &Shared, choosing: &Choosing) -> Result<Stage> {
+        let (job, tree, (keys, bytes)) = (self.id, self.candidate.tree, choosing.kept());
+        if keys > 0 {
+            shared.emit(Event::HotKeysKept { job, tree, keys, bytes });
+        }
+        self.merging(Vec::new())
     }
 
     /// Has the input files' readers opened where they are not.
@@ -218,6 +242,8 @@ impl Job {
     fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
         let mut sources = Vec::new();
         let mut context = std::mem::take(&mut self.context);
+        context.left_out = hot::left_out(&self.memtables);
+        context.copies = self.memtables.iter().any(|memtable| memtable.has_copies());
         for memtable in &self.memtables {
             for part in memtable.parts() {
                 part.add_ranges_to(&mut context.ranges);
@@ -283,6 +309,15 @@ impl Job {
                     Ok(Step::Blocked)
                 }
             },
+            Stage::Choosing(mut choosing) => {
+                let chosen = choosing.step(quantum.0)?;
+                self.stage = match chosen {
+                    Chosen::Done => self.chosen(shared, &choosing)?,
+                    Chosen::Ran | Chosen::Blocked => Stage::Choosing(choosing),
+                };
+                let blocked = matches!(chosen, Chosen::Blocked);
+                Ok(if blocked { Step::Blocked } else { Step::Ran(Bytes::ZERO) })
+            }
             Stage::Merging(mut merge) => {
                 let buffers = self.buffers.bytes(self.candidate.bytes_in);
                 shared.memory.take_buffers(&mut self.memory, buffers);
@@ -301,7 +336,8 @@ impl Job {
                         assert!(kept <= read, "{} made {kept} entries of {read}", self.id);
                         assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
                         let summaries = merge.outputs().finished().to_vec();
-                        self.stage = Stage::Syncing(self.files.sync(shared, summaries));
+                        let age = self.age();
+                        self.stage = Stage::Syncing(self.files.sync(shared, summaries, age));
                         Ok(Step::Ran(Bytes::ZERO))
                     }
                     merge::Step::Blocked | merge::Step::Done => {
@@ -324,6 +360,22 @@ impl Job {
             },
             Stage::Ended => Err(Error::Internal(format!("{} was stepped after its end", self.id))),
         }
+    }
+
+    /// The sequence numbers that say how old the output is, where those of its entries do not: a
+    /// run of L0 is as old as what it was made of, and a memtable as the numbers under which its
+    /// entries were logged. Entries of hot keys may be older.
+    fn age(&self) -> Option<(Seq, Seq)> {
+        let candidate = &self.candidate;
+        if candidate.output_level > 0 {
+            return None;
+        }
+        let copies = self.memtables.iter().any(|memtable| memtable.has_copies());
+        let memtables = self.memtables.iter().filter_map(|memtable| memtable.seqs());
+        let tables = candidate.inputs.tables.iter();
+        let tables = tables.map(|(_, table)| (table.file.seq_min, table.file.seq_max));
+        let known = (copies || self.memtables.is_empty()).then(|| memtables.chain(tables))?;
+        known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
     /// The edit that makes the job's result true.
@@ -358,6 +410,7 @@ impl Job {
             edit,
             _filtering: self.filtering.clone(),
             flushed: self.memtables.iter().map(|memtable| memtable.id()).collect(),
+            keeps: self.memtables.iter().any(|memtable| !memtable.left().is_empty()),
             inputs: candidate.inputs.tables.iter().map(|(_, table)| table.file.clone()).collect(),
         }
     }
@@ -372,7 +425,7 @@ impl Job {
         self.memory.bytes() > 0
     }
 
-    /// What the merge counted so far.
+    /// The counters of the merge so far.
     pub fn counters(&self) -> merge::MergeCounters {
         self.counters
     }
@@ -445,7 +498,7 @@ impl Buffers {
         (self.runs, self.depth) = (runs, depth);
     }
 
-    /// What they take at most.
+    /// The most memory that they take.
     fn bytes(self, bytes_in: Bytes) -> u64 {
         let most = self.runs * (self.depth + 1) * self.read_len + self.unwritten_max;
         (most as u64).min(bytes_in.0.saturating_mul(2))

@@ -53,7 +53,7 @@ impl Log {
         self.live.lock().iter().map(|live| live.number).collect()
     }
 
-    /// What these files take.
+    /// The bytes that these files take.
     pub fn live_bytes(&self) -> u64 {
         self.live.lock().iter().map(|live| live.len).sum()
     }

@@ -67,7 +67,7 @@ struct CurrentFile {
     spare: Vec<u8>,
 }
 
-/// What a sync needs to know; a short lock, never held over a file call.
+/// The state of the WAL that a sync needs; under a short lock, never held over a file call.
 struct Extent {
     file: Arc<WalFile>,
     /// The files before it that are not synced yet, oldest first.

@@ -6,7 +6,7 @@ use crate::log::tail::Tail;
 use std::collections::BTreeMap;
 use vlsm_core::{FileNumber, Seq};
 
-/// What the sequencing step changes.
+/// The state that the sequencing step changes.
 pub(crate) struct Sequence {
     pub next_seq: u64,
     pub next_ticket: u64,

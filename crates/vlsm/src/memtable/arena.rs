@@ -23,24 +23,24 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{Arc, Weak};
 use vlsm_disk::{Charge, Gauge};
 
-/// What the memory of memtables is charged to.
+/// The gauges that the memory of memtables is charged to, by the state of the memtable.
 #[derive(Debug, Clone, Default)]
 pub struct ArenaGauges {
-    /// Those that take writes.
+    /// Memtables that take writes.
     pub active: Gauge,
-    /// Those that wait for their flush.
+    /// Memtables that wait for their flush.
     pub sealed: Gauge,
-    /// Those that are in no tree: flushed ones that readers or jobs still hold, and those of large
-    /// batches that are not committed yet.
+    /// Memtables that are in no tree: flushed ones that readers or jobs still hold, and those of
+    /// large batches that are not committed yet.
     pub pinned: Gauge,
     /// Blocks on the shelf.
     pub spare: Gauge,
-    /// Whether nothing is to lie on the shelf, because others need the memory.
+    /// Whether the shelf must stay empty, because others need the memory.
     pub scarce: Arc<AtomicBool>,
 }
 
 impl ArenaGauges {
-    /// What memtables and blocks for the next ones take, pinned ones left out.
+    /// Bytes of active and sealed memtables and of spare blocks. Pinned memtables are left out.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         self.active.get() + self.sealed.get() + self.spare.get()
@@ -56,13 +56,13 @@ pub struct ArenaPool {
 struct Shelf {
     /// The standard size of a block in bytes.
     bytes: usize,
-    /// How many unused blocks are kept.
+    /// The most unused blocks that are kept.
     spare: usize,
-    /// Up to how many bytes of memtables blocks are kept at all.
+    /// The most memory of memtables, in bytes, at which unused blocks are kept.
     budget: u64,
     gauges: ArenaGauges,
     blocks: Mutex<Vec<(Block, Charge)>>,
-    /// Whether somebody is making blocks.
+    /// Whether a thread is making blocks.
     filling: AtomicBool,
 }
 
@@ -77,7 +77,8 @@ impl ArenaPool {
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
-    /// Each is charged for, then `make_room` has others give way, then it is made.
+    /// Each block is charged for first, then `make_room` makes others give memory back, then the
+    /// block is allocated.
     pub fn fill(&self, make_room: impl Fn()) {
         if self.shelf.filling.swap(true, AcqRel) {
             return;
@@ -91,7 +92,7 @@ impl ArenaPool {
         self.shelf.filling.store(false, Release);
     }
 
-    /// Whether a block more should be kept, and nobody is making it.
+    /// Whether a block more should be kept, and no thread is making one.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         !self.shelf.filling.load(Acquire) && self.shelf.has_room()
@@ -140,7 +141,7 @@ impl ArenaPool {
         Arena { held, shelf: Arc::downgrade(&self.shelf) }
     }
 
-    /// How many unused blocks it holds.
+    /// The number of unused blocks that it holds.
     #[must_use]
     pub fn spare_blocks(&self) -> usize {
         self.shelf.blocks.lock().len()
@@ -190,7 +191,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// An arena that belongs to no pool and is charged to nobody.
+    /// An arena outside of all pools, whose memory is in no gauge of theirs.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let charge = Gauge::default().charge(bytes as u64);

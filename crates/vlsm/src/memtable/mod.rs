@@ -24,6 +24,7 @@
 
 mod arena;
 mod cursor;
+mod kept;
 mod ranges;
 mod skiplist;
 #[cfg(all(test, not(feature = "shuttle")))]
@@ -34,6 +35,7 @@ pub use cursor::MemtableCursor;
 pub use ranges::range_size;
 pub use skiplist::{MAX_HEIGHT, Reservation, body_size, tower_size};
 
+use kept::KeptNotes;
 use ranges::Ranges;
 use skiplist::{Padded, SkipList};
 use std::sync::Arc;
@@ -52,14 +54,15 @@ pub struct Memtable {
     id: MemtableId,
     list: SkipList,
     counts: Padded<Counts>,
-    /// Added to the sequence numbers of all entries; zero but for attached parts.
+    /// Added to the sequence numbers of all entries; zero except in attached parts.
     base: AtomicU64,
     parts: Mutex<Vec<Arc<Memtable>>>,
     ranges: Ranges,
     notes: Notes,
 }
 
-/// What the engine remembers of a memtable.
+/// The engine's bookkeeping for a memtable: its WAL, the time at which it was sealed, and its
+/// attached parts.
 #[derive(Default)]
 struct Notes {
     /// The WAL that holds its first entry; 0 for none.
@@ -69,6 +72,7 @@ struct Notes {
     /// Number and bytes of the attached parts.
     part_count: AtomicUsize,
     part_bytes: AtomicUsize,
+    kept: KeptNotes,
 }
 
 struct Counts {
@@ -191,7 +195,8 @@ impl Memtable {
         covers.fold(own, Ord::max)
     }
 
-    /// What lies over a key here, without the parts, and how far around it.
+    /// Returns the range tombstones over a key, and the range of keys around it that they cover
+    /// alike. Those of attached parts are left out.
     #[must_use]
     pub fn window(&self, key: &[u8]) -> Window {
         let mut window = self.ranges.with(|set| set.window(key));
@@ -236,7 +241,7 @@ impl Memtable {
         self.counts.0.writers.load(SeqCst) == 0
     }
 
-    /// Notes that it left its tree: who still holds it is a reader or a job.
+    /// Charges it as pinned, because it left its tree: only readers and jobs may still hold it.
     pub fn note_gone(&self) {
         self.charge_to(|gauges| &gauges.pinned);
     }
@@ -381,7 +386,7 @@ impl Memtable {
         self.notes.sealed_at.store(at.as_micros() as u64, Relaxed);
     }
 
-    /// When it was sealed.
+    /// The time at which it was sealed.
     #[must_use]
     pub fn sealed_at(&self) -> Duration {
         Duration::from_micros(self.notes.sealed_at.load(Relaxed))
@@ -399,7 +404,7 @@ impl Memtable {
         self.list.bytes() + self.ranges.bytes() + self.notes.part_bytes.load(Relaxed)
     }
 
-    /// How many entries there are, range tombstones and reserved ones included.
+    /// The number of entries, including range tombstones and reserved entries.
     #[must_use]
     pub fn entries(&self) -> usize {
         self.counts.0.entries.load(Relaxed)

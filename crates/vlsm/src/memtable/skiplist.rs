@@ -63,7 +63,7 @@ const MAPPED: usize = 64 << 10;
 pub struct Block {
     base: NonNull<u8>,
     len: usize,
-    /// Where its mapping begins and how long that is; none when it was allocated.
+    /// The start and the length of its mapping; none if it was allocated.
     mapping: Option<(NonNull<u8>, usize)>,
     /// Whether all of it was faulted in when it was made.
     faulted: bool,
@@ -177,7 +177,7 @@ impl Drop for Block {
     }
 }
 
-/// How high the tower of the entry with this sequence number is.
+/// The number of levels of the tower of the entry with this sequence number.
 #[must_use]
 #[inline]
 pub fn height(seq: Seq) -> usize {
@@ -205,7 +205,7 @@ pub fn tower_size(seq: Seq) -> usize {
 /// Space in one list, claimed for entries to come. Space that is not used stays empty.
 #[derive(Debug)]
 pub struct Reservation {
-    /// Which list.
+    /// The id of the list that the space belongs to.
     list: u64,
     offset: usize,
     end: usize,
@@ -231,7 +231,8 @@ impl Reservation {
     }
 }
 
-/// What a search looks for.
+/// The position that a search looks for: a key and a trailer, with the prefix of the key as a
+/// number.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     prefix: u64,
@@ -256,7 +257,7 @@ pub struct SkipList {
     /// Distinguishes lists, so that no reservation is used on another one.
     id: u64,
     capacity: usize,
-    /// How far the block may be filled without growing the charge for it.
+    /// Bytes of the block, from its start, that are charged for.
     charged: AtomicUsize,
     /// The number of levels in use.
     height: AtomicUsize,
@@ -312,7 +313,7 @@ impl SkipList {
         self.end.0.load(Relaxed) - HEAD_BYTES
     }
 
-    /// Where the list would end with `bytes` more; none when [`SkipList::reserve`] would find no
+    /// Returns the end of the list with `bytes` more; none if [`SkipList::reserve`] would find no
     /// space.
     #[inline]
     fn end_with(&self, bytes: usize) -> Option<usize> {

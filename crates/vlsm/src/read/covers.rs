@@ -13,7 +13,7 @@ use std::sync::Arc;
 use vlsm_core::range_tombstones::{Fragment, Window, end_of};
 use vlsm_core::{Result, Seq, Tables};
 
-/// What holds range tombstones.
+/// A source that has range tombstones: a memtable, or the tables of a run or level.
 enum Source {
     Memtable(Arc<Memtable>),
     Run(Tables),
@@ -22,7 +22,8 @@ enum Source {
 /// A window and the newest visible range tombstone over it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cover {
-    /// None of the ends matters where the tree has no range tombstones.
+    /// The range of keys around the key that the same tombstones cover. Without bounds if the tree
+    /// has no range tombstones.
     pub window: Window,
     /// [`Seq::ZERO`] for none.
     pub seq: Seq,
@@ -36,8 +37,8 @@ pub(crate) struct Cover {
 pub(crate) struct Covers {
     cache: Arc<TableCache>,
     seq: Seq,
-    /// Those that have some, each with its age: the newest source of the tree is number 0. Newest
-    /// first.
+    /// The sources that have range tombstones, newest first, each with its age. The newest source
+    /// of the tree has age 0.
     sources: Vec<(usize, Source)>,
     current: Option<Cover>,
 }
@@ -68,7 +69,8 @@ impl Covers {
         self.sources.is_empty()
     }
 
-    /// What lies over a key.
+    /// Returns the newest visible range tombstone over a key, and the window in which it is the
+    /// newest.
     pub fn over(&mut self, key: &[u8]) -> Result<&mut Cover> {
         let known = self.current.take_if(|cover| contains(&cover.window, key));
         let cover = match known {

@@ -39,7 +39,7 @@ impl LevelCursor {
         Ok((table.clone(), self.cache.cursor(table)?))
     }
 
-    /// From the end of what the current table shows to the next table that shows something.
+    /// Moves on from the end of the current table's slice to the next table that shows an entry.
     fn skip_forward(&mut self) -> Result<()> {
         while let Some((table, cursor)) = &self.current {
             if cursor.valid() && !table.range.ends_before(cursor.key()) {
@@ -65,8 +65,8 @@ impl LevelCursor {
         Ok(())
     }
 
-    /// From the beginning of what the current table shows to the previous table that shows
-    /// something.
+    /// Moves back from the beginning of the current table's slice to the previous table that shows
+    /// an entry.
     fn skip_backward(&mut self) -> Result<()> {
         while let Some((table, cursor)) = &self.current {
             if cursor.valid() && !table.range.starts_after(cursor.key()) {
@@ -94,8 +94,7 @@ impl LevelCursor {
     }
 }
 
-/// To the last entry of the table's slice. The entry at `(hi, LAST)` itself, when there is one,
-/// counts.
+/// Moves to the last entry of the table's slice. An entry at `(hi, LAST)` itself is part of it.
 fn seek_last_within(cursor: &mut SstCursor, table: &Table, bound: Trailer) -> Result<()> {
     if table.is_whole() {
         return cursor.seek_last();

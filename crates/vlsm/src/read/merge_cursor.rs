@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use vlsm_core::key::compare;
 use vlsm_core::{Cursor, Result, Trailer};
 
-/// Which way a merge goes.
+/// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
@@ -31,7 +31,8 @@ impl MergeCursor {
         Self { sources, direction, winner: None, runner_up: None }
     }
 
-    /// Forwards: to the first entry at or after the position. Backwards: to the last one before it.
+    /// Moves to the first entry at or after the position; a merge that goes backwards moves to the
+    /// last entry before it.
     pub fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         self.winner = None;
         for source in &mut self.sources {
@@ -57,7 +58,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// To the end the merge starts from.
+    /// Moves to the end that the merge starts from.
     pub fn seek_start(&mut self) -> Result<()> {
         self.winner = None;
         for source in &mut self.sources {

@@ -46,7 +46,7 @@ impl Reader {
         }
     }
 
-    /// Waits until the admission lets so many reads in. Before a view is pinned.
+    /// Waits until the admission lets `reads` reads in. Callers wait here before they pin a view.
     #[inline]
     pub fn admit(&self, reads: usize) {
         if self.shared.gate.limits_reads() {

@@ -26,18 +26,18 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long a walk may stay on a view that is not current any more.
+/// The longest time that a walk stays on a view that is no longer current.
 pub(crate) const HELD_MAX: Duration = Duration::from_millis(50);
 
 /// A walk over a tree, and the view of the tree that it is on.
 pub(crate) struct Walk {
     pub cursor: UserCursor,
     pub tree: Arc<TreeView>,
-    /// Since when; none on a view that the iterator has to keep.
+    /// The time at which the walk began on this view; none on a view that the iterator has to keep.
     pub since: Option<Duration>,
 }
 
-/// What one iterator holds: the walks of its two ends, where they are made.
+/// The walks of an open iterator, one for each end that has begun.
 #[derive(Default)]
 pub(crate) struct Holds {
     pub front: Option<Walk>,
@@ -66,7 +66,7 @@ impl Pin {
         this
     }
 
-    /// For the iterator itself.
+    /// Locks the holds, for a step of the iterator.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Holds> {
         self.holds.lock()

@@ -20,9 +20,10 @@ use vlsm_core::planted::{self, Bug};
 /// filters as it found them ([`Snapshots::keep_filtered`], after registering). One of the two sees
 /// the other, because the lock orders them.
 ///
-/// What readers keep so is bounded: from [`KEPT_MAX`] outdated states of the trees on, jobs that
-/// begin do not ask their filter ([`Snapshots::may_filter`]). Little is lost by that: what is older
-/// than the readers is theirs, and no filter is asked for it anyway.
+/// The states that readers keep are bounded: while readers keep [`KEPT_MAX`] or more outdated
+/// states of the trees, jobs that begin do not ask their filter ([`Snapshots::may_filter`]). Little
+/// is lost by that: entries older than the readers belong to their snapshots, and no filter is
+/// asked about them anyway.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     held: Mutex<BTreeMap<Seq, usize>>,

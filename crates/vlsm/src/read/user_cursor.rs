@@ -33,7 +33,7 @@ const HIDDEN_MAX: u32 = 8;
 pub(crate) struct UserCursor {
     merge: MergeCursor,
     covers: Covers,
-    /// For each age, the first source that is older.
+    /// For each age, the index of the first source that is older.
     older: Vec<usize>,
     rules: Arc<Rules>,
     direction: Direction,
@@ -59,7 +59,7 @@ impl UserCursor {
         })
     }
 
-    /// The same with cursors over its runs that the caller makes.
+    /// The same walk, with cursors over the tree's runs and levels that `run` makes.
     pub fn over(
         tree: &TreeView,
         cache: &Arc<TableCache>,
@@ -128,7 +128,8 @@ impl UserCursor {
     /// The next pair in the walk's direction.
     ///
     /// # Errors
-    /// What reading fails with: the walk is over then. What the operator fails with is in the pair.
+    /// Errors of reading, after which the walk is over. An error of the merge operator is in the
+    /// pair.
     pub fn next_pair(&mut self) -> Result<Option<Pair>> {
         match self.direction {
             Direction::Forward => self.next_forward(),

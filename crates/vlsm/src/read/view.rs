@@ -29,18 +29,18 @@ use vlsm_disk::Env;
 #[derive(Clone)]
 pub(crate) struct TreeView {
     pub id: TreeId,
-    /// Takes the writes.
+    /// The memtable that takes the writes.
     pub active: Arc<Memtable>,
-    /// Sealed, waiting for their flush; oldest first.
+    /// Sealed memtables that wait for their flush, oldest first.
     pub immutables: Vec<Arc<Memtable>>,
     pub version: Arc<Version>,
-    /// What its entries mean.
+    /// The rules of its keyspace, which say how its entries are read and merged.
     pub rules: Arc<Rules>,
     /// Whether a run of L0 is newer than a sealed memtable. Kept by [`Views`].
     pub mixed: bool,
 }
 
-/// What holds entries of a tree.
+/// A sorted source of a tree's entries: a memtable, a run of L0 or a level.
 pub(crate) enum Source<'a> {
     Memtable(&'a Arc<Memtable>),
     Run(&'a Tables),
@@ -117,12 +117,17 @@ impl StoreView {
         slot.expect("handles are made from the trees of the store")
     }
 
+    /// The tree of this number, unless its keyspace was dropped.
+    pub fn find(&self, id: TreeId) -> Option<&Arc<TreeView>> {
+        self.trees.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
     /// All trees.
     pub fn trees(&self) -> impl Iterator<Item = &Arc<TreeView>> {
         self.trees.iter().flatten()
     }
 
-    /// Those among them that compaction filters may change.
+    /// The trees among them that compaction filters may change.
     pub fn filtered(&self) -> &Arc<FilteredTrees> {
         &self.filtered
     }

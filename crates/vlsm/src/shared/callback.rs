@@ -52,7 +52,7 @@ pub(crate) struct Guarded<C: ?Sized> {
     name: String,
     keyspace: String,
     panicked: AtomicBool,
-    /// Where panics are reported; none before the store is open.
+    /// The events to report panics to; none before the store is open.
     events: Option<Arc<Events>>,
 }
 

@@ -7,6 +7,7 @@
 //! | a tree changed | rotations, jobs, ingests | the tick |
 //! | a memtable was rotated | the sequencing step | listeners, later |
 //! | memtables up to a number must be flushed | waiting writers, flushes | the tick |
+//! | memtables up to a number go into tables whole | flushes | flushes' jobs |
 //! | a job's result was installed | installs | the tick |
 //! | the size at which memtables are sealed | the tick | the sequencing step |
 //! | the time of the next decision | the tick, the gate | workers |
@@ -28,7 +29,8 @@ use vlsm_disk::{Condition, Env};
 /// No time.
 const NEVER: u64 = u64::MAX;
 
-/// What the parts of a store tell each other.
+/// The signals between the parts of a store: changed trees, rotations, ended jobs, free memtables,
+/// and the time of the next decision.
 pub(crate) struct Channel {
     /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
     marks: Mutex<BTreeSet<TreeId>>,
@@ -42,12 +44,14 @@ pub(crate) struct Channel {
     room: Arc<dyn Condition>,
     /// All conditions of the store.
     conditions: Mutex<Vec<Arc<dyn Condition>>>,
-    /// When a policy wants to be asked again, in microseconds; [`NEVER`] for no such time.
+    /// The time at which policies are asked again, in microseconds; [`NEVER`] for no such time.
     again_at: AtomicU64,
     /// Size at which memtables are sealed.
     memtable_bytes: AtomicU64,
-    /// Memtables of smaller numbers shall go out although their shape may gather more.
+    /// Memtables with smaller numbers are flushed even if their shape would gather more first.
     wanted_below: AtomicU64,
+    /// Of memtables of smaller numbers nothing stays in memory: somebody waits for their tables.
+    settled_below: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -65,6 +69,7 @@ impl Channel {
             again_at: AtomicU64::new(NEVER),
             memtable_bytes: AtomicU64::new(u64::MAX),
             wanted_below: AtomicU64::new(0),
+            settled_below: AtomicU64::new(0),
             stop: AtomicBool::new(false),
         }
     }
@@ -101,7 +106,7 @@ impl Channel {
         }
     }
 
-    /// Has the policies asked again at this time, where they want to be asked never or later.
+    /// Brings the next decision forward to `time`, if it is later or no time is set for it.
     pub fn ask_again_within(&self, time: Duration) {
         let time = time.as_micros() as u64;
         if time < self.again_at.fetch_min(time, Ordering::AcqRel) {
@@ -109,7 +114,7 @@ impl Channel {
         }
     }
 
-    /// When that is.
+    /// The time of the next decision; none if no time is set.
     pub fn again_at(&self) -> Option<Micros> {
         Some(Micros(self.again_at.load(Ordering::Acquire))).filter(|time| time.0 != NEVER)
     }
@@ -143,14 +148,24 @@ impl Channel {
         }
     }
 
-    /// Whether somebody waits for this memtable to go out.
+    /// Whether a caller waits for the flush of this memtable.
     pub fn is_wanted(&self, memtable: MemtableId) -> bool {
         memtable.0 < self.wanted_below.load(Ordering::Relaxed)
     }
 
-    /// Somebody waits for all memtables of smaller numbers.
+    /// Marks all memtables with numbers below `end` as wanted.
     pub fn want_below(&self, end: u64) {
         self.wanted_below.fetch_max(end, Ordering::Relaxed);
+    }
+
+    /// Whether nothing of this memtable may stay in memory when it is flushed.
+    pub fn is_settled(&self, memtable: MemtableId) -> bool {
+        memtable.0 < self.settled_below.load(Ordering::Acquire)
+    }
+
+    /// Somebody waits for all of the memtables of smaller numbers to be in tables.
+    pub fn settle_below(&self, end: u64) {
+        self.settled_below.fetch_max(end, Ordering::AcqRel);
     }
 
     /// Notes that a tree changed.
@@ -173,7 +188,7 @@ impl Channel {
         std::mem::take(&mut *self.marks.lock())
     }
 
-    /// Notes a rotation, to be told of later.
+    /// Records a rotation, whose event a worker emits later.
     pub fn note_rotation(&self, rotated: Event) {
         self.rotations.lock().push(rotated);
     }

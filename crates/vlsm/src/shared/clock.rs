@@ -49,12 +49,12 @@ impl Clock {
         Micros(self.now().0.saturating_add(ttl))
     }
 
-    /// There are values that expire.
+    /// Records that there are values that expire.
     pub fn note_use(&self) {
         self.in_use.store(true, Ordering::Release);
     }
 
-    /// What the manifest is to know; none in a store in which nothing expires.
+    /// The time to record in the manifest; none in a store in which nothing expires.
     pub fn to_record(&self) -> Option<Micros> {
         self.in_use.load(Ordering::Acquire).then(|| self.now())
     }

@@ -68,7 +68,7 @@ pub(crate) struct Counters {
     pub write_bytes: Counter,
     pub batches: Counter,
     pub waiting_writers: Counter,
-    /// Those among them that wait for a memtable.
+    /// Writers among `waiting_writers` that wait for a memtable.
     pub stopped_writers: Counter,
     pub gets: Counter,
     pub memtable_hits: Counter,
@@ -86,6 +86,9 @@ pub(crate) struct Counters {
     pub manifest_bytes: Counter,
     pub installs: Counter,
     pub rotations: Counter,
+    /// Hot keys that flushes left in memory, and the bytes of these entries.
+    pub kept: Counter,
+    pub kept_bytes: Counter,
     pub shape_asks: Counter,
     pub shortages: Counter,
     /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0, or out of

@@ -80,7 +80,7 @@ impl Events {
         self.panics.fetch_add(1, Ordering::Release);
     }
 
-    /// How often user code panicked.
+    /// The number of panics of user code.
     pub fn panics(&self) -> u64 {
         self.panics.load(Ordering::Acquire)
     }

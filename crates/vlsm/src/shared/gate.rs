@@ -24,9 +24,9 @@ use vlsm_disk::{Condition, Env};
 use vlsm_policy::Admit;
 
 const OPEN: u64 = u64::MAX;
-/// What may be let in at once after a pause, as time at the current rate.
+/// The bytes that may be let in at once after a pause, as time at the current rate.
 const BURST: Duration = Duration::from_millis(1);
-/// How soon policies look at writers that wait.
+/// The longest time until policies are asked about a writer that waits.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A writer that passes within this time was admitted at once.
 pub(crate) const AT_ONCE: Duration = Duration::from_micros(1);
@@ -36,11 +36,11 @@ const SECOND: u128 = 1_000_000_000;
 struct Tickets {
     /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
     rate: u64,
-    /// When it came into force.
+    /// The time at which the rate came into force.
     since: Duration,
-    /// What might have passed by then.
+    /// Bytes that had passed by `since`.
     passed: u64,
-    /// The end of the row.
+    /// The end of the queue: the position after the last ticket.
     given: u64,
     /// Tickets up to here are settled: their unused bytes are lost.
     settled: u64,
@@ -79,7 +79,8 @@ impl Tickets {
         self.close_gaps(now);
     }
 
-    /// Gaps that nobody waits ahead of are bytes that have passed.
+    /// Removes the gaps whose position has passed. No ticket waits ahead of them any more, so their
+    /// bytes count as passed.
     fn close_gaps(&mut self, now: Duration) {
         while let Some((&place, &bytes)) = self.gaps.first_key_value()
             && place <= self.passed(now)
@@ -89,7 +90,7 @@ impl Tickets {
         }
     }
 
-    /// Puts a writer at the end of the row: its place.
+    /// Puts a writer at the end of the queue. Returns its position.
     fn take(&mut self, bytes: u64, now: Duration) -> u64 {
         self.close_gaps(now);
         let place = self.given.max(self.passed(now).saturating_sub(self.burst()));
@@ -105,7 +106,7 @@ impl Tickets {
         (u128::from(self.rate) * BURST.as_nanos() / SECOND) as u64
     }
 
-    /// When the ticket at this place comes; none while nobody is let in.
+    /// The time at which the ticket at this position is due; none during a stop.
     fn due(&self, place: u64) -> Option<Duration> {
         match self.rate {
             0 => None,
@@ -160,7 +161,7 @@ pub(crate) struct Admitted {
 
 /// Holds writers back as the admission says.
 pub(crate) struct Gate {
-    /// As [`Tickets::rate`], for those who need no ticket.
+    /// A copy of [`Tickets::rate`] that is read without the lock.
     rate: AtomicU64,
     /// The bytes that a read counts as; 0 where reads are free.
     reads: AtomicU64,
@@ -219,7 +220,7 @@ impl Gate {
         self.reads.load(Ordering::Relaxed) > 0
     }
 
-    /// The bytes that so many reads count as.
+    /// The bytes that `reads` reads count as.
     pub fn read_bytes(&self, reads: usize) -> u64 {
         self.reads.load(Ordering::Relaxed).saturating_mul(reads as u64)
     }
@@ -230,7 +231,7 @@ impl Gate {
         (rate != OPEN).then_some(BytesPerSec(rate))
     }
 
-    /// Whether nobody is let in until something changes.
+    /// Whether the rate is zero: writes wait until it changes.
     pub fn is_stopped(&self) -> bool {
         self.rate.load(Ordering::Acquire) == 0
     }
@@ -296,7 +297,7 @@ impl Gate {
         }
     }
 
-    /// Why writers are held back, or were last.
+    /// The cause for which writers are held back, or were held back last.
     pub fn cause(&self) -> WaitCause {
         let number = usize::from(self.cause.load(Ordering::Relaxed));
         WaitCause::ALL.get(number).copied().unwrap_or(WaitCause::Admission)

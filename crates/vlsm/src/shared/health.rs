@@ -99,13 +99,13 @@ impl Health {
         Error::ReadOnly { cause: cause.unwrap_or_else(unknown) }
     }
 
-    /// Refuses writes until there is space. True when they were taken before.
+    /// Refuses writes until there is space. Returns true if they were accepted before.
     pub fn run_out(&self, path: PathBuf) -> bool {
         *self.full.lock() = path;
         self.step(GOOD, OUT_OF_SPACE)
     }
 
-    /// Takes writes again. True when the store waited for space before.
+    /// Accepts writes again. Returns true if the store waited for space before.
     pub fn resume(&self) -> bool {
         self.step(OUT_OF_SPACE, GOOD)
     }
@@ -114,8 +114,8 @@ impl Health {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Refuses writes from here on. The first failure is the one that is told. Returns the error
-    /// that the failed write is answered with.
+    /// Refuses writes from here on. Only the first failure is kept as the cause and emitted as an
+    /// event. Returns the error for the failed write.
     pub fn latch(&self, error: Error) -> Error {
         if matches!(error, Error::ReadOnly { .. } | Error::Closed) {
             return error;

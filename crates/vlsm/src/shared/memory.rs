@@ -120,13 +120,14 @@ pub(crate) struct Memory {
     /// Evicted readers that are still pinned. They cannot be evicted again, and are no reason to
     /// evict others.
     pub evicted: Gauge,
-    /// What readers held after a search that found none to evict.
+    /// Bytes of readers when the last search found none to evict; `u64::MAX` if it found one, or
+    /// before the first.
     pub unevictable: AtomicU64,
     pub jobs: Gauge,
     pub cache: Arc<BlockCache>,
     /// The share of readers, as of the last balance.
     reader_share: AtomicU64,
-    /// What memtables held at the last balance.
+    /// Bytes of all memtables at the last balance, spare and pinned ones included.
     balanced_at: AtomicU64,
     balancing: Mutex<u64>,
     peak: Mutex<Peak>,

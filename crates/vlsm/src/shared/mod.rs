@@ -39,7 +39,7 @@ use vlsm_disk::io::IoPool;
 /// A wait at least this long is an event of its own.
 pub(crate) const WAIT_EVENT: Duration = Duration::from_millis(1);
 
-/// What all parts of a store share.
+/// The state that all parts of a store share.
 pub(crate) struct Shared {
     pub env: Arc<dyn Env>,
     /// The store's folder.
@@ -80,7 +80,7 @@ impl Drop for Watch<'_> {
 }
 
 impl Shared {
-    /// Latches the store and wakes everybody who waits, so that they see it.
+    /// Latches the store and wakes all waiters, so that they see it.
     pub fn latch(&self, error: Error) -> Error {
         let error = self.health.latch(error);
         self.channel.wake_all();
@@ -94,7 +94,7 @@ impl Shared {
         Watch { shared: self, panicking: std::thread::panicking() }
     }
 
-    /// Has a background thread run `work`. A panic of it latches the store.
+    /// Runs `work` on a background thread. A panic of it latches the store.
     pub fn in_background(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let shared = self.clone();
         self.io.submit(move || {
@@ -128,7 +128,7 @@ impl Shared {
         result
     }
 
-    /// Waits until the admission lets so many reads in. A stop is for writes only, and a store that
+    /// Waits until the admission lets `reads` reads in. A stop is for writes only, and a store that
     /// cannot be written to any more is read without limit.
     #[cold]
     pub fn wait_to_read(&self, reads: usize) {

@@ -22,7 +22,7 @@ use vlsm_disk::fs::OpenOptions;
 /// The file's name.
 pub(crate) const NAME: &str = "RESERVE";
 
-/// It is made where so many times its length is free.
+/// The file is made if this many times its length is free.
 const PLENTY: u64 = 16;
 
 /// Whether the file is there, as far as this life of the store knows.

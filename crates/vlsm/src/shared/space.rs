@@ -30,20 +30,21 @@ const LOOK_FIRST: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_secs(2);
 /// A shortage that begins this soon after another one continues its pauses.
 const SOON: Duration = Duration::from_secs(10);
-/// What an append to the manifest may take, and what any job takes besides its result.
+/// Bytes that are allowed for an append to the manifest, and for the needs of any job besides its
+/// output.
 pub(crate) const ROOM: u64 = 64 << 10;
 
 /// The state of a shortage.
 #[derive(Default)]
 struct Shortage {
-    /// When it began.
+    /// The time at which it began.
     since: Duration,
-    /// What may be taken until the next look.
+    /// Bytes that jobs may still take before the next look.
     budget: u64,
-    /// From one look to the next.
+    /// The time from one look to the next.
     pause: Duration,
     look_at: Duration,
-    /// When the last one ended.
+    /// The end of the last shortage; none if there was none.
     ended: Option<Duration>,
 }
 
@@ -66,10 +67,10 @@ pub(crate) fn needs(candidate: &Candidate) -> u64 {
 
 /// Whether it is time to look for space.
 pub(crate) enum Look {
-    /// Now, and nobody else looks.
+    /// It is time, and the caller is the only one that looks.
     Now,
     At(Duration),
-    /// There is space, or somebody looks.
+    /// There is space, or another thread looks.
     Never,
 }
 
@@ -124,8 +125,8 @@ impl Shared {
         }
     }
 
-    /// So much is free. Writes are taken again where that is at least `wanted`; none where
-    /// something waits for space still.
+    /// Records that `free` bytes are free. Writes are accepted again if that is at least `wanted`,
+    /// which is none while something still waits for space.
     pub fn looked(&self, free: u64, wanted: Option<u64>) {
         let now = self.env.now();
         let ended = {

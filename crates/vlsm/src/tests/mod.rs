@@ -116,8 +116,9 @@ fn schedules() -> usize {
     std::env::var("SCHEDULES").map_or(500, |text| text.parse().expect("SCHEDULES is a number"))
 }
 
-/// Half of the schedules choose the next thread at random each time; the other half let one run as
-/// long as it can but for a few changes, so that a thread may stand still while others do much.
+/// Half of the schedules choose the next thread at random each time; the other half (PCT) let one
+/// thread run as long as it can, with a few forced changes, so that a thread may stand still while
+/// others do much.
 fn explore(scenario: fn(), schedules: usize, failures: FailurePersistence) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(200_000);

@@ -97,8 +97,8 @@ fn shuttle_commit_finds() {
     }
 }
 
-/// Of the last writer and the one that seals, one at least learns that the memtable is drained, and
-/// none before all entries are in it.
+/// The last writer, the thread that seals, or both learn that the memtable is drained. Neither
+/// learns it before all entries are in it.
 fn seal() {
     let memtable = Arc::new(Memtable::new(MemtableId(1), Arena::new(1 << 12)));
     let writers = [1_u64, 2].map(|n| {

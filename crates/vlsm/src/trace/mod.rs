@@ -25,25 +25,25 @@ pub struct TraceOp {
     pub at: Micros,
     /// The number of the tree, that is, of a region of a keyspace.
     pub tree: u64,
-    /// What was asked for.
+    /// The operation, with its length or end.
     pub kind: TraceKind,
     /// The key; for a scan the lower bound, empty if there is none.
     pub key: Bytes,
 }
 
-/// What was asked for.
+/// A traced operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceKind {
-    /// The value of a key.
+    /// A read of one key.
     Get,
-    /// A new value of this length.
+    /// A put of a value of this length.
     Put(u64),
     /// A delete.
     Delete,
-    /// A change by an operand of this length.
+    /// A merge of an operand of this length.
     Merge(u64),
-    /// The number of pairs that an iterator had returned when it was dropped.
+    /// A scan; its iterator had returned this many pairs when it was dropped.
     Scan(u64),
     /// A delete of all keys up to this one, exclusive.
     DeleteRange(Bytes),

@@ -40,7 +40,7 @@ pub struct TraceReader {
     file: Arc<dyn File>,
     path: PathBuf,
     len: u64,
-    /// Where the next chunk begins.
+    /// The offset of the next chunk.
     offset: u64,
     started: Micros,
     ready: VecDeque<TraceOp>,

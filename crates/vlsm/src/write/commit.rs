@@ -335,8 +335,9 @@ impl Writer {
                     let space = memtable
                         .reserve(need.entries, need.bytes + towers, seqs.clone())
                         .expect("room was made in the same sequencing step");
-                    if checksum.is_some() {
-                        memtable.note_wal(sequence.tail.number());
+                    match checksum {
+                        Some(_) => memtable.note_wal(sequence.tail.number()),
+                        None => memtable.note_unlogged(),
                     }
                     claims.push(Claim { tree: need.tree, memtable, space });
                 }
@@ -351,8 +352,9 @@ impl Writer {
                 for (tree, part) in &large.parts {
                     let active = &view.tree(*tree).active;
                     active.attach(part.clone(), Seq(seqs.start().0 - 1));
-                    if let Some(number) = large.pinned {
-                        active.note_wal(number);
+                    match large.pinned {
+                        Some(number) => active.note_wal(number),
+                        None => active.note_unlogged(),
                     }
                 }
                 // Its memory counts from here on; who writes next may have to wait for that.
@@ -412,7 +414,7 @@ impl Writer {
     }
 }
 
-/// What a batch needs of each of its trees.
+/// The room that a batch needs in each of its trees.
 fn needs_of(batch: &Batch) -> Vec<Need> {
     let mut needs: Vec<Need> = Vec::with_capacity(1);
     for entry in batch.entries() {

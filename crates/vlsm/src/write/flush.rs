@@ -1,5 +1,6 @@
 //! Flushes on request: seals memtables and waits for their flush. This also works with shapes that
-//! gather several memtables before a merge.
+//! gather several memtables before a merge, and nothing of these memtables stays
+//! in memory as a hot key (`write/keep`).
 
 use crate::write::Writer;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ impl Writer {
         {
             let held = self.log.sequence();
             self.shared.health.check()?;
+            // In the sequencing step: no hot key of these memtables is kept in memory after it.
+            self.shared.channel.settle_below(self.shared.numbers.memtables_end());
             let view = self.views.load_full();
             for tree in view.trees().filter(|tree| wanted(tree.id)) {
                 let newest = if tree.active.is_empty() {

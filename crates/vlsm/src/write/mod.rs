@@ -2,7 +2,8 @@
 //! (sequence, memtable, WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a
 //! memtable is full.
 //! [`barrier`] orders operations other than batches (ingests) among the batches, [`flush`] waits
-//! until memtables are flushed.
+//! until memtables are flushed; [`keep`] brings hot keys of memtables that are flushed into the
+//! active one.
 //!
 //! [`Writer`] sees the shared state, the view, the log and the names of keyspaces. The control sets
 //! the rate of the gate; the installer signals free memtables through the channel.
@@ -11,6 +12,7 @@ pub(crate) mod barrier;
 pub(crate) mod batch;
 pub(crate) mod commit;
 pub(crate) mod flush;
+pub(crate) mod keep;
 pub(crate) mod large;
 pub(crate) mod publish;
 pub(crate) mod rotate;

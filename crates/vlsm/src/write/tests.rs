@@ -2,6 +2,8 @@
 //! that signals room through the channel.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+mod keep;
+
 use super::Writer;
 use crate::catalog::{Catalog, KeyspaceInfo, KeyspaceOptions};
 use crate::log::Log;
@@ -51,12 +53,16 @@ struct Alone {
 
 impl Alone {
     fn new(memtable_bytes: Bytes) -> Self {
+        Self::of(memtable_bytes, 2)
+    }
+
+    fn of(memtable_bytes: Bytes, memtable_count: usize) -> Self {
         let disk = SimFs::new();
         disk.create_dir_all(Path::new(FOLDER)).unwrap();
         let env: Arc<dyn Env> = RealEnv::with_fs(Arc::new(disk.clone()));
         let mut options = Options::default();
         (options.policy.tree.memtable_bytes, options.policy.tree.memtable_count) =
-            (memtable_bytes, 2);
+            (memtable_bytes, memtable_count);
         options.wal_file_bytes = Bytes::mib(4);
         let shared = shared(&env, options);
         let views = Arc::new(Views::new(Seq::ZERO));
@@ -86,6 +92,14 @@ impl Alone {
         let mut batch = Batch::new();
         batch.add_put(&self.keyspace, &key.to_be_bytes(), &vec![1; len]);
         self.writer.write(&batch, options)
+    }
+
+    /// Seals the active memtable. The next write brings the next one its room.
+    fn seal(&self) -> Arc<Memtable> {
+        let held = self.writer.log.sequence();
+        let view = self.views.load_full();
+        self.writer.rotate(&held, view.tree(TREE), self.writer.idle_memtable());
+        view.tree(TREE).active.clone()
     }
 
     /// Sequence numbers and keys of the batches in the log, in its order.

@@ -11,7 +11,7 @@ use vlsm_disk::fs::Fs;
 
 type Hook<R> = Box<dyn Fn(&RealEnv) -> R + Send + Sync>;
 
-/// As the environment that it is made of, but for the parts that are replaced.
+/// An environment that passes all calls on to another one, except those that are replaced.
 pub struct Altered {
     real: Arc<RealEnv>,
     /// The time of day.
@@ -23,7 +23,7 @@ pub struct Altered {
 }
 
 impl Altered {
-    /// Nothing is altered yet.
+    /// An environment in which nothing is replaced yet.
     pub fn of(real: Arc<RealEnv>) -> Self {
         Self {
             real,

@@ -14,7 +14,7 @@ use vlsm_testfs::{FaultFs, SimFs};
 
 /// Longer than anything takes that ends.
 pub const HANG: Duration = Duration::from_secs(60);
-/// Where the store is.
+/// The folder of the store.
 pub const FOLDER: &str = "/store";
 
 /// A disk whose calls may fail, and what was acknowledged.
@@ -22,7 +22,7 @@ pub struct Bench {
     pub disk: SimFs,
     pub faults: FaultFs,
     pub failures: Arc<AtomicU64>,
-    /// How often the device was full, and had space again.
+    /// The number of times that the device became full, and that space returned.
     pub shortages: Arc<[AtomicU64; 2]>,
     pub acknowledged: BTreeMap<Vec<u8>, Vec<u8>>,
 }
@@ -65,7 +65,8 @@ impl Bench {
         Ok(())
     }
 
-    /// What the store shows is what was acknowledged, and at most the writes that failed.
+    /// Checks that the store shows all acknowledged writes, and besides them at most `failed`
+    /// writes.
     pub fn look(&self, db: &Db, failed: u64) {
         let seen: BTreeMap<Vec<u8>, Vec<u8>> = db
             .iter()

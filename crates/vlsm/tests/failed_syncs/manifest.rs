@@ -1,7 +1,7 @@
 //! A manifest whose last record the device does not have, although every program can read it.
 //!
 //! 1. While the device fails, a keyspace is made whose record takes whole blocks of the manifest.
-//!    That fails, and nobody can know whether the keyspace is there.
+//!    That fails, and the keyspace may or may not be there.
 //! 2. The store is opened again without a restart of the system, and the keyspace is there. A write
 //!    into it is acknowledged as `Sync`.
 //! 3. The power goes. The keyspace and what was written must still be there.

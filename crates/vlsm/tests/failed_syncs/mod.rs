@@ -4,8 +4,8 @@
 //!    (`mounted::failing`). The child ends by itself with errors, or is killed a moment later, or
 //!    after the device works again: a store that then tried its syncs once more would be told that
 //!    all is well.
-//! 2. Sometimes others have files synced meanwhile, so that they are told of the failure, and not
-//!    the store. Sometimes pages that were never written are dropped from memory afterwards.
+//! 2. Sometimes another process syncs files meanwhile, so that it gets the error, and not the
+//!    store. Sometimes pages that were never written are dropped from memory afterwards.
 //! 3. The file system stays mounted: the next child recovers what programs can read of the store,
 //!    which the device may not have. Sometimes the device fails in that recovery, too.
 //! 4. What follows is a life that ends with the power (`power_cuts.rs`), a child that is killed, or
@@ -31,7 +31,7 @@ use vlsm::Durability;
 /// An opening may be told once of each file that could not be written before.
 const OPENINGS: usize = 6;
 
-/// What happened, by kind.
+/// Counts of failures and recoveries, by kind.
 #[derive(Debug, Default)]
 pub struct Failures {
     /// Lives in which the device failed.
@@ -41,9 +41,9 @@ pub struct Failures {
     others: u64,
     /// Recoveries in which the device failed, and that ended with an error.
     recoveries: u64,
-    /// Those that went well without a restart of the system in between.
+    /// Recoveries that succeeded without a restart of the system in between.
     recovered: u64,
-    /// Openings on a device that works, which were told of what had failed before.
+    /// Openings on a device that works again, which got the error of an earlier failure.
     told_later: u64,
     /// Recoveries from what the device has, as pages were dropped.
     dropped: u64,
@@ -58,7 +58,7 @@ pub struct Place<'a> {
 }
 
 impl Failures {
-    /// For programs to read.
+    /// The counts as `name=number`, for programs to read.
     pub fn text(&self) -> String {
         let lives = self.lives.iter();
         let lives = lives.map(|((system, how), n)| format!("failed: {system} {how:?}={n}, "));
@@ -243,7 +243,8 @@ fn judge(said: &str, what: &str) {
     assert!(!said.contains("damaged") && !said.contains("panicked"), "{what}");
 }
 
-/// Has all files written, by somebody else, who is told of the errors.
+/// Syncs all files and the file system, as another process would, and takes the errors of earlier
+/// writes.
 fn sync_all(store: &Path) {
     let files = std::fs::read_dir(store).into_iter().flatten().flatten().map(|entry| entry.path());
     for path in files.chain([store.to_owned()]) {
@@ -257,7 +258,7 @@ fn sync_all(store: &Path) {
 /// Whether a device of this file system can be made to fail, and to work again.
 ///
 /// # Errors
-/// What this machine lacks.
+/// The first step that this machine cannot do.
 pub fn can_fail(mounted: &Mounted, rng: &mut SmallRng) -> Result<(), String> {
     for how in [Failure::Full, Failure::Short] {
         mounted.fail(how, rng)?;

@@ -1,4 +1,5 @@
-//! What children were told about one store, and what must therefore be in it.
+//! The acknowledgements that children gave for one store, and the contents that it must therefore
+//! have.
 
 use super::{
     CLOSED, LOGGED, THREADS, UNLOGGED, UNLOGGED_SLOTS, changes, clock, durability_of, open, value,
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use vlsm::{Durability, Keyspace};
 
-/// How often each kind of thing happened.
+/// Counts of lives, acknowledgements and checks.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
     /// Lives that ended before the first acknowledgement, and after it.
@@ -87,8 +88,8 @@ impl Journal {
         &self.store
     }
 
-    /// Enters what a child told. Which acknowledgements must hold depends on how it ended, and on
-    /// whether so many bytes had been told before.
+    /// Enters the acknowledgements of a child. `holds` says which of them must hold, by the
+    /// durability and by the number of bytes of acknowledgements before it.
     pub fn enter(&mut self, told: &[u8], how: &str, holds: impl Fn(Durability, usize) -> bool) {
         let mut last = [0; THREADS];
         for (index, one) in told.chunks_exact(9).enumerate() {
@@ -162,7 +163,8 @@ impl Journal {
         self.bounded(&what, limit);
     }
 
-    /// What a life leaves on the disk does not depend on how many there were before.
+    /// Checks that the files of a life are bounded by its WAL limit and its live data, however many
+    /// lives there were before.
     fn bounded(&self, what: &str, wal_limit: u64) {
         let files: Vec<_> = std::fs::read_dir(&self.store).unwrap().map(Result::unwrap).collect();
         let is = |name: &std::ffi::OsStr, end: &str| name.to_string_lossy().ends_with(end);

@@ -5,10 +5,10 @@
 //! acknowledgement it writes (thread, number of the batch) to a pipe. The parent reads them into
 //! its journal.
 //!
-//! What is checked: batch `n` of a thread is a function of `(seed, thread, n)`, writes under the
-//! thread's own keys, and under one that holds `n`. So how many batches of each thread are there
-//! decides every key of the store. Each batch also names, thread by thread, how many batches had
-//! been acknowledged when it began. All of those come before it in the commit order, whatever their
+//! The check: batch `n` of a thread is a function of `(seed, thread, n)`, writes under the thread's
+//! own keys, and under one that holds `n`. So how many batches of each thread are there decides
+//! every key of the store. Each batch also names, thread by thread, how many batches had been
+//! acknowledged when it began. All of those come before it in the commit order, whatever their
 //! durability, so where it is they must be. `NoWal` writes have a keyspace of their own and must
 //! only be sound.
 #![allow(dead_code, reason = "each test program uses a part")]
@@ -34,7 +34,7 @@ const LOGGED: [&str; 3] = ["default", "one", "split"];
 const UNLOGGED: &str = "unlogged";
 /// Told instead of a thread when the store was closed.
 const CLOSED: u8 = u8::MAX;
-/// What a batch does to one key: keyspace, key, value or removal.
+/// The change of one key in a batch: keyspace, key, value or removal.
 type Change = (usize, Vec<u8>, Option<Vec<u8>>);
 
 /// A number from the environment.
@@ -47,7 +47,8 @@ fn rng_of(seed: u64, thread: usize, n: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (thread as u64) << 56)
 }
 
-/// Of one store of three, one batch of 4 is `Sync`; of the next, one of 16; then one of 64.
+/// The durability of a batch. By the seed, 16, 4 or 1 of 64 batches are `Sync`; the others are
+/// `Buffered` or `Lazy`.
 fn durability_of(seed: u64, thread: usize, n: u64) -> Durability {
     let syncs = [16, 4, 1][(seed % 3) as usize];
     match rng_of(seed, thread, n).random_range(0..64_u8) {
@@ -57,7 +58,7 @@ fn durability_of(seed: u64, thread: usize, n: u64) -> Durability {
     }
 }
 
-/// What a batch does, without its entry under the thread's clock.
+/// The changes of a batch, without its entry under the thread's clock.
 fn changes(seed: u64, thread: usize, n: u64) -> Vec<Change> {
     let mut rng = rng_of(seed, thread, !n);
     let large = rng.random_range(0..400_u16) == 0;
@@ -122,7 +123,8 @@ fn open(folder: &Path, profile: &str, seed: u64) -> Result<(Db, Vec<Keyspace>, K
     Ok((db, logged, unlogged))
 }
 
-/// In the process that the parent started as a child: writes until it ends, then says true.
+/// In a child process, writes until a write fails or the parent closes its input, then returns
+/// true. In the parent it returns false at once.
 pub fn lived_as_a_child() -> bool {
     let Ok(folder) = std::env::var("LIFE_FOLDER") else { return false };
     let profile = std::env::var("LIFE_PROFILE").unwrap();
@@ -230,7 +232,7 @@ impl Running {
         Self { child, told, reader: Some(reader) }
     }
 
-    /// How many bytes of acknowledgements are here.
+    /// The number of bytes of acknowledgements received so far.
     pub fn told(&self) -> usize {
         self.told.lock().unwrap().len()
     }

@@ -11,9 +11,9 @@
 //! - [`Failure::Short`]: the loop device ends at a random block that holds data. All reading and
 //!   writing of what lies behind it fails with EIO.
 //!
-//! What is the file system's own (its journal or log, inodes, bitmaps) lies in front of all data,
-//! and never fails, so that mostly the file system goes on. Of pages that could not be written the
-//! kernel tells one sync. Then they count as clean: programs go on reading them, until they are
+//! The file system's own blocks (its journal or log, inodes, bitmaps) lie in front of all data and
+//! never fail, so the file system mostly stays in use. The kernel reports pages that could not be
+//! written to one sync only. Then they count as clean: programs go on reading them, until they are
 //! dropped from memory or the power goes.
 
 use super::{DEVICE_BYTES, Mounted, done};
@@ -34,7 +34,7 @@ const LOOP_SET_STATUS64: Opcode = 0x4c04;
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
 const PAGE: u64 = 4096;
 
-/// How a device fails.
+/// The way in which a device fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// Blocks that were never written cannot be written: ENOSPC.
@@ -50,7 +50,8 @@ impl Mounted {
         done(command.args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(self.memory()))
     }
 
-    /// Has the system write each page by a request of its own, as a page is taken or refused.
+    /// Makes the system write each page by a request of its own, because a page is taken or refused
+    /// as a whole.
     pub(super) fn divide_requests(&self) -> Result<(), String> {
         let device = self.loop_device()?;
         let name = device.file_name().unwrap_or_default();
@@ -86,10 +87,10 @@ impl Mounted {
         read.and_then(|()| device.write_all_at(&content, 0)).map_err(|error| error.to_string())
     }
 
-    /// The device begins to fail.
+    /// Makes the device fail from now on.
     ///
     /// # Errors
-    /// What was refused.
+    /// The command or call that failed.
     pub fn fail(&self, how: Failure, rng: &mut SmallRng) -> Result<(), String> {
         match how {
             Failure::Full => self.fill(rng.random_range(0..32_u64).saturating_sub(8)),
@@ -97,10 +98,10 @@ impl Mounted {
         }
     }
 
-    /// As [`Mounted::fail`], but no block of data that could fail is left out.
+    /// Does the same as [`Mounted::fail`], but to every block of data that can fail.
     ///
     /// # Errors
-    /// What was refused.
+    /// The command or call that failed.
     pub fn fail_all(&self, how: Failure) -> Result<(), String> {
         match how {
             Failure::Full => self.fill(0),
@@ -108,7 +109,8 @@ impl Mounted {
         }
     }
 
-    /// Leaves room for so many pages more. While others write it may shrink too far: again then.
+    /// Leaves room for `pages` more pages. It tries again if others write meanwhile and the size
+    /// that it computed is too small.
     fn fill(&self, pages: u64) -> Result<(), String> {
         let mut refused = String::new();
         for _ in 0..100 {
@@ -159,7 +161,7 @@ impl Mounted {
         set.map_err(failed)
     }
 
-    /// Which loop device is mounted.
+    /// The loop device that is mounted.
     fn loop_device(&self) -> Result<PathBuf, String> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(|e| e.to_string())?;
         let path = self.path();
@@ -171,10 +173,10 @@ impl Mounted {
         here.ok_or_else(|| "it is not mounted".to_owned())
     }
 
-    /// The device works again. What it did not take is not on it.
+    /// Makes the device work again. Writes that it refused stay lost.
     ///
     /// # Errors
-    /// What was refused.
+    /// The command or call that failed.
     pub fn heal(&self) -> Result<(), String> {
         self.size_memory(2 * DEVICE_BYTES)?;
         self.limit(0)
@@ -189,8 +191,8 @@ impl Mounted {
     }
 }
 
-/// Drops pages that count as clean from memory, of so many files of a hundred: what could not be
-/// written is as it was before, or zeros.
+/// Drops the clean pages of each file from memory, with a probability of `share` percent. A page
+/// that could not be written then reads as it was before, or as zeros.
 pub fn drop_pages(folder: &Path, share: u32, rng: &mut impl Rng) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if rng.random_range(0..100) < share

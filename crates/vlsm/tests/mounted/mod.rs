@@ -21,14 +21,14 @@ const DEVICE_BYTES: u64 = 1 << 30;
 /// `EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN`.
 const SHUTDOWN: Opcode = opcode::read::<u32>(b'X', 125);
 
-/// How a file system is shut down.
+/// The data that the device gets before a file system is shut down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
     /// Everything that was written is synced first.
     Synced = 0,
     /// The journal is written, the data is not.
     Journal = 1,
-    /// Nothing is written any more.
+    /// Nothing more is written.
     Nothing = 2,
 }
 
@@ -36,7 +36,7 @@ pub enum Cut {
 /// nothing inside of that namespace.
 ///
 /// # Errors
-/// Why there can be no such namespace.
+/// The reason why there can be no such namespace.
 pub fn inside(variable: &str) -> Result<Option<i32>, String> {
     if std::env::var_os(variable).is_some() {
         return Ok(None);
@@ -77,16 +77,16 @@ fn done(command: &mut Command) -> Result<(), String> {
 pub struct Mounted {
     folder: PathBuf,
     options: String,
-    /// Of a device that can fail: how many bytes at its start never do.
+    /// Of a device that can fail, the number of bytes at its start that never do.
     sound: Option<u64>,
 }
 
 impl Mounted {
-    /// A new file system of this type, mounted. Its device can fail if so many bytes at the start
-    /// are to be sound.
+    /// A new file system of this type, mounted. If `sound` is given, its device can fail, except in
+    /// that many bytes at its start.
     ///
     /// # Errors
-    /// What is missing, or was refused.
+    /// The program that is missing, or the call or command that failed.
     pub fn new(
         kind: &str,
         mkfs: &[&str],
@@ -129,7 +129,7 @@ impl Mounted {
         if self.sound.is_some() { self.divide_requests() } else { Ok(()) }
     }
 
-    /// Unmounts it. Who has just ended may still hold it for a moment.
+    /// Unmounts it. A process that has just ended may still hold it for a moment.
     fn unmount(&self) -> Result<(), String> {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
@@ -155,10 +155,11 @@ impl Mounted {
         outcome.map_err(|error| format!("it cannot be shut down: {error}"))
     }
 
-    /// The machine starts again: what the device has is mounted, its journal replayed.
+    /// Restarts the machine, as far as the file system can see: it is unmounted, then mounted again
+    /// with its journal replayed.
     ///
     /// # Errors
-    /// What was refused.
+    /// The command that failed, with its output.
     pub fn restart(&self) -> Result<(), String> {
         self.unmount()?;
         self.mount()

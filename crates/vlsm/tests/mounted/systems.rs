@@ -18,7 +18,7 @@ pub const FILE_SYSTEMS: [FileSystem; 3] = [
 /// Whether this machine has the file system, and can shut it down.
 ///
 /// # Errors
-/// What it lacks.
+/// The first step that this machine cannot do.
 pub fn can_be_cut(system: &FileSystem) -> Result<(), String> {
     let mounted = make(system, &mut SmallRng::seed_from_u64(0))?;
     mounted.cut(Cut::Nothing)?;
@@ -28,7 +28,7 @@ pub fn can_be_cut(system: &FileSystem) -> Result<(), String> {
 /// A file system with block sizes, allocation and intervals of its journal by chance.
 ///
 /// # Errors
-/// What is missing, or was refused.
+/// The program that is missing, or the call or command that failed.
 pub fn make(system: &FileSystem, rng: &mut SmallRng) -> Result<Mounted, String> {
     made(system, false, rng)
 }
@@ -39,7 +39,7 @@ pub fn make(system: &FileSystem, rng: &mut SmallRng) -> Result<Mounted, String> 
 /// these is not known; without the option it was not seen in 650 cuts.
 ///
 /// # Errors
-/// What is missing, or was refused.
+/// The program that is missing, or the call or command that failed.
 pub fn make_failing(system: &FileSystem, rng: &mut SmallRng) -> Result<Mounted, String> {
     made(system, true, rng)
 }
@@ -47,7 +47,7 @@ pub fn make_failing(system: &FileSystem, rng: &mut SmallRng) -> Result<Mounted, 
 /// The same, mounted as is usual: with delayed allocation.
 ///
 /// # Errors
-/// What is missing, or was refused.
+/// The program that is missing, or the call or command that failed.
 pub fn make_failing_usual(system: &FileSystem) -> Result<Mounted, String> {
     made_with(system, true, "4096", "")
 }
@@ -84,10 +84,12 @@ fn made_with(system: &FileSystem, fails: bool, block: &str, more: &str) -> Resul
     Mounted::new(kind, &mkfs, &options, fails.then_some(24 << 20))
 }
 
-/// For so many milliseconds, has files written, of a hundred moments so many.
+/// Syncs random files of the store for `millis` milliseconds: every 2 ms with a probability of
+/// `effort` percent.
 ///
 /// # Errors
-/// The first failure, after which it goes on: who asks for a sync may be told of what others wrote.
+/// The first failure. The function goes on after it: one who asks for a sync may get the error of a
+/// write by another.
 pub fn write_back(
     store: &Path,
     millis: u64,

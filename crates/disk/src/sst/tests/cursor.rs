@@ -1,4 +1,4 @@
-//! What cursors read, and when.
+//! The blocks that cursors read, and when they read ahead.
 
 use super::*;
 

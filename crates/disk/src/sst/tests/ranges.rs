@@ -165,7 +165,7 @@ fn every_flipped_byte_and_every_truncation_is_seen() {
     }
 }
 
-/// Where the range tombstones of a short file lie.
+/// The byte range of the range tombstones in a short file.
 fn section(file: &[u8]) -> std::ops::Range<usize> {
     let tail = file.len() - 4096;
     let (footer, _) = format::Footer::decode(&file[tail..], file.len() as u64).expect("sound");

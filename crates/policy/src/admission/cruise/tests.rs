@@ -31,8 +31,8 @@ impl Store {
         self.cruise.decide(&self.signals)
     }
 
-    /// A second with so many writes of 1 KB, for each of which jobs wrote 3 KB, then this
-    /// watermark. The limit in KB/s.
+    /// Plays a second with `writes` writes of 1 KB, for each of which jobs write 3 KB, then sets
+    /// the watermark to `fill`. Returns the limit in KB/s.
     fn second(&mut self, writes: u64, fill: f64) -> Option<u64> {
         self.signals.now += Micros(1_000_000);
         self.signals.counters.writes += writes;

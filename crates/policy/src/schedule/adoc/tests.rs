@@ -58,7 +58,7 @@ impl Loop {
         world
     }
 
-    /// A flush of 100 MB at so many MB/s, and the end of its second.
+    /// Runs a flush of 100 MB at `speed` MB/s, then ends the second that it began in.
     fn flush(&mut self, speed: u64) -> (usize, u64) {
         let job = flush(self.second + 1, Bytes::mib(100));
         let at = |second: u64, part: u64| Micros(second * 1_000_000 + part);

@@ -49,7 +49,7 @@ fn dlc(own: &DlcOptions) -> Dlc {
     Dlc::new(&tree(), own).expect("the options work")
 }
 
-/// With a tree that has so many runs, all from flushes.
+/// Signals of one tree with `runs` runs in L0, all from flushes.
 fn signals(runs: usize) -> Signals {
     let pressure = Pressure { l0_runs: runs, l0_flushed: runs, ..Pressure::default() };
     let pressure = vec![(TreeId(0), Arc::new(pressure))];
@@ -72,9 +72,9 @@ struct Loop {
     runs: (usize, usize),
     most_runs: usize,
     job: Option<Job>,
-    /// When, what, and with how many runs in L0.
+    /// The time in ms, the kind and the runs in L0 at the start of each job.
     started: Vec<(u64, JobKind, usize)>,
-    /// How often the load turned high or low.
+    /// The number of times that the load turned high or low.
     turns: usize,
 }
 
@@ -92,7 +92,7 @@ impl Loop {
         }
     }
 
-    /// So many seconds at a load of so many MB/s, with a flush every so many seconds.
+    /// Plays `seconds` at `load` MB/s of cache misses, with a flush every `flush` seconds.
     fn go(&mut self, seconds: u64, load: u64, flush: u64) {
         for _ in 0..seconds * 10 {
             self.millis += 100;
@@ -123,10 +123,10 @@ impl Loop {
             ..Signals::default()
         };
         let under_way: Vec<Running> = self.job.iter().map(|job| job.running.clone()).collect();
-        let before = self.dlc.high;
+        let before = self.dlc.state.high;
         let candidates: Vec<&Candidate> = list.iter().collect();
         let grants = self.dlc.decide(&signals, &candidates, &under_way);
-        self.turns += usize::from(before != self.dlc.high);
+        self.turns += usize::from(before != self.dlc.state.high);
         assert!(grants.paused.is_empty(), "jobs out of L0 go on");
         for index in grants.start {
             let kind = list[index].kind;
@@ -205,19 +205,19 @@ fn a_short_dip_is_no_low_load() {
         world.go(2, 100, 1_000);
         world.go(1, 250, 1_000);
     }
-    assert!(world.dlc.high && world.turns == 1);
+    assert!(world.dlc.state.high && world.turns == 1);
     world.go(5, 100, 1_000);
-    assert!(!world.dlc.high);
+    assert!(!world.dlc.state.high);
     // Between the limits it stays low, too.
     world.go(5, 250, 1_000);
-    assert!(!world.dlc.high && world.turns == 2);
+    assert!(!world.dlc.state.high && world.turns == 2);
 }
 
 #[test]
 fn one_deeper_job_goes_on_while_the_load_is_high() {
     let deeper = |part| candidate(Class::Level(1), JobKind::Compact, part);
     let mut dlc = dlc(&DlcOptions::default());
-    dlc.high = true;
+    dlc.state.high = true;
     let mut jobs: Vec<Running> = (1..=3).map(|n| running(n, deeper(n))).collect();
     let more = deeper(4);
     let grants = dlc.decide(&signals(5), &[&more], &jobs);
@@ -239,15 +239,29 @@ fn one_deeper_job_goes_on_while_the_load_is_high() {
     // Moves cost nothing.
     let moves = candidate(Class::L0, JobKind::TrivialMove, 7);
     assert_eq!(dlc.decide(&signals(4), &[&moves], &jobs).start, [0]);
-    dlc.high = false;
+    dlc.state.high = false;
     let grants = dlc.decide(&signals(5), &[&more], &jobs);
     assert_eq!((grants.start, grants.paused), (vec![0], Vec::new()));
+}
+
+/// A valley ends a burst: the next peak waits for 20 runs again.
+#[test]
+fn a_burst_that_a_valley_cut_short_does_not_go_on_in_the_next_peak() {
+    let mut dlc = dlc(&DlcOptions::default());
+    let down = candidate(Class::L0, JobKind::Compact, 1);
+    dlc.state.high = true;
+    assert_eq!(dlc.decide(&signals(20), &[&down], &[]).start, [0]);
+    assert_eq!(dlc.decide(&signals(5), &[&down], &[]).start, [0], "the burst goes on");
+    dlc.state.high = false;
+    assert_eq!(dlc.decide(&signals(5), &[&down], &[]).start, [0], "as in fifo");
+    dlc.state.high = true;
+    assert!(dlc.decide(&signals(5), &[&down], &[]).start.is_empty());
 }
 
 #[test]
 fn part_delays_only_what_goes_into_l1() {
     let mut dlc = dlc(&DlcOptions { delay: Delay::Part, ..DlcOptions::default() });
-    dlc.high = true;
+    dlc.state.high = true;
     let down = candidate(Class::L0, JobKind::Compact, 1);
     let within = candidate(Class::L0, JobKind::MergeWithin, 1);
     assert_eq!(dlc.decide(&signals(5), &[&down, &within], &[]).start, [1]);
@@ -261,7 +275,7 @@ fn a_burst_follows_bytes_and_the_bound_of_l0() {
     let mut options = tree();
     let high = |tree: &TreeOptions| {
         let mut dlc = Dlc::new(tree, &own).expect("the options work");
-        dlc.high = true;
+        dlc.state.high = true;
         dlc
     };
     let down = candidate(Class::L0, JobKind::Compact, 1);

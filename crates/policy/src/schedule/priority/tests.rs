@@ -49,7 +49,7 @@ fn signals() -> Signals {
     Signals { workers: 2, ..Signals::default() }
 }
 
-/// With a level of tree 0 that has so many times its target, and a byte.
+/// Signals with one level of tree 0, a byte larger than `times` its target.
 fn with_level(level: u8, times: u64) -> Signals {
     let (bytes, target) = (Bytes(times * 10 + 1), Some(Bytes(10)));
     let level = LevelPressure { level, bytes, target, debt: Bytes::ZERO };

@@ -149,7 +149,7 @@ fn read(bytes: Vec<u8>, summary: &vlsm_disk::sst::SstSummary) -> Vec<Entry> {
     entries
 }
 
-/// What a merge must leave, by the definition of visibility.
+/// The entries that a merge must leave, by the definition of visibility.
 fn model(entries: &[Entry], snapshots: &[Seq], drop_tombstones: bool) -> Vec<Entry> {
     let mut by_key: BTreeMap<&[u8], Vec<&Entry>> = BTreeMap::new();
     for entry in entries {

@@ -42,7 +42,7 @@ fn slow_tickets() -> Tickets {
     tickets
 }
 
-/// When these tickets come, in seconds.
+/// The times at which these tickets are due, in seconds.
 fn dues<const N: usize>(tickets: &Tickets, places: [u64; N]) -> [f64; N] {
     places.map(|place| tickets.due(place).expect("no stop").as_secs_f64())
 }
@@ -156,7 +156,8 @@ fn open_lets_all_in_and_nothing_of_it_is_owed() {
     assert_eq!(dues(&tickets, [next]), [0.6]);
 }
 
-/// Until so many bytes are in the row, or who should bring them has left again.
+/// Waits until tickets for `given` bytes were taken, or until the thread that should take them has
+/// ended.
 fn wait_for<T>(gate: &Gate, given: u64, who: &ScopedJoinHandle<T>) {
     while gate.tickets.lock().given < given && !who.is_finished() {
         std::thread::yield_now();

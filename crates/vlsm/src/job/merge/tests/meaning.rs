@@ -1,4 +1,4 @@
-//! What every reader sees stays the same: merges with range tombstones, operands, values that
+//! Every reader sees the same before and after: merges with range tombstones, operands, values that
 //! expire and snapshots, read before and after by a naive reader.
 
 use super::*;
@@ -82,7 +82,7 @@ fn play(runs: &[Vec<Op>]) -> (Vec<Vec<Entry>>, Ranges) {
     (all, ranges)
 }
 
-/// What a reader sees of a key, with an operator that appends anything.
+/// The value that a reader sees of a key, with an operator that appends anything.
 fn see(entries: &[Entry], ranges: &Ranges, key: &[u8], seq: Seq, now: u64) -> Option<Vec<u8>> {
     let over = |range: &&(Vec<u8>, Vec<u8>, Seq)| {
         range.0.as_slice() <= key && key < range.1.as_slice() && range.2 <= seq
@@ -98,7 +98,7 @@ fn see(entries: &[Entry], ranges: &Ranges, key: &[u8], seq: Seq, now: u64) -> Op
             Kind::Merge => Some([value.unwrap_or_default(), bytes.clone()].concat()),
             Kind::PutExpiring if bytes[0] as u64 > now => Some(bytes[8..].to_vec()),
             Kind::PutExpiring | Kind::Delete => None,
-            Kind::RangeDelete => panic!("no entry"),
+            Kind::RangeDelete | Kind::Kept => panic!("no entry"),
         };
     }
     value
@@ -190,6 +190,7 @@ proptest! {
             filters: true,
             now: Micros(NOW),
             level: 1,
+            ..MergeContext::default()
         };
         let outputs = outputs_above(rule, next_level(next.into_iter().map(user_key)));
         let mut merge =
@@ -349,4 +350,53 @@ fn the_filter_is_asked_for_what_no_snapshot_sees() {
             "f9Put keep"
         ]
     );
+}
+
+/// A version that stays in memory is not written, and hides older ones. Two memtables may have it;
+/// a table may not.
+#[test]
+fn a_hot_key_that_stays_in_memory_is_left_out() {
+    let entry = |key: &str, seq| {
+        (key.as_bytes().to_vec(), Trailer::new(Seq(seq), Kind::Put), b"value".to_vec())
+    };
+    let entries = vec![entry("a", 9), entry("a", 5), entry("a", 3), entry("b", 8), entry("c", 4)];
+    let run = |context: MergeContext, more: Vec<Source>| {
+        let mut sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
+        sources.extend(more);
+        let mut merge = Merge::new(sources, context, outputs(CutRule::Never)).expect("sound");
+        let files = finish(&mut merge, &pool(), 1 << 20);
+        let (found, _, _) = written(&mut merge, files);
+        found
+            .into_iter()
+            .map(|(key, trailer, _)| {
+                format!("{}{}", String::from_utf8(key).unwrap(), trailer.seq())
+            })
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let left = |snapshots: Vec<Seq>, copies| MergeContext {
+        snapshots,
+        left_out: vec![Seq(4), Seq(9)],
+        copies,
+        ..everything()
+    };
+    assert_eq!(run(left(vec![], false), Vec::new()), "b8");
+    assert_eq!(run(left(vec![Seq(6)], false), Vec::new()), "a5 b8", "a snapshot needs it");
+    assert_eq!(run(left(vec![Seq(20)], false), Vec::new()), "b8");
+    let copy = || Source::memory(VecCursor(vec![entry("b", 8), entry("c", 4)], 0));
+    assert_eq!(run(left(vec![], true), vec![copy()]), "b8", "once");
+    let pool = pool();
+    for (copies, twice) in [(false, copy()), (true, sliced(&[entry("b", 8)]))] {
+        let sources = vec![Source::memory(VecCursor(entries.clone(), 0)), twice];
+        let context = left(vec![], copies);
+        let mut merge = Merge::new(sources, context, outputs(CutRule::Never)).expect("sound");
+        let failed = loop {
+            match merge.step(pool.ranked(Rank::Later), 1 << 20) {
+                Ok(Step::Done) => break false,
+                Ok(_) => std::thread::yield_now(),
+                Err(_) => break true,
+            }
+        };
+        assert!(failed, "the same entry twice");
+    }
 }
