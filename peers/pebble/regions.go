@@ -256,12 +256,13 @@ func (r *Regions) Settle(limit time.Duration, giveUp func() bool) (bool, error) 
 	}
 }
 
-// Levels are those of all regions together.
-func (r *Regions) Levels() (all []Level) {
+// Look is the levels of all regions together, and the bytes that their compactions owe.
+func (r *Regions) Look() (levels []Level, pending uint64) {
 	for _, part := range r.parts {
-		all = addLevels(all, part.Stats().Levels)
+		stats := part.Stats()
+		levels, pending = addLevels(levels, stats.Levels), pending+stats.pending
 	}
-	return all
+	return levels, pending
 }
 
 func addLevels(all, more []Level) []Level {
@@ -272,6 +273,7 @@ func addLevels(all, more []Level) []Level {
 		sum := &all[number]
 		sum.Tables += level.Tables
 		sum.Bytes += level.Bytes
+		sum.runs += level.runs
 		if level.Target != nil {
 			target := *level.Target
 			if sum.Target != nil {

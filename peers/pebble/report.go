@@ -98,8 +98,17 @@ type PhaseReport struct {
 	Series         Series             `json:"series"`
 	Floor          Floor              `json:"floor"`
 	Settled        *Amplification     `json:"settled"`
+	Paid           *Paid              `json:"paid"`
 	Samples        []Sample           `json:"samples"`
 	Jobs           []Job              `json:"jobs"`
+}
+
+// Paid is a phase together with the background work that it left. Phases that follow each other without
+// waiting for that work count together, and the last one reports it.
+type Paid struct {
+	Ops      uint64  `json:"ops"`
+	Seconds  float64 `json:"seconds"`
+	CPUNanos uint64  `json:"cpu_nanos"`
 }
 
 // Sample is a sample of the store and the process during a phase.
@@ -110,6 +119,7 @@ type Sample struct {
 	Memory   uint64   `json:"memory"`
 	CPUNanos uint64   `json:"cpu_nanos"`
 	Device   *Device  `json:"device"`
+	Pending  uint64   `json:"pending"`
 }
 
 // newPhaseReport is the report of an outcome, with the store's counters at its begin and end.

@@ -59,9 +59,19 @@ type runner struct {
 	throughput  float64
 	sustainable *float64
 	settled     *float64
-	// The counters of the store and of the process when the latest phase began.
-	begun      Stats
-	begunUsage Usage
+	// The phases since background work last ended.
+	unsettled *unsettled
+}
+
+// unsettled are phases that follow each other without waiting for background work. They pay for it
+// together: which of them left it is not known.
+type unsettled struct {
+	clock Clock
+	// The counters of the store and of the process when the first one began.
+	begun     Stats
+	usage     Usage
+	ops       uint64
+	userBytes uint64
 }
 
 // Run runs all steps in this folder: the report of what was done, and the failure that ended the run.
@@ -199,23 +209,29 @@ func (r *runner) calm() {
 	}
 }
 
-// settlePhase waits for background work to end, and counts that work to the latest phase.
+// settlePhase waits for background work to end, and counts that work to the phases that left it. The
+// latest one reports it.
 func (r *runner) settlePhase(seconds float64) error {
 	if err := r.settle(seconds); err != nil {
 		return err
 	}
-	moved := r.store.Stats().since(&r.begun)
-	device := UsageNow().Since(r.begunUsage).device
-	if len(r.phases) > 0 && r.settled != nil {
-		phase := r.phases[len(r.phases)-1]
-		all := newAmplification(phase.Amplification.UserBytes, &moved, device)
-		phase.Settled = &all
+	left := r.unsettled
+	r.unsettled = nil
+	if left == nil || r.settled == nil {
+		return nil
 	}
+	moved := r.store.Stats().since(&left.begun)
+	used := UsageNow().Since(left.usage)
+	all := newAmplification(left.userBytes, &moved, used.device)
+	phase := r.phases[len(r.phases)-1]
+	phase.Settled = &all
+	phase.Paid = &Paid{Ops: left.ops, Seconds: left.clock.Seconds(), CPUNanos: used.cpuNanos}
 	return nil
 }
 
 func (r *runner) reopen(step *Reopen) error {
 	end, err := r.store.Close()
+	r.unsettled = nil
 	r.store, r.closed = nil, r.closed.plus(&end)
 	if err != nil {
 		return err
@@ -340,7 +356,9 @@ func (r *runner) drive(spec *PhaseSpec, name string, arrivals Arrivals) (*PhaseR
 	}
 	before, usage, clock := r.store.Stats(), UsageNow(), newClock()
 	r.store.Marks(clock)
-	r.begun, r.begunUsage = before, usage
+	if r.unsettled == nil {
+		r.unsettled = &unsettled{clock: clock, begun: before, usage: usage}
+	}
 	samples := []Sample{r.sample(0, usage)}
 	tell := func(progress *Progress) {
 		last := samples[len(samples)-1].At
@@ -355,6 +373,8 @@ func (r *runner) drive(spec *PhaseSpec, name string, arrivals Arrivals) (*PhaseR
 	report := newPhaseReport(phase, outcome, stopped, r.store.Stats().since(&before))
 	report.Name, report.Floor, report.Samples, report.Jobs = name, floor, samples, jobs
 	r.phases = append(r.phases, report)
+	r.unsettled.ops += report.Ops
+	r.unsettled.userBytes += report.Amplification.UserBytes
 	if outcome.err != nil {
 		return nil, fmt.Errorf("%s: %w", name, outcome.err)
 	}
@@ -363,14 +383,15 @@ func (r *runner) drive(spec *PhaseSpec, name string, arrivals Arrivals) (*PhaseR
 
 // sample is a sample of the store and the process.
 func (r *runner) sample(at float64, begin Usage) Sample {
+	levels, pending := r.store.Look()
 	used := UsageNow().Since(begin)
 	sample := Sample{
 		At: at, Levels: []uint64{}, Memory: ResidentMemory(), CPUNanos: used.cpuNanos,
-		Device: used.device,
+		Device: used.device, Pending: pending,
 	}
-	for number, level := range r.store.Levels() {
+	for number, level := range levels {
 		if number == 0 {
-			sample.L0Runs = level.Tables
+			sample.L0Runs = level.runs
 		}
 		sample.Levels = append(sample.Levels, level.Bytes)
 	}

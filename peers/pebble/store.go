@@ -55,6 +55,8 @@ type Level struct {
 	Tables uint64  `json:"tables"`
 	Bytes  uint64  `json:"bytes"`
 	Target *uint64 `json:"target"`
+	// Sorted runs: the sublevels of L0, one of each other level.
+	runs uint64
 	// Of our engine alone.
 	GoodByCount uint64 `json:"good_by_count"`
 	GoodByRatio uint64 `json:"good_by_ratio"`
@@ -62,6 +64,8 @@ type Level struct {
 
 // Stats are the counters since the opening, as far as Pebble has those of the laboratory.
 type Stats struct {
+	// Pebble's estimate of the bytes that compactions owe.
+	pending           uint64
 	WalBytes          uint64  `json:"wal_bytes"`
 	FlushBytes        uint64  `json:"flush_bytes"`
 	CompactionRead    uint64  `json:"compaction_read"`
@@ -275,13 +279,16 @@ func (i *Instance) Flush() error {
 // Stats gathers the counters.
 func (i *Instance) Stats() Stats {
 	metrics := i.db.Metrics()
-	stats := Stats{WalBytes: metrics.WAL.BytesWritten}
+	stats := Stats{WalBytes: metrics.WAL.BytesWritten, pending: metrics.Compact.EstimatedDebt}
 	for n := range metrics.Levels {
 		level := &metrics.Levels[n]
 		stats.FlushBytes += level.TableBytesFlushed
 		stats.CompactionRead += level.TableBytesRead
 		stats.CompactionWritten += level.TableBytesCompacted
-		shown := Level{Tables: uint64(level.TablesCount), Bytes: uint64(level.TablesSize)}
+		shown := Level{
+			Tables: uint64(level.TablesCount), Bytes: uint64(level.TablesSize),
+			runs: uint64(level.Sublevels),
+		}
 		if n > 0 && level.FillFactor > 0 {
 			target := uint64(float64(level.TablesSize) / level.FillFactor)
 			shown.Target = &target

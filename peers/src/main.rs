@@ -30,7 +30,7 @@ enum Cli {
     Native(native::Args),
     /// The first keys that the laboratory generates, one a line
     Keys {
-        /// How many
+        /// Number of keys
         #[arg(long, default_value_t = 10)]
         count: u64,
         /// Bytes of a key, 24 at least: shorter ones are not text

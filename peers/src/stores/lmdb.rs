@@ -1,10 +1,10 @@
 //! LMDB (crate `heed`): a copy-on-write B-tree in C, mapped into memory. A write is a transaction,
 //! and one goes on at a time; readers never wait.
 //!
-//! What "WAL" means here: LMDB has none. With `NO_SYNC` a commit has written its pages by `write()`
-//! and does not sync them, which is our buffered mode; a lost machine may leave a broken file
-//! there, where a WAL would lose the end only. Without the flag each commit is synced, which is
-//! `Sync`.
+//! The modes of the WAL: LMDB has no WAL. With `NO_SYNC` a commit has written its pages by
+//! `write()` and does not sync them, which is our buffered mode; a lost machine may leave a broken
+//! file there, where a WAL would lose the end only. Without the flag each commit is synced, which
+//! is `Sync`.
 //!
 //! It has no memory of its own: it uses the page cache, as much as the system gives. Equal memory
 //! means a limit on the process (`memory` of a run). All I/O is buffered. There is no background

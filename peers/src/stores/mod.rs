@@ -2,7 +2,8 @@
 //!
 //! Equal means for all: memtables and cache of the sizes in the specification, a WAL acknowledged
 //! after `write()` and not synced, no compression, direct I/O where the store has it, background
-//! threads as many as cores. Each file says how its store is told so, and where it cannot be.
+//! threads as many as cores. Each file says how its store is set up for that, and where it cannot
+//! be.
 //!
 //! [`Regions`] splits the keys over one instance a region. Instances of one store share what their
 //! store lets them share: a block cache, threads. A transaction over several regions becomes one
@@ -37,7 +38,7 @@ use vlsm_measure::store::{
 /// Pairs that were read.
 pub type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Keeps a pair that was read, where somebody wants it: a measurement does not.
+/// Keeps a pair that was read, if the caller wants it. A measurement does not.
 fn keep(into: &mut Option<&mut Pairs>, key: &[u8], value: &[u8]) {
     match into {
         Some(pairs) => pairs.push((key.to_vec(), value.to_vec())),
@@ -101,9 +102,9 @@ pub trait Instance: Send + Sync {
     }
 }
 
-/// What a store is opened with.
+/// The arguments of opening a store.
 pub struct Setup<'a> {
-    /// All that was asked for.
+    /// The requested store: its kind, options and cache.
     pub spec: &'a StoreSpec,
     /// The configuration's name, never empty.
     pub config: &'a str,
@@ -171,14 +172,14 @@ pub fn version_of(package: &str) -> Result<String, String> {
     Ok(after.split('"').next().unwrap_or(after).to_owned())
 }
 
-/// What a build has, for the list.
+/// A kind of store in the list of this build.
 #[derive(Serialize)]
 pub struct Listed {
     kind: &'static str,
     version: Option<String>,
-    /// Why it cannot be used.
+    /// The reason why it cannot be used.
     missing: Option<String>,
-    /// How the laboratory's driver compares with a native loop.
+    /// The driver's rate compared with a native loop, in words.
     driver: String,
     configs: Vec<Config>,
 }
@@ -237,7 +238,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Of all regions together.
+    /// The levels of all regions, summed level by level.
     fn levels(&self) -> Vec<LevelStats> {
         let mut all: Vec<LevelStats> = Vec::new();
         for levels in self.parts.iter().map(|part| part.levels()) {
@@ -343,8 +344,8 @@ impl Regions {
     }
 }
 
-/// How long nothing may go on before background work is said to have ended: some stores have
-/// moments without work between one job and the next.
+/// The time without background work after which it counts as ended: some stores have moments
+/// without work between one job and the next.
 const QUIET: Duration = Duration::from_millis(100);
 
 impl Store for Regions {
@@ -450,7 +451,7 @@ fn with_waits(mut all: Vec<WaitStats>, more: Vec<WaitStats>) -> Vec<WaitStats> {
     all
 }
 
-/// How the WAL is described where the store has all of our modes.
+/// Describes the WAL of a store that has all of our modes.
 fn wal(durability: Durability) -> String {
     match durability {
         Durability::Sync => "synced before a write is acknowledged",

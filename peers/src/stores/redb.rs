@@ -1,11 +1,11 @@
 //! redb: a copy-on-write B-tree in Rust, one file. A write is a transaction, and one goes on at a
 //! time. There are no memtables, so its cache has the memory of memtables and cache together.
 //!
-//! What "WAL" means here: redb has none and knows two kinds of commits. An immediate one is synced,
-//! which is `Sync`. The other is kept in memory and in the page cache and is lost with the process
-//! unless an immediate one follows, so it promises *less* than an acknowledgement after `write()`;
-//! between the two there is nothing. All other modes use it, with an immediate commit whenever a
-//! memtable's worth of bytes was written: without any, redb could never reuse space.
+//! The modes of the WAL: redb has no WAL and knows two kinds of commits. An immediate one is
+//! synced, which is `Sync`. The other is kept in memory and in the page cache and is lost with the
+//! process unless an immediate one follows, so it promises *less* than an acknowledgement after
+//! `write()`; between the two there is nothing. All other modes use it, with an immediate commit
+//! whenever a memtable's worth of bytes was written: without any, redb could never reuse space.
 //!
 //! I/O is buffered. A region is a database of its own with its share of the cache. There is no
 //! background work to wait for.

@@ -1,4 +1,4 @@
-//! What is written through a store is read back the same, for each kind in this build: 20,000
+//! A store returns the pairs that were written through it, for each kind in this build: 20,000
 //! generated pairs, a fifth overwritten, a fifth removed, some of both by transactions, in one
 //! region and in four; then settled, closed, opened again. For Pebble, which is driven in Go,
 //! `peers/pebble/store_test.go` does the same.

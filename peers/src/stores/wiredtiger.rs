@@ -206,7 +206,7 @@ unsafe impl Send for Mine {}
 #[derive(Default)]
 struct Sessions {
     all: Vec<Mine>,
-    /// Those that no thread has.
+    /// Sessions that no thread uses.
     free: Vec<Mine>,
 }
 
@@ -301,7 +301,7 @@ impl Drop for Tree {
     }
 }
 
-/// What WiredTiger is opened with, and how often it makes a checkpoint.
+/// Returns WiredTiger's configuration string, and the interval of its checkpoints in words.
 fn config(setup: &Setup, share: u64, direct: bool) -> (String, String) {
     let options = &setup.spec.options;
     let threads = setup.threads.clamp(1, 20);

@@ -314,11 +314,13 @@ fn check_report(report: &Report, spec: &RunSpec) {
     assert!(load.store.wal_bytes > written && load.store.flush_bytes > written / 2);
     assert!(load.jobs.iter().any(|job| job.kind == "flush" && job.end > job.start));
     assert!(load.jobs.iter().any(|job| job.kind == "compact" && job.to > job.from));
-    let moved = load.settled.expect("the run waited");
+    let (moved, paid) = (load.settled.expect("the run waited"), load.paid.expect("the same"));
+    assert!(paid.ops == 50_000 && paid.seconds >= load.seconds && paid.cpu_nanos > 0);
     assert!(
         moved.store_written >= load.amplification.store_written && moved.store_written > written
     );
     assert!(load.samples.len() > 1 && load.samples.iter().any(|sample| sample.l0_runs > 0));
+    assert!(load.samples.iter().all(|sample| sample.pending.is_some()));
     let silk = &report.phases[1];
     assert_eq!((silk.misses, silk.kinds.len(), silk.ops), (0, 3, 5000));
     let count = |part: Option<&Percentiles>| part.map_or(0, |part| part.count);

@@ -1,8 +1,8 @@
 //! Jobs from RocksDB's event log: lines of JSON that it writes to its info log.
 //!
-//! A job is told by several lines with the same number: that it started (with the bytes that go
-//! in), each table it made, that it finished. A trivial move is one line. Times are those at which
-//! the lines come, on one clock.
+//! A job has several lines with the same number: its start (with its input bytes), each table that
+//! it made, its end. A trivial move is one line. Times are those at which the lines come, on one
+//! clock.
 //!
 //! Threads: RocksDB's own threads call the logger, some of them while they hold its lock, so a line
 //! that is not an event is dropped at once.
@@ -16,7 +16,7 @@ use vlsm_measure::clock::Clock;
 use vlsm_measure::report::JobMark;
 use vlsm_measure::store::Marks;
 
-/// Marks that nobody asked for are forgotten beyond this number.
+/// The most marks that are kept until they are taken.
 const MARKS_MAX: usize = 1 << 20;
 
 /// Collects jobs.
@@ -40,7 +40,7 @@ impl Default for Events {
 }
 
 impl Events {
-    /// What RocksDB is to log to.
+    /// Returns a logger for RocksDB that collects the events of its LOG.
     pub fn logger(self: &Arc<Self>) -> InfoLogger {
         let events = self.clone();
         InfoLogger::new_callback_logger(LogLevel::Info, move |_, line| {
@@ -53,7 +53,7 @@ impl Events {
         })
     }
 
-    /// Takes the jobs that ended since it was last asked, in seconds of this clock.
+    /// Takes the jobs that ended since the last call, in seconds of this clock.
     pub fn take(&self, clock: &Clock) -> Marks {
         let ahead = clock.now() as f64 / 1e9 - self.clock.now() as f64 / 1e9;
         std::mem::take(&mut self.seen.lock().marks).shifted(ahead)

@@ -136,7 +136,7 @@ fn common(setup: &Setup) -> Described {
     ]
 }
 
-/// What all configurations have.
+/// The options that all configurations share.
 fn base(setup: &Setup) -> Options {
     let spec = &setup.spec.options;
     let mut table = BlockBasedOptions::default();
@@ -195,7 +195,7 @@ impl Tree {
         self.db.property_value(name).ok().flatten().unwrap_or_default()
     }
 
-    /// How often writes were delayed or stopped, by cause.
+    /// The waits of writes, by cause, and their total.
     fn waits(&self) -> Vec<WaitStats> {
         let ticks = self.options.get_ticker_count(Ticker::StallMicros);
         let mut waits = stalls(&self.property("rocksdb.cfstats-no-file-histogram"));
