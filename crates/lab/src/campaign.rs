@@ -32,7 +32,7 @@ use vlsm_measure::spec::RunSpec;
 
 /// The least room for reports, in bytes.
 const REPORTS: u64 = 100 << 20;
-/// How often a call repeats spoilt runs.
+/// The most times that a call repeats spoilt runs.
 const AGAIN: usize = 2;
 
 /// The figures, the number of rounds and the folder.
@@ -81,8 +81,8 @@ impl Campaign {
         self.figures.iter_mut().filter_map(without).collect()
     }
 
-    /// What the figures cannot reach here, each with the figure's name. `commit` is that of this
-    /// program.
+    /// The shortfalls of the figures that are certain before they run, each with the figure's name.
+    /// `commit` is that of this program.
     #[must_use]
     pub fn foresee(&self, commit: &str) -> Vec<(&'static str, String)> {
         let one = |(entry, figure): &(&'static Entry, Figure)| {
@@ -130,8 +130,8 @@ impl Campaign {
     /// Checks before the first run starts that every store is built and that there is room.
     ///
     /// # Errors
-    /// A store is not built; the text names the command that builds it. Or a device has too little
-    /// room.
+    /// A store is not built; the text names the command that builds it. Or a folder cannot be made,
+    /// or a device has too little room.
     pub fn check(&self, programs: &Programs, tasks: &[Task]) -> Result<(), String> {
         for task in tasks {
             programs.check(&task.run.store)?;
@@ -139,6 +139,7 @@ impl Campaign {
         files::make_folder(&self.folder.join("runs"))?;
         let runs = tasks.iter().map(|task| &task.run);
         let Some(run) = runs.max_by_key(|run| run.disk_needed()) else { return Ok(()) };
+        files::make_folder(&run.dir())?;
         // Loaded data stays until the campaign ends.
         let kept: u64 = prepared(tasks).map(|run| run.loaded_bytes()).sum();
         run.check_space_for(&run.dir(), run.disk_needed() + kept)?;

@@ -18,7 +18,8 @@ fn setting(scale: Scale) -> Setting {
     Setting { scale, dir: None, peers: false, seconds: 20.0 }
 }
 
-/// What a run would bring: a store that stalls, unless it is vLSM.
+/// The made-up report of a run: of a store that stalls, unless its configuration is a form of
+/// vLSM's.
 fn made_up(run: &RunSpec, round: u64) -> Report {
     let steady = run.store.config.starts_with("vlsm");
     let shape: Shape = if steady { synthetic::STEADY } else { synthetic::STALLING };
@@ -57,6 +58,19 @@ fn why_not(result: &FigureResult, expected: &str) {
     assert!(text::render(result).contains("not measured: "));
 }
 
+/// The figure is measured, but no claim is judged, for this reason.
+fn unjudged(result: &FigureResult, expected: &str) {
+    assert_eq!(result.why_not(), None);
+    for claim in &result.claims {
+        assert_eq!(claim.verdict, Verdict::NotMeasured);
+        let why = claim.missing.as_deref().expect("a reason");
+        assert!(why.contains(expected), "{why}");
+    }
+    let says = "No claim about phases that lack it is judged";
+    assert!(result.notes().iter().any(|note| note.contains(says)));
+    assert!(page::render(result).contains("<svg"), "the curves are drawn");
+}
+
 #[test]
 fn a_measured_figure_has_curves_and_verdicts() {
     let result = result_of("vlsm-8", Scale::SMALL_SSTS, 3, |_| ());
@@ -67,7 +81,7 @@ fn a_measured_figure_has_curves_and_verdicts() {
     assert!(lower.found.iter().all(|found| (found - 2.2).abs() < 0.01), "{lower:?}");
     assert_eq!(lower.verdict, Verdict::HoldsInPart);
     assert_eq!(result.claims[1].verdict, Verdict::Holds, "{:?}", result.claims[1]);
-    assert!(result.not_built.iter().any(|why| why.contains("rocksdb")), "{:?}", result.not_built);
+    assert!(result.left_out.iter().any(|why| why.contains("rocksdb")), "{:?}", result.left_out);
     // A second of the paper is a eighth of one at this scale.
     let (_, paper) = &result.panels[0].paper[0];
     assert!((paper[0].1 - 1e6 / 8.0).abs() < 1e-9);
@@ -227,22 +241,23 @@ fn levels_have_to_be_full_when_they_can_be() {
             phase.samples.iter_mut().for_each(|sample| sample.levels[last - 1] /= 2);
         }
     };
-    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, shrinking), "90 % full");
-    // Three of four SSTs are a full L1 while it does not change, and only then.
-    fn three_of_four(report: &mut Report, others: u64) {
+    unjudged(&result_of("vlsm-8", Scale::CAMPAIGN, 3, shrinking), "a level that is not the last");
+    // Three of four SSTs are a full L1, two are not.
+    fn of_four(report: &mut Report, most: u64) {
         for phase in &mut report.phases {
             let level = &mut phase.store.levels[1];
             let sst = level.target.unwrap() / 4;
-            (level.bytes, level.tables) = (3 * sst, 3);
+            (level.bytes, level.tables) = (2 * sst, 2);
             for (index, sample) in phase.samples.iter_mut().enumerate() {
-                sample.levels[1] = sst * if index % 2 == 0 { 3 } else { others };
+                sample.levels[1] = sst * if index % 2 == 0 { most } else { 1 };
             }
         }
     }
-    let breathing = |report: &mut Report| three_of_four(report, 2);
-    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, breathing), "90 % full");
-    let resting = |report: &mut Report| three_of_four(report, 3);
-    assert_eq!(result_of("vlsm-8", Scale::CAMPAIGN, 3, resting).why_not(), None);
+    let breathing = |report: &mut Report| of_four(report, 2);
+    unjudged(&result_of("vlsm-8", Scale::CAMPAIGN, 3, breathing), "a level that is not the last");
+    let full = |report: &mut Report| of_four(report, 3);
+    let judged = result_of("vlsm-8", Scale::SMALL_SSTS, 3, full);
+    assert!(judged.claims.iter().all(|claim| claim.verdict != Verdict::NotMeasured));
 }
 
 #[test]
@@ -319,7 +334,7 @@ fn a_peers_driver_is_compared_with_its_native_loop() {
 fn every_condition_can_fail() {
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 2, |_| ()), "three rounds or more: 2");
     why_not(&result_of("vlsm-8", Scale::SMOKE, 3, |_| ()), "a scale to measure with: 1/64");
-    let stopped = |report: &mut Report| report.phases[2].stopped = true;
+    let stopped = |report: &mut Report| report.phases[3].stopped = true;
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, stopped), "was stopped");
     let missing = |report: &mut Report| report.phases.truncate(2);
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, missing), "was not reached");
@@ -329,16 +344,16 @@ fn every_condition_can_fail() {
             phase.chains.truncate(20);
         }
     };
-    why_not(
+    unjudged(
         &result_of("vlsm-8", Scale::CAMPAIGN, 3, short),
-        "five minutes or 100 compaction chains: ",
+        "% of five minutes or 100 compaction chains",
     );
     let empty = |report: &mut Report| {
         for level in report.phases.iter_mut().flat_map(|phase| &mut phase.samples) {
             level.levels.iter_mut().for_each(|bytes| *bytes /= 2);
         }
     };
-    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "90 % full");
+    unjudged(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "a level that is not the last");
     let changed = |report: &mut Report| report.method.commit += "+";
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, changed), "one commit, without changes");
     let unlimited = |report: &mut Report| report.method.limits_in_force = false;
@@ -348,7 +363,7 @@ fn every_condition_can_fail() {
             level.target = None;
         }
     };
-    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, silent), "does not tell");
+    unjudged(&result_of("vlsm-8", Scale::CAMPAIGN, 3, silent), "does not tell");
     let slow = |report: &mut Report| {
         report.phases.iter_mut().for_each(|phase| phase.floor.p999_us = 500.0);
     };
@@ -383,15 +398,19 @@ fn a_run_beside_a_slow_disk_proves_nothing_and_is_done_again() {
 }
 
 #[test]
-fn what_is_not_built_is_said_and_never_zero() {
+fn what_is_left_out_is_said_and_never_zero() {
     let result = result_of("silk-5", Scale::CAMPAIGN, 3, |_| ());
-    assert!(result.not_built.iter().any(|why| why.contains("TRIAD is not built")));
-    let points = result.panels.iter().flat_map(|panel| &panel.points);
-    for point in points.filter(|point| point.series == "TRIAD") {
-        assert!(point.missing.is_some() && point.values.is_empty());
-    }
-    assert!(result.claims.iter().all(|claim| claim.verdict == Verdict::NotMeasured));
-    assert!(text::render(&result).contains("not there: TRIAD is not built"));
+    assert!(result.left_out.iter().any(|why| why.contains("rocksdb is left out")));
+    let points = || result.panels.iter().flat_map(|panel| &panel.points);
+    let is_missing = |series: &str| {
+        points()
+            .filter(|point| point.series == series)
+            .map(|point| point.missing.is_some())
+            .collect()
+    };
+    assert_eq!((is_missing("RocksDB"), is_missing("TRIAD")), (vec![true], vec![false]));
+    assert!(points().all(|point| point.missing.is_none() || point.values.is_empty()));
+    assert!(text::render(&result).contains("not there: rocksdb is left out"));
 }
 
 #[test]

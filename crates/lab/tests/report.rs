@@ -195,7 +195,7 @@ fn work_that_a_phase_left_counts_where_it_is_paid() {
     let mut phase = report().phases.remove(0);
     let [rate, cpu] = ["throughput, debt paid", "CPU per operation, debt paid"].map(measure);
     assert_eq!((rate.of(&phase), cpu.of(&phase)), (None, None), "nobody waited for it");
-    phase.paid = Some(Paid { seconds: 25.0, cpu_nanos: 20_000_000_000 });
+    phase.paid = Some(Paid { ops: phase.ops, seconds: 25.0, cpu_nanos: 20_000_000_000 });
     assert_eq!((rate.of(&phase), cpu.of(&phase)), (Some(100_000.0), Some(8.0)));
     assert!(rate.despite_debt(&phase) && !measure("throughput").despite_debt(&phase));
     let amplification = measure("I/O amplification");

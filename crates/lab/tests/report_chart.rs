@@ -18,7 +18,7 @@ fn number(node: &Node, name: &str) -> f64 {
     node.attribute(name).expect("it is there").parse().expect("a number")
 }
 
-/// Where the tick of this text is.
+/// The position of the tick with this text.
 fn tick(document: &Document, text: &str) -> (f64, f64) {
     let tick = of_class(document, "tick").into_iter().find(|node| node.text() == Some(text));
     let tick = tick.unwrap_or_else(|| {
@@ -28,7 +28,7 @@ fn tick(document: &Document, text: &str) -> (f64, f64) {
     (number(&tick, "x"), number(&tick, "y") - 4.0)
 }
 
-/// Where the dots are.
+/// The positions of the dots inside the plot.
 fn dots(document: &Document) -> Vec<(f64, f64)> {
     let start = |node: &Node| {
         let d = node.attribute("d").expect("a path");

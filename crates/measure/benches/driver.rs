@@ -1,4 +1,4 @@
-//! What the open-loop driver costs by itself: two clients over a store that answers at once.
+//! The cost of the open-loop driver itself: two clients over a store that answers at once.
 //!
 //! `cargo bench -p vlsm-measure --bench driver [-- ROUNDS]` alternates between the rates, a few
 //! seconds each, and prints each round: the latency of a null operation and the share of one core.

@@ -244,7 +244,8 @@ impl Sequence {
         self.times.due(index)
     }
 
-    /// What a client does at this time.
+    /// Returns the next step of a client at the time `now`: serve the next request if it is due,
+    /// else sleep, or stop.
     #[must_use]
     #[inline]
     pub fn next(&self, now: u64) -> Next {

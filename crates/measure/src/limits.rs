@@ -87,7 +87,7 @@ pub fn check(limits: &Limits, dir: &Path) -> Result<(), String> {
 /// A limit, as the controllers of both generations take it.
 struct Limit {
     text: String,
-    /// What v1 cannot limit, for the text.
+    /// The accesses that v1 cannot limit, for the text.
     escapes: &'static str,
     /// The controllers of v1 and v2.
     controllers: [&'static str; 2],

@@ -65,10 +65,21 @@ struct Runner<'a> {
     maximum: Option<(Workload, f64)>,
     sustainable: Option<f64>,
     settled: Option<f64>,
-    /// The counters of the store and of the process when the latest phase began.
-    begun: (StoreStats, Usage),
+    /// The phases since background work last ended.
+    unsettled: Option<Unsettled>,
     /// The device that holds the folder; the text says why it is not known.
     block: Result<Block, String>,
+}
+
+/// Phases that follow each other without waiting for background work. They pay for it together:
+/// which of them left it is not known.
+struct Unsettled {
+    /// The clock since the first one began.
+    clock: Clock,
+    /// The counters of the store and of the process when the first one began.
+    begun: (StoreStats, Usage),
+    ops: u64,
+    user_bytes: u64,
 }
 
 /// Checks before anything is loaded that the driver can offer the rates of all phases.
@@ -152,7 +163,7 @@ pub fn run(
         maximum: None,
         sustainable: None,
         settled: None,
-        begun: Default::default(),
+        unsettled: None,
         block: Block::of(dir),
     };
     let mut failure = runner.all().err();
@@ -266,23 +277,24 @@ impl Runner<'_> {
         }
     }
 
-    /// Waits for background work to end, and counts that work to the latest phase.
+    /// Waits for background work to end, and counts that work to the phases that left it. The
+    /// latest one reports it.
     fn settle_phase(&mut self, seconds: f64) -> Result<(), String> {
         self.settle(seconds)?;
-        // The work that the latest phase left belongs to it.
-        let moved = self.store().stats().since(&self.begun.0);
-        let used = Usage::now().since(&self.begun.1);
-        if let (Some(phase), Some(seconds)) = (self.phases.last_mut(), self.settled) {
-            let user_bytes = phase.amplification.user_bytes;
-            phase.settled = Some(Amplification::new(user_bytes, &moved, used.device));
-            let seconds = phase.seconds + seconds;
-            phase.paid = Some(Paid { seconds, cpu_nanos: used.cpu_nanos });
+        let (Some(left), Some(_)) = (self.unsettled.take(), self.settled) else { return Ok(()) };
+        let moved = self.store().stats().since(&left.begun.0);
+        let used = Usage::now().since(&left.begun.1);
+        if let Some(phase) = self.phases.last_mut() {
+            phase.settled = Some(Amplification::new(left.user_bytes, &moved, used.device));
+            let seconds = left.clock.now() as f64 / 1e9;
+            phase.paid = Some(Paid { ops: left.ops, seconds, cpu_nanos: used.cpu_nanos });
         }
         Ok(())
     }
 
     fn reopen(&mut self, change: &Change, seconds: f64) -> Result<(), String> {
         let store = self.store.take().expect("it is open while steps run");
+        self.unsettled = None;
         let (end, closed) = store.close();
         self.closed = self.closed.plus(&end);
         closed.map_err(text)?;
@@ -367,7 +379,12 @@ impl Runner<'_> {
         let begin = Begin::now(self.block.as_ref().ok());
         let (before, clock) = (store.stats(), Clock::start());
         drop(store.marks(&clock));
-        self.begun = (before.clone(), begin.usage);
+        let unsettled = self.unsettled.get_or_insert_with(|| Unsettled {
+            clock,
+            begun: (before.clone(), begin.usage),
+            ops: 0,
+            user_bytes: 0,
+        });
         let mut samples = vec![sample(store, 0.0, &begin)];
         let tell = &mut *self.tell;
         let outcome: Outcome =
@@ -382,6 +399,8 @@ impl Runner<'_> {
         let after = store.stats();
         let stopped = self.stop.load(Relaxed) || outcome.error.is_some();
         let report = PhaseReport::new(&phase, &outcome, stopped, (&before, &after));
+        unsettled.ops += report.ops;
+        unsettled.user_bytes += report.amplification.user_bytes;
         let report = PhaseReport {
             name: name.to_owned(),
             floor,
@@ -403,7 +422,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// How the data is loaded, in words.
+/// Describes how the data is loaded.
 fn how_loaded(spec: &RunSpec) -> String {
     if let Some(load) = &spec.load {
         return format!("loaded beforehand with the shape {}", load.options.policy.shape);

@@ -22,7 +22,7 @@ pub struct RunSpec {
     pub store: StoreSpec,
     /// Its data.
     pub data: DataSpec,
-    /// How the data is loaded before the first step; without it the steps load the data.
+    /// The load of the data before the first step; without it the steps load the data.
     #[serde(default)]
     pub load: Option<LoadSpec>,
     /// The steps, in their order.
@@ -340,7 +340,7 @@ pub struct PhaseSpec {
     pub name: String,
     /// The operations.
     pub workload: Workload,
-    /// How requests are offered.
+    /// The way in which requests are offered.
     pub offered: Offered,
     /// The largest number of operations.
     #[serde(default)]
@@ -352,11 +352,11 @@ pub struct PhaseSpec {
     pub interval: f64,
 }
 
-/// How requests are offered.
+/// The way in which requests are offered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Offered {
-    /// With these arrivals.
+    /// These arrivals.
     As(Arrivals),
     /// Open loop at this share of the throughput of the latest closed-loop phase: the second of two
     /// phases (Luo & Carey).

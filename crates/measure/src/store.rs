@@ -158,13 +158,13 @@ pub struct LevelStats {
 pub struct VsstStats {
     /// SSTs brought into L1.
     pub into: u64,
-    /// Those among them that are good vSSTs by the number of SSTs that they overlap.
+    /// Good vSSTs among `into`, by the number of SSTs that they overlap.
     pub good_by_count: u64,
-    /// Those among them that are good vSSTs by the ratio of bytes.
+    /// Good vSSTs among `into`, by the ratio of bytes.
     pub good_by_ratio: u64,
     /// SSTs taken out of L1.
     pub out: u64,
-    /// Those among them that are poor vSSTs, by the reading that the store uses.
+    /// Poor vSSTs among `out`, by the reading that the store uses.
     pub poor: u64,
 }
 

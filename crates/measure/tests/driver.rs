@@ -245,7 +245,9 @@ fn intervals_have_the_length_asked_for() {
     let points = &outcome.series.0;
     assert!((5..20).contains(&points.len()), "{} intervals of 0.1 s", points.len());
     assert_eq!(points.iter().map(|point| point.ops).sum::<u64>(), outcome.latencies.count());
-    assert!(points[1].read_p999_us >= points[1].read_p50_us && points[1].write_p50_us > 0.0);
+    // On a busy machine an interval may pass without any request.
+    let full = points.iter().max_by_key(|point| point.ops).expect("there are some");
+    assert!(full.read_p999_us >= full.read_p50_us && full.write_p50_us > 0.0);
 }
 
 #[test]

@@ -15,7 +15,8 @@ fn groups() -> String {
     std::fs::read_to_string("/proc/self/cgroup").expect("readable")
 }
 
-/// Writes so many megabytes past the page cache: seconds. None where the file system cannot.
+/// Writes `count` megabytes past the page cache and returns the seconds that it took. None if the
+/// file system has no direct I/O.
 fn write_directly(path: &Path, count: usize) -> Option<f64> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::DIRECT;
     let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;

@@ -59,7 +59,7 @@ fn operations_are_mixed_as_defined() {
         ("f", &[("read", 50.0), ("rmw", 50.0)]),
         ("a-uniform", &[("read", 50.0), ("update", 50.0)]),
         ("silk", &[("update", 57.0), ("read", 41.0), ("scan", 2.0)]),
-        ("silk-90w-500", &[("update", 90.0), ("read", 10.0)]),
+        ("silk-90w-peak", &[("update", 90.0), ("read", 10.0)]),
         ("mixgraph", &[("read", 83.0), ("update", 14.0), ("scan", 3.0)]),
         ("readrandomwriterandom", &[("read", 90.0), ("update", 10.0)]),
         ("readmissing", &[("missing", 100.0)]),
@@ -90,7 +90,7 @@ fn operations_depend_on_seed_and_client_alone() {
     assert_eq!(ops("load", 0, 100), expected, "inserts take consecutive numbers");
 }
 
-/// How often each record is read.
+/// The number of reads of each record.
 fn reads(name: &str, count: usize) -> Vec<f64> {
     let mut counts = vec![0.0; RECORDS as usize];
     for op in ops(name, 0, count) {

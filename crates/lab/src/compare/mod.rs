@@ -200,7 +200,7 @@ impl Comparison {
         groups.map(|rows| (rows[0].phase.as_deref().unwrap_or("whole run"), rows))
     }
 
-    /// How the intervals are computed, and which phases left debt, in words.
+    /// Describes how the intervals are computed and which phases left debt.
     #[must_use]
     pub fn method(&self) -> String {
         match self.debts.as_slice() {

@@ -1,12 +1,13 @@
-//! The conditions that a figure must meet before it is called measured. Every phase that a point
-//! is taken from must meet all of them; the worst phase is quoted.
+//! The conditions of a measurement. Every phase that a point is taken from must meet all but the
+//! second and the third before the figure is called measured; these two are asked of the phases
+//! that a claim compares, before it is judged (`doubt.rs`). The worst phase is quoted.
 //!
 //! 1. at least three rounds, and no run failed or was stopped;
 //! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
+//!    (A store without levels has no chains, and no levels to be full: neither is asked of it.)
 //! 3. every level with a target, except the last, gets nine tenths full within the first and
-//!    within the last fifth of the phase. A level's size varies by an SST, which is a quarter of
-//!    an L1 of four. A level that was the last when the phase began need not have been full then.
-//!    A level that no job changed within the fifth stays as it was at rest, up to an SST short;
+//!    within the last fifth of the phase, give or take an SST, which is a quarter of an L1 of four.
+//!    A level that was the last when the phase began need not have been full then;
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
 //! 5. the requested limits of device and memory are in force;
@@ -89,7 +90,7 @@ pub(super) fn conditions(
 ) -> Vec<Condition> {
     let mut all = Vec::new();
     let mut add = |what: &str, value: String, holds: bool| {
-        all.push(Condition { what: what.to_owned(), value, holds });
+        all.push(Condition { what: what.to_owned(), value, holds, of_phases: false });
     };
     let rounds = proofs.iter().map(|one| rounds_of(proofs, one).count()).min().unwrap_or(0);
     add("three rounds or more", format!("{rounds}"), rounds >= ROUNDS);
@@ -116,34 +117,78 @@ pub(super) fn conditions(
     all
 }
 
-/// The conditions that depend on what a store reports about itself.
-pub(super) fn told_conditions(proofs: &[Proof], overview: bool) -> Vec<Condition> {
+/// Whether a store of this name, `KIND` or `KIND:CONFIG`, has levels. B-trees have none.
+pub(super) fn has_levels(store: &str) -> bool {
+    let kind = store.split(':').next().unwrap_or_default();
+    !["wiredtiger", "redb", "lmdb"].contains(&kind)
+}
+
+/// The evidence in a phase, over all rounds.
+struct Evidence {
+    /// Its part of [`SECONDS`] or of [`CHAINS`], the larger one.
+    length: f64,
+    /// How full the least full of its levels is; `None` if the store does not tell.
+    fullness: Option<f64>,
+}
+
+impl Evidence {
+    /// From the proofs of the phase in all rounds; `None` for a store without levels.
+    fn of(rounds: &[Proof]) -> Option<Self> {
+        if rounds.iter().any(|proof| !has_levels(&proof.store)) {
+            return None;
+        }
+        let chains: u64 = rounds.iter().map(|proof| proof.chains).sum();
+        let seconds: f64 = rounds.iter().map(|proof| proof.seconds).sum();
+        let fullest = |proof: &Proof| {
+            let both = proof.fullness.iter().map(|&(_, start, end)| start.unwrap_or(end).min(end));
+            // A tree of one level proves nothing.
+            proof.targets.then_some(both.reduce(f64::min).unwrap_or(0.0))
+        };
+        let fullness: Option<Vec<f64>> = rounds.iter().map(fullest).collect();
+        Some(Self {
+            length: (chains as f64 / CHAINS as f64).max(seconds / SECONDS),
+            fullness: fullness.and_then(|all| all.into_iter().reduce(f64::min)),
+        })
+    }
+}
+
+/// What a phase lacks of conditions 2 and 3, if anything, from its proofs in all rounds.
+pub(super) fn too_little(rounds: &[Proof]) -> Option<String> {
+    let Evidence { length, fullness } = Evidence::of(rounds)?;
+    if length < 1.0 {
+        return Some(format!("{:.0} % of five minutes or 100 compaction chains", length * 100.0));
+    }
+    match fullness {
+        None => Some("it does not tell its levels' targets".to_owned()),
+        Some(least) if least < FULL => {
+            Some(format!("a level that is not the last gets {:.0} % full", least * 100.0))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Conditions 2 and 3 over all phases of a figure: the worst of them.
+pub(super) fn of_phases(proofs: &[Proof], overview: bool) -> Vec<Condition> {
+    let evidence = |one: &Proof| {
+        let rounds: Vec<Proof> = rounds_of(proofs, one).cloned().collect();
+        Evidence::of(&rounds)
+    };
     let mut all = Vec::new();
     let mut add = |what: &str, value: String, holds: bool| {
-        all.push(Condition { what: what.to_owned(), value, holds: overview || holds });
+        let holds = overview || holds;
+        all.push(Condition { what: what.to_owned(), value, holds, of_phases: true });
     };
-    // Sum a phase and its repetitions in other rounds.
-    let enough = |proof: &Proof| {
-        let chains: u64 = rounds_of(proofs, proof).map(|other| other.chains).sum();
-        let seconds: f64 = rounds_of(proofs, proof).map(|other| other.seconds).sum();
-        Some((chains as f64 / CHAINS as f64).max(seconds / SECONDS))
-    };
-    if let Some((least, at)) = worst(proofs, enough) {
-        let share = format!("{:.0} % of that ({at})", least * 100.0);
-        add("five minutes or 100 compaction chains", share, least >= 1.0);
+    if let Some((least, at)) = worst(proofs, |proof| Some(evidence(proof)?.length)) {
+        let value = format!("{:.0} % of that ({at})", least * 100.0);
+        add("five minutes or 100 compaction chains", value, least >= 1.0);
     }
-    let fullest = |proof: &Proof| {
-        let both = proof.fullness.iter().map(|&(_, start, end)| start.unwrap_or(end).min(end));
-        // A tree of one level proves nothing.
-        proof.targets.then_some(both.reduce(f64::min).unwrap_or(0.0))
-    };
-    if let Some(one) = proofs.iter().find(|proof| !proof.targets) {
-        let value = format!("{} does not tell its levels' targets", one.store);
-        add("every level but the last 90 % full", value, false);
+    let silent = |proof: &&Proof| evidence(proof).is_some_and(|one| one.fullness.is_none());
+    let full = "every level but the last 90 % full";
+    if let Some(one) = proofs.iter().find(silent) {
+        add(full, format!("{} does not tell its levels' targets", one.store), false);
     }
-    if let Some((least, at)) = worst(proofs, fullest) {
-        let value = format!("{:.0} % ({at})", least * 100.0);
-        add("every level but the last 90 % full", value, least >= FULL);
+    if let Some((least, at)) = worst(proofs, |proof| evidence(proof)?.fullness) {
+        add(full, format!("{:.0} % ({at})", least * 100.0), least >= FULL);
     }
     all
 }

@@ -1,16 +1,19 @@
-//! The claims that cannot be judged although everything was measured.
+//! The claims that cannot be judged although the figure is measured.
 //!
-//! 1. *Small SSTs at a small scale.* Below 1/8 no claim is judged that compares a store whose SSTs
+//! 1. *Too little evidence.* A phase that a claim compares is too short, or its levels are not full
+//!    ([`super::conditions`]). In an overview this decides nothing.
+//! 2. *Small SSTs at a small scale.* Below 1/8 no claim is judged that compares a store whose SSTs
 //!    are smaller than RocksDB's 64 MB at the papers' size: there costs that do not shrink with the
 //!    SST decide. At 1/32 an SST of 8 MB has 256 KB. So the claims about S_M, about good vSSTs and
 //!    about the width of chains by the size of SSTs need 1/8 or more.
-//! 2. *Debt.* No claim is judged by a phase that left compaction debt
-//!    ([`vlsm_measure::report::debt`]), or by a store that does not tell its debt. A measure that
-//!    contains the work that was left is judged all the same: amplification that is counted until
-//!    background work ended, `throughput, debt paid` and `CPU per operation, debt paid`; and so is
-//!    a measure that is a part of the debt, as the runs in L0.
+//! 3. *Debt.* No claim is judged by a phase that left compaction debt
+//!    ([`vlsm_measure::report::debt`]), or by a store with levels that does not tell its debt. A
+//!    measure that contains the work that was left is judged all the same: amplification that is
+//!    counted until background work ended, `throughput, debt paid` and `CPU per operation, debt
+//!    paid`; and so is a measure that is a part of the debt, as the runs in L0.
 
-use super::judge::{Rounds, phase_of};
+use super::conditions::{has_levels, too_little};
+use super::judge::{Rounds, phase_of, prove};
 use super::result::Verdict;
 use super::{Claim, Figure};
 use crate::scale::Scale;
@@ -20,11 +23,11 @@ use vlsm_measure::spec::RunSpec;
 /// The size of an SST of the papers' RocksDB. Smaller ones are small.
 const SST: Bytes = Bytes::mib(64);
 
-/// Why a claim cannot be judged: the verdict in its place, and the reason.
+/// The verdict on a claim that cannot be judged, and the reason.
 type Doubt = (Verdict, String);
 
 impl Figure {
-    /// Why this claim cannot be judged by these reports.
+    /// Returns the reason why these reports cannot judge the claim, if there is one.
     pub(super) fn doubt(
         &self,
         claim: &Claim,
@@ -35,6 +38,23 @@ impl Figure {
             return Some((Verdict::SmallScale, why));
         }
         self.owes(claim, rounds).map(|why| (Verdict::DebtLeft, why))
+    }
+
+    /// The first phase of a claim that has too little evidence.
+    pub(super) fn too_little(
+        &self,
+        claim: &Claim,
+        rounds: &dyn Fn(&RunSpec) -> Rounds,
+    ) -> Option<String> {
+        self.compared(claim).find_map(|(run, name, _)| {
+            let reports = rounds(run);
+            let proofs = reports.iter().zip(1..).filter_map(|(report, round)| {
+                let report = report.as_ref().ok()?;
+                prove(report, name, round).ok()
+            });
+            let why = too_little(&proofs.collect::<Vec<_>>())?;
+            Some(format!("{}, {name:?}: {why}", run.store))
+        })
     }
 
     /// The store of a claim that has small SSTs, if the scale is too small for them.
@@ -55,7 +75,7 @@ impl Figure {
             let reports = rounds(run);
             let owes = reports.iter().zip(1..).find_map(|(report, round)| {
                 let phase = phase_of(report, name)?;
-                if measure.despite_debt(phase) {
+                if measure.despite_debt(phase) || !has_levels(&run.store.kind) {
                     return None;
                 }
                 match report.as_ref().ok()?.debt(phase) {

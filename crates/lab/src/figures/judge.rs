@@ -10,11 +10,12 @@
 //! paper says. It holds *in part* when every round agrees in the direction (the ratio is above one)
 //! but the median is less. Otherwise it *does not hold here*. "No worse than" holds up to 1 %
 //! beyond one. If a paper says "better" without a number, every round must be better by more than
-//! that. A claim that compares phases with debt, or small SSTs at a small scale, is not judged
-//! (`doubt.rs`). For a series without a label the largest ratio counts: "at least" stands for
-//! the papers' "up to", and "at most" must hold everywhere.
+//! that. A claim is not judged if a phase that it compares is too short, had no full levels or left
+//! debt, or if it is about small SSTs at a small scale (`doubt.rs`). For a series without a label
+//! the largest ratio counts: "at least" stands for the papers' "up to", and "at most" must hold
+//! everywhere.
 
-use super::conditions::{beside, conditions, told_conditions};
+use super::conditions::{beside, conditions, of_phases};
 use super::measure::Unit;
 use super::result::{
     Added, ClaimResult, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict, failed,
@@ -43,11 +44,11 @@ pub fn judge(
     command: String,
     rounds: &dyn Fn(&RunSpec) -> Rounds,
 ) -> FigureResult {
-    let judge = Judge { figure, setting, rounds };
     let overview = entry.overview;
+    let judge = Judge { figure, setting, rounds, overview };
     let (own, failures) = judge.evidence(|point| !point.added);
     let mut all_conditions = conditions(&own, &failures, setting, overview);
-    all_conditions.extend(told_conditions(&own, overview));
+    all_conditions.extend(of_phases(&own, overview));
     let mut proofs = own.clone();
     let mut added = Vec::new();
     for store in unique(figure.points().filter(|point| point.added).map(|point| &point.series)) {
@@ -68,7 +69,7 @@ pub fn judge(
         machine: Machine::this(),
         command,
         rounds: own.iter().map(|proof| proof.round).max().unwrap_or(0),
-        not_built: figure.not_built(),
+        left_out: figure.left_out(),
         conditions: all_conditions,
         panels: figure.panels.iter().map(|panel| judge.panel(panel, &added)).collect(),
         debts: debts(&proofs),
@@ -87,6 +88,7 @@ struct Judge<'a> {
     figure: &'a Figure,
     setting: &'a Setting,
     rounds: &'a dyn Fn(&RunSpec) -> Rounds,
+    overview: bool,
 }
 
 /// The label of a place, and the values there in each round.
@@ -204,7 +206,12 @@ impl Judge<'_> {
         let (paper, every_round) = (self.scaled(number, unit), claim.every_round);
         let asked = Bound { paper, at_least, is_ratio, every_round };
         let judged = summary.filter(|_| measured).map(|summary| verdict(summary, &asked));
-        let doubt = self.figure.doubt(claim, self.setting.scale, self.rounds);
+        let lacks = |claim| match self.overview {
+            true => None,
+            false => self.figure.too_little(claim, self.rounds),
+        };
+        let doubt = || self.figure.doubt(claim, self.setting.scale, self.rounds);
+        let doubt = lacks(claim).map(|why| (Verdict::NotMeasured, why)).or_else(doubt);
         let (judged, missing) = match doubt.filter(|_| judged.is_some()) {
             Some((doubt, why)) => (doubt, Some(why)),
             None => (judged.unwrap_or(Verdict::NotMeasured), missing),
@@ -263,8 +270,9 @@ fn run_of(report: &Report) -> u32 {
     crc32c::crc32c(&serde_json::to_vec(&spec).expect("plain values have an encoding"))
 }
 
-/// What the phase proves; `Err` says why it proves nothing.
-fn prove(report: &Report, name: &str, round: usize) -> Result<Proof, String> {
+/// Returns the proof of a phase: the numbers that the figure's conditions are judged by. `Err` says
+/// why the phase proves nothing.
+pub(super) fn prove(report: &Report, name: &str, round: usize) -> Result<Proof, String> {
     let store = report.method.spec.as_ref().map(|spec| spec.store.name()).unwrap_or_default();
     let phase = report.phases.iter().find(|phase| phase.name == name);
     let phase = phase.ok_or_else(|| format!("{store}: the phase {name:?} was not reached"))?;

@@ -96,8 +96,10 @@ static MEASURES: &[Row] = &[
     any("throughput", Rate, |p| Some(p.throughput))
         .over_time(|p| intervals(p, |point| Some(point.throughput()))),
     // The time that the background work took which the phase left counts, too.
-    any("throughput, debt paid", Rate, |p| Some(p.ops as f64 / p.paid?.seconds.max(1e-9)))
-        .despite_debt(|_| true),
+    any("throughput, debt paid", Rate, |p| {
+        p.paid.map(|paid| paid.ops as f64 / paid.seconds.max(1e-9))
+    })
+    .despite_debt(|_| true),
     // What 99 % of the intervals reach.
     any("tail throughput (99 %)", Rate, |p| p.tail_throughput),
     // The share of the requests that an open loop had not served when it gave up. Percentiles do
@@ -168,7 +170,7 @@ static MEASURES: &[Row] = &[
     }),
     any("CPU per operation", Number, |p| Some(p.cpu_us_per_op)),
     any("CPU per operation, debt paid", Number, |p| {
-        Some(p.paid?.cpu_nanos as f64 / 1e3 / p.ops.max(1) as f64)
+        p.paid.map(|paid| paid.cpu_nanos as f64 / 1e3 / paid.ops.max(1) as f64)
     })
     .despite_debt(|_| true),
     any("resident memory", Bytes, |p| {
@@ -222,6 +224,9 @@ static MEASURES: &[Row] = &[
             samples(p, |sample| Some(sample.admitted?.fill))
         })
     },
+    // Nine tenths of the samples lie between these two.
+    ours("memory for memtables in use, P5", Share, |p| fill(p, 0.05)),
+    ours("memory for memtables in use, P95", Share, |p| fill(p, 0.95)),
     // What the admission lets in.
     Row {
         ours: true,
@@ -367,6 +372,15 @@ fn good(phase: &PhaseReport, count: fn(&LevelStats) -> u64) -> Option<f64> {
 fn into_l1(phase: &PhaseReport, count: fn(&VsstStats) -> u64) -> Option<f64> {
     let vssts = &phase.store.vssts;
     (vssts.into > 0).then(|| count(vssts) as f64 / vssts.into as f64)
+}
+
+/// The memory for memtables in use that this share of the samples is below.
+fn fill(phase: &PhaseReport, share: f64) -> Option<f64> {
+    let mut fills: Vec<f64> =
+        phase.samples.iter().filter_map(|sample| Some(sample.admitted?.fill)).collect();
+    fills.sort_by(f64::total_cmp);
+    let last = fills.len().checked_sub(1)?;
+    Some(fills[(share * last as f64).round() as usize])
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

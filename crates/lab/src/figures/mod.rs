@@ -57,7 +57,7 @@ pub type Build = dyn Fn(&Setting) -> Figure + Send + Sync;
 pub struct Entry {
     /// Its name: paper and number.
     pub id: &'static str,
-    /// What it shows.
+    /// Its title: the subject in a few words.
     pub title: &'static str,
     /// Whether it is an overview, which runs all profiles on the same work and belongs to no paper.
     /// Its phases are shorter than a figure requires. Their length and the fullness of levels are
@@ -86,11 +86,11 @@ pub fn named(name: &str) -> Result<&'static Entry, String> {
     })
 }
 
-/// What a figure needs and shows.
+/// A figure: its panels, and the claims that they test.
 pub struct Figure {
-    /// What the paper says with it, in our words.
+    /// The paper's statement about the figure, in our words.
     pub says: String,
-    /// What is different here, besides the scale.
+    /// The differences from the paper's experiment, besides the scale.
     pub here: String,
     /// Its parts.
     pub panels: Vec<Panel>,
@@ -100,19 +100,20 @@ pub struct Figure {
 
 /// One part of a figure.
 pub struct Panel {
-    /// What it shows.
+    /// Its title: the subject in a few words.
     pub title: String,
-    /// How it is drawn.
+    /// The form in which it is drawn.
     pub form: Form,
-    /// What is taken from each run.
+    /// The number that is taken from each run.
     pub measure: Measure,
     /// Its points.
     pub points: Vec<Point>,
-    /// What the paper's text says, in the units of the measure at the papers' size.
+    /// The numbers that the paper's text gives, in the units of the measure and at the papers'
+    /// size.
     pub paper: Vec<Paper>,
 }
 
-/// How a panel is drawn.
+/// The form in which a panel is drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
@@ -139,17 +140,17 @@ pub struct X {
 pub struct Point {
     /// The series that it belongs to.
     pub series: String,
-    /// Where it stands.
+    /// Its place on the x axis.
     pub x: X,
-    /// What is taken from the run; usually the panel's.
+    /// The number that is taken from the run; usually the panel's measure.
     pub measure: Measure,
-    /// Where it comes from.
+    /// The run and the phase that it is taken from.
     pub source: Source,
     /// Whether it belongs to an added store, which is shown, not judged.
     pub added: bool,
 }
 
-/// Where a point comes from: a run and the name of one of its phases. `Err` names what the figure
+/// The source of a point: a run and the name of one of its phases. `Err` names what the figure
 /// needs and is not built.
 pub type Source = Result<(Arc<RunSpec>, String), String>;
 
@@ -161,9 +162,9 @@ pub type Paper = (String, Vec<(f64, f64)>);
 pub struct Claim {
     /// The statement in our words.
     pub text: String,
-    /// What is compared.
+    /// The number that is compared.
     pub measure: Measure,
-    /// How it is decided.
+    /// The test that decides it.
     pub test: Test,
     /// Whether the ratio must be beyond one in every round, by more than the noise. It is set where
     /// a paper says that one system is better but not by how much.
@@ -179,7 +180,7 @@ impl Claim {
     }
 }
 
-/// How a claim is decided. Points are named by panel, series and label of x.
+/// The test that decides a claim. Points are named by panel, series and label of x.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
@@ -257,9 +258,9 @@ impl Figure {
         unique(sources.map(|(run, _)| run.clone()))
     }
 
-    /// The things that it needs and that are not built, each once.
+    /// The stores that are left out, and why, each once.
     #[must_use]
-    pub fn not_built(&self) -> Vec<String> {
+    pub fn left_out(&self) -> Vec<String> {
         unique(self.points().filter_map(|point| point.source.clone().err()))
     }
 }
@@ -286,7 +287,7 @@ mod tests {
         expected.extend(numbers("dlc", &[7, 8, 9, 10, 11, 12]));
         expected.extend(numbers("cruise", &[3, 4, 10, 11, 12, 13, 14, 15, 16, 17, 18]));
         expected.extend(numbers("adoc", &[1]));
-        expected.extend(["table", "table-200"].map(str::to_owned));
+        expected.extend(["table", "table-200", "short", "short-200"].map(str::to_owned));
         let found: Vec<_> = all().map(|entry| entry.id.to_owned()).collect();
         assert_eq!(found, expected);
     }

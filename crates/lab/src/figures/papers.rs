@@ -6,7 +6,7 @@
 //! 2. A panel has a point for each of its stores (`of`) at each of its places (`x`). A point names
 //!    its run and phase. A figure's `all` holds for each panel, unless the panel, one of its
 //!    `rows` or a place overrides it. `{x}` stands for the place.
-//! 3. A figure names a run with arguments: `bursts, silk, paper 1400 1x` fills `$1` and `$2`.
+//! 3. A figure names a run with arguments: `peak, silk-90w-peak, 300, 500` fills `$1` to `$3`.
 //!
 //! Lengths: `1.5x` is a multiple of the setting's seconds. `paper N` is N seconds of the paper;
 //! `paper N 1x` is that, but at least `1x`. `long 3x` is at least five minutes in three rounds.
@@ -131,7 +131,7 @@ struct Cell {
     /// The position on the x axis, if it is not the place's own.
     at: Option<f64>,
     device: Option<u64>,
-    /// What differs from the table's store ([`Recipe`]).
+    /// All other values: the store's settings that differ from the table's ([`Recipe`]).
     #[serde(flatten)]
     differs: Map,
 }
@@ -269,8 +269,7 @@ impl Table {
     fn run(&self, text: &str, store: StoreSpec, device: Option<u64>, setting: &Setting) -> RunSpec {
         let mut words = text.split(", ");
         let name = words.next().unwrap_or_default();
-        let arguments = [words.next(), words.next()].map(Option::unwrap_or_default);
-        let arguments = [("$1", arguments[0]), ("$2", arguments[1])];
+        let arguments = ["$1", "$2", "$3"].map(|name| (name, words.next().unwrap_or_default()));
         let run: Run = read(name, &self.runs[name], &arguments);
         let shape = preset(&run.shape).shape;
         let pairs = run.pairs.unwrap_or((BYTES / shape.pair_bytes()) as u64);
@@ -375,9 +374,10 @@ mod tests {
     use super::Table;
     use crate::figures::{Setting, named};
     use crate::scale::Scale;
-    use vlsm_core::{Bytes, Micros};
+    use vlsm_core::event::JobKind;
+    use vlsm_core::{Bytes, KeyRange, Micros, TreeId};
     use vlsm_measure::spec::Step;
-    use vlsm_policy::{Counters, Signals};
+    use vlsm_policy::{Candidate, Class, Counters, Inputs, Signals};
 
     /// A store that is not ours takes part in any figure: it takes the table's settings, and claims
     /// name it like any other.
@@ -431,7 +431,7 @@ mod tests {
         };
         setting.peers = false;
         let figure = table.figure(&table.figure[0], &setting);
-        assert!(figure.not_built()[0].contains("rocksdb is left out"), "{:?}", figure.not_built());
+        assert!(figure.left_out()[0].contains("rocksdb is left out"), "{:?}", figure.left_out());
     }
 
     #[test]
@@ -440,19 +440,31 @@ mod tests {
         let runs = (named("dlc-6").expect("it exists").build)(&setting).runs();
         let run = runs.iter().find(|run| run.store.config == "silk-dlc-load");
         let policy = run.expect("it takes part").store.options.policy.clone();
-        let limit = |load: u64| {
+        let deeper = Candidate {
+            tree: TreeId(0),
+            frees: Class::Level(1),
+            kind: JobKind::Compact,
+            inputs: Inputs::default(),
+            output_level: 2,
+            range: KeyRange::closed("a", "z"),
+            bytes_in: Bytes(1),
+            bytes_out: Bytes(1),
+            score: 1.0,
+            sets_cursor: None,
+            conflicts: Vec::new(),
+        };
+        let starts = |load: u64| {
             let (_, mut silk, _) = policy.build().expect("the options work");
             let mut after = |seconds: u64| {
                 let cache_miss_bytes = Bytes(seconds * (load << 20));
                 let counters = Counters { cache_miss_bytes, ..Counters::default() };
                 let now = Micros(seconds * 1_000_000);
-                silk.decide(&Signals { now, counters, ..Signals::default() }, &[], &[])
+                silk.decide(&Signals { now, counters, ..Signals::default() }, &[&deeper], &[])
             };
             after(1);
-            after(2).bandwidth.expect("it has a limit").limit
+            !after(2).start.is_empty()
         };
-        // A limit at the floor pauses deeper jobs.
-        assert_eq!(limit(295), policy.schedules.silk.floor);
-        assert!(limit(70) > policy.schedules.silk.floor);
+        // Table 2 of DLC: from 300 MB/s on.
+        assert!(starts(295) && !starts(305));
     }
 }

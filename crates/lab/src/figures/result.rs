@@ -15,11 +15,11 @@ use vlsm_measure::report::debt::Debt;
 pub struct FigureResult {
     /// Its name.
     pub id: String,
-    /// What it shows.
+    /// Its title: the subject in a few words.
     pub title: String,
-    /// What the paper says.
+    /// The paper's statement about the figure, in our words.
     pub says: String,
-    /// What is different here.
+    /// The differences from the paper's experiment, besides the scale.
     pub here: String,
     /// The scale.
     pub scale: Scale,
@@ -31,8 +31,8 @@ pub struct FigureResult {
     pub command: String,
     /// The number of rounds that were run.
     pub rounds: usize,
-    /// The things that it needs and that are not built.
-    pub not_built: Vec<String>,
+    /// The stores that were left out, and why.
+    pub left_out: Vec<String>,
     /// The added stores.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Added>,
@@ -70,7 +70,7 @@ impl FigureResult {
     /// Whether all conditions hold.
     #[must_use]
     pub fn measured(&self) -> bool {
-        self.conditions.iter().all(|condition| condition.holds)
+        failed(&self.conditions).is_none()
     }
 
     /// The conditions that do not hold, in one line.
@@ -79,15 +79,21 @@ impl FigureResult {
         failed(&self.conditions).map(|why| format!("not measured: {why}"))
     }
 
-    /// What a reader has to know before the numbers: what the paper says, what is different here,
-    /// what is missing, which stores were added.
+    /// The notes that a reader needs before the numbers: the paper's statement, the differences
+    /// here, the stores left out, the phases that left debt, our driver's cost, and the added
+    /// stores.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes = vec![format!("the paper: {}", self.says)];
         if !self.here.is_empty() {
             notes.push(format!("here: {}", self.here));
         }
-        notes.extend(self.not_built.iter().map(|missing| format!("not there: {missing}")));
+        notes.extend(self.left_out.iter().map(|missing| format!("not there: {missing}")));
+        let lacking = self.conditions.iter().filter(|one| one.of_phases && !one.holds);
+        notes.extend(lacking.map(|one| {
+            let (what, value) = (&one.what, &one.value);
+            format!("{what}: {value}. No claim about phases that lack it is judged.")
+        }));
         if !self.debts.is_empty() {
             notes.push(format!(
                 "debt left: {}. No claim about these phases is judged, except by a measure that \
@@ -116,7 +122,7 @@ impl FigureResult {
 /// The conditions that do not hold, in one line.
 #[must_use]
 pub fn failed(conditions: &[Condition]) -> Option<String> {
-    let failed = conditions.iter().filter(|condition| !condition.holds);
+    let failed = conditions.iter().filter(|condition| !condition.holds && !condition.of_phases);
     let failed: Vec<_> =
         failed.map(|condition| format!("{}: {}", condition.what, condition.value)).collect();
     (!failed.is_empty()).then(|| failed.join("; "))
@@ -127,7 +133,7 @@ pub fn failed(conditions: &[Condition]) -> Option<String> {
 pub struct Added {
     /// Its name, which is also that of its series.
     pub store: String,
-    /// Why it is not shown; `None` if it is shown.
+    /// The reason why it is not shown; `None` if it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
@@ -135,28 +141,32 @@ pub struct Added {
 /// One condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Condition {
-    /// What is required.
+    /// The requirement, in words.
     pub what: String,
     /// The worst value, and where it was found.
     pub value: String,
     /// Whether that value is good enough.
     pub holds: bool,
+    /// Whether it is asked of each phase: if it does not hold, the claims about that phase are not
+    /// judged, and all else is measured.
+    #[serde(default)]
+    pub of_phases: bool,
 }
 
 /// One part with its data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PanelResult {
-    /// What it shows.
+    /// Its title: the subject in a few words.
     pub title: String,
-    /// How it is drawn.
+    /// The form in which it is drawn.
     pub form: Form,
-    /// What is on the y axis.
+    /// The name of the measure on the y axis.
     pub measure: String,
     /// Its unit.
     pub unit: Unit,
     /// Its points.
     pub points: Vec<PointResult>,
-    /// What the paper's text says, at this scale: series, then x and y.
+    /// The numbers that the paper's text gives, converted to this scale: series, then x and y.
     pub paper: Vec<Paper>,
 }
 
@@ -165,7 +175,7 @@ pub struct PanelResult {
 pub struct PointResult {
     /// Its series.
     pub series: String,
-    /// Where it stands.
+    /// Its place on the x axis.
     pub x: X,
     /// Its value in each round; `None` if the run has none.
     pub values: Vec<Option<f64>>,
@@ -175,7 +185,7 @@ pub struct PointResult {
     /// The first round's jobs. Only panels of jobs have them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobMark>,
-    /// Why there is no value.
+    /// The reason why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Whether it belongs to an added store.
@@ -218,19 +228,19 @@ impl Summary {
 pub struct ClaimResult {
     /// The claim in our words.
     pub text: String,
-    /// What is compared.
+    /// The name of the measure that is compared.
     pub measure: String,
-    /// What the paper claims: a ratio, or a value at this scale.
+    /// The paper's number: a ratio, or a value converted to this scale.
     pub paper: f64,
-    /// The unit of what was found.
+    /// The unit of the numbers in `found`.
     pub unit: Unit,
-    /// What was found in each round.
+    /// The number found in each round: a ratio or a value, as in `paper`.
     pub found: Vec<f64>,
     /// Their median and range.
     pub summary: Option<Summary>,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why there is no verdict, or none that decides.
+    /// The reason why there is no verdict, or none that decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -239,7 +249,7 @@ pub struct ClaimResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The median reaches what the paper says.
+    /// The median reaches the paper's number.
     Holds,
     /// Every round agrees in the direction, but the median is less.
     HoldsInPart,
@@ -268,7 +278,7 @@ impl Verdict {
     }
 }
 
-/// What a phase of a run proves.
+/// The facts about one phase of a run by which the figure's conditions are judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Proof {
     /// The store.
@@ -281,7 +291,8 @@ pub struct Proof {
     pub round: usize,
     /// The commit of the program.
     pub commit: String,
-    /// How our driver compares with a native loop; empty for our own store.
+    /// The comparison of our driver with a native loop over the store, in words; empty for our own
+    /// store.
     #[serde(default)]
     pub driver: String,
     /// Its length in seconds.

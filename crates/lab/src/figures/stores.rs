@@ -28,8 +28,6 @@ pub type Arm = Result<StoreSpec, String>;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Recipe {
-    /// The system, if it is not built. The other fields are then unused.
-    pub missing: Option<String>,
     pub profile: String,
     /// The kind of a store that is not ours; it takes the profile's sizes.
     pub kind: Option<String>,
@@ -54,11 +52,8 @@ impl Recipe {
     /// The store at the scale, with SSTs of this many MB if they are not the profile's.
     ///
     /// # Errors
-    /// Something that it needs is missing; the text names it.
+    /// It is left out; the text says why.
     pub(super) fn spec(self, sst: Option<u64>, setting: &Setting) -> Arm {
-        if let Some(what) = &self.missing {
-            return Err(format!("{what} is not built yet"));
-        }
         if let Some(kind) = self.kind.as_ref().filter(|_| !setting.peers) {
             return Err(format!("{kind} is left out: other stores do not take part"));
         }

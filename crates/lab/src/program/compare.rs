@@ -5,6 +5,7 @@ use super::progress::Shown;
 use super::{Result, duration, stop_flag, write_files};
 use crate::campaign::{self, Going, Task, in_turn};
 use crate::compare::{Comparison, PAIRS_MIN, Runs, csv, page};
+use crate::files;
 use crate::load::offered;
 use crate::programs::Programs;
 use crate::scale::Scale;
@@ -62,7 +63,7 @@ pub struct Args {
     /// runs in L0 by chance, and each of them costs every scan a read
     #[arg(long)]
     empty_l0: bool,
-    /// What `vlsm bench` takes as well
+    /// Options shared with `vlsm bench`: the data, the clients, and how the store writes
     #[command(flatten)]
     work: Work,
     /// Seconds of each phase
@@ -109,6 +110,7 @@ pub fn run(args: &Args) -> failure::Result {
         args.stores.iter().map(|store| args.spec(store)).collect::<Result<_>>()?;
     for spec in &specs {
         programs.check(&spec.store)?;
+        files::make_folder(&spec.dir())?;
         spec.check_space(&spec.dir())?;
     }
     // All stores have the same phases.

@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> failure::Result {
     }
     let mut campaign = Campaign::new(setting, &entries, rounds, &args.out);
     for id in campaign.show_beside(&beside).into_iter().filter(|_| !beside.is_empty()) {
-        eprintln!("{id}: --also adds nothing, for nothing of it is built or only vlsm tells it");
+        eprintln!("{id}: --also adds nothing: only vlsm tells what the figure shows");
     }
     campaign.foresee(vlsm_cli::COMMIT).iter().for_each(|(id, why)| eprintln!("{id}: {why}"));
     let tasks = campaign.todo();

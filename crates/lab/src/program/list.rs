@@ -27,7 +27,7 @@ pub fn figures(shared: &Shared) -> Result {
     for entry in figures::all() {
         let (runs, time) = cost(&[entry]);
         writeln!(out, "{:<12} {runs:>5} {time:>8}  {}", entry.id, entry.title)?;
-        for missing in (entry.build)(&setting).not_built() {
+        for missing in (entry.build)(&setting).left_out() {
             writeln!(out, "{:28}  not there: {missing}", "")?;
         }
     }

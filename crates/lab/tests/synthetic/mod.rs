@@ -13,7 +13,7 @@ use vlsm_measure::report::{
 };
 use vlsm_measure::store::{LevelStats, StoreMemory, StoreStats, WaitStats};
 
-/// What distinguishes one made-up store from another.
+/// The properties of a made-up store.
 pub struct Shape {
     /// Its name.
     pub store: &'static str,
@@ -21,13 +21,13 @@ pub struct Shape {
     pub profile: &'static str,
     /// Whether it stalls.
     pub stalls: bool,
-    /// Its latencies compared to the other's.
+    /// The factor of its latencies over those of [`STEADY`].
     pub slower: f64,
 }
 
-/// One that keeps its promise.
+/// A store without stalls.
 pub const STEADY: Shape = Shape { store: "vlsm", profile: "vlsm", stalls: false, slower: 1.0 };
-/// One that does not.
+/// A store that stalls and is slower.
 pub const STALLING: Shape =
     Shape { store: "rocksdb", profile: "reference", stalls: true, slower: 2.2 };
 

@@ -56,7 +56,7 @@ pub struct Method {
     pub value_size: usize,
     /// The number of client threads.
     pub threads: usize,
-    /// How the data was loaded.
+    /// The way in which the data was loaded, in words.
     pub load: String,
     /// The seed of the choice of operations and values.
     pub seed: u64,
@@ -86,7 +86,8 @@ pub struct Method {
 pub const DRIVER: &str = "driver";
 
 impl Method {
-    /// How our driver compares with a native loop over this store; `None` for our own store.
+    /// The driver's rate compared with a native loop over this store, in words; `None` for our own
+    /// store.
     #[must_use]
     pub fn driver(&self) -> Option<&str> {
         let option = self.options.iter().find(|(name, _)| name == DRIVER);
@@ -228,8 +229,8 @@ pub struct PhaseReport {
     /// The cost of the driver alone at the arrivals of this phase.
     #[serde(default)]
     pub floor: Floor,
-    /// Bytes moved until the background work that the phase left was done; `None` if the run did
-    /// not wait for it.
+    /// Bytes moved until the background work that the phase left was done, those of the phases
+    /// directly before it included ([`Paid`]); `None` if the run did not wait for it.
     #[serde(default)]
     pub settled: Option<Amplification>,
     /// Time and processor time with the background work that the phase left; `None` if the run did
@@ -252,10 +253,13 @@ pub struct PhaseReport {
 }
 
 /// A phase together with the background work that it left: the memtables' flush and the
-/// compactions until no level has any to do.
+/// compactions until no level has any to do. Phases that follow each other without waiting for that
+/// work count together, and the last one reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Paid {
-    /// Its length in seconds.
+    /// Completed operations.
+    pub ops: u64,
+    /// Seconds from the begin of the first phase.
     pub seconds: f64,
     /// Processor time of the whole process in nanoseconds.
     pub cpu_nanos: u64,
@@ -356,10 +360,10 @@ impl PhaseReport {
 
     /// The fullness of each level that has a target and is not the last one: its number, and the
     /// shares of its target in the first and in the last fifth of the phase. The fullest moment
-    /// counts, because a level's size varies by an SST, which is a quarter of an L1 of four. A
+    /// counts, because the size of a level varies. An SST is added, because a level may be short of
+    /// its target by what does not fit as a whole, which is a quarter of an L1 of four SSTs. A
     /// level that was the last one when the phase began need not have been full then, so it has no
-    /// first share. A level that no job changed may be short of its target by up to an SST, so an
-    /// SST is added.
+    /// first share.
     #[must_use]
     pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
@@ -373,9 +377,10 @@ impl PhaseReport {
             let share = |from, to| {
                 let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
                 let bytes = within.map(|sample| sample.levels.get(level).copied().unwrap_or(0));
-                let (least, most) = bytes.clone().min().zip(bytes.max()).unwrap_or_default();
-                let rests = if least == most { sst } else { 0.0 };
-                (most as f64 + rests) / target
+                bytes
+                    .max()
+                    .filter(|most| *most > 0)
+                    .map_or(0.0, |most| (most as f64 + sst) / target)
             };
             let (start, end) = (share(0.0, end * 0.2), share(end * 0.8, end));
             Some((level as u8, (Some(level) < last_at_first).then_some(start), end))
@@ -401,7 +406,7 @@ impl PhaseReport {
 /// The report of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// How the figures were measured.
+    /// The method of the measurement.
     pub method: Method,
     /// Its phases in order.
     pub phases: Vec<PhaseReport>,

@@ -29,7 +29,7 @@ pub struct Statistic<T> {
     pub unit: Unit,
     /// The better direction.
     pub better: Better,
-    /// How it is taken.
+    /// Takes its value from a phase or a run.
     pub take: Take<T>,
 }
 

@@ -30,7 +30,7 @@ const POOL: usize = 1 << 20;
 /// Records have smaller numbers. Other numbers belong to keys that do not exist.
 const MISSING: u64 = 1 << 63;
 
-/// How the order of insertion relates to the order of keys.
+/// The relation of the order of insertion to the order of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyOrder {

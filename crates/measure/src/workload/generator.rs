@@ -26,9 +26,9 @@ pub struct Op {
 /// The key of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
-    /// That of a record.
+    /// The key of a record.
     Record(u64),
-    /// One that no record has, chosen by this record's number.
+    /// A key that no record has, chosen by this record's number.
     Missing(u64),
     /// The key that has this share (of 2^64) of the records below it.
     At(u64),
@@ -64,7 +64,7 @@ pub struct Generator {
     /// Cumulative shares of the kinds, up to one.
     limits: [f64; 8],
     workload: Workload,
-    /// Where the next scan in order begins, in shares of 2^64.
+    /// The start of the next scan in order, in shares of 2^64.
     place: u64,
     picker: Picker,
     records: Arc<Records>,
@@ -121,7 +121,8 @@ impl Generator {
         Op { kind, key, length }
     }
 
-    /// Where the next scan in order begins: its first key follows the last one of the scan before.
+    /// Returns the start of the next scan in order: its first key follows the last one of the scan
+    /// before.
     fn place_of(&mut self, length: usize) -> Key {
         let step = ((length as u128) << 64) / u128::from(self.records.count().max(1));
         let next = self.place.wrapping_add(step as u64);

@@ -44,6 +44,7 @@ static ALL: LazyLock<Vec<Preset>> = LazyLock::new(|| {
         include_str!("presets/mixgraph.toml"),
         include_str!("presets/silk.toml"),
         include_str!("presets/silk_stress.toml"),
+        include_str!("presets/silk_peak.toml"),
         include_str!("presets/dlc.toml"),
         CRUISE,
     ];

@@ -86,7 +86,7 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// How values are spread along an axis.
+/// The spread of values along an axis.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Scale {
     /// Values are spread evenly.
@@ -107,7 +107,7 @@ pub struct Axis {
     pub label: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// How its values are spread.
+    /// The spread of its values.
     pub scale: Scale,
     /// Its domain; without it, the domain comes from the data.
     pub range: Option<(f64, f64)>,

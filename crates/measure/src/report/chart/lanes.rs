@@ -61,8 +61,8 @@ pub(super) fn draw(chart: &Chart, frame: &Frame, bottom: f64, out: &mut Drawing)
     }
 }
 
-/// What is drawn of a row: the first span, the tooltip, begin and end in pixels. If spans that
-/// touch are joined, those of several have no tooltip.
+/// The rectangles of a row: the first span, the tooltip, begin and end in pixels. If `joined`,
+/// spans that touch are one rectangle, and a rectangle of several spans has no tooltip.
 fn pieces<'a>(row: &[&'a Span], joined: bool, frame: &Frame) -> Vec<(&'a Span, &'a str, f64, f64)> {
     let mut pieces: Vec<(&Span, &str, f64, f64)> = Vec::new();
     for &span in row {

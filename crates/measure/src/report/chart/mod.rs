@@ -33,7 +33,7 @@ pub use thin::cdf;
 /// A chart. Everything except the axes may be empty.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Chart {
-    /// What it shows.
+    /// The title: the subject of the chart.
     pub title: String,
     /// The conditions, in a smaller line.
     pub subtitle: String,
@@ -77,7 +77,8 @@ impl Point {
     }
 }
 
-/// How a series is drawn. Later ones are drawn over earlier ones: lines over areas, dots over bars.
+/// The form in which a series is drawn. Later ones are drawn over earlier ones: lines over areas,
+/// dots over bars.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Mark {
     /// Areas on top of each other, in the order of the series; all have the same x.
@@ -124,7 +125,7 @@ impl Colour {
 pub struct Series {
     /// Its name in the legend. A series without a name is not in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// The form in which it is drawn.
     pub mark: Mark,
     /// Its colour and marker; by default its place among the series decides them.
     pub colour: Option<Colour>,
