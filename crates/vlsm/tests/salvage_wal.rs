@@ -49,9 +49,10 @@ fn wals(disk: &SimFs, folder: &str) -> Vec<PathBuf> {
     disk.files().into_keys().filter(is_wal).collect()
 }
 
-/// Whether a WAL has any records.
+/// Whether a WAL has any records, or has just been renamed by the store's own thread.
 fn in_use(disk: &SimFs, path: &Path) -> bool {
-    disk.content(path).unwrap()[4096..].iter().any(|byte| *byte > 0)
+    let content = disk.content(path);
+    content.is_none_or(|bytes| bytes.iter().skip(4096).any(|byte| *byte > 0))
 }
 
 /// Waits for the thread that prepares the next WAL, which the system may let wait. Else one file
