@@ -1,10 +1,12 @@
 //! From made-up reports to the result of a figure: points, conditions, verdicts, text and page.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
 mod synthetic;
 
 use std::rc::Rc;
 use synthetic::{Shape, phase, report, show};
 use vlsm_lab::figures::beside::Beside;
+use vlsm_lab::figures::claims::{self, Reason, Reasons};
 use vlsm_lab::figures::judge::{Rounds, judge};
 use vlsm_lab::figures::result::{FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, conditions, matrix, page, text};
@@ -453,4 +455,48 @@ fn an_overview_is_written_as_tables() {
     let row = tables.lines().find(|line| line.starts_with("| vlsm |")).expect("a row");
     // P50, P99, P99.9 and the longest of the store that was made up.
     assert!(row.contains("3 µs, 163 µs, 915 µs, 21 ms"), "{row}");
+}
+
+#[test]
+fn a_verdict_against_a_paper_has_a_reason_and_an_experiment() {
+    let results = [result_of("dlc-8", Scale::CAMPAIGN, 3, |_| ())];
+    let [first, ..] = &results[0].claims[..] else { panic!("it has claims") };
+    assert_eq!(first.verdict, Verdict::DoesNotHold);
+    let commit = results[0].commit.clone();
+    let given = |reasons: &[Reason]| Reasons { commit: commit.clone(), reasons: reasons.to_vec() };
+    let refused = |reasons: &[Reason]| claims::render(&results, &given(reasons)).unwrap_err();
+    let why = refused(&[]);
+    assert!(why.contains(&first.text) && why.contains("does not say why"), "{why}");
+
+    let reason = |text: &str, tried: &str| Reason {
+        figure: "dlc-8".into(),
+        claim: text.into(),
+        why: "L0 is bounded.".into(),
+        tried: tried.into(),
+    };
+    let all = |tried: &str| -> Vec<Reason> {
+        let against = |verdict| matches!(verdict, Verdict::DoesNotHold | Verdict::HoldsInPart);
+        let claims = results[0].claims.iter().filter(|claim| against(claim.verdict));
+        claims.map(|claim| reason(&claim.text, tried)).collect()
+    };
+    assert!(refused(&all("")).contains("nothing was tried"));
+    let whole = claims::render(&results, &given(&all("without a bound"))).unwrap();
+    let row = whole.lines().find(|line| line.contains(&first.text)).unwrap();
+    assert!(row.contains("does not hold here | L0 is bounded. Tried: without a bound |"), "{row}");
+    assert!(whole.contains("## Not measured") && whole.contains("`silk-8`"), "{whole}");
+
+    // A reason without a verdict that needs it, and a figure of another commit.
+    let stray = [&all("x")[..], &[reason("no such claim", "x")]].concat();
+    assert!(refused(&stray).contains("no such claim"));
+    let other = Reasons { commit: "fedcba9".into(), reasons: Vec::new() };
+    let older = claims::render(&results, &other).unwrap();
+    assert!(older.contains("## Older") && !older.contains(&first.text), "{older}");
+}
+
+#[test]
+fn the_page_of_claims_is_up_to_date() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = claims::page(&root.join(claims::FIGURES)).expect("the reasons fit the verdicts");
+    let kept = std::fs::read_to_string(root.join(claims::PAGE)).expect("it is there");
+    assert!(page == kept, "run `cargo run --package vlsm-lab -- claims`");
 }

@@ -12,11 +12,13 @@
 //!    the claims that cannot be judged.
 //! 6. `foresee` names what cannot be met, before the first run.
 //! 7. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
+//! 8. [`claims`] writes the page of all verdicts from the figures that were kept.
 //!
 //! A paper's numbers are those of its text, because its plots are pictures. At a smaller scale the
 //! paper's sizes and times are divided by the scale's factor (`scale`); ratios and rates are not.
 
 pub mod beside;
+pub mod claims;
 pub mod conditions;
 mod doubt;
 pub mod foresee;

@@ -8,6 +8,7 @@
     reason = "a program for people: its input, output and clock are the real ones"
 )]
 
+mod claims;
 mod compare;
 mod figure;
 mod list;
@@ -59,6 +60,8 @@ enum Command {
     Figure(figure::Args),
     /// Run the same work on one store or several in turn, with a report
     Compare(compare::Args),
+    /// Write the page of all verdicts, docs/claims.md, from the figures that were kept
+    Claims(claims::Args),
     /// Do one run, which standard input specifies: the other commands start it
     #[command(hide = true)]
     Child,
@@ -84,6 +87,7 @@ fn run(command: Command) -> failure::Result {
         Command::Workloads => list::workloads(),
         Command::Figure(args) => figure::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Claims(args) => claims::run(&args),
         // An interrupt ends its phase, never the program: the parent may send one, and the kernel
         // sends another when the parent dies.
         Command::Child => Ok(child::serve(&open, stop_flag(false)?)?),
