@@ -94,6 +94,16 @@ const CLASSES: &[Class] = &[
         weight: 0.5,
     },
     Class {
+        name: "transactions",
+        package: SIM,
+        program: "transactions",
+        args: &[],
+        seeds: Seeds::Range("SERIAL_SEEDS"),
+        least: 300,
+        environment: &[],
+        weight: 0.5,
+    },
+    Class {
         name: "model",
         package: SIM,
         program: "model",

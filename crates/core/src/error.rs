@@ -188,6 +188,18 @@ pub enum Error {
         /// The cause of the wait.
         cause: &'static str,
     },
+    /// Another write came between a transaction's reads and its commit. Nothing of the transaction
+    /// was written: run it again, from its first read.
+    #[error(
+        "the transaction conflicts with another write to {what} of keyspace {keyspace:?}; nothing \
+         of it was written: run it again"
+    )]
+    Conflict {
+        /// The keyspace.
+        keyspace: String,
+        /// The read that is not true any more.
+        what: ConflictKind,
+    },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -219,6 +231,25 @@ impl fmt::Display for LockHolder {
             Self::Process(id) => write!(f, "process {id}: close it there first"),
             Self::Unknown => f.write_str("another process or handle: close it first"),
         }
+    }
+}
+
+/// The read of a transaction that another write made untrue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConflictKind {
+    /// A key that the transaction read.
+    Key,
+    /// A range of keys that the transaction read.
+    Range,
+}
+
+impl fmt::Display for ConflictKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Key => "a key",
+            Self::Range => "a range",
+        })
     }
 }
 

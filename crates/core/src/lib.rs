@@ -23,7 +23,7 @@ pub mod version;
 
 pub use cursor::Cursor;
 pub use edit::{Change, VersionEdit};
-pub use error::{Error, LockHolder, OptionDifference, Result};
+pub use error::{ConflictKind, Error, LockHolder, OptionDifference, Result};
 pub use ids::{FileNumber, FileUid, JobId, MemtableId, RunId, TreeId};
 pub use key::{Kind, Seq, Trailer};
 pub use range::KeyRange;

@@ -105,11 +105,18 @@ pub enum Bug {
     KeptHidesNewer,
     /// A recovery leaves out the hot keys that the log has again.
     KeptNotRecovered,
+    /// The commit of a transaction does not check the ranges that it read.
+    RangeUnchecked,
+    /// A transaction does not see its own writes.
+    OwnWriteUnseen,
+    /// The commit of a transaction checks its reads, and overlooks batches that are sequenced
+    /// before its own.
+    CheckedTooEarly,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 50] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -157,6 +164,9 @@ impl Bug {
         Self::KeptUnsynced,
         Self::KeptHidesNewer,
         Self::KeptNotRecovered,
+        Self::RangeUnchecked,
+        Self::OwnWriteUnseen,
+        Self::CheckedTooEarly,
     ];
 }
 

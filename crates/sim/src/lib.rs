@@ -17,6 +17,7 @@
 //! | `admin` | administrators, which copy, restore and verify the store meanwhile |
 //! | [`tally`] | counts of what happened in stories |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
+//! | [`serial`] | concurrent transactions, and the order that explains what they saw |
 //! | [`full`] | a disk that is full for a while |
 //! | [`closure`] | what is written can be read again |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
@@ -44,6 +45,7 @@ pub mod oracle;
 pub mod rng;
 pub mod salvage;
 pub mod script;
+pub mod serial;
 pub mod tally;
 pub mod trace;
 pub mod world;

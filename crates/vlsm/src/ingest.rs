@@ -309,8 +309,9 @@ impl<'a> Ingest<'a> {
             let in_l0 = copies.files.iter().filter(|file| file.level == 0);
             let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
             seal.dedup();
+            let trees: Vec<TreeId> = copies.files.iter().map(|file| file.tree).collect();
             self.engine.shared.env.interleave();
-            let barrier = self.engine.writer.raise_barrier(&seal)?;
+            let barrier = self.engine.writer.raise_barrier(&trees, &seal)?;
             let since = self.engine.shared.env.now();
             self.engine.writer.await_published(Seq(barrier.seq.0 - 1))?;
             if self.places_are_free(&copies.files)? {

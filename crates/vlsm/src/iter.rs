@@ -310,7 +310,7 @@ impl std::fmt::Debug for Iter {
     }
 }
 
-fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {
+pub(crate) fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {
     match (lo, hi) {
         (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
         (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {

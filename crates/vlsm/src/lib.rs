@@ -23,8 +23,9 @@
 //! ```
 //!
 //! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`]
-//! and [`Iter`] read a consistent state; [`Options`] sets durability, memory and the mechanisms
-//! that shape the tree ([`PolicyOptions`]); [`Stats`] has the counters.
+//! and [`Iter`] read a consistent state; [`Transaction`] makes reads and writes atomic together;
+//! [`Options`] sets durability, memory and the mechanisms that shape the tree ([`PolicyOptions`]);
+//! [`Stats`] has the counters.
 
 mod aside;
 mod batch;
@@ -51,18 +52,21 @@ mod log;
 pub mod memtable;
 mod open;
 mod options;
+mod own_writes;
 mod paths;
 mod read;
 mod recovery;
 mod rules;
 mod salvage;
 mod shared;
+mod single_key;
 mod snapshot;
 mod stats;
 mod sync;
 #[cfg(all(test, feature = "shuttle"))]
 mod tests;
 pub mod trace;
+mod transaction;
 mod verify;
 mod write;
 
@@ -83,10 +87,11 @@ pub use shared::events::Listener;
 pub use shared::memory::MemoryStats;
 pub use snapshot::Snapshot;
 pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
+pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
 pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
-pub use vlsm_core::{LockHolder, OptionDifference};
+pub use vlsm_core::{ConflictKind, LockHolder, OptionDifference};
 pub use vlsm_disk::Env;
 pub use vlsm_disk::sst::{sst_number, sst_path};
 pub use vlsm_policy::profile::PROFILES;

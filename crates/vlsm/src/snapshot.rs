@@ -15,7 +15,7 @@ use vlsm_core::{Result, Seq};
 /// clone, and keeps the data that it shows.
 #[derive(Clone)]
 pub struct Snapshot {
-    held: Arc<Held>,
+    pub(crate) held: Arc<Held>,
 }
 
 impl Snapshot {

@@ -94,6 +94,12 @@ pub struct Stats {
     pub writes: u64,
     /// Batches written.
     pub batches: u64,
+    /// Transactions that committed writes.
+    #[serde(default)]
+    pub transactions: u64,
+    /// Commits of transactions that were refused, because another write came in between.
+    #[serde(default)]
+    pub conflicts: u64,
     /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes each.
     pub write_bytes: Bytes,
     /// Point reads.
@@ -235,11 +241,6 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
     let cache = reader.tables().cache().counters();
     let view = reader.views().load_full();
     let (memory, peak) = shared.memory.stats_and_peak();
-    let mut compactions: Vec<WorkStats> =
-        (1..counters.levels.len()).map(|index| work_of(counters, index)).collect();
-    while compactions.last().is_some_and(|work| work.jobs == 0) {
-        compactions.pop();
-    }
     let (chains, standing_chains) = {
         let state = control.state();
         (state.chains.waited().clone(), state.chains.standing().clone())
@@ -248,6 +249,8 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         at: shared.now_micros(),
         writes: counters.writes.get(),
         batches: counters.batches.get(),
+        transactions: counters.transactions.get(),
+        conflicts: counters.conflicts.get(),
         write_bytes: Bytes(counters.write_bytes.get()),
         gets: counters.gets.get(),
         memtable_hits: counters.memtable_hits.get(),
@@ -283,7 +286,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         shape_asks: counters.shape_asks.get(),
         waits: waits(counters),
         flush: work_of(counters, 0),
-        compactions,
+        compactions: compactions_of(counters),
         levels: level_stats(
             &**control.shape(),
             (&shared.options, control.memtable_bytes()),
@@ -298,6 +301,16 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         shortages: counters.shortages.get(),
         read_only: shared.health.cause().map(|cause| cause.to_string()),
     }
+}
+
+/// By source level, without trailing levels that did no work.
+fn compactions_of(counters: &Counters) -> Vec<WorkStats> {
+    let levels = (1..counters.levels.len()).map(|index| work_of(counters, index));
+    let mut compactions: Vec<WorkStats> = levels.collect();
+    while compactions.last().is_some_and(|work| work.jobs == 0) {
+        compactions.pop();
+    }
+    compactions
 }
 
 fn work_of(counters: &Counters, index: usize) -> WorkStats {

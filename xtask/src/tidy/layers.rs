@@ -56,6 +56,7 @@ const ENGINE: &[&str] = &[
     "external",
     "aside",
     "rules",
+    "own_writes",
     "catalog",
     // The parts.
     "read",
@@ -83,6 +84,8 @@ const ENGINE: &[&str] = &[
     "batch",
     "snapshot",
     "db",
+    "transaction",
+    "single_key",
 ];
 
 /// Checks the direction of imports.

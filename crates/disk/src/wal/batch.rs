@@ -84,6 +84,13 @@ impl Batch {
         checksum(&self.payload)
     }
 
+    /// Removes all entries behind the first `entries`, which end at `bytes` of the payload.
+    pub fn truncate(&mut self, entries: u64, bytes: usize) {
+        debug_assert!(entries <= self.entries && bytes <= self.payload.len());
+        self.payload.truncate(bytes);
+        self.entries = entries;
+    }
+
     /// Removes the entries and keeps the memory.
     pub fn clear(&mut self) {
         self.payload.clear();

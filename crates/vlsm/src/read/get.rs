@@ -26,7 +26,7 @@ use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
 /// sources up to that.
-type Newest = (Option<(Trailer, Bytes)>, Seq);
+pub(super) type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
     /// The value of a key, now or as of the moment that a snapshot holds.
@@ -87,7 +87,7 @@ impl Reader {
     }
 
     #[inline]
-    fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
+    pub(super) fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
         let cover = match memtable.has_ranges() {
             true => memtable.cover(key, seq),
             false => Seq::ZERO,
@@ -119,7 +119,7 @@ impl Reader {
         Ok((None, Seq::ZERO))
     }
 
-    fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
+    pub(super) fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
         let mut stats = ReadStats::default();
         let reader = self.tables.reader(table)?;
         let cover = match table.file.range_tombstones {

@@ -3,6 +3,7 @@
 //! [`Reader`] answers gets, and gives iterators the views that they walk over. It sees the shared
 //! state, and no part that writes.
 
+pub(crate) mod changes;
 pub(crate) mod covers;
 pub(crate) mod get;
 pub(crate) mod level_cursor;

@@ -67,6 +67,9 @@ pub(crate) struct Counters {
     pub writes: Counter,
     pub write_bytes: Counter,
     pub batches: Counter,
+    /// Transactions that committed writes, and that could not because of another write.
+    pub transactions: Counter,
+    pub conflicts: Counter,
     pub waiting_writers: Counter,
     /// Writers among `waiting_writers` that wait for a memtable.
     pub stopped_writers: Counter,

@@ -34,12 +34,12 @@ impl Drop for Barrier<'_> {
 }
 
 impl Writer {
-    /// Takes a barrier, and seals the memtables of `seal` before it. Waits while there are too many
-    /// batches under way, or too many sealed memtables.
-    pub fn raise_barrier(&self, seal: &[TreeId]) -> Result<Barrier<'_>> {
+    /// Takes a barrier for a change of `trees`, and seals the memtables of `seal` before it. Waits
+    /// while there are too many batches under way, or too many sealed memtables.
+    pub fn raise_barrier(&self, trees: &[TreeId], seal: &[TreeId]) -> Result<Barrier<'_>> {
         loop {
             let epoch = self.shared.channel.room_epoch();
-            if let Some(barrier) = self.try_barrier(seal)? {
+            if let Some(barrier) = self.try_barrier(trees, seal)? {
                 return Ok(barrier);
             }
             self.shared.channel.wake();
@@ -59,7 +59,7 @@ impl Writer {
         }
     }
 
-    fn try_barrier(&self, seal: &[TreeId]) -> Result<Option<Barrier<'_>>> {
+    fn try_barrier(&self, trees: &[TreeId], seal: &[TreeId]) -> Result<Option<Barrier<'_>>> {
         let mut sequence = self.log.sequence();
         self.shared.health.check()?;
         if self.closing.load(Ordering::Relaxed) {
@@ -80,6 +80,7 @@ impl Writer {
         let (ticket, seq) = (sequence.next_ticket, Seq(sequence.next_seq));
         sequence.next_ticket += 1;
         sequence.next_seq += 1;
+        self.recent.note_trees(seq, trees);
         self.barriers.fetch_add(1, Ordering::Relaxed);
         Ok(Some(Barrier { writer: self, ticket, seq }))
     }

@@ -186,6 +186,21 @@ impl Batch {
         self.error = None;
     }
 
+    /// Removes all writes behind the first `len`.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        let end = match len.checked_sub(1) {
+            Some(last) => self.entries[last].value.1 as usize,
+            None => 0,
+        };
+        self.encoded.truncate(len as u64, end);
+        self.entries.truncate(len);
+    }
+
+    /// The error of a write that was refused, which is forgotten: the batch is as it was before it.
+    pub(crate) fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
+    }
+
     /// Checks that this store may write the batch.
     pub(crate) fn check(&self, store: u64) -> Result<()> {
         if let Some(error) = &self.error {

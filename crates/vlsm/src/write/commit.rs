@@ -29,6 +29,7 @@ use crate::shared::Shared;
 use crate::sync::atomic::Ordering;
 use crate::write::Writer;
 use crate::write::batch::{Batch, Entry};
+use crate::write::check::Check;
 use crate::write::large::Prepared;
 use crate::write::publish::IN_FLIGHT_MAX;
 use std::ops::RangeInclusive;
@@ -69,6 +70,9 @@ struct Claim {
     memtable: Arc<Memtable>,
     space: Reservation,
 }
+
+/// A batch, with the check of its transaction if it is one.
+type Checked<'a> = (&'a Batch, Option<&'a Check<'a>>);
 
 /// A batch after stage 1.
 enum Staged {
@@ -111,6 +115,16 @@ struct Need {
 impl Writer {
     /// Commits a batch.
     pub fn write(self: &Arc<Self>, batch: &Batch, options: WriteOptions) -> Result<()> {
+        self.write_checked(batch, options, None)
+    }
+
+    /// Commits a batch; that of a transaction only if its check passes in stage 2.
+    pub fn write_checked(
+        self: &Arc<Self>,
+        batch: &Batch,
+        options: WriteOptions,
+        check: Option<&Check<'_>>,
+    ) -> Result<()> {
         batch.check(self.shared.store_uid)?;
         self.shared.health.check()?;
         if batch.is_empty() {
@@ -136,7 +150,7 @@ impl Writer {
             error
         };
         let staged = self.stage(batch, durability).map_err(give_back)?;
-        let sequenced = self.sequence(batch, &staged, durability, give_up);
+        let sequenced = self.sequence((batch, check), &staged, durability, give_up);
         let mut sequenced = match sequenced {
             Ok(sequenced) => sequenced,
             Err(error) => {
@@ -185,7 +199,7 @@ impl Writer {
     /// Stage 2, again and again while there is no room.
     fn sequence(
         self: &Arc<Self>,
-        batch: &Batch,
+        batch: Checked<'_>,
         staged: &Staged,
         durability: Durability,
         give_up: Option<Duration>,
@@ -205,7 +219,7 @@ impl Writer {
     #[cold]
     fn wait_to_sequence(
         self: &Arc<Self>,
-        batch: &Batch,
+        batch: Checked<'_>,
         staged: &Staged,
         durability: Durability,
         since: Duration,
@@ -249,10 +263,11 @@ impl Writer {
     /// Stage 2.
     fn try_sequence(
         self: &Arc<Self>,
-        batch: &Batch,
+        batch: Checked<'_>,
         staged: &Staged,
         durability: Durability,
     ) -> Result<Attempt> {
+        let (batch, check) = batch;
         let mut sequence = self.log.sequence();
         self.shared.health.check()?;
         if self.closing.load(Ordering::Relaxed) {
@@ -261,6 +276,7 @@ impl Writer {
         if self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(Attempt::Crowded);
         }
+        check.map_or(Ok(()), Check::pass)?;
         let first_seq = Seq(sequence.next_seq);
         let len = record_len(staged.record(batch));
         if durability != Durability::NoWal && !self.log.make_room(&mut sequence, len) {
@@ -297,6 +313,12 @@ impl Writer {
         };
         if let Some(number) = staged.pinned() {
             sequence.unpin_wal(number);
+        }
+        if self.recent.is_active() {
+            match staged {
+                Staged::Small { .. } => self.recent.note_batch(first_seq, batch),
+                Staged::Large(large) => self.recent.note_parts(first_seq, &large.parts),
+            }
         }
         if durability == Durability::NoWal {
             self.unlogged.store(true, Ordering::Relaxed);

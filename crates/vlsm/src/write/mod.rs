@@ -3,13 +3,14 @@
 //! memtable is full.
 //! [`barrier`] orders operations other than batches (ingests) among the batches, [`flush`] waits
 //! until memtables are flushed; [`keep`] brings hot keys of memtables that are flushed into the
-//! active one.
+//! active one; [`check`] compares a transaction's reads with the batches before its own.
 //!
 //! [`Writer`] sees the shared state, the view, the log and the names of keyspaces. The control sets
 //! the rate of the gate; the installer signals free memtables through the channel.
 
 pub(crate) mod barrier;
 pub(crate) mod batch;
+pub(crate) mod check;
 pub(crate) mod commit;
 pub(crate) mod flush;
 pub(crate) mod keep;
@@ -22,6 +23,7 @@ use crate::log::Log;
 use crate::read::view::Views;
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use check::Recent;
 use publish::{PUBLISH_SPIN, Publisher};
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ pub(crate) struct Writer {
     publisher: Publisher,
     /// Barriers that were raised and not ended ([`barrier`]).
     barriers: AtomicU64,
+    recent: Recent,
     /// Whether the shape gathers memtables before they go out.
     gathers: bool,
     /// Whether writes outside the WAL were made.
@@ -57,6 +60,7 @@ impl Writer {
             log: log.clone(),
             catalog: catalog.clone(),
             barriers: AtomicU64::new(0),
+            recent: Recent::default(),
             gathers,
             unlogged: AtomicBool::new(false),
             closing: AtomicBool::new(false),

@@ -151,7 +151,7 @@ fn nothing_stays_that_somebody_wants_in_tables() {
     refuses(&alone, &flushed, true, "a flush that somebody waits for");
     let (alone, flushed) = sealed();
     put(&alone, 8);
-    let barrier = alone.writer.raise_barrier(&[]).unwrap();
+    let barrier = alone.writer.raise_barrier(&[], &[]).unwrap();
     assert!(matches!(keep(&alone, &flushed), Kept::Never), "an ingest is under way");
     drop(barrier);
     alone.views.update(TREE, |tree| TreeView { version: ingested(Seq(4)), ..tree.clone() });

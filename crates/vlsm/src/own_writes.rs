@@ -1,0 +1,115 @@
+//! The writes of a transaction, as its own reads see them before they are committed.
+//!
+//! They are derived from the transaction's batch, entry by entry: entry number i counts as having
+//! the sequence number i + 1, so a read of them resolves versions, operands and range tombstones by
+//! the rules of the store (`rules/resolve`). What they leave open is decided by the snapshot: a key
+//! that they do not touch, or the value that their operands change.
+//!
+//! Threads and locks: owned by one transaction.
+
+use crate::rules::Rules;
+use crate::rules::resolve::{Meaning, Resolver, meaning};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer, TreeId};
+
+/// The writes to one tree.
+#[derive(Debug, Default)]
+struct Own {
+    /// The versions of each key, oldest first.
+    keys: BTreeMap<Bytes, Vec<(Trailer, Bytes)>>,
+    deleted: RangeTombstones,
+}
+
+/// The writes of one transaction, by tree.
+#[derive(Debug, Default)]
+pub(crate) struct OwnWrites {
+    trees: BTreeMap<TreeId, Own>,
+    count: u64,
+}
+
+/// What a transaction's own writes say about a key.
+#[derive(Debug)]
+pub(crate) enum Say {
+    /// Nothing: the snapshot decides.
+    Nothing,
+    /// Its value, whatever the snapshot has.
+    All(Resolver),
+    /// Operands, which change what the snapshot has.
+    Operands(Resolver),
+}
+
+impl Say {
+    /// The key's value, from what the snapshot has; `below` is not called if it does not matter.
+    pub fn value(
+        self,
+        rules: &Rules,
+        key: &[u8],
+        below: impl FnOnce() -> Result<Option<Bytes>>,
+    ) -> Result<Option<Bytes>> {
+        match self {
+            Self::Nothing => below(),
+            Self::All(resolver) => resolver.finish(rules, key),
+            Self::Operands(mut resolver) => {
+                match below()? {
+                    Some(value) => resolver.add_older(Meaning::Value(0), value),
+                    None => resolver.add_older(Meaning::Absent, Bytes::new()),
+                };
+                resolver.finish(rules, key)
+            }
+        }
+    }
+}
+
+impl OwnWrites {
+    /// Adds the next entry of the batch.
+    pub fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
+        self.count += 1;
+        let seq = Seq(self.count);
+        let own = self.trees.entry(tree).or_default();
+        let [key, value] = [key, value].map(Bytes::copy_from_slice);
+        match kind {
+            Kind::RangeDelete => own.deleted.insert(&key, &value, seq),
+            _ => own.keys.entry(key).or_default().push((Trailer::new(seq, kind), value)),
+        }
+    }
+
+    /// What they say about a key at this time.
+    ///
+    /// # Errors
+    /// Never, for what a batch accepted.
+    pub fn say(&self, tree: TreeId, key: &[u8], now: Micros) -> Result<Say> {
+        let Some(own) = self.trees.get(&tree) else { return Ok(Say::Nothing) };
+        let cover = own.deleted.cover(key, Seq::MAX);
+        let versions = own.keys.get(key).map_or(&[][..], Vec::as_slice);
+        let mut resolver = Resolver::default();
+        for (trailer, value) in versions.iter().rev() {
+            if resolver.add_older(meaning(*trailer, value, cover, || now)?, value.clone()) {
+                return Ok(Say::All(resolver));
+            }
+        }
+        Ok(match (cover > Seq::ZERO, versions.is_empty()) {
+            (true, _) => Say::All(resolver),
+            (false, true) => Say::Nothing,
+            (false, false) => Say::Operands(resolver),
+        })
+    }
+
+    /// The written keys of these trees within a range, in order.
+    pub fn keys_in(&self, trees: &[TreeId], lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> Vec<Bytes> {
+        let own = trees.iter().filter_map(|tree| self.trees.get(tree));
+        own.flat_map(|own| own.keys.range((lo.clone(), hi.clone())))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// The ranges that they delete in these trees.
+    pub fn deleted_in(&self, trees: &[TreeId]) -> RangeTombstones {
+        let mut all = RangeTombstones::default();
+        for own in trees.iter().filter_map(|tree| self.trees.get(tree)) {
+            all.add_all(&own.deleted);
+        }
+        all
+    }
+}

@@ -1,0 +1,100 @@
+//! Changes of one key that depend on its value: each is a transaction over that key, which runs
+//! again until no other write comes in between.
+
+use crate::keyspace::Keyspace;
+use crate::options::WriteOptions;
+use crate::transaction::transact;
+use bytes::Bytes;
+#[cfg(doc)]
+use vlsm_core::Error;
+use vlsm_core::Result;
+
+impl Keyspace {
+    /// Sets a key to `new` if its value is `expected`; none stands for an absent key. Returns what
+    /// the key has instead, as the inner error, if that is something else; nothing changes then.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let locks = db.default_keyspace();
+    /// assert_eq!(locks.compare_and_swap("job", None, Some(b"ada"))?, Ok(()));
+    /// assert_eq!(locks.compare_and_swap("job", None, Some(b"alan"))?, Err(Some("ada".into())));
+    /// assert_eq!(locks.compare_and_swap("job", Some(b"ada"), None)?, Ok(()));
+    /// assert_eq!(locks.get("job")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`] and [`Keyspace::get`]; [`Error::Conflict`] if other writes to the key
+    /// came in between [`TRANSACT_TRIES`](crate::TRANSACT_TRIES) times.
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Result<(), Option<Bytes>>> {
+        let key = key.as_ref();
+        transact(&self.engine, WriteOptions::default(), |transaction| {
+            let found = transaction.get(self, key)?;
+            if found.as_deref() != expected {
+                return Ok(Err(found));
+            }
+            match new {
+                Some(value) => transaction.put(self, key, value)?,
+                None => transaction.delete(self, key)?,
+            }
+            Ok(Ok(()))
+        })
+    }
+
+    /// Sets a key to what `update` makes of its value, and returns the value before. None stands
+    /// for an absent key, in both directions. `update` may be called several times.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let names = db.default_keyspace();
+    /// let add = |names: Option<&[u8]>| Some([names.unwrap_or_default(), b"ada "].concat());
+    /// assert_eq!(names.fetch_update("all", add)?, None);
+    /// assert_eq!(names.fetch_update("all", add)?, Some("ada ".into()));
+    /// assert_eq!(names.get("all")?, Some("ada ada ".into()));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`].
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut update: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        let key = key.as_ref();
+        transact(&self.engine, WriteOptions::default(), |transaction| {
+            let found = transaction.get(self, key)?;
+            match update(found.as_deref()) {
+                Some(value) => transaction.put(self, key, value)?,
+                None if found.is_some() => transaction.delete(self, key)?,
+                None => {}
+            }
+            Ok(found)
+        })
+    }
+
+    /// Sets a key to a value if it is absent. Returns the value that the key has already, if it has
+    /// one; nothing changes then.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`].
+    pub fn insert_if_absent(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        let swapped = self.compare_and_swap(key, None, Some(value.as_ref()))?;
+        Ok(swapped.err().flatten())
+    }
+}

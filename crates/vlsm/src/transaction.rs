@@ -1,0 +1,446 @@
+//! Transactions: reads and writes that take effect together, or not at all.
+//!
+//! They are optimistic. A transaction reads from the snapshot that it took at its begin, and from
+//! its own writes, which only it sees. It notes every key, and every part of a range, that it read.
+//! Its commit goes through only if nothing of that has changed until the place that its batch gets
+//! in the order of all batches:
+//! 1. The check begins ([`Writer::begin_check`]): from here on batches leave notes of their keys.
+//! 2. The reads are compared with what has become visible since the snapshot ([`Reader::changed`]).
+//! 3. The batch is committed, unless the notes name a read ([`Writer::write_checked`]).
+//!
+//! So the committed transactions have the same effect as one after the other, in the order of their
+//! batches (serializable). One that only read needs no check: its place is that of its snapshot.
+//!
+//! Its iterators are in [`iter`].
+//!
+//! [`Writer::begin_check`]: crate::write::Writer::begin_check
+//! [`Reader::changed`]: crate::read::Reader::changed
+//! [`Writer::write_checked`]: crate::write::Writer::write_checked
+
+mod iter;
+
+pub use iter::TransactionIter;
+
+use crate::batch::Batch;
+use crate::db::Db;
+use crate::handle::Handle;
+use crate::keyspace::Keyspace;
+use crate::options::WriteOptions;
+use crate::own_writes::OwnWrites;
+use crate::read::changes::Reads;
+use crate::snapshot::Snapshot;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_core::key::successor;
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{Error, Result};
+use vlsm_disk::Env;
+
+/// How often [`Db::transact`] runs a transaction at most.
+pub const TRANSACT_TRIES: u32 = 100;
+/// How often a commit begins its check at most, while other writers outrun it.
+const CHECKS: u32 = 8;
+/// The first and the longest pause of [`Db::transact`] before it tries again.
+const PAUSE: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(5);
+
+/// Reads and writes that take effect together, as if no other write came in between.
+///
+/// A transaction reads the store as it was at [`Db::transaction`], with its own writes on top. Its
+/// writes are visible to others after [`Transaction::commit`]. The commit fails with
+/// [`Error::Conflict`], and writes nothing, if another write has changed a key or a part of a range
+/// that the transaction read; then it must be run again, which [`Db::transact`] does by itself.
+/// Writes to keys that were not read cause no conflict. A dropped transaction leaves nothing
+/// behind.
+///
+/// It keeps the data that it reads, as a snapshot does, and its writes in memory. Values that
+/// expire and compaction filters cause no conflicts.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// use vlsm::{Db, Error};
+///
+/// let db = Db::open(folder.path().join("store"))?;
+/// let accounts = db.default_keyspace();
+/// accounts.put("ada", "7")?;
+///
+/// let mut transaction = db.transaction();
+/// let before = transaction.get(&accounts, "ada")?;
+/// assert_eq!(before.as_deref(), Some(&b"7"[..]));
+/// transaction.put(&accounts, "ada", "8")?;
+/// accounts.put("ada", "9")?; // somebody else is faster
+/// assert!(matches!(transaction.commit(), Err(Error::Conflict { .. })));
+/// assert_eq!(accounts.get("ada")?.as_deref(), Some(&b"9"[..]));
+/// # db.close()
+/// # }
+/// ```
+pub struct Transaction {
+    snapshot: Snapshot,
+    batch: Batch,
+    own: OwnWrites,
+    reads: Arc<Mutex<Reads>>,
+    /// The number of writes at each savepoint.
+    savepoints: Vec<usize>,
+}
+
+impl Db {
+    /// Begins a transaction on the store as it is now.
+    #[must_use]
+    pub fn transaction(&self) -> Transaction {
+        Transaction::begin(&self.engine)
+    }
+
+    /// Runs `work` in a transaction and commits it. After a conflict it runs again, at most
+    /// [`TRANSACT_TRIES`] times, with growing pauses. So `work` should have no other effects.
+    ///
+    /// If `work` returns an error, nothing is written and the error is returned. To end without
+    /// writes and without an error, call [`Transaction::rollback`].
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let visits = db.default_keyspace();
+    /// std::thread::scope(|scope| {
+    ///     for _ in 0..2 {
+    ///         scope.spawn(|| {
+    ///             for _ in 0..100 {
+    ///                 db.transact(|transaction| {
+    ///                     let count = transaction.get(&visits, "ada")?;
+    ///                     let count = count.map_or(0, |bytes| bytes.len());
+    ///                     transaction.put(&visits, "ada", "x".repeat(count + 1))
+    ///                 })
+    ///                 .unwrap();
+    ///             }
+    ///         });
+    ///     }
+    /// });
+    /// assert_eq!(visits.get("ada")?.map(|count| count.len()), Some(200));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of `work`; [`Error::Conflict`] after the last try; any error of
+    /// [`Transaction::commit`].
+    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(WriteOptions::default(), work)
+    }
+
+    /// As [`Db::transact`], with options for the commit.
+    ///
+    /// # Errors
+    /// As [`Db::transact`]; [`Error::Busy`] if a deadline was given and passed.
+    pub fn transact_with<T>(
+        &self,
+        options: WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        transact(&self.engine, options, work)
+    }
+}
+
+/// Runs and commits a transaction until it meets no other write.
+pub(crate) fn transact<T>(
+    engine: &Handle,
+    options: WriteOptions,
+    mut work: impl FnMut(&mut Transaction) -> Result<T>,
+) -> Result<T> {
+    let mut pause = PAUSE;
+    let mut tries = 1;
+    loop {
+        let mut transaction = Transaction::begin(engine);
+        let result = work(&mut transaction)?;
+        match transaction.commit_with(options) {
+            Ok(()) => return Ok(result),
+            Err(Error::Conflict { .. }) if tries < TRANSACT_TRIES => {}
+            Err(error) => return Err(error),
+        }
+        tries += 1;
+        pause_up_to(&*engine.shared.env, pause);
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+/// Waits for a random time up to `most`, so that transactions that met do not meet again.
+fn pause_up_to(env: &dyn Env, most: Duration) {
+    let part = env.random() % (most.as_nanos() as u64).max(1);
+    let condition = env.condition(Duration::ZERO);
+    let until = env.now() + Duration::from_nanos(part);
+    while env.now() < until {
+        condition.wait(condition.epoch(), Some(until));
+    }
+}
+
+impl Transaction {
+    fn begin(engine: &Handle) -> Self {
+        Self {
+            snapshot: Snapshot::new(engine),
+            batch: Batch::new(),
+            own: OwnWrites::default(),
+            reads: Arc::default(),
+            savepoints: Vec::new(),
+        }
+    }
+
+    /// The state of the store that it reads, without its own writes. Reads of it cause no conflict.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The value of a key, as of the begin and with the transaction's own writes.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`]; [`Error::InvalidArgument`] if the transaction has read too much for
+    /// its commit to check.
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        let key = key.as_ref();
+        let tree = keyspace.tree_of(key);
+        let below = || {
+            self.reads.lock().add_key(tree, key)?;
+            self.snapshot.get(keyspace, key)
+        };
+        if planted::is(Bug::OwnWriteUnseen) {
+            return below();
+        }
+        let own = self.own.say(tree, key, self.snapshot.held.at.now)?;
+        own.value(&keyspace.info.rules, key, below)
+    }
+
+    /// As [`Transaction::get`]. The name is for those who know pessimistic transactions: here every
+    /// read is checked at the commit, and nothing is locked.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_for_update(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        self.get(keyspace, key)
+    }
+
+    /// Whether a key has a value.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// The values of several keys, in their order. Each key has a result of its own.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Bytes>>> {
+        keys.into_iter().map(|key| self.get(keyspace, key)).collect()
+    }
+
+    /// All pairs of a keyspace. As [`Transaction::range`].
+    #[must_use]
+    pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter {
+        self.within(keyspace, Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The pairs of a keyspace within a range of keys, with the writes that the transaction has
+    /// made so far. The commit checks the part of the range that the iterator has walked over:
+    /// from an end to the last pair that it returned from there.
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> TransactionIter {
+        let own = |bound: Bound<&K>| bound.map(|key| Bytes::copy_from_slice(key.as_ref()));
+        self.within(keyspace, own(range.start_bound()), own(range.end_bound()))
+    }
+
+    /// The pairs of a keyspace whose keys begin with `prefix`. As [`Transaction::range`].
+    #[must_use]
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter {
+        let prefix = prefix.as_ref();
+        let hi = successor(prefix).map_or(Bound::Unbounded, |end| Bound::Excluded(end.into()));
+        self.within(keyspace, Bound::Included(Bytes::copy_from_slice(prefix)), hi)
+    }
+
+    /// Sets a key of a keyspace to a value.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] for a key or value over the limits, a transaction of more than
+    /// [`MAX_BATCH_LEN`](crate::MAX_BATCH_LEN) bytes, or a keyspace of another store. The
+    /// transaction is as before then.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.add(|batch| batch.put(keyspace, key, value))
+    }
+
+    /// Sets a key of a keyspace to a value that expires after `ttl` from now.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and if the keyspace has a merge operator.
+    pub fn put_with_ttl(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.add(|batch| batch.put_with_ttl(keyspace, key, value, ttl))
+    }
+
+    /// Removes a key of a keyspace, if it exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(|batch| batch.delete(keyspace, key))
+    }
+
+    /// Removes all keys of a range.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], and for a range without an upper end.
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        self.add(|batch| batch.delete_range(keyspace, range))
+    }
+
+    /// Changes the value of a key by an operand of the keyspace's merge operator. This reads
+    /// nothing, so transactions that only merge never conflict.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`]; [`Error::OperandRefused`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.add(|batch| batch.merge(keyspace, key, operand))
+    }
+
+    /// Adds a write, or refuses it and leaves the transaction as it was.
+    fn add(&mut self, add: impl FnOnce(&mut Batch)) -> Result<()> {
+        let before = self.batch.len();
+        add(&mut self.batch);
+        let store = self.snapshot.held.engine.shared.store_uid;
+        let refused = self.batch.take_error().or_else(|| self.batch.check(store).err());
+        if let Some(error) = refused {
+            self.batch.truncate(before);
+            return Err(error);
+        }
+        self.see_writes_from(before);
+        Ok(())
+    }
+
+    fn see_writes_from(&mut self, first: usize) {
+        for entry in &self.batch.entries()[first..] {
+            let (key, value) = (self.batch.key(entry), self.batch.value(entry));
+            self.own.add(entry.tree, entry.kind, key, value);
+        }
+    }
+
+    /// The number of writes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether it has written nothing so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
+    /// Remembers the writes so far, so that [`Transaction::rollback_to_savepoint`] can undo later
+    /// ones. Savepoints may be nested.
+    pub fn savepoint(&mut self) {
+        self.savepoints.push(self.batch.len());
+    }
+
+    /// Undoes all writes since the last savepoint, and forgets it. What was read since still counts
+    /// as read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if there is no savepoint.
+    pub fn rollback_to_savepoint(&mut self) -> Result<()> {
+        let Some(len) = self.savepoints.pop() else {
+            return Err(Error::InvalidArgument("the transaction has no savepoint".into()));
+        };
+        self.undo_to(len);
+        Ok(())
+    }
+
+    /// Undoes all writes. A commit then writes nothing.
+    pub fn rollback(&mut self) {
+        self.savepoints.clear();
+        self.undo_to(0);
+    }
+
+    fn undo_to(&mut self, len: usize) {
+        self.batch.truncate(len);
+        self.own = OwnWrites::default();
+        self.see_writes_from(0);
+    }
+
+    /// Writes everything, if nothing that the transaction read was changed by others.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]: nothing was written; run it again. Else as
+    /// [`Db::write`](crate::Db::write), and any error of reading an SST.
+    pub fn commit(self) -> Result<()> {
+        self.commit_with(WriteOptions::default())
+    }
+
+    /// As [`Transaction::commit`], with options.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`]; [`Error::Busy`] if a deadline was given and passed.
+    pub fn commit_with(self, options: WriteOptions) -> Result<()> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let engine = &self.snapshot.held.engine;
+        // An iterator that is still open reads on, for nothing.
+        let reads = std::mem::take(&mut *self.reads.lock());
+        let mut checks = 1;
+        loop {
+            let check = engine.writer.begin_check(&reads)?;
+            if let Some(change) = engine.reader.changed(&reads, self.snapshot.seq())? {
+                return Err(engine.writer.conflict(change));
+            }
+            engine.shared.env.interleave();
+            let result = engine.writer.write_checked(&self.batch, options, Some(&check));
+            if !check.is_lost() {
+                engine.shared.counters.transactions.add(u64::from(result.is_ok()));
+                return result;
+            }
+            if checks == CHECKS {
+                return Err(engine.writer.outrun(&self.batch));
+            }
+            checks += 1;
+        }
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("seq", &self.snapshot.seq())
+            .field("writes", &self.batch.len())
+            .finish_non_exhaustive()
+    }
+}
