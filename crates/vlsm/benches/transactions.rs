@@ -3,9 +3,9 @@
 //! `cargo bench -p vlsm --bench transactions`. One thread writes batches of four random keys;
 //! beside it the same writes are made by transactions. Then the same with a read of each key before
 //! it is written: gets and a batch, and a transaction. They alternate in rounds over one store in
-//! memory's reach; the ratio is that of two neighbours, and the median of the rounds counts. Then two and four threads do
-//! transactions that read and write, on keys of their own, where no conflict is possible, and on
-//! the same hundred keys.
+//! memory's reach; the ratio is that of two neighbours, and the median of the rounds counts. Then
+//! two and four threads do transactions that read and write, on keys of their own, where no
+//! conflict is possible, and on the same hundred keys.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
