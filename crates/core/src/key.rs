@@ -192,12 +192,13 @@ pub fn prefix(key: &[u8]) -> u64 {
 pub fn check_lengths(key_len: usize, value_len: usize) -> Result<()> {
     if key_len > MAX_KEY_LEN {
         return Err(Error::InvalidArgument(format!(
-            "a key of {key_len} bytes is longer than the limit of {MAX_KEY_LEN}"
+            "a key of {key_len} bytes is longer than the limit of {MAX_KEY_LEN} (MAX_KEY_LEN)"
         )));
     }
     if value_len > MAX_VALUE_LEN {
         return Err(Error::InvalidArgument(format!(
-            "a value of {value_len} bytes is longer than the limit of {MAX_VALUE_LEN}"
+            "a value of {value_len} bytes is longer than the limit of {MAX_VALUE_LEN} \
+             (MAX_VALUE_LEN)"
         )));
     }
     Ok(())

@@ -151,7 +151,7 @@ pub fn a_job_drops_no_damaged_block() -> Result<(), String> {
     bytes[middle] ^= 1;
     disk.set_content(&newest, bytes);
     let db = open().map_err(|error| error.to_string())?;
-    let compacted = db.default_keyspace().compact_range::<&[u8]>(..);
+    let compacted = db.default_keyspace().compact_range(..);
     for key in 0..1_000_u64 {
         match db.get(key.to_be_bytes()) {
             Ok(Some(value)) if value[..] == [1; 100] => {}

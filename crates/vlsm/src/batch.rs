@@ -1,9 +1,9 @@
 //! The public methods of a batch, which take handles to keyspaces. The batch itself, which knows
 //! trees instead of handles, is in `write/batch`.
 
+use crate::bounds::KeyBounds;
 use crate::keyspace::Keyspace;
 pub use crate::write::batch::{Batch, MAX_BATCH_LEN};
-use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 #[cfg(doc)]
 use vlsm_core::Error;
@@ -49,16 +49,9 @@ impl Batch {
     }
 
     /// Removes all keys of a range, at the cost of one write for each region that it touches. An
-    /// empty range changes nothing.
-    ///
-    /// If the range has no upper end, [`Db::write`](crate::Db::write) refuses the whole batch: pass
-    /// a key that is larger than all keys of the keyspace.
-    pub fn delete_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        self.add_range(&keyspace.info, own(range.start_bound()), own(range.end_bound()));
+    /// empty range changes nothing. A range without an upper end takes 64 KiB of the batch, because
+    /// its end has to be larger than any key.
+    pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) {
+        self.add_range(&keyspace.info, range.key_bounds());
     }
 }

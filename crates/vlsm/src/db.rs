@@ -2,6 +2,7 @@
 //! the engine that does the work.
 
 use crate::batch::Batch;
+use crate::bounds::KeyBounds;
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
 use crate::checkpoint::CopyReport;
 use crate::checkpoint::checkpoint;
@@ -18,7 +19,6 @@ use crate::snapshot::Snapshot;
 use crate::stats::{Stats, stats};
 use bytes::Bytes;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::event::Event;
@@ -301,6 +301,19 @@ impl Db {
         write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
+    /// Sets a key of the keyspace `default` to a value, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.default_keyspace().put_with(key, value, options)
+    }
+
     /// Removes a key of the keyspace `default`.
     ///
     /// # Errors
@@ -314,11 +327,8 @@ impl Db {
     ///
     /// # Errors
     /// As [`Keyspace::delete_range`].
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let (lo, hi) = (own(range.start_bound()), own(range.end_bound()));
-        let add = |batch: &mut Batch| batch.add_range(&self.default, lo, hi);
-        write_one(&self.engine.writer, WriteOptions::default(), add)
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.default_keyspace().delete_range(range)
     }
 
     /// Changes the value of a key of the keyspace `default` by an operand of its merge operator
@@ -327,9 +337,7 @@ impl Db {
     /// # Errors
     /// As [`Keyspace::merge`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        let (key, operand) = (key.as_ref(), operand.as_ref());
-        let add = |batch: &mut Batch| batch.add_merge(&self.default, key, operand);
-        write_one(&self.engine.writer, WriteOptions::default(), add)
+        self.default_keyspace().merge(key, operand)
     }
 
     /// The value of a key of the keyspace `default`.
@@ -341,6 +349,22 @@ impl Db {
         self.engine.reader.get(self.default.tree_of(key), key, None)
     }
 
+    /// The values of several keys of the keyspace `default`, as [`Keyspace::multi_get`] does.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Bytes>>> {
+        self.default_keyspace().multi_get(keys)
+    }
+
+    /// Whether a key of the keyspace `default` has a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
     /// All pairs of the keyspace `default`.
     #[must_use]
     pub fn iter(&self) -> Iter {
@@ -349,8 +373,14 @@ impl Db {
 
     /// The pairs of the keyspace `default` within a range of keys.
     #[must_use]
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+    pub fn range(&self, range: impl KeyBounds) -> Iter {
         self.default_keyspace().range(range)
+    }
+
+    /// The pairs of the keyspace `default` whose keys begin with `prefix`.
+    #[must_use]
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default_keyspace().prefix(prefix)
     }
 
     /// Takes a snapshot: the state of the store at this moment.

@@ -9,6 +9,7 @@
 //! meet. A walk covers one region, on the view that is current when it begins. When the engine
 //! takes the walk back (`read/pins`), a new one continues after the last pair.
 
+use crate::bounds::KeyBounds;
 use crate::catalog::KeyspaceInfo;
 use crate::held::Held;
 use crate::read::merge_cursor::Direction;
@@ -17,7 +18,7 @@ use crate::read::user_cursor::{Pair, UserCursor};
 use crate::trace::Asked;
 use crate::write::batch::other_store;
 use bytes::Bytes;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 #[cfg(doc)]
@@ -102,13 +103,13 @@ impl End {
 }
 
 impl Iter {
-    pub(crate) fn new<K: AsRef<[u8]>>(
+    pub(crate) fn new(
         keyspace: &Arc<KeyspaceInfo>,
         held: Arc<Held>,
-        range: &impl RangeBounds<K>,
+        range: impl KeyBounds,
     ) -> Self {
-        let own = |bound: Bound<&K>| bound.map(|key| Bytes::copy_from_slice(key.as_ref()));
-        Self::within(keyspace, held, own(range.start_bound()), own(range.end_bound()))
+        let (lo, hi) = range.key_bounds();
+        Self::within(keyspace, held, lo, hi)
     }
 
     pub(crate) fn with_prefix(
@@ -308,6 +309,11 @@ impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Iter").field("keyspace", &self.info.name).finish_non_exhaustive()
     }
+}
+
+/// The number of pairs that are left.
+pub(crate) fn count(mut pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>) -> Result<u64> {
+    pairs.try_fold(0, |count, pair| pair.map(|_| count + 1))
 }
 
 pub(crate) fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {

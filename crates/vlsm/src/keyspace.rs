@@ -1,11 +1,12 @@
 //! Handles to keyspaces: named sets of keys within a store. A batch may touch any keyspaces and is
 //! atomic across them.
 
+use crate::bounds::KeyBounds;
 use crate::catalog::KeyspaceInfo;
 use crate::handle::Handle;
 use crate::held::Held;
 use crate::ingest::{IngestOptions, IngestReport, ingest};
-use crate::iter::Iter;
+use crate::iter::{Iter, count};
 use crate::options::WriteOptions;
 use crate::read::size::ApproximateSize;
 use crate::salvage::Salvage;
@@ -14,7 +15,7 @@ use crate::write::batch::Batch;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,15 +83,23 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
-        write_one(&self.engine.writer, WriteOptions::default(), |batch| batch.delete(self, key))
+        self.delete_with(key, WriteOptions::default())
+    }
+
+    /// Removes a key, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+        write_one(&self.engine.writer, options, |batch| batch.delete(self, key))
     }
 
     /// Removes all keys of a range, at the cost of one delete for each region that the range
-    /// touches. An empty range changes nothing.
+    /// touches. An empty range changes nothing. A range without an upper end costs 64 KiB more,
+    /// because its end has to be larger than any key.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]; [`Error::InvalidArgument`] for a range without an upper end: pass a
-    /// key that is larger than all keys of the keyspace.
+    /// As [`Keyspace::put`].
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -105,10 +114,16 @@ impl Keyspace {
     /// # db.close()
     /// # }
     /// ```
-    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
-            batch.delete_range(self, range);
-        })
+    pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
+        self.delete_range_with(range, WriteOptions::default())
+    }
+
+    /// Removes all keys of a range, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`].
+    pub fn delete_range_with(&self, range: impl KeyBounds, options: WriteOptions) -> Result<()> {
+        write_one(&self.engine.writer, options, |batch| batch.delete_range(self, range))
     }
 
     /// Changes the value of a key by an operand of the keyspace's merge operator, without reading
@@ -118,9 +133,20 @@ impl Keyspace {
     /// As [`Keyspace::put`]. [`Error::OperandRefused`] if the operator refuses the operand, and
     /// [`Error::InvalidArgument`] if the keyspace has no operator: nothing was written.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
-        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
-            batch.merge(self, key, operand);
-        })
+        self.merge_with(key, operand, WriteOptions::default())
+    }
+
+    /// Changes the value of a key by an operand, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`]; [`Error::Busy`] if a deadline was given and passed.
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        write_one(&self.engine.writer, options, |batch| batch.merge(self, key, operand))
     }
 
     /// Sets a key to a value that expires after `ttl` from now.
@@ -136,6 +162,46 @@ impl Keyspace {
         write_one(&self.engine.writer, WriteOptions::default(), |batch| {
             batch.put_with_ttl(self, key, value, ttl);
         })
+    }
+
+    /// Whether a key has a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The pair with the smallest key.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next().transpose()
+    }
+
+    /// The pair with the largest key.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter().next_back().transpose()
+    }
+
+    /// Whether there is no pair.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.first()?.is_none())
+    }
+
+    /// The number of pairs. It counts them: the time is that of a scan.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn len(&self) -> Result<u64> {
+        count(self.iter())
     }
 
     /// The value of a key; none if it is absent or has expired.
@@ -169,13 +235,13 @@ impl Keyspace {
     /// All pairs in key order, as of now.
     #[must_use]
     pub fn iter(&self) -> Iter {
-        self.range::<&[u8]>(..)
+        self.range(..)
     }
 
     /// The pairs within a range of keys, as of now.
     #[must_use]
-    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(&self.info, Arc::new(Held::now(&self.engine)), &range)
+    pub fn range(&self, range: impl KeyBounds) -> Iter {
+        Iter::new(&self.info, Arc::new(Held::now(&self.engine)), range)
     }
 
     /// The readable pairs of a damaged keyspace, in key order, and the ranges of keys that cannot
@@ -232,11 +298,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// Any error of reading an SST's index; [`Error::Closed`].
-    pub fn approximate_size<K: AsRef<[u8]>>(
-        &self,
-        range: impl RangeBounds<K>,
-    ) -> Result<ApproximateSize> {
-        let (lo, hi) = half_open(&range);
+    pub fn approximate_size(&self, range: impl KeyBounds) -> Result<ApproximateSize> {
+        let (lo, hi) = half_open(range);
         self.engine.reader.approximate_size(&self.info, &lo, hi.as_ref())
     }
 
@@ -263,8 +326,8 @@ impl Keyspace {
     /// # Errors
     /// [`Error::Closed`] if the store is closed meanwhile, [`Error::ReadOnly`] if it fails,
     /// [`Error::NoSpace`] if the device is full, [`Error::OpenedReadOnly`].
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        let (lo, hi) = half_open(&range);
+    pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
+        let (lo, hi) = half_open(range);
         self.engine.control.compact_range(&self.info, &lo, hi.as_ref())
     }
 
@@ -276,20 +339,29 @@ impl Keyspace {
 }
 
 /// The first key of a range and the first one behind it, if there is an end.
-fn half_open<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (Bytes, Option<Bytes>) {
-    let at = |key: &K| Bytes::copy_from_slice(key.as_ref());
-    let behind = |key: &K| [key.as_ref(), &[0]].concat().into();
-    let lo = match range.start_bound() {
-        Bound::Included(key) => at(key),
+fn half_open(range: impl KeyBounds) -> (Bytes, Option<Bytes>) {
+    let behind = |key: Bytes| Bytes::from([&key[..], &[0]].concat());
+    let (lo, hi) = range.key_bounds();
+    let lo = match lo {
+        Bound::Included(key) => key,
         Bound::Excluded(key) => behind(key),
         Bound::Unbounded => Bytes::new(),
     };
-    let hi = match range.end_bound() {
+    let hi = match hi {
         Bound::Included(key) => Some(behind(key)),
-        Bound::Excluded(key) => Some(at(key)),
+        Bound::Excluded(key) => Some(key),
         Bound::Unbounded => None,
     };
     (lo, hi)
+}
+
+impl IntoIterator for &Keyspace {
+    type Item = Result<(Bytes, Bytes)>;
+    type IntoIter = Iter;
+
+    fn into_iter(self) -> Iter {
+        self.iter()
+    }
 }
 
 /// Commits a batch of one write, in reused memory.

@@ -29,6 +29,7 @@
 
 mod aside;
 mod batch;
+mod bounds;
 mod budget;
 mod catalog;
 mod checkpoint;
@@ -67,10 +68,12 @@ mod sync;
 mod tests;
 pub mod trace;
 mod transaction;
+mod unwind;
 mod verify;
 mod write;
 
 pub use batch::{Batch, MAX_BATCH_LEN};
+pub use bounds::KeyBounds;
 pub use catalog::{DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use checkpoint::{CopyReport, restore, restore_with};
 pub use control::chain::ChainSummary;
@@ -90,6 +93,7 @@ pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
 pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
 pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
+pub use vlsm_core::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
 pub use vlsm_core::{ConflictKind, LockHolder, OptionDifference};
 pub use vlsm_disk::Env;

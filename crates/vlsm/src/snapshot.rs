@@ -1,13 +1,13 @@
 //! Snapshots: the state of the store at one moment, while the handle exists. A snapshot is a
 //! registered sequence number (`read/snapshots`); it copies nothing.
 
+use crate::bounds::KeyBounds;
 use crate::handle::Handle;
 use crate::held::Held;
-use crate::iter::Iter;
+use crate::iter::{Iter, count};
 use crate::keyspace::Keyspace;
 use crate::write::batch::other_store;
 use bytes::Bytes;
-use std::ops::RangeBounds;
 use std::sync::Arc;
 use vlsm_core::{Result, Seq};
 
@@ -49,16 +49,67 @@ impl Snapshot {
         }
     }
 
+    /// Whether a key has a value in the snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn contains_key(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// The values of several keys in the snapshot, in their order. Each key has a result of its
+    /// own.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Bytes>>> {
+        keys.into_iter().map(|key| self.get(keyspace, key)).collect()
+    }
+
+    /// The pair with the smallest key of a keyspace in the snapshot.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// The pair with the largest key of a keyspace in the snapshot.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// Whether a keyspace has no pair in the snapshot.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.first(keyspace)?.is_none())
+    }
+
+    /// The number of pairs of a keyspace in the snapshot. It counts them: the time is that of a
+    /// scan.
+    ///
+    /// # Errors
+    /// As the iterator.
+    pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
+        count(self.iter(keyspace))
+    }
+
     /// All pairs of a keyspace in key order.
     #[must_use]
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
-        self.range::<&[u8]>(keyspace, ..)
+        self.range(keyspace, ..)
     }
 
     /// The pairs of a keyspace within a range of keys.
     #[must_use]
-    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(&keyspace.info, self.held.clone(), &range)
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> Iter {
+        Iter::new(&keyspace.info, self.held.clone(), range)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.

@@ -22,8 +22,10 @@ mod iter;
 pub use iter::TransactionIter;
 
 use crate::batch::Batch;
+use crate::bounds::KeyBounds;
 use crate::db::Db;
 use crate::handle::Handle;
+use crate::iter::count;
 use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
 use crate::own_writes::OwnWrites;
@@ -31,7 +33,7 @@ use crate::read::changes::Reads;
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::key::successor;
@@ -242,6 +244,38 @@ impl Transaction {
         keys.into_iter().map(|key| self.get(keyspace, key)).collect()
     }
 
+    /// The pair with the smallest key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next().transpose()
+    }
+
+    /// The pair with the largest key of a keyspace.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter(keyspace).next_back().transpose()
+    }
+
+    /// Whether a keyspace has no pair.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
+        Ok(self.first(keyspace)?.is_none())
+    }
+
+    /// The number of pairs of a keyspace. It counts them, and so reads all of them.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
+        count(self.iter(keyspace))
+    }
+
     /// All pairs of a keyspace. As [`Transaction::range`].
     #[must_use]
     pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter {
@@ -252,13 +286,9 @@ impl Transaction {
     /// made so far. The commit checks the part of the range that the iterator has walked over:
     /// from an end to the last pair that it returned from there.
     #[must_use]
-    pub fn range<K: AsRef<[u8]>>(
-        &self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) -> TransactionIter {
-        let own = |bound: Bound<&K>| bound.map(|key| Bytes::copy_from_slice(key.as_ref()));
-        self.within(keyspace, own(range.start_bound()), own(range.end_bound()))
+    pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> TransactionIter {
+        let (lo, hi) = range.key_bounds();
+        self.within(keyspace, lo, hi)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`. As [`Transaction::range`].
@@ -309,12 +339,8 @@ impl Transaction {
     /// Removes all keys of a range.
     ///
     /// # Errors
-    /// As [`Transaction::put`], and for a range without an upper end.
-    pub fn delete_range<K: AsRef<[u8]>>(
-        &mut self,
-        keyspace: &Keyspace,
-        range: impl RangeBounds<K>,
-    ) -> Result<()> {
+    /// As [`Transaction::put`].
+    pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
         self.add(|batch| batch.delete_range(keyspace, range))
     }
 
@@ -353,16 +379,10 @@ impl Transaction {
         }
     }
 
-    /// The number of writes so far.
+    /// The number of writes so far. A range that was deleted counts once for each region.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn write_count(&self) -> usize {
         self.batch.len()
-    }
-
-    /// Whether it has written nothing so far.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.batch.is_empty()
     }
 
     /// Remembers the writes so far, so that [`Transaction::rollback_to_savepoint`] can undo later

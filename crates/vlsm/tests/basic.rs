@@ -169,3 +169,70 @@ fn options_that_cannot_work_leave_no_folder_behind() {
     refused(|options| options.policy.tree.l0_max = 0, "l0_trigger");
     refused(|options| options.memory_limit = vlsm::ByteCount(1), "is too little");
 }
+
+#[test]
+fn the_same_can_be_asked_of_a_store_a_keyspace_a_snapshot_and_a_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let main = db.default_keyspace();
+    assert!(main.is_empty().unwrap() && main.first().unwrap().is_none());
+    let before = db.snapshot();
+    let lazy = WriteOptions::durability(Durability::Lazy);
+    db.put_with("a", "1", lazy).unwrap();
+    for key in ["b", "ba", "c"] {
+        main.put(key, "1").unwrap();
+    }
+    main.delete_with("c", lazy).unwrap();
+    main.put("d", "1").unwrap();
+    main.delete_range_with("d".., lazy).unwrap();
+    let (now, transaction) = (db.snapshot(), db.transaction());
+    let (first, last) = (("a".into(), "1".into()), ("ba".into(), "1".into()));
+    assert_eq!(
+        [main.first(), now.first(&main), transaction.first(&main)].map(Result::unwrap),
+        [Some(first.clone()), Some(first.clone()), Some(first)]
+    );
+    assert_eq!(
+        [main.last(), now.last(&main), transaction.last(&main)].map(Result::unwrap),
+        [Some(last.clone()), Some(last.clone()), Some(last)]
+    );
+    assert_eq!([main.len(), now.len(&main), transaction.len(&main)].map(Result::unwrap), [3; 3]);
+    assert_eq!((before.len(&main).unwrap(), before.is_empty(&main).unwrap()), (0, true));
+    assert!(!now.is_empty(&main).unwrap() && !transaction.is_empty(&main).unwrap());
+    for key in ["a", "c"] {
+        let there = key == "a";
+        let found = [db.contains_key(key), main.contains_key(key), now.contains_key(&main, key)];
+        assert_eq!(found.map(Result::unwrap), [there; 3]);
+        assert_eq!(transaction.contains_key(&main, key).unwrap(), there);
+    }
+    let keys = ["c", "ba"];
+    for found in [
+        db.multi_get(keys),
+        main.multi_get(keys),
+        now.multi_get(&main, keys),
+        transaction.multi_get(&main, keys),
+    ] {
+        let found: Vec<_> = found.into_iter().map(Result::unwrap).collect();
+        assert_eq!(found, [None, Some("1".into())]);
+    }
+    assert_eq!(db.prefix("b").count(), 2);
+    assert_eq!((&main).into_iter().count(), 3);
+    for pair in &main {
+        pair.unwrap();
+    }
+}
+
+#[test]
+fn a_panic_of_the_caller_leaves_the_store_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path().join("store")).unwrap();
+    let panicked = std::panic::catch_unwind(|| {
+        db.put("before", "1").unwrap();
+        let mut transaction = db.transaction();
+        transaction.put(&db.default_keyspace(), "never", "1").unwrap();
+        panic!("of the caller");
+    });
+    assert!(panicked.is_err());
+    assert!(db.contains_key("before").unwrap() && !db.contains_key("never").unwrap());
+    db.put("after", "1").unwrap();
+    db.close().unwrap();
+}

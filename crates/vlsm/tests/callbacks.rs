@@ -177,7 +177,7 @@ fn a_merge_operator_that_panics_is_named_and_loses_nothing() {
         let space = db.create_keyspace("words", options).unwrap();
         space.put("a", "1").unwrap();
         space.put("b", "1").unwrap();
-        space.compact_range::<Bytes>(..).unwrap();
+        space.compact_range(..).unwrap();
         let expected = if place == "check" {
             let refused = space.merge("b", "?").unwrap_err();
             assert!(matches!(refused, Error::OperandRefused { .. }), "{refused}");
@@ -199,7 +199,7 @@ fn a_merge_operator_that_panics_is_named_and_loses_nothing() {
             // A snapshot keeps operands of two stripes apart; then they go into one.
             let snapshot = db.snapshot();
             db.flush().unwrap();
-            space.compact_range::<Bytes>(..).unwrap();
+            space.compact_range(..).unwrap();
             drop(snapshot);
             db.put("other", "write").unwrap();
         }
@@ -296,7 +296,7 @@ fn a_compaction_filter_that_panics_is_named_and_the_values_stay() {
         db.flush().unwrap();
         for _ in 0..2 {
             // By a flush, by compactions out of L0 and deeper ones.
-            main.compact_range::<Bytes>(..).unwrap();
+            main.compact_range(..).unwrap();
             main.put("h", "?4").unwrap();
         }
         db.wait_idle().unwrap();
@@ -331,7 +331,7 @@ fn a_compaction_filter_that_panics_is_named_and_the_values_stay() {
         for key in ["b", "c", "f"] {
             main.put(key, "x").unwrap();
         }
-        main.compact_range::<Bytes>(..).unwrap();
+        main.compact_range(..).unwrap();
         assert!(["b", "c", "f"].iter().all(|key| main.get(key).unwrap().is_none()));
         drop(main);
         db.close().unwrap();
@@ -363,7 +363,7 @@ fn live(db: Db, closes: bool) -> Pairs {
         }
     }
     other.put("a", "b").unwrap();
-    db.default_keyspace().compact_range::<Bytes>(..).unwrap();
+    db.default_keyspace().compact_range(..).unwrap();
     db.wait_idle().unwrap();
     assert_eq!(readable(&db.default_keyspace()).0, written);
     db.put("last", "write").unwrap();

@@ -45,7 +45,7 @@ fn everything_goes_to_the_last_level_and_tombstones_go() {
             }
         }
         let main = db.default_keyspace();
-        main.compact_range::<&[u8]>(..).unwrap();
+        main.compact_range(..).unwrap();
         let (l0, above, last) = bytes(&db);
         assert_eq!((l0, above), (0, 0), "{profile}: {:#?}", db.stats().levels);
         assert!(last < 500_000, "{profile}: {last} bytes for 2000 small records");
@@ -55,10 +55,10 @@ fn everything_goes_to_the_last_level_and_tombstones_go() {
         for n in 0..20_000 {
             db.delete(key(n)).unwrap();
         }
-        main.compact_range::<&[u8]>(..).unwrap();
+        main.compact_range(..).unwrap();
         assert_eq!(bytes(&db), (0, 0, 0), "{profile}");
         // Nothing to do, empty and impossible ranges.
-        main.compact_range::<&[u8]>(..).unwrap();
+        main.compact_range(..).unwrap();
         main.compact_range("b".."b").unwrap();
         main.compact_range("z".."a").unwrap();
         let path = db.path().to_owned();
@@ -82,7 +82,7 @@ fn a_range_over_regions_and_a_snapshot() {
     let seen = before.iter(&split).count();
     assert_eq!(seen, 10_000, "the snapshot keeps what it sees");
     drop(before);
-    split.compact_range::<&[u8]>(..).unwrap();
+    split.compact_range(..).unwrap();
     assert_eq!(bytes(&db), (0, 0, 0));
 }
 
@@ -104,20 +104,20 @@ fn beside_writers_and_until_the_store_closes() {
             n
         });
         for _ in 0..3 {
-            main.compact_range::<&[u8]>(..).unwrap();
+            main.compact_range(..).unwrap();
         }
         stop.store(true, Ordering::Relaxed);
         let written = writer.join().unwrap();
         assert_eq!(db.iter().count() as u64, written);
         // Two at once, of the same keys.
-        let other = scope.spawn(|| main.compact_range::<&[u8]>(..));
-        main.compact_range::<&[u8]>(..).unwrap();
+        let other = scope.spawn(|| main.compact_range(..));
+        main.compact_range(..).unwrap();
         other.join().unwrap().unwrap();
         // A close ends the wait.
         let waits = scope.spawn(|| {
             let started = Instant::now();
             loop {
-                match main.compact_range::<&[u8]>(..) {
+                match main.compact_range(..) {
                     Ok(()) if started.elapsed() < Duration::from_secs(60) => {}
                     ended => return ended,
                 }

@@ -46,7 +46,7 @@ fn use_many_files() {
     for n in 0..count {
         db.put(key(n), [n as u8; 150]).unwrap();
     }
-    db.default_keyspace().compact_range::<Vec<u8>>(..).unwrap();
+    db.default_keyspace().compact_range(..).unwrap();
     let check = |db: &Db| {
         // Iterators hold the files of a whole view.
         let walks: Vec<_> = (0..4).map(|_| db.iter()).collect();

@@ -403,7 +403,7 @@ fn closing_during_a_compaction_leaves_no_file_of_it() {
         bench.put(&db, n * 5, Durability::Buffered).unwrap();
     }
     let main = db.default_keyspace();
-    let refused = aside(move || main.compact_range::<Vec<u8>>(..).and(main.put("more", "")));
+    let refused = aside(move || main.compact_range(..).and(main.put("more", "")));
     until_it_stands();
     close_meanwhile(&bench, db, &still, &refused);
 }

@@ -78,7 +78,7 @@ fn over_memtables_runs_and_levels_and_after_reopening() {
         assert!(!vlsm::verify(&path).unwrap().damaged, "{profile}");
         let db = small(profile, &path).open().unwrap();
         check(&db);
-        db.default_keyspace().compact_range::<&[u8]>(..).unwrap();
+        db.default_keyspace().compact_range(..).unwrap();
         check(&db);
         db.close().unwrap();
         let report = vlsm::verify(&path).unwrap();

@@ -58,7 +58,7 @@ fn fill(db: &Db, words: &Keyspace) -> Pairs {
         words.put(key(n), format!("{n}").repeat(20)).unwrap();
         map.insert(key(n), format!("{n}").repeat(20).into_bytes());
     }
-    words.compact_range::<Vec<u8>>(..).unwrap();
+    words.compact_range(..).unwrap();
     let erase = |map: &mut BTreeMap<_, _>, from, to| {
         words.delete_range(key(from)..key(to)).unwrap();
         map.retain(|k: &Vec<u8>, _: &mut Vec<u8>| !(key(from)..key(to)).contains(k));
@@ -141,7 +141,7 @@ fn an_iterator_may_turn_at_any_time() {
                     db.write(&batch, WriteOptions::default()).unwrap();
                 }
                 "flush" => db.flush().unwrap(),
-                "compact" => words.compact_range::<Vec<u8>>(..).unwrap(),
+                "compact" => words.compact_range(..).unwrap(),
                 turn => turning.step(turn, line),
             }
         }

@@ -324,7 +324,7 @@ fn live(case: &Case, layout: [&str; 3]) {
         for step in steps.split_whitespace() {
             match step {
                 "flush" => db.flush().unwrap(),
-                "compact" => space.compact_range::<Bytes>(..).unwrap(),
+                "compact" => space.compact_range(..).unwrap(),
                 "snapshot" => snapshots.push(db.snapshot()),
                 "seal" => sealed = Some(seal(&bench, &db)),
                 _ => {
@@ -342,7 +342,7 @@ fn live(case: &Case, layout: [&str; 3]) {
     look(&db, &space, &expected, random);
     // No job fails for it, and nothing is lost by one; keys written meanwhile read right.
     db.flush().unwrap();
-    space.compact_range::<Bytes>(..).unwrap();
+    space.compact_range(..).unwrap();
     db.wait_idle().unwrap();
     look(&db, &space, &expected, random);
     drop(space);
@@ -382,7 +382,7 @@ fn one_bad_key_is_an_error_of_no_other_wherever_it_lies() {
 /// keyspace's entries.
 fn taken(db: &Db, space: &Keyspace) -> (u64, u64, ByteCount, vlsm::Seq, u64) {
     let (stats, seq) = (db.stats(), db.snapshot().seq());
-    let entries = space.approximate_size::<Bytes>(..).unwrap().entries;
+    let entries = space.approximate_size(..).unwrap().entries;
     (stats.writes, stats.batches, stats.wal_bytes, seq, entries)
 }
 
@@ -469,7 +469,7 @@ fn files_that_are_brought_in_are_no_worse() {
             space.merge(key(n), ONE).unwrap();
         }
         if deep {
-            space.compact_range::<Bytes>(..).unwrap();
+            space.compact_range(..).unwrap();
         }
         let file = Path::new("/bad.sst");
         let mut writer = SstFileWriter::create_in(&bench.env(), file, db.options()).unwrap();
@@ -490,7 +490,7 @@ fn files_that_are_brought_in_are_no_worse() {
         check();
         db.flush().unwrap();
         check();
-        space.compact_range::<Bytes>(..).unwrap();
+        space.compact_range(..).unwrap();
         check();
         // The store's own SST, which holds the operand: nothing changes.
         let own = bench.disk.files().into_keys();

@@ -251,10 +251,10 @@ fn compacting_a_range_drops_what_has_expired() {
         main.put_with_ttl((n + 100).to_be_bytes(), value("l"), seconds(1_000)).unwrap();
         main.put((n + 200).to_be_bytes(), value("n")).unwrap();
     }
-    main.compact_range::<&[u8]>(..).unwrap();
+    main.compact_range(..).unwrap();
     assert_eq!(kilobytes(&db) / 100, 3);
     micros.fetch_add(20_000_000, Ordering::SeqCst);
-    main.compact_range::<&[u8]>(..).unwrap();
+    main.compact_range(..).unwrap();
     assert_eq!(kilobytes(&db) / 100, 2);
     db.close().unwrap();
     // The next life knows, too.
@@ -262,7 +262,7 @@ fn compacting_a_range_drops_what_has_expired() {
     env.wall_clock = Box::new(move |_| Duration::from_micros(clock.load(Ordering::SeqCst)));
     db = Db::builder(&path).env(Arc::new(env)).open().unwrap();
     micros.fetch_add(2_000_000_000, Ordering::SeqCst);
-    db.default_keyspace().compact_range::<&[u8]>(..).unwrap();
+    db.default_keyspace().compact_range(..).unwrap();
     assert_eq!(kilobytes(&db) / 100, 1);
     db.close().unwrap();
 }

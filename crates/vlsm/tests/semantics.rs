@@ -7,7 +7,7 @@ mod tiny;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tiny::tiny;
-use vlsm::{Batch, Builder, ByteCount, Db, Error, Keyspace, KeyspaceOptions, Snapshot};
+use vlsm::{Batch, Builder, ByteCount, Db, Keyspace, KeyspaceOptions, Snapshot};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -221,13 +221,13 @@ fn a_full_compaction_leaves_nothing_of_what_was_deleted() {
         let snapshot = db.snapshot();
         all.delete_range("key".."key02000").unwrap();
         all.delete_range("key01000".."key1").unwrap();
-        all.compact_range::<&str>(..).unwrap();
+        all.compact_range(..).unwrap();
         assert!(all.iter().next().is_none() && tables() > 0);
         assert_eq!(snapshot.iter(&all).count(), 3000, "the snapshot's");
         drop(snapshot);
         all.put("key", "").unwrap();
         all.delete_range("key"..="key").unwrap();
-        all.compact_range::<&str>(..).unwrap();
+        all.compact_range(..).unwrap();
         assert_eq!(tables(), 0, "{profile}");
         db.close().unwrap();
     }
@@ -247,18 +247,27 @@ fn range_tombstone_bounds() {
     letters.delete_range("e"..="f").unwrap();
     assert_eq!(left(), "abghijklmnopqrstuvwxyz", "an inclusive end goes");
     let after = (std::ops::Bound::Excluded("g"), std::ops::Bound::Excluded("q"));
-    letters.delete_range::<&str>(after).unwrap();
+    letters.delete_range(after).unwrap();
     assert_eq!(left(), "abgqrstuvwxyz", "over regions, without the lower end");
     letters.delete_range(.."b").unwrap();
     assert_eq!(left(), "bgqrstuvwxyz");
     letters.delete_range("z".."b").unwrap();
     letters.delete_range("b".."b").unwrap();
     assert_eq!(left(), "bgqrstuvwxyz", "empty ranges change nothing");
-    let refused = letters.delete_range("x"..).unwrap_err();
-    assert!(matches!(&refused, Error::InvalidArgument(what) if what.contains("upper end")));
-    assert_eq!(left(), "bgqrstuvwxyz");
+    let last = vec![0xff; vlsm::MAX_KEY_LEN];
+    letters.put(&last, "the largest key").unwrap();
+    letters.delete_range("x"..).unwrap();
+    assert_eq!((left().as_str(), letters.get(&last).unwrap()), ("bgqrstuvw", None));
     db.flush().unwrap();
-    assert_eq!(left(), "bgqrstuvwxyz");
+    assert_eq!(left(), "bgqrstuvw");
+    letters.delete_range("c"..).unwrap();
+    assert_eq!(left(), "b", "over regions, without an upper end");
+    letters.compact_range(..).unwrap();
+    assert_eq!(left(), "b");
+    letters.delete_range(..).unwrap();
+    assert!(letters.is_empty().unwrap());
+    db.flush().unwrap();
+    assert!(letters.is_empty().unwrap());
     fill();
     assert_eq!(left().len(), 26, "what is written later shows");
     db.flush().unwrap();
@@ -284,7 +293,7 @@ fn range_tombstone_bounds() {
     letters.put(&longest, "1").unwrap();
     letters.put(&nearly, "2").unwrap();
     let after = (std::ops::Bound::Excluded(&longest), std::ops::Bound::Included(&nearly));
-    letters.delete_range::<&Vec<u8>>(after).unwrap();
+    letters.delete_range(after).unwrap();
     for _ in 0..2 {
         assert!(
             letters.get(&longest).unwrap().is_some() && letters.get(&nearly).unwrap().is_none()

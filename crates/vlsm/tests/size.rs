@@ -15,7 +15,7 @@ fn sizes_are_near_the_truth_on_disk_and_in_memory() {
     };
     let db = open().open().unwrap();
     let split = db.create_keyspace("split", KeyspaceOptions::splits(["k3", "k7"])).unwrap();
-    assert_eq!(split.approximate_size::<&[u8]>(..).unwrap().bytes, ByteCount::ZERO);
+    assert_eq!(split.approximate_size(..).unwrap().bytes, ByteCount::ZERO);
     (0..20_000_u32).for_each(|n| split.put(format!("k{n:05}"), [7; 100]).unwrap());
     let near = |size: vlsm::ApproximateSize, entries: u64| {
         let low = (entries * 95 / 100, entries * 105);
@@ -24,7 +24,7 @@ fn sizes_are_near_the_truth_on_disk_and_in_memory() {
         assert!((low.1..=high.1).contains(&size.bytes.0), "{entries}: {size:?}");
     };
     let check = || {
-        near(split.approximate_size::<&[u8]>(..).unwrap(), 20_000);
+        near(split.approximate_size(..).unwrap(), 20_000);
         near(split.approximate_size("k05000".."k10000").unwrap(), 5_000);
         near(split.approximate_size("k15000"..).unwrap(), 5_000);
         near(split.approximate_size(..="k00099").unwrap(), 100);
@@ -35,11 +35,11 @@ fn sizes_are_near_the_truth_on_disk_and_in_memory() {
     check();
     db.flush().unwrap();
     check();
-    split.compact_range::<&[u8]>(..).unwrap();
+    split.compact_range(..).unwrap();
     check();
     db.close().unwrap();
     let db = open().read_only(true).open().unwrap();
     let split = db.keyspace("split").unwrap();
     near(split.approximate_size("k05000".."k10000").unwrap(), 5_000);
-    assert_eq!(db.default_keyspace().approximate_size::<&[u8]>(..).unwrap().entries, 0);
+    assert_eq!(db.default_keyspace().approximate_size(..).unwrap().entries, 0);
 }

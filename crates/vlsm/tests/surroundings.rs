@@ -70,7 +70,7 @@ fn a_store_on_a_full_device_opens_for_deleting() {
         bench.look(&db, 0);
         let main = db.default_keyspace();
         main.delete_range(0_u64.to_be_bytes()..1_990_u64.to_be_bytes()).unwrap();
-        main.compact_range::<&[u8]>(..).unwrap();
+        main.compact_range(..).unwrap();
         assert!(bench.disk.used() < before / 2, "killed {killed}: {}", bench.disk.used());
         bench.acknowledged.retain(|key, _| key[..] >= 1_990_u64.to_be_bytes()[..]);
         bench.look(&db, 0);

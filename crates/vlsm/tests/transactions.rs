@@ -180,7 +180,7 @@ fn a_commit_fails_just_where_a_read_was_changed() {
             write(&mut other, &words, writes);
             other.commit().unwrap();
             if settle {
-                words.compact_range::<&str>(..).unwrap();
+                words.compact_range(..).unwrap();
             }
             match (transaction.commit(), expected) {
                 (Ok(()), None) => assert!(words.get("result").unwrap().is_some(), "{what}"),
@@ -239,7 +239,7 @@ fn savepoints_undo_what_came_after() {
     transaction.rollback_to_savepoint().unwrap();
     assert_eq!(seen(&transaction, &words, false), "a=1 b=2");
     transaction.rollback_to_savepoint().unwrap();
-    assert_eq!((seen(&transaction, &words, false), transaction.len()), ("a=1".into(), 1));
+    assert_eq!((seen(&transaction, &words, false), transaction.write_count()), ("a=1".into(), 1));
     let none = transaction.rollback_to_savepoint();
     assert!(matches!(none, Err(Error::InvalidArgument(_))), "{none:?}");
     write(&mut transaction, &words, "put d 4");
@@ -249,7 +249,7 @@ fn savepoints_undo_what_came_after() {
     let mut transaction = db.transaction();
     write(&mut transaction, &words, "put e 5");
     transaction.rollback();
-    assert!(transaction.is_empty());
+    assert_eq!(transaction.write_count(), 0);
     transaction.commit().unwrap();
     let mut dropped = db.transaction();
     write(&mut dropped, &words, "put f 6");
@@ -338,14 +338,13 @@ fn bad_input_is_refused_and_changes_nothing() {
     let (other, foreign) = open();
     let long = vec![b'k'; 64 * 1024 + 1];
     let plain = db.default_keyspace();
-    let cases: [(&str, Act<'_>); 9] = [
+    let cases: [(&str, Act<'_>); 8] = [
         ("a foreign keyspace, put", &|txn| txn.put(&foreign, "a", "1")),
         ("a foreign keyspace, get", &|txn| txn.get(&foreign, "a").map(drop)),
         ("a foreign keyspace, iter", &|txn| txn.iter(&foreign).next().unwrap().map(drop)),
         ("a key that is too long", &|txn| txn.put(&words, &long, "1")),
         ("a key to delete that is too long", &|txn| txn.delete(&words, &long)),
         ("an operand without an operator", &|txn| txn.merge(&plain, "a", "1")),
-        ("a range without an upper end", &|txn| txn.delete_range(&words, "a"..)),
         ("a value that expires over operands", &|txn| {
             txn.put_with_ttl(&words, "a", "1", std::time::Duration::from_secs(1))
         }),
@@ -356,7 +355,7 @@ fn bad_input_is_refused_and_changes_nothing() {
         transaction.put(&words, what, "kept").unwrap();
         let refused = act(&mut transaction);
         assert!(matches!(refused, Err(Error::InvalidArgument(_))), "{what}: {refused:?}");
-        assert_eq!(transaction.len(), 1, "{what}");
+        assert_eq!(transaction.write_count(), 1, "{what}");
         transaction.commit().unwrap();
         assert_eq!(words.get(what).unwrap().as_deref(), Some(&b"kept"[..]), "{what}");
     }
@@ -364,7 +363,7 @@ fn bad_input_is_refused_and_changes_nothing() {
     let mut transaction = db.transaction();
     transaction.put(&words, "", "empty").unwrap();
     transaction.delete_range(&words, "z".."a").unwrap();
-    assert_eq!(transaction.len(), 1);
+    assert_eq!(transaction.write_count(), 1);
     assert_eq!(transaction.range(&words, "z".."a").count(), 0);
     assert_eq!(transaction.get(&words, "").unwrap().as_deref(), Some(&b"empty"[..]));
     let not_logged = WriteOptions::durability(Durability::NoWal);

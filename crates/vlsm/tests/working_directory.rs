@@ -21,7 +21,7 @@ fn open_and_write(env: &Arc<dyn Env>, home: &Path) {
     db.put("apple", "green").unwrap();
     db.flush().unwrap();
     db.put("pear", "yellow").unwrap();
-    db.default_keyspace().compact_range::<&[u8]>(..).unwrap();
+    db.default_keyspace().compact_range(..).unwrap();
     db.close().unwrap();
     expect(&home.join("deep/er/store"), 2);
 }

@@ -46,6 +46,7 @@ const ENGINE: &[&str] = &[
     // The ground: what no part of a store is needed for.
     "sync",
     "paths",
+    "bounds",
     "copies",
     "memtable",
     "budget",
@@ -86,6 +87,7 @@ const ENGINE: &[&str] = &[
     "db",
     "transaction",
     "single_key",
+    "unwind",
 ];
 
 /// Checks the direction of imports.

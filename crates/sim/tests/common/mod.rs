@@ -205,7 +205,7 @@ pub fn snapshots_stay_as_they_are(seed: u64) -> Result<(), String> {
                 let value = [own.below(256) as u8; 300];
                 match own.below(10) {
                     0 => to_write.flush()?,
-                    1 => brief.compact_range::<&[u8]>(..)?,
+                    1 => brief.compact_range(..)?,
                     2..5 => main.put(key, value)?,
                     _ => brief.put_with_ttl(key, value, micros(own.below(10_000)))?,
                 }

@@ -31,7 +31,7 @@ impl Transaction {
         hi: Bound<Bytes>,
     ) -> TransactionIter {
         let trees = keyspace.info.trees.clone();
-        let base = self.snapshot.range::<Bytes>(keyspace, (lo.clone(), hi.clone()));
+        let base = self.snapshot.range(keyspace, (lo.clone(), hi.clone()));
         let (own, deleted) = match is_empty(&lo, &hi) || planted::is(Bug::OwnWriteUnseen) {
             true => Default::default(),
             false => (self.own_pairs(keyspace, &lo, &hi), self.own.deleted_in(&trees)),

@@ -5,9 +5,10 @@
 
 use crate::catalog::KeyspaceInfo;
 use crate::trace::Asked;
+use bytes::Bytes;
 use std::ops::Bound;
 use std::time::Duration;
-use vlsm_core::key::{MAX_KEY_LEN, check_lengths, successor};
+use vlsm_core::key::{MAX_END_LEN, MAX_KEY_LEN, check_lengths, successor};
 use vlsm_core::range_tombstones::after;
 use vlsm_core::{Error, Kind, Result, TreeId};
 use vlsm_disk::wal;
@@ -83,8 +84,7 @@ impl Batch {
     pub(crate) fn add_range(
         &mut self,
         keyspace: &KeyspaceInfo,
-        lo: Bound<Vec<u8>>,
-        hi: Bound<Vec<u8>>,
+        (lo, hi): (Bound<Bytes>, Bound<Bytes>),
     ) {
         for bound in [&lo, &hi] {
             if let Bound::Included(key) | Bound::Excluded(key) = bound
@@ -96,23 +96,19 @@ impl Batch {
         }
         let lo = match lo {
             Bound::Included(key) => key,
-            Bound::Excluded(key) if key.len() < MAX_KEY_LEN => after(&key).to_vec(),
+            Bound::Excluded(key) if key.len() < MAX_KEY_LEN => after(&key),
             // No key is longer, so the next one is the next of this length.
             Bound::Excluded(key) => match successor(&key) {
-                Some(next) => next,
+                Some(next) => next.into(),
                 None => return,
             },
-            Bound::Unbounded => Vec::new(),
+            Bound::Unbounded => Bytes::new(),
         };
         let hi = match hi {
-            Bound::Included(key) => after(&key).to_vec(),
+            Bound::Included(key) => after(&key),
             Bound::Excluded(key) => key,
-            Bound::Unbounded => {
-                let what = "a range to delete needs an upper end: give a key that is larger than \
-                            all of the keyspace (\"\\xff\" where no key begins with that byte)";
-                self.refuse(Error::InvalidArgument(what.into()));
-                return;
-            }
+            // Longer than any key, and so larger.
+            Bound::Unbounded => vec![0xff; MAX_END_LEN].into(),
         };
         if lo >= hi {
             return;
@@ -120,10 +116,10 @@ impl Batch {
         for region in keyspace.region_of(&lo)..keyspace.trees.len() {
             let splits = &keyspace.options.splits;
             let from = match region.checked_sub(1) {
-                Some(before) => lo.as_slice().max(&splits[before]),
-                None => &lo,
+                Some(before) => (&lo[..]).max(&splits[before][..]),
+                None => &lo[..],
             };
-            let to = splits.get(region).map_or(hi.as_slice(), |split| hi.as_slice().min(split));
+            let to = splits.get(region).map_or(&hi[..], |split| (&hi[..]).min(split));
             if from >= to {
                 return;
             }
@@ -142,7 +138,8 @@ impl Batch {
         }
         if self.encoded_len() + key.len() + value.len() > MAX_BATCH_LEN {
             self.refuse(Error::InvalidArgument(format!(
-                "the batch is larger than the limit of {MAX_BATCH_LEN} bytes: split it"
+                "the batch is larger than the limit of {MAX_BATCH_LEN} bytes (MAX_BATCH_LEN): \
+                 split it"
             )));
             return;
         }

@@ -1,12 +1,12 @@
 //! The rules of `write/keep`: which hot keys stay in memory, and how.
 
 use super::{Alone, TREE, with};
+use crate::bounds::KeyBounds;
 use crate::job::hot::{Hot, Keeps, Kept};
 use crate::memtable::Memtable;
 use crate::options::Durability;
 use crate::read::view::TreeView;
 use crate::write::batch::Batch;
-use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::{Bytes, Kind, Seq, Trailer, key};
 use vlsm_disk::wal::Entries;
@@ -27,8 +27,7 @@ fn put(alone: &Alone, key: u64) {
 
 fn delete_all(alone: &Alone) {
     let mut batch = Batch::new();
-    let (lo, hi) = (Bound::Included(vec![0]), Bound::Excluded(vec![0xff]));
-    batch.add_range(&alone.keyspace, lo, hi);
+    batch.add_range(&alone.keyspace, ([0]..[0xff]).key_bounds());
     alone.writer.write(&batch, with(Durability::Buffered)).unwrap();
 }
 

@@ -1,0 +1,20 @@
+//! Handles may be used on both sides of `catch_unwind`: a panic of the caller's code leaves no
+//! half-made change behind them. A write is in the store as a whole or not at all, and a panic in
+//! the midst of the engine's own change makes the store read-only (`Shared::watch`).
+
+use crate::batch::Batch;
+use crate::db::Db;
+use crate::iter::Iter;
+use crate::keyspace::Keyspace;
+use crate::snapshot::Snapshot;
+use crate::transaction::{Transaction, TransactionIter};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+macro_rules! unwind_safe {
+    ($($name:ident)*) => {$(
+        impl UnwindSafe for $name {}
+        impl RefUnwindSafe for $name {}
+    )*};
+}
+
+unwind_safe!(Batch Db Keyspace Snapshot Iter Transaction TransactionIter);
