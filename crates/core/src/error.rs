@@ -191,8 +191,8 @@ pub enum Error {
     /// Another write came between a transaction's reads and its commit. Nothing of the transaction
     /// was written: run it again, from its first read.
     #[error(
-        "the transaction conflicts with another write to {what} of keyspace {keyspace:?}; nothing \
-         of it was written: run it again"
+        "the transaction conflicts with another write, keyspace {keyspace:?}: {what}; nothing of \
+         it was written: run it again"
     )]
     Conflict {
         /// The keyspace.
@@ -242,13 +242,16 @@ pub enum ConflictKind {
     Key,
     /// A range of keys that the transaction read.
     Range,
+    /// None that is known: too many writes came in while the commit checked its reads.
+    Unchecked,
 }
 
 impl fmt::Display for ConflictKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Key => "a key",
-            Self::Range => "a range",
+            Self::Key => "a key that it read was changed",
+            Self::Range => "a range that it read was changed",
+            Self::Unchecked => "too many writes came in while its reads were checked",
         })
     }
 }

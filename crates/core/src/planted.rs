@@ -112,11 +112,13 @@ pub enum Bug {
     /// The commit of a transaction checks its reads, and overlooks batches that are sequenced
     /// before its own.
     CheckedTooEarly,
+    /// The commit of a transaction overlooks files that are ingested meanwhile.
+    IngestUnchecked,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 50] = [
+    pub const ALL: [Self; 51] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -167,6 +169,7 @@ impl Bug {
         Self::RangeUnchecked,
         Self::OwnWriteUnseen,
         Self::CheckedTooEarly,
+        Self::IngestUnchecked,
     ];
 }
 

@@ -14,19 +14,25 @@
 //! A cycle of edges means that no order explains what was seen. Besides, no list may have an append
 //! of a transaction that did not commit, no append may be lost, and a transaction must see its own.
 //!
-//! Lists are kept in two ways: in one keyspace an append reads the list and puts the longer one, in
-//! the other it is an operand of the merge operator, which reads nothing. Some appends are plain
-//! batches, some transactions are large, and flushes and compactions go on meanwhile.
+//! A transaction that met another write has read its snapshot all the same, so its reads count.
+//!
+//! Lists are kept in three ways: in one keyspace an append reads the list and puts the longer one,
+//! in another it is an operand of the merge operator, which reads nothing, and some lists belong to
+//! one client, which ingests the longer one as a file or puts it. Some appends are plain batches,
+//! some with the delete of a range that is empty, some transactions are large, and flushes and
+//! compactions go on meanwhile.
 
 use crate::disk::Disk;
 use crate::env::{SimConfig, SimEnv};
+use crate::history::Promise;
+use crate::oracle::{Op, Write};
 use crate::rng::Rng;
 use crate::world::{MERGES, Mechanisms, World};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::{Batch, Transaction, WriteOptions};
+use vlsm::{Batch, IngestOptions, Transaction, WriteOptions};
 use vlsm_core::Error;
 use vlsm_disk::Env;
 
@@ -34,6 +40,8 @@ use vlsm_disk::Env;
 const DIGITS: usize = 4;
 /// The keys of each keyspace; fewer than five, so that they are in the order of their numbers.
 const KEYS: u64 = 4;
+/// The key of a list that belongs to one client, between those of the others.
+const OWNED: u64 = 2;
 /// More than this many bytes make a large batch.
 const LARGE: usize = 300 << 10;
 
@@ -54,7 +62,7 @@ struct Seen {
 /// What happened how often.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
-    /// Transactions that committed, without plain batches.
+    /// Transactions that read, and committed.
     pub committed: u64,
     /// Transactions that met another write.
     pub conflicts: u64,
@@ -67,6 +75,16 @@ fn key(number: u64) -> Vec<u8> {
     format!("k{}", number * 2 + 1).into_bytes()
 }
 
+/// The key of the owned lists.
+fn owned() -> Vec<u8> {
+    format!("k{OWNED}").into_bytes()
+}
+
+/// The keys of all lists of a keyspace.
+fn keys() -> impl Iterator<Item = Vec<u8>> {
+    (0..KEYS).map(key).chain([owned()])
+}
+
 /// The numbers of a list.
 fn numbers(list: &[u8]) -> Result<Vec<u64>, String> {
     let chunks = list.chunks(DIGITS).map(|chunk| std::str::from_utf8(chunk).ok()?.parse().ok());
@@ -75,6 +93,10 @@ fn numbers(list: &[u8]) -> Result<Vec<u64>, String> {
 
 /// One client: its transactions, one after the other.
 struct Client {
+    /// Whether the owned lists are its own.
+    owns: bool,
+    /// What they hold, by keyspace.
+    owned: [Vec<u8>; 2],
     env: Arc<SimEnv>,
     world: World,
     rng: Rng,
@@ -88,6 +110,7 @@ impl Client {
             let mut seen = Seen { begun: self.env.now(), ..Seen::default() };
             let result = match self.rng.below(10) {
                 0 => self.plain(&mut seen),
+                1..5 if self.owns => self.own(&mut seen),
                 _ => self.transaction(&mut seen),
             };
             match result {
@@ -110,6 +133,23 @@ impl Client {
         let mut next = self.next.lock();
         *next += 1;
         *next
+    }
+
+    /// Appends to an owned list without a transaction: by a file, or by a put with a delete of a
+    /// range around which there is nothing.
+    fn own(&mut self, seen: &mut Seen) -> vlsm::Result<()> {
+        let (space, number) = (self.rng.index(2), self.number());
+        let key = owned();
+        self.owned[space].extend_from_slice(format!("{number:0DIGITS$}").as_bytes());
+        let list = self.owned[space].clone();
+        seen.appends.push(((space, key.clone()), number));
+        let put = Write { space, key, op: Op::Put(list) };
+        if self.rng.one_in(2) {
+            return self.world.ingest(&self.env, &[put], 1, IngestOptions::default());
+        }
+        let nothing = Op::DeleteRange(b"k20".to_vec());
+        let delete = Write { space, key: b"k11".to_vec(), op: nothing };
+        self.world.write(&[delete, put], Promise::Process)
     }
 
     /// A batch that appends without a transaction.
@@ -161,35 +201,40 @@ impl Client {
     }
 
     fn read(&mut self, transaction: &Transaction, seen: &mut Seen) -> vlsm::Result<()> {
-        let list = (self.rng.index(2), key(self.rng.below(KEYS)));
+        let key = match self.rng.below(KEYS + 1) {
+            KEYS => owned(),
+            number => key(number),
+        };
+        let list = (self.rng.index(2), key);
         let found = transaction.get(&self.world.space(list.0), &list.1)?;
         Self::note(seen, list, &found.unwrap_or_default())
     }
 
-    /// Reads a range of keys, or the first key of it, from either end.
+    /// Reads a range of keys from both ends, or a part of it.
     fn read_range(&mut self, transaction: &Transaction, seen: &mut Seen) -> vlsm::Result<()> {
         let space = self.rng.index(2);
-        let (from, to) = (self.rng.below(KEYS), self.rng.below(KEYS + 1));
-        let mut pairs = transaction.range(&self.world.space(space), key(from)..key(to));
-        let (one, back) = (self.rng.one_in(3), self.rng.one_in(2));
+        let (from, to) = (key(self.rng.below(KEYS)), key(self.rng.below(KEYS + 1)));
+        let mut pairs = transaction.range(&self.world.space(space), from.clone()..to.clone());
         let mut found = BTreeMap::new();
-        let mut last = None;
-        while let Some(pair) = if back { pairs.next_back() } else { pairs.next() } {
-            let (key, list) = pair?;
-            last = Some(key.to_vec());
-            found.insert(key.to_vec(), list);
-            if one {
+        // The keys that were walked over: up to the first, and from the second on.
+        let (mut front, mut back, mut all) = (None, None, false);
+        for _ in 0..self.rng.between(1, 2 * KEYS) {
+            let backwards = self.rng.one_in(2);
+            let pair = if backwards { pairs.next_back() } else { pairs.next() };
+            let Some((key, list)) = pair.transpose()? else {
+                all = true;
                 break;
-            }
+            };
+            *(if backwards { &mut back } else { &mut front }) = Some(key.to_vec());
+            found.insert(key.to_vec(), list);
             self.env.interleave();
         }
-        // Without a key within what was walked over, that is read, too.
-        let walked = |key: &Vec<u8>| match (&last, one) {
-            (Some(last), true) if back => key >= last,
-            (Some(last), true) => key <= last,
-            _ => true,
+        // A key that is not there, within what was walked over, is read, too.
+        let walked = |key: &Vec<u8>| {
+            let front = front.as_ref().is_some_and(|front| key <= front);
+            *key >= from && *key < to && (all || front || back.as_ref().is_some_and(|b| key >= b))
         };
-        for key in (from..to).map(key).filter(walked) {
+        for key in keys().filter(walked) {
             let list = found.get(&key).cloned().unwrap_or_default();
             Self::note(seen, (space, key), &list)?;
         }
@@ -225,7 +270,8 @@ pub fn run(seed: u64) -> Result<Counts, String> {
         let next: Arc<Mutex<u64>> = Arc::default();
         let mut begin = |number| {
             let (env, world, next) = (env.clone(), open.clone(), next.clone());
-            let client = Client { rng: rng.fork(number), env, world, next, seen: Vec::new() };
+            let (rng, owns, owned) = (rng.fork(number), number == 0, Default::default());
+            let client = Client { owns, owned, rng, env, world, next, seen: Vec::new() };
             client.env.clone().task("client", move || client.run(count))
         };
         let tasks: Vec<_> = (0..clients).map(&mut begin).collect();
@@ -235,9 +281,9 @@ pub fn run(seed: u64) -> Result<Counts, String> {
         }
         let mut lists = BTreeMap::new();
         for space in [0, MERGES] {
-            for number in 0..KEYS {
-                let found = open.get(space, &key(number)).map_err(|error| error.to_string())?;
-                lists.insert((space, key(number)), numbers(&found.unwrap_or_default())?);
+            for key in keys() {
+                let found = open.get(space, &key).map_err(|error| error.to_string())?;
+                lists.insert((space, key), numbers(&found.unwrap_or_default())?);
             }
         }
         let checked = check(&seen, &lists);
@@ -260,9 +306,9 @@ fn check(seen: &[Seen], lists: &BTreeMap<List, Vec<u64>>) -> Result<Counts, Stri
             writer.insert(*number, index);
         }
     }
-    let committed = || seen.iter().enumerate().filter(|(_, one)| one.committed);
+    let committed = || seen.iter().filter(|one| one.committed);
     let mut counts = Counts {
-        committed: committed().filter(|(_, one)| !one.reads.is_empty()).count() as u64,
+        committed: committed().filter(|one| !one.reads.is_empty()).count() as u64,
         conflicts: seen.iter().filter(|one| !one.committed).count() as u64,
         ..Counts::default()
     };
@@ -273,12 +319,13 @@ fn check(seen: &[Seen], lists: &BTreeMap<List, Vec<u64>>) -> Result<Counts, Stri
             kind.into_iter().for_each(|kind| counts.edges[kind] += 1);
         }
     };
-    for list in lists.values() {
+    for (of, list) in lists {
+        check_list(of, list, seen, &writer)?;
         for pair in list.windows(2) {
             add(writer[&pair[0]], writer[&pair[1]], Some(0));
         }
     }
-    for (index, one) in committed() {
+    for (index, one) in seen.iter().enumerate() {
         for (list, read) in &one.reads {
             let whole = &lists[list];
             if !whole.starts_with(read) {
@@ -291,9 +338,8 @@ fn check(seen: &[Seen], lists: &BTreeMap<List, Vec<u64>>) -> Result<Counts, Stri
                 add(index, writer[next], Some(2));
             }
         }
-        for (later, _) in committed().filter(|(_, other)| other.begun > one.ended) {
-            add(index, later, None);
-        }
+        let later = seen.iter().enumerate().filter(|(_, other)| other.begun > one.ended);
+        later.for_each(|(later, _)| add(index, later, None));
     }
     match cycle(&edges, seen.len()) {
         None => Ok(counts),
@@ -302,6 +348,33 @@ fn check(seen: &[Seen], lists: &BTreeMap<List, Vec<u64>>) -> Result<Counts, Stri
             Err(format!("transactions have no order:\n{}", told.join("\n")))
         }
     }
+}
+
+/// Checks that each number of a list was appended once, and those of one transaction next to each
+/// other and in their order.
+fn check_list(
+    of: &List,
+    list: &[u64],
+    seen: &[Seen],
+    writer: &BTreeMap<u64, usize>,
+) -> Result<(), String> {
+    let wrong = |what: &str| Err(format!("{of:?}, {list:?}: {what}"));
+    let Some(by) =
+        list.iter().map(|number| writer.get(number).copied()).collect::<Option<Vec<_>>>()
+    else {
+        return wrong("a number that nobody appended, or that was undone");
+    };
+    let mut at = 0;
+    while at < list.len() {
+        let appends = seen[by[at]].appends.iter().filter(|(to, _)| to == of);
+        let appends: Vec<u64> = appends.map(|(_, number)| *number).collect();
+        if list.get(at..at + appends.len()) != Some(&appends[..]) {
+            return wrong("the appends of one transaction are not together and in order");
+        }
+        at += appends.len();
+    }
+    let once: BTreeSet<_> = list.iter().collect();
+    if once.len() < list.len() { wrong("a number comes twice") } else { Ok(()) }
 }
 
 /// A cycle of the graph, if there is one: what is left when nodes without predecessors are removed
@@ -355,8 +428,7 @@ mod tests {
     }
 
     fn judged(seen: &[Seen], lists: &[(u64, &[u64])]) -> Result<Counts, String> {
-        let mut all: BTreeMap<List, Vec<u64>> =
-            (0..KEYS).map(|number| ((0, key(number)), Vec::new())).collect();
+        let mut all: BTreeMap<List, Vec<u64>> = keys().map(|key| ((0, key), Vec::new())).collect();
         all.extend(lists.iter().map(|(of, list)| ((0, key(*of)), list.to_vec())));
         check(seen, &all)
     }
@@ -390,5 +462,17 @@ mod tests {
         assert!(judged(&[one(&[], &[(0, 1)])], &[]).unwrap_err().contains("is lost"));
         let torn = [one(&[], &[(0, 1), (0, 2)]), one(&[(0, &[2])], &[])];
         assert!(judged(&torn, &[(0, &[1, 2])]).unwrap_err().contains("was read as"));
+        let twice = [one(&[], &[(0, 1)]), one(&[], &[(0, 2)])];
+        assert!(judged(&twice, &[(0, &[1, 2, 1])]).unwrap_err().contains("twice"));
+        assert!(judged(&twice, &[(0, &[1, 2, 3])]).unwrap_err().contains("nobody appended"));
+        let swapped = [one(&[], &[(0, 1), (0, 2)])];
+        assert!(judged(&swapped, &[(0, &[2, 1])]).unwrap_err().contains("in order"));
+        // What a refused transaction has read counts.
+        let mut stale =
+            [one(&[(0, &[]), (1, &[2])], &[]), one(&[], &[(0, 1)]), one(&[], &[(1, 2)])];
+        stale[0].committed = false;
+        (stale[1].ended, stale[2].begun) = (Duration::from_secs(1), Duration::from_secs(2));
+        stale[2].ended = Duration::from_secs(3);
+        assert!(judged(&stale, &[(0, &[1]), (1, &[2])]).unwrap_err().contains("no order"));
     }
 }

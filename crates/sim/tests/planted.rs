@@ -31,7 +31,7 @@ const CHECKS: &[Check] = &[
     ("copies and keyspaces made at once tear no batch", 400, common::copies_tear_no_batch),
     ("a refused ingest does not come back", 60, common::refused_ingests_stay_away),
     ("a disk full of leftovers keeps no store closed", 8, opens_full_of_leftovers),
-    ("concurrent transactions have an order", 60, |seed| serial::run(seed).map(drop)),
+    ("concurrent transactions have an order", 400, |seed| serial::run(seed).map(drop)),
     ("hot keys hide nothing newer", 60, common::hot_keys_hide_nothing),
     ("a crash at every file operation with hot keys", 9, |seed| {
         // Only with the first options does it have to keep anything.

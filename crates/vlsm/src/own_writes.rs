@@ -5,7 +5,7 @@
 //! the rules of the store (`rules/resolve`). What they leave open is decided by the snapshot: a key
 //! that they do not touch, or the value that their operands change.
 //!
-//! Threads and locks: owned by one transaction.
+//! Threads and locks: owned by one transaction; its open iterators share a state of it.
 
 use crate::rules::Rules;
 use crate::rules::resolve::{Meaning, Resolver, meaning};
@@ -15,7 +15,7 @@ use std::ops::Bound;
 use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer, TreeId};
 
 /// The writes to one tree.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Own {
     /// The versions of each key, oldest first.
     keys: BTreeMap<Bytes, Vec<(Trailer, Bytes)>>,
@@ -23,7 +23,7 @@ struct Own {
 }
 
 /// The writes of one transaction, by tree.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct OwnWrites {
     trees: BTreeMap<TreeId, Own>,
     count: u64,
@@ -96,20 +96,49 @@ impl OwnWrites {
         })
     }
 
-    /// The written keys of these trees within a range, in order.
-    pub fn keys_in(&self, trees: &[TreeId], lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> Vec<Bytes> {
-        let own = trees.iter().filter_map(|tree| self.trees.get(tree));
-        own.flat_map(|own| own.keys.range((lo.clone(), hi.clone())))
-            .map(|(key, _)| key.clone())
-            .collect()
+    /// Whether they delete a range over a key.
+    pub fn deletes(&self, tree: TreeId, key: &[u8]) -> bool {
+        let own = self.trees.get(&tree);
+        own.is_some_and(|own| own.deleted.cover(key, Seq::MAX) > Seq::ZERO)
     }
 
-    /// The ranges that they delete in these trees.
-    pub fn deleted_in(&self, trees: &[TreeId]) -> RangeTombstones {
-        let mut all = RangeTombstones::default();
-        for own in trees.iter().filter_map(|tree| self.trees.get(tree)) {
-            all.add_all(&own.deleted);
-        }
-        all
+    /// The first written key of these trees, in the order of their keys, within a range.
+    pub fn first_in(
+        &self,
+        trees: &[TreeId],
+        lo: &Bound<Bytes>,
+        hi: &Bound<Bytes>,
+    ) -> Option<&Bytes> {
+        trees.iter().find_map(|tree| self.range(*tree, lo, hi)?.next())
+    }
+
+    /// The last one.
+    pub fn last_in(
+        &self,
+        trees: &[TreeId],
+        lo: &Bound<Bytes>,
+        hi: &Bound<Bytes>,
+    ) -> Option<&Bytes> {
+        trees.iter().rev().find_map(|tree| self.range(*tree, lo, hi)?.next_back())
+    }
+
+    /// The written keys of a tree within a range; none if no key is in the range.
+    fn range(
+        &self,
+        tree: TreeId,
+        lo: &Bound<Bytes>,
+        hi: &Bound<Bytes>,
+    ) -> Option<impl DoubleEndedIterator<Item = &Bytes>> {
+        let own = self.trees.get(&tree)?;
+        // A map panics over such a range.
+        let none = match (lo, hi) {
+            (Bound::Excluded(lo), Bound::Excluded(hi)) => lo >= hi,
+            (
+                Bound::Included(lo) | Bound::Excluded(lo),
+                Bound::Included(hi) | Bound::Excluded(hi),
+            ) => lo > hi,
+            _ => false,
+        };
+        (!none).then(|| own.keys.range((lo.clone(), hi.clone())).map(|(key, _)| key))
     }
 }

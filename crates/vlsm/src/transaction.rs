@@ -2,14 +2,15 @@
 //!
 //! They are optimistic. A transaction reads from the snapshot that it took at its begin, and from
 //! its own writes, which only it sees. It notes every key, and every part of a range, that it read.
-//! Its commit goes through only if nothing of that has changed until the place that its batch gets
-//! in the order of all batches:
+//! Its batch then goes through the commit like any other ([`Writer::write_checked`]), with one
+//! condition: nothing of that may have changed before the batch gets its sequence numbers.
 //! 1. The check begins ([`Writer::begin_check`]): from here on batches leave notes of their keys.
 //! 2. The reads are compared with what has become visible since the snapshot ([`Reader::changed`]).
-//! 3. The batch is committed, unless the notes name a read ([`Writer::write_checked`]).
+//! 3. The notes are searched; the newest of them in the step that gives the batch its numbers.
 //!
 //! So the committed transactions have the same effect as one after the other, in the order of their
-//! batches (serializable). One that only read needs no check: its place is that of its snapshot.
+//! batches (serializable). A transaction that wrote nothing needs no check: its place is that of
+//! its snapshot. One that read nothing needs none either.
 //!
 //! Its iterators are in [`iter`].
 //!
@@ -31,6 +32,8 @@ use crate::options::WriteOptions;
 use crate::own_writes::OwnWrites;
 use crate::read::changes::Reads;
 use crate::snapshot::Snapshot;
+use crate::write::batch::other_store;
+use crate::write::commit::Basis;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::ops::Bound;
@@ -43,8 +46,6 @@ use vlsm_disk::Env;
 
 /// How often [`Db::transact`] runs a transaction at most.
 pub const TRANSACT_TRIES: u32 = 100;
-/// How often a commit begins its check at most, while other writers outrun it.
-const CHECKS: u32 = 8;
 /// The first and the longest pause of [`Db::transact`] before it tries again.
 const PAUSE: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
@@ -55,7 +56,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// writes are visible to others after [`Transaction::commit`]. The commit fails with
 /// [`Error::Conflict`], and writes nothing, if another write has changed a key or a part of a range
 /// that the transaction read; then it must be run again, which [`Db::transact`] does by itself.
-/// Writes to keys that were not read cause no conflict. A dropped transaction leaves nothing
+/// Writes to keys that were not read cause no conflict; an ingest at the time of the commit may, if
+/// it is into a region of which something was read. A dropped transaction leaves nothing
 /// behind.
 ///
 /// It keeps the data that it reads, as a snapshot does, and its writes in memory. Values that
@@ -83,7 +85,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 pub struct Transaction {
     snapshot: Snapshot,
     batch: Batch,
-    own: OwnWrites,
+    own: Arc<OwnWrites>,
     reads: Arc<Mutex<Reads>>,
     /// The number of writes at each savepoint.
     savepoints: Vec<usize>,
@@ -136,7 +138,8 @@ impl Db {
     /// As [`Db::transact`], with options for the commit.
     ///
     /// # Errors
-    /// As [`Db::transact`]; [`Error::Busy`] if a deadline was given and passed.
+    /// As [`Db::transact`]; [`Error::Busy`] if a deadline was given and passed in one of the
+    /// commits.
     pub fn transact_with<T>(
         &self,
         options: WriteOptions,
@@ -183,7 +186,7 @@ impl Transaction {
         Self {
             snapshot: Snapshot::new(engine),
             batch: Batch::new(),
-            own: OwnWrites::default(),
+            own: Arc::default(),
             reads: Arc::default(),
             savepoints: Vec::new(),
         }
@@ -202,6 +205,9 @@ impl Transaction {
     /// its commit to check.
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
+        if keyspace.info.store != self.snapshot.held.engine.shared.store_uid {
+            return Err(other_store());
+        }
         let tree = keyspace.tree_of(key);
         let below = || {
             self.reads.lock().add_key(tree, key)?;
@@ -214,8 +220,8 @@ impl Transaction {
         own.value(&keyspace.info.rules, key, below)
     }
 
-    /// As [`Transaction::get`]. The name is for those who know pessimistic transactions: here every
-    /// read is checked at the commit, and nothing is locked.
+    /// As [`Transaction::get`]: an alias for users of pessimistic transactions. Here the commit
+    /// checks every read, and nothing is locked.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -373,9 +379,10 @@ impl Transaction {
     }
 
     fn see_writes_from(&mut self, first: usize) {
+        let own = Arc::make_mut(&mut self.own);
         for entry in &self.batch.entries()[first..] {
             let (key, value) = (self.batch.key(entry), self.batch.value(entry));
-            self.own.add(entry.tree, entry.kind, key, value);
+            own.add(entry.tree, entry.kind, key, value);
         }
     }
 
@@ -412,7 +419,7 @@ impl Transaction {
 
     fn undo_to(&mut self, len: usize) {
         self.batch.truncate(len);
-        self.own = OwnWrites::default();
+        self.own = Arc::default();
         self.see_writes_from(0);
     }
 
@@ -435,24 +442,21 @@ impl Transaction {
         }
         let engine = &self.snapshot.held.engine;
         // An iterator that is still open reads on, for nothing.
-        let reads = std::mem::take(&mut *self.reads.lock());
-        let mut checks = 1;
-        loop {
-            let check = engine.writer.begin_check(&reads)?;
-            if let Some(change) = engine.reader.changed(&reads, self.snapshot.seq())? {
-                return Err(engine.writer.conflict(change));
-            }
-            engine.shared.env.interleave();
-            let result = engine.writer.write_checked(&self.batch, options, Some(&check));
-            if !check.is_lost() {
-                engine.shared.counters.transactions.add(u64::from(result.is_ok()));
-                return result;
-            }
-            if checks == CHECKS {
-                return Err(engine.writer.outrun(&self.batch));
-            }
-            checks += 1;
+        let reads = std::mem::take(&mut *self.reads.lock()).index();
+        let basis = Basis {
+            reads: &reads,
+            since: self.snapshot.seq(),
+            changed: &|since| engine.reader.changed(&reads, since),
+        };
+        let basis = Some(&basis).filter(|_| !reads.is_empty());
+        let result = engine.writer.write_checked(&self.batch, options, basis);
+        let counters = &engine.shared.counters;
+        match &result {
+            Ok(()) => counters.transactions.add(1),
+            Err(Error::Conflict { .. }) => counters.conflicts.add(1),
+            Err(_) => {}
         }
+        result
     }
 }
 

@@ -382,6 +382,76 @@ fn bad_input_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_refused_use_of_another_store_is_forgotten() {
+    let (db, words) = open();
+    let env = RealEnv::with_fs(Arc::new(SimFs::new()));
+    let other = Db::builder(Path::new("/other")).env(env).open().unwrap();
+    let many = KeyspaceOptions::splits(["b", "c", "d", "e", "f", "g", "h"]);
+    let foreign = other.create_keyspace("foreign", many).unwrap();
+    let mut transaction = db.transaction();
+    transaction.put(&foreign, "z", "1").unwrap_err();
+    transaction.get(&foreign, "z").unwrap_err();
+    let mut pairs = transaction.range(&foreign, "a".."z");
+    assert!(matches!(pairs.next(), Some(Err(Error::InvalidArgument(_)))));
+    assert!(pairs.next().is_none());
+    transaction.put(&words, "a", "1").unwrap();
+    words.put("b", "somebody else's").unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(words.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_key_that_cannot_be_merged_is_an_error_of_that_key_alone() {
+    let (db, _) = open();
+    let sums = KeyspaceOptions::new().merge_operator("add");
+    let sums = db.create_keyspace("sums", sums).unwrap();
+    for key in ["b", "d"] {
+        sums.put(key, "no number").unwrap();
+        sums.merge(key, 1_u64.to_le_bytes()).unwrap();
+    }
+    for key in ["a", "c", "e"] {
+        sums.put(key, 7_u64.to_le_bytes()).unwrap();
+    }
+    let mut transaction = db.transaction();
+    transaction.put(&sums, "b", 5_u64.to_le_bytes()).unwrap();
+    let mut pairs = transaction.iter(&sums);
+    let (mut keys, mut failed) = (Vec::new(), Vec::new());
+    while let Some(pair) = pairs.next() {
+        match pair {
+            Ok((key, _)) => keys.push(key),
+            Err(Error::MergeFailed { .. }) => failed.extend(pairs.failed_key().cloned()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(
+        (keys.as_slice(), failed.as_slice()),
+        (&["a", "b", "c", "e"].map(Into::into)[..], &["d".into()][..])
+    );
+    transaction.delete_range(&sums, "d".."e").unwrap();
+    assert_eq!(transaction.iter(&sums).rev().map(Result::unwrap).count(), 4);
+    transaction.commit().unwrap();
+    assert_eq!(sums.iter().map(Result::unwrap).count(), 4);
+}
+
+#[test]
+fn what_reads_nothing_conflicts_with_nothing() {
+    let (db, words) = open();
+    let count = 2_000;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..count {
+                    let mut transaction = db.transaction();
+                    transaction.merge(&words, "a", "x").unwrap();
+                    transaction.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(words.get("a").unwrap().map(|value| value.len()), Some(2 * count));
+}
+
+#[test]
 fn transactions_are_owned_and_can_be_sent() {
     fn owned<T: Send + 'static>() {}
     owned::<Transaction>();

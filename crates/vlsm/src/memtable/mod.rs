@@ -216,6 +216,18 @@ impl Memtable {
         });
     }
 
+    /// Whether one of its range tombstones, without the parts', is as asked: by its lower and its
+    /// upper end and its sequence number.
+    pub fn any_range(&self, mut is: impl FnMut(&[u8], &[u8], Seq) -> bool) -> bool {
+        if !self.has_ranges() {
+            return false;
+        }
+        let base = self.base.load(Relaxed);
+        self.ranges.with(|set| {
+            set.iter().any(|(lo, at)| at.seqs.iter().any(|seq| is(lo, &at.hi, Seq(seq.0 + base))))
+        })
+    }
+
     /// Counts one more writer in. [`Memtable::reserve`] does it by itself.
     pub fn begin_write(&self) {
         self.counts.0.writers.fetch_add(1, Relaxed);

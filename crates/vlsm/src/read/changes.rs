@@ -6,11 +6,15 @@
 //! tables whose largest sequence number is larger. Jobs keep the newest version of a key with its
 //! sequence number, and the snapshot keeps the versions below it, so compactions hide no change.
 //!
+//! [`Reads`] are noted one by one. A commit sorts them once into a [`ReadIndex`], in which a key or
+//! a range is found by a binary search.
+//!
 //! Two kinds of changes have no entry of their own and are not seen: a value that expires, and a
 //! value that a compaction filter changes.
 //!
 //! Threads and locks: [`Reads`] belong to one transaction, whose iterators share it behind a lock.
 
+use crate::memtable::Memtable;
 use crate::read::Reader;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::view::{Source, TreeView};
@@ -25,12 +29,13 @@ use vlsm_core::{
 
 /// The most bytes of keys that a transaction may have read.
 pub(crate) const READS_MAX: usize = 256 << 20;
-/// The memory that a read takes besides its key, about.
-const READ_BYTES: usize = 64;
+/// The memory that a read takes besides its keys, about.
+const READ_BYTES: usize = 96;
 
 /// A range that an iterator of a transaction walks over.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeRead {
+    /// The trees of the regions that it touches.
     pub trees: Vec<TreeId>,
     pub lo: Bound<Bytes>,
     pub hi: Bound<Bytes>,
@@ -42,18 +47,16 @@ pub(crate) struct RangeRead {
 }
 
 /// A part of a range: its two ends.
-pub(crate) type Part<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub(crate) type Part = (Bound<Bytes>, Bound<Bytes>);
 
 impl RangeRead {
     /// The parts that were read, at most one from each end.
-    pub fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let lo = self.lo.as_ref().map(|key| &key[..]);
-        let hi = self.hi.as_ref().map(|key| &key[..]);
-        let all = self.all.then_some((lo, hi));
-        let front = self.front.as_deref().filter(|_| !self.all);
-        let back = self.back.as_deref().filter(|_| !self.all);
-        let front = front.map(|key| (lo, Bound::Included(key)));
-        let back = back.map(|key| (Bound::Included(key), hi));
+    fn parts(&self) -> impl Iterator<Item = Part> {
+        let all = self.all.then(|| (self.lo.clone(), self.hi.clone()));
+        let front = self.front.clone().filter(|_| !self.all);
+        let back = self.back.clone().filter(|_| !self.all);
+        let front = front.map(|key| (self.lo.clone(), Bound::Included(key)));
+        let back = back.map(|key| (Bound::Included(key), self.hi.clone()));
         all.into_iter().chain(front).chain(back)
     }
 }
@@ -64,13 +67,6 @@ pub(crate) struct Reads {
     keys: BTreeMap<TreeId, HashSet<Bytes>>,
     ranges: Vec<RangeRead>,
     bytes: usize,
-}
-
-/// A read that has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Change {
-    pub tree: TreeId,
-    pub kind: ConflictKind,
 }
 
 impl Reads {
@@ -92,7 +88,12 @@ impl Reads {
     /// # Errors
     /// As [`Reads::add_key`].
     pub fn add_range(&mut self, range: RangeRead) -> Result<usize> {
-        self.charge(4 * READ_BYTES)?;
+        let len = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        let ends = len(&range.lo) + len(&range.hi);
+        self.charge(2 * ends + size_of_val(&range.trees[..]) + 4 * READ_BYTES)?;
         self.ranges.push(range);
         Ok(self.ranges.len() - 1)
     }
@@ -102,20 +103,25 @@ impl Reads {
         self.ranges.get_mut(place)
     }
 
-    /// The keys.
-    pub fn keys(&self) -> impl Iterator<Item = (TreeId, &[u8])> {
-        self.keys.iter().flat_map(|(tree, keys)| keys.iter().map(|key| (*tree, &key[..])))
-    }
-
-    /// Whether this key was read by itself.
-    pub fn has_key(&self, tree: TreeId, key: &[u8]) -> bool {
-        self.keys.get(&tree).is_some_and(|keys| keys.contains(key))
-    }
-
-    /// The parts of ranges that were read, with the trees of each.
-    pub fn ranges(&self) -> impl Iterator<Item = (&[TreeId], Part<'_>)> {
+    /// The same, sorted for the check of a commit.
+    pub fn index(self) -> ReadIndex {
+        let mut trees: BTreeMap<TreeId, TreeReads> = BTreeMap::new();
+        for (tree, keys) in self.keys {
+            let of = trees.entry(tree).or_default();
+            of.keys = keys.into_iter().collect();
+            of.keys.sort_unstable();
+        }
         let ranges = self.ranges.iter().filter(|_| !planted::is(Bug::RangeUnchecked));
-        ranges.flat_map(|range| range.parts().map(|part| (&range.trees[..], part)))
+        for (range, part) in ranges.flat_map(|range| range.parts().map(move |part| (range, part))) {
+            for tree in &range.trees {
+                trees.entry(*tree).or_default().parts.push(part.clone());
+            }
+        }
+        for of in trees.values_mut() {
+            of.parts = merged(std::mem::take(&mut of.parts));
+        }
+        trees.retain(|_, of| !of.keys.is_empty() || !of.parts.is_empty());
+        ReadIndex(trees)
     }
 
     fn charge(&mut self, bytes: usize) -> Result<()> {
@@ -131,34 +137,152 @@ impl Reads {
     }
 }
 
-/// Whether a key lies in a part of a range.
-pub(crate) fn contains(part: Part<'_>, key: &[u8]) -> bool {
-    !before(key, part.0) && !behind(key, part.1)
+/// The reads of one tree.
+#[derive(Debug, Default)]
+struct TreeReads {
+    /// Sorted.
+    keys: Vec<Bytes>,
+    /// Sorted, and disjoint.
+    parts: Vec<Part>,
 }
 
-/// Whether `[lo, hi)` shares a key with a part of a range.
-pub(crate) fn overlaps(part: Part<'_>, lo: &[u8], hi: &[u8]) -> bool {
-    let ends_before = match part.0 {
-        Bound::Included(from) | Bound::Excluded(from) => hi <= from,
+/// The reads of a transaction by tree, sorted.
+#[derive(Debug, Default)]
+pub(crate) struct ReadIndex(BTreeMap<TreeId, TreeReads>);
+
+impl ReadIndex {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first tree of which something was read.
+    pub fn first_tree(&self) -> TreeId {
+        self.0.keys().next().copied().unwrap_or_default()
+    }
+
+    /// The kind of read that a write of this key changes.
+    pub fn of_key(&self, tree: TreeId, key: &[u8]) -> Option<ConflictKind> {
+        let reads = self.0.get(&tree)?;
+        if reads.keys.binary_search_by(|read| read[..].cmp(key)).is_ok() {
+            return Some(ConflictKind::Key);
+        }
+        let begun = reads.parts.partition_point(|part| !before(key, &part.0));
+        let part = reads.parts[..begun].last()?;
+        (!behind(key, &part.1)).then_some(ConflictKind::Range)
+    }
+
+    /// The kind of read that a delete of `[lo, hi)` changes.
+    pub fn of_range(&self, tree: TreeId, lo: &[u8], hi: &[u8]) -> Option<ConflictKind> {
+        let reads = self.0.get(&tree)?;
+        let first = reads.keys.partition_point(|read| &read[..] < lo);
+        if reads.keys.get(first).is_some_and(|read| &read[..] < hi) {
+            return Some(ConflictKind::Key);
+        }
+        let begun = reads.parts.partition_point(|part| match &part.0 {
+            Bound::Included(from) | Bound::Excluded(from) => &from[..] < hi,
+            Bound::Unbounded => true,
+        });
+        let part = reads.parts[..begun].last()?;
+        (!behind(lo, &part.1)).then_some(ConflictKind::Range)
+    }
+
+    /// The kind of read that an entry or a range tombstone of a memtable changes.
+    pub fn of_memtable(&self, tree: TreeId, memtable: &Arc<Memtable>) -> Option<ConflictKind> {
+        let reads = self.0.get(&tree)?;
+        let deleted = memtable.any_range(|lo, hi, _| self.of_range(tree, lo, hi).is_some());
+        if deleted || reads.keys.iter().any(|key| memtable.get(key, Seq::MAX).is_some()) {
+            return Some(ConflictKind::Key);
+        }
+        let written = |part: &&Part| {
+            let mut cursor = memtable.cursor();
+            // A memtable's cursor does not fail.
+            has_entry(&mut cursor, part, Seq::ZERO, Seq::MAX).unwrap_or(true)
+        };
+        reads.parts.iter().find(written).map(|_| ConflictKind::Range)
+    }
+
+    /// The kind of read of a tree, if anything of it was read.
+    pub fn of_tree(&self, tree: TreeId) -> Option<ConflictKind> {
+        let reads = self.0.get(&tree)?;
+        Some(if reads.keys.is_empty() { ConflictKind::Range } else { ConflictKind::Key })
+    }
+}
+
+/// Disjoint parts in order that cover the same keys.
+fn merged(mut parts: Vec<Part>) -> Vec<Part> {
+    let low = |part: &Part| match &part.0 {
+        Bound::Unbounded => (Bytes::new(), false),
+        Bound::Included(key) => (key.clone(), false),
+        Bound::Excluded(key) => (key.clone(), true),
+    };
+    parts.sort_by_cached_key(low);
+    let mut all: Vec<Part> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let last = all.last_mut().filter(|last| match &part.0 {
+            Bound::Included(lo) | Bound::Excluded(lo) => !behind(lo, &last.1),
+            Bound::Unbounded => true,
+        });
+        match last {
+            Some(last) => last.1 = later(std::mem::replace(&mut last.1, Bound::Unbounded), part.1),
+            None => all.push(part),
+        }
+    }
+    all
+}
+
+/// The later one of two upper ends.
+fn later(a: Bound<Bytes>, b: Bound<Bytes>) -> Bound<Bytes> {
+    match (&a, &b) {
+        (Bound::Unbounded, _) => a,
+        (_, Bound::Unbounded) => b,
+        (Bound::Included(one), other) => {
+            if behind(one, other) {
+                a
+            } else {
+                b
+            }
+        }
+        (Bound::Excluded(one), Bound::Included(two) | Bound::Excluded(two)) => {
+            if one > two {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
+fn before(key: &[u8], lo: &Bound<Bytes>) -> bool {
+    match lo {
+        Bound::Included(lo) => key < &lo[..],
+        Bound::Excluded(lo) => key <= &lo[..],
+        Bound::Unbounded => false,
+    }
+}
+
+fn behind(key: &[u8], hi: &Bound<Bytes>) -> bool {
+    match hi {
+        Bound::Included(hi) => key > &hi[..],
+        Bound::Excluded(hi) => key >= &hi[..],
+        Bound::Unbounded => false,
+    }
+}
+
+/// Whether `[lo, hi)` shares a key with a part.
+fn overlaps(part: &Part, lo: &[u8], hi: &[u8]) -> bool {
+    let ends_before = match &part.0 {
+        Bound::Included(from) | Bound::Excluded(from) => hi <= &from[..],
         Bound::Unbounded => false,
     };
-    !ends_before && !behind(lo, part.1)
+    !ends_before && !behind(lo, &part.1)
 }
 
-fn before(key: &[u8], lo: Bound<&[u8]>) -> bool {
-    match lo {
-        Bound::Included(lo) => key < lo,
-        Bound::Excluded(lo) => key <= lo,
-        Bound::Unbounded => false,
-    }
-}
-
-fn behind(key: &[u8], hi: Bound<&[u8]>) -> bool {
-    match hi {
-        Bound::Included(hi) => key > hi,
-        Bound::Excluded(hi) => key >= hi,
-        Bound::Unbounded => false,
-    }
+/// A read that has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub tree: TreeId,
+    pub kind: ConflictKind,
 }
 
 impl Reader {
@@ -166,21 +290,22 @@ impl Reader {
     ///
     /// # Errors
     /// Any error of reading an SST.
-    pub fn changed(&self, reads: &Reads, since: Seq) -> Result<Option<Change>> {
+    pub fn changed(&self, reads: &ReadIndex, since: Seq) -> Result<Option<Change>> {
         let pinned = self.pin();
         let at = pinned.at.seq;
         if at <= since {
             return Ok(None);
         }
-        for (tree, key) in reads.keys() {
-            if self.key_changed(pinned.view.tree(tree), key, since, at)? {
-                return Ok(Some(Change { tree, kind: ConflictKind::Key }));
+        for (&id, of) in &reads.0 {
+            let tree = pinned.view.tree(id);
+            for key in &of.keys {
+                if self.key_changed(tree, key, since, at)? {
+                    return Ok(Some(Change { tree: id, kind: ConflictKind::Key }));
+                }
             }
-        }
-        for (trees, part) in reads.ranges() {
-            for tree in trees {
-                if self.range_changed(pinned.view.tree(*tree), part, since, at)? {
-                    return Ok(Some(Change { tree: *tree, kind: ConflictKind::Range }));
+            for part in &of.parts {
+                if self.part_changed(tree, part, since, at)? {
+                    return Ok(Some(Change { tree: id, kind: ConflictKind::Range }));
                 }
             }
         }
@@ -189,19 +314,26 @@ impl Reader {
 
     fn key_changed(&self, tree: &TreeView, key: &[u8], since: Seq, at: Seq) -> Result<bool> {
         for source in tree.sources() {
-            let (found, cover) = match source {
+            let newest = match source {
                 Source::Memtable(memtable) if newer(memtable.seqs(), since) => {
-                    self.newest_in(memtable, at, key).unwrap_or_default()
+                    let found = memtable.newest(key, at);
+                    let cover = match memtable.has_ranges() {
+                        true => memtable.cover(key, at),
+                        false => Seq::ZERO,
+                    };
+                    found.map_or(Seq::ZERO, |(trailer, _)| trailer.seq()).max(cover)
                 }
                 Source::Run(tables) => {
                     match tables.find(key).filter(|table| is_newer(table, since)) {
-                        Some(table) => self.search(table, at, key)?,
+                        Some(table) => {
+                            let (found, cover) = self.search(table, at, key)?;
+                            found.map_or(Seq::ZERO, |(trailer, _)| trailer.seq()).max(cover)
+                        }
                         None => continue,
                     }
                 }
                 Source::Memtable(_) => continue,
             };
-            let newest = found.map_or(Seq::ZERO, |(trailer, _)| trailer.seq()).max(cover);
             if newest > Seq::ZERO {
                 // Older sources have nothing newer of this key.
                 return Ok(newest > since);
@@ -210,17 +342,15 @@ impl Reader {
         Ok(false)
     }
 
-    fn range_changed(&self, tree: &TreeView, part: Part<'_>, since: Seq, at: Seq) -> Result<bool> {
+    fn part_changed(&self, tree: &TreeView, part: &Part, since: Seq, at: Seq) -> Result<bool> {
+        let is_between = |seq: Seq| seq > since && seq <= at;
         for source in tree.sources() {
             match source {
                 Source::Memtable(memtable) if newer(memtable.seqs(), since) => {
                     for memtable in memtable.parts() {
-                        let mut tombstones = RangeTombstones::default();
-                        memtable.add_ranges_to(&mut tombstones);
-                        let mut cursor = memtable.cursor();
-                        if deletes(&tombstones, part, since, at)
-                            || has_entry(&mut cursor, part, since, at)?
-                        {
+                        let deleted = memtable
+                            .any_range(|lo, hi, seq| is_between(seq) && overlaps(part, lo, hi));
+                        if deleted || has_entry(&mut memtable.cursor(), part, since, at)? {
                             return Ok(true);
                         }
                     }
@@ -228,10 +358,10 @@ impl Reader {
                 Source::Memtable(_) => {}
                 Source::Run(tables) => {
                     let newer: Vec<Arc<Table>> =
-                        tables.iter().filter(|table| is_newer(table, since)).cloned().collect();
+                        within(tables, part).filter(|t| is_newer(t, since)).cloned().collect();
                     for table in newer.iter().filter(|table| table.file.range_tombstones > 0) {
                         let reader = self.tables.reader(table)?;
-                        if deletes(reader.range_tombstones(), part, since, at) {
+                        if deletes(reader.range_tombstones(), part, is_between) {
                             return Ok(true);
                         }
                     }
@@ -246,6 +376,15 @@ impl Reader {
     }
 }
 
+/// The tables of a run that may show keys of a part.
+fn within<'a>(tables: &'a Tables, part: &'a Part) -> impl Iterator<Item = &'a Arc<Table>> {
+    let lo = match &part.0 {
+        Bound::Included(lo) | Bound::Excluded(lo) => &lo[..],
+        Bound::Unbounded => &[],
+    };
+    tables.starting_at(lo).take_while(|table| !behind(&table.range.lo, &part.1))
+}
+
 fn newer(seqs: Option<(Seq, Seq)>, since: Seq) -> bool {
     seqs.is_some_and(|(_, largest)| largest > since)
 }
@@ -255,14 +394,14 @@ fn is_newer(table: &Table, since: Seq) -> bool {
 }
 
 /// Whether there is an entry of a part with a sequence number above `since` and up to `at`.
-fn has_entry(cursor: &mut dyn Cursor, part: Part<'_>, since: Seq, at: Seq) -> Result<bool> {
-    match part.0 {
+fn has_entry(cursor: &mut dyn Cursor, part: &Part, since: Seq, at: Seq) -> Result<bool> {
+    match &part.0 {
         Bound::Included(lo) | Bound::Excluded(lo) => cursor.seek(lo, Trailer::FIRST)?,
         Bound::Unbounded => cursor.seek_first()?,
     }
-    while cursor.valid() && !behind(cursor.key(), part.1) {
+    while cursor.valid() && !behind(cursor.key(), &part.1) {
         let seq = cursor.trailer().seq();
-        if seq > since && seq <= at && contains(part, cursor.key()) {
+        if seq > since && seq <= at && !before(cursor.key(), &part.0) {
             return Ok(true);
         }
         cursor.next()?;
@@ -270,11 +409,10 @@ fn has_entry(cursor: &mut dyn Cursor, part: Part<'_>, since: Seq, at: Seq) -> Re
     Ok(false)
 }
 
-/// Whether one of these range tombstones deletes keys of a part, likewise.
-fn deletes(tombstones: &RangeTombstones, part: Part<'_>, since: Seq, at: Seq) -> bool {
+/// Whether one of these range tombstones deletes keys of a part.
+fn deletes(tombstones: &RangeTombstones, part: &Part, counts: impl Fn(Seq) -> bool) -> bool {
     tombstones.iter().any(|(lo, fragment)| {
-        overlaps(part, lo, &fragment.hi)
-            && fragment.seqs.iter().any(|seq| *seq > since && *seq <= at)
+        overlaps(part, lo, &fragment.hi) && fragment.seqs.iter().any(|seq| counts(*seq))
     })
 }
 
@@ -282,56 +420,111 @@ fn deletes(tombstones: &RangeTombstones, part: Part<'_>, since: Seq, at: Seq) ->
 mod tests {
     use super::*;
 
-    fn part<'a>(lo: &'a str, hi: &'a str) -> Part<'a> {
-        let bound = |text: &'a str| match text.split_at_checked(1) {
-            Some(("=", key)) => Bound::Included(key.as_bytes()),
-            Some(("<", key)) => Bound::Excluded(key.as_bytes()),
-            _ => Bound::Unbounded,
+    const TREE: TreeId = TreeId(1);
+
+    /// A part, as in `b..=d`, `<b..d` (without its lower end) or `..d`.
+    fn part(text: &str) -> Part {
+        let (lo, hi) = text.split_once("..").expect("two ends");
+        let key = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let lo = match lo.strip_prefix('<') {
+            Some(lo) => Bound::Excluded(key(lo)),
+            None if lo.is_empty() => Bound::Unbounded,
+            None => Bound::Included(key(lo)),
         };
-        (bound(lo), bound(hi))
+        let hi = match hi.strip_prefix('=') {
+            Some(hi) => Bound::Included(key(hi)),
+            None if hi.is_empty() => Bound::Unbounded,
+            None => Bound::Excluded(key(hi)),
+        };
+        (lo, hi)
+    }
+
+    fn text(part: &Part) -> String {
+        let key = |key: &Bytes| String::from_utf8_lossy(key).into_owned();
+        let lo = match &part.0 {
+            Bound::Included(lo) => key(lo),
+            Bound::Excluded(lo) => format!("<{}", key(lo)),
+            Bound::Unbounded => String::new(),
+        };
+        let hi = match &part.1 {
+            Bound::Included(hi) => format!("={}", key(hi)),
+            Bound::Excluded(hi) => key(hi),
+            Bound::Unbounded => String::new(),
+        };
+        format!("{lo}..{hi}")
     }
 
     #[test]
-    fn the_ends_of_a_part_decide() {
-        // The part, a key, whether it lies in it.
-        for (lo, hi, key, inside) in [
-            ("", "", "b", true),
-            ("=b", "=d", "b", true),
-            ("<b", "=d", "b", false),
-            ("<b", "=d", "d", true),
-            ("<b", "<d", "d", false),
-            ("=b", "=d", "da", false),
-            ("=b", "", "z", true),
-            ("", "<b", "az", true),
+    fn parts_are_merged_where_they_meet() {
+        for (parts, expected) in [
+            ("a..c b..d", "a..d"),
+            ("b..d a..c", "a..d"),
+            ("a..=c c..d", "a..d"),
+            ("a..c c..d", "a..c c..d"),
+            ("a..z b..c d..=e", "a..z"),
+            ("..c b..", ".."),
+            ("x.. a..=b", "a..=b x.."),
+            ("<a..c a..=a", "a..c"),
+            ("a..b a..=b", "a..=b"),
         ] {
-            assert_eq!(contains(part(lo, hi), key.as_bytes()), inside, "{lo} {hi} {key}");
+            let all = parts.split_whitespace().map(part).collect();
+            let found: Vec<_> = merged(all).iter().map(text).collect();
+            assert_eq!(found.join(" "), expected, "{parts}");
         }
-        // The part, a deleted range without its upper end, whether they share a key.
-        for (lo, hi, from, to, shared) in [
-            ("=b", "=d", "a", "b", false),
-            ("=b", "=d", "a", "ba", true),
-            ("=b", "=d", "d", "e", true),
-            ("=b", "<d", "d", "e", false),
-            ("", "", "d", "e", true),
+    }
+
+    #[test]
+    fn a_key_and_a_range_are_found_in_the_reads() {
+        use ConflictKind::{Key, Range};
+        let mut reads = Reads::default();
+        reads.add_key(TREE, b"c").expect("not too much");
+        for text in ["e..=g", "k..", "<i..j"] {
+            let (lo, hi) = part(text);
+            let trees = vec![TREE];
+            let read = RangeRead { trees, lo, hi, front: None, back: None, all: true };
+            reads.add_range(read).expect("not too much");
+        }
+        let index = reads.index();
+        for (key, expected) in [
+            ("b", None),
+            ("c", Some(Key)),
+            ("d", None),
+            ("e", Some(Range)),
+            ("g", Some(Range)),
+            ("ga", None),
+            ("i", None),
+            ("ia", Some(Range)),
+            ("j", None),
+            ("z", Some(Range)),
         ] {
-            let found = overlaps(part(lo, hi), from.as_bytes(), to.as_bytes());
-            assert_eq!(found, shared, "{lo} {hi} {from} {to}");
+            assert_eq!(index.of_key(TREE, key.as_bytes()), expected, "{key}");
+            assert_eq!(index.of_key(TreeId(2), key.as_bytes()), None);
+        }
+        for (lo, hi, expected) in [
+            ("a", "c", None),
+            ("a", "ca", Some(Key)),
+            ("c", "d", Some(Key)),
+            ("d", "e", None),
+            ("d", "ea", Some(Range)),
+            ("g", "h", Some(Range)),
+            ("ga", "i", None),
+            ("j", "k", None),
+            ("y", "z", Some(Range)),
+        ] {
+            let found = index.of_range(TREE, lo.as_bytes(), hi.as_bytes());
+            assert_eq!(found, expected, "{lo} {hi}");
         }
     }
 
     #[test]
     fn what_was_walked_over_is_read() {
         let key = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
-        let mut range = RangeRead {
-            trees: vec![TreeId(1)],
-            lo: Bound::Unbounded,
-            hi: Bound::Excluded(Bytes::from_static(b"m")),
-            front: None,
-            back: None,
-            all: false,
+        let (lo, hi) = part("..m");
+        let mut range =
+            RangeRead { trees: vec![TREE], lo, hi, front: None, back: None, all: false };
+        let read = |range: &RangeRead, key: &str| {
+            range.parts().any(|p| !before(key.as_bytes(), &p.0) && !behind(key.as_bytes(), &p.1))
         };
-        let read =
-            |range: &RangeRead, key: &str| range.parts().any(|part| contains(part, key.as_bytes()));
         assert!(!read(&range, "a"));
         range.front = key("c");
         assert!(read(&range, "a") && read(&range, "c") && !read(&range, "ca"));

@@ -26,7 +26,7 @@ use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
 /// sources up to that.
-pub(super) type Newest = (Option<(Trailer, Bytes)>, Seq);
+type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
     /// The value of a key, now or as of the moment that a snapshot holds.
@@ -87,7 +87,7 @@ impl Reader {
     }
 
     #[inline]
-    pub(super) fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
+    fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
         let cover = match memtable.has_ranges() {
             true => memtable.cover(key, seq),
             false => Seq::ZERO,

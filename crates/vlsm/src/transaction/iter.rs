@@ -2,7 +2,7 @@
 //!
 //! 1. The snapshot's iterator is walked from both ends; a pair that was looked at and not returned
 //!    waits in `front` or `back`. Pairs in ranges that the transaction has deleted are passed over.
-//! 2. The keys that the transaction has written lie beside it, in order. The nearer one of the two
+//! 2. The keys that the transaction has written are looked up beside it. The nearer one of the two
 //!    is next; of the same key the own writes decide, perhaps with the snapshot's value below.
 //! 3. Each step records how far the iterator has got. The commit checks this part of the range.
 //!
@@ -10,18 +10,20 @@
 //! moment.
 
 use super::Transaction;
+use crate::catalog::KeyspaceInfo;
 use crate::iter::{Iter, is_empty};
 use crate::keyspace::Keyspace;
-use crate::own_writes::Say;
+use crate::own_writes::OwnWrites;
 use crate::read::changes::{RangeRead, Reads};
-use crate::rules::Rules;
+use crate::write::batch::other_store;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
+#[cfg(doc)]
+use vlsm_core::Error;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Error, RangeTombstones, Result, Seq, TreeId};
+use vlsm_core::{Micros, Result, TreeId};
 
 impl Transaction {
     pub(super) fn within(
@@ -30,68 +32,72 @@ impl Transaction {
         lo: Bound<Bytes>,
         hi: Bound<Bytes>,
     ) -> TransactionIter {
-        let trees = keyspace.info.trees.clone();
-        let base = self.snapshot.range(keyspace, (lo.clone(), hi.clone()));
-        let (own, deleted) = match is_empty(&lo, &hi) || planted::is(Bug::OwnWriteUnseen) {
-            true => Default::default(),
-            false => (self.own_pairs(keyspace, &lo, &hi), self.own.deleted_in(&trees)),
-        };
-        let read = RangeRead { trees, lo, hi, front: None, back: None, all: false };
-        let place = self.reads.lock().add_range(read);
-        let (place, refused) = match place {
-            Ok(place) => (place, None),
-            Err(error) => (usize::MAX, Some(error)),
+        let info = keyspace.info.clone();
+        let place = match info.store == self.snapshot.held.engine.shared.store_uid {
+            true => self.reads.lock().add_range(RangeRead {
+                trees: touched(&info, &lo, &hi),
+                lo: lo.clone(),
+                hi: hi.clone(),
+                front: None,
+                back: None,
+                all: false,
+            }),
+            false => Err(other_store()),
         };
         TransactionIter {
-            base,
+            base: self.snapshot.range(keyspace, (lo.clone(), hi.clone())),
             front: None,
             back: None,
-            own,
-            deleted,
-            rules: keyspace.info.rules.clone(),
+            own: match planted::is(Bug::OwnWriteUnseen) || place.is_err() {
+                true => Arc::default(),
+                false => self.own.clone(),
+            },
+            now: self.snapshot.held.at.now,
+            info,
             reads: self.reads.clone(),
+            finished: place.is_ok() && is_empty(&lo, &hi),
             place,
-            refused,
-            finished: false,
+            lo,
+            hi,
+            failed: None,
         }
-    }
-
-    /// What the own writes say about each key that they have in a range.
-    fn own_pairs(
-        &self,
-        keyspace: &Keyspace,
-        lo: &Bound<Bytes>,
-        hi: &Bound<Bytes>,
-    ) -> VecDeque<(Bytes, Say)> {
-        let keys = self.own.keys_in(&keyspace.info.trees, lo, hi).into_iter();
-        let now = self.snapshot.held.at.now;
-        let say = |key: Bytes| {
-            let tree: TreeId = keyspace.tree_of(&key);
-            let say = self.own.say(tree, &key, now).expect("a batch accepted these writes");
-            (key, say)
-        };
-        keys.map(say).collect()
     }
 }
 
-/// A pair of the snapshot that was looked at and not returned yet.
-type Ahead = Option<Result<(Bytes, Bytes)>>;
+/// The trees of the regions that a range touches.
+fn touched(info: &KeyspaceInfo, lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> Vec<TreeId> {
+    let region = |bound: &Bound<Bytes>, none: usize| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => info.region_of(key),
+        Bound::Unbounded => none,
+    };
+    let (first, last) = (region(lo, 0), region(hi, info.trees.len() - 1));
+    info.trees.get(first..=last).unwrap_or_default().to_vec()
+}
 
-/// Pairs of a keyspace as a [`Transaction`] sees them, in key order. After an error it is at its
-/// end.
+/// A pair of the snapshot that was looked at and not returned yet: a key and its value, or the
+/// error of the merge operator that concerns this key alone.
+type Ahead = Option<(Bytes, Result<Bytes>)>;
+
+/// Pairs of a keyspace as a [`Transaction`] sees them, in key order, with the writes that it had
+/// made when the iterator began.
+///
+/// Errors are as those of [`Iter`]: after [`Error::MergeFailed`] it continues with the next key,
+/// after any other error it is at its end.
 pub struct TransactionIter {
     base: Iter,
     front: Ahead,
     back: Ahead,
-    /// What the own writes say about the keys that are left, in order.
-    own: VecDeque<(Bytes, Say)>,
-    /// The ranges that the transaction has deleted.
-    deleted: RangeTombstones,
-    rules: Arc<Rules>,
+    own: Arc<OwnWrites>,
+    now: Micros,
+    info: Arc<KeyspaceInfo>,
+    /// What is left of the range.
+    lo: Bound<Bytes>,
+    hi: Bound<Bytes>,
     reads: Arc<Mutex<Reads>>,
-    place: usize,
-    refused: Option<Error>,
+    /// Where the range is among the reads; an error to return first.
+    place: Result<usize>,
     finished: bool,
+    failed: Option<Bytes>,
 }
 
 /// An end of an iterator.
@@ -102,11 +108,18 @@ enum Side {
 }
 
 impl TransactionIter {
-    /// The next pair of the snapshot from a side, without those that the transaction has deleted by
-    /// a range. Where the two sides have met, the last pair may be the one that the other side has
-    /// looked at.
-    fn look(&mut self, side: Side) -> &mut Ahead {
-        let Self { base, front, back, deleted, .. } = self;
+    /// The key whose operands the merge operator could not combine, if the last result was
+    /// [`Error::MergeFailed`]; else none.
+    #[must_use]
+    pub fn failed_key(&self) -> Option<&Bytes> {
+        self.failed.as_ref()
+    }
+
+    /// The key of the next pair of the snapshot from a side, without those that the transaction has
+    /// deleted by a range. Where the two sides have met, the last pair may be the one that the
+    /// other side has looked at.
+    fn look(&mut self, side: Side) -> Result<Option<Bytes>> {
+        let Self { base, front, back, own, info, .. } = self;
         let (ahead, other) = match side {
             Side::Front => (front, back),
             Side::Back => (back, front),
@@ -116,41 +129,49 @@ impl TransactionIter {
                 Side::Front => base.next(),
                 Side::Back => base.next_back(),
             };
+            let pair = match pair {
+                None => other.take(),
+                Some(Ok((key, value))) => Some((key, Ok(value))),
+                Some(Err(error)) => match base.failed_key() {
+                    Some(key) => Some((key.clone(), Err(error))),
+                    None => return Err(error),
+                },
+            };
             match pair {
-                Some(Ok((key, _))) if deleted.cover(&key, Seq::MAX) > Seq::ZERO => {}
-                Some(pair) => *ahead = Some(pair),
-                None => {
-                    *ahead = other.take();
-                    break;
-                }
+                None => break,
+                Some((key, _)) if own.deletes(info.tree_of(&key), &key) => {}
+                pair => *ahead = pair,
             }
         }
-        ahead
+        Ok(ahead.as_ref().map(|(key, _)| key.clone()))
     }
 
     /// The next pair from a side.
-    fn step(&mut self, side: Side) -> Result<Option<(Bytes, Bytes)>> {
+    fn step(&mut self, side: Side) -> Result<Ahead> {
         loop {
-            let base = match self.look(side) {
-                Some(Err(error)) => return Err(error.clone()),
-                Some(Ok((key, _))) => Some(key.clone()),
-                None => None,
-            };
+            let base = self.look(side)?;
             let own = match side {
-                Side::Front => self.own.front(),
-                Side::Back => self.own.back(),
+                Side::Front => self.own.first_in(&self.info.trees, &self.lo, &self.hi),
+                Side::Back => self.own.last_in(&self.info.trees, &self.lo, &self.hi),
             };
-            let own = own.map(|(key, _)| key.clone());
-            let Some((base_first, own_first)) = first(base, own, side) else { return Ok(None) };
-            let below = if base_first { self.look(side).take().transpose()? } else { None };
-            let taken = match side {
-                _ if !own_first => return Ok(below),
-                Side::Front => self.own.pop_front(),
-                Side::Back => self.own.pop_back(),
+            let own = own.cloned();
+            let Some((base_first, own_first)) = first(base, own.as_ref(), side) else {
+                return Ok(None);
             };
-            let Some((key, say)) = taken else { return Ok(None) };
-            let below = below.map(|(_, value)| value);
-            if let Some(value) = say.value(&self.rules, &key, || Ok(below))? {
+            let ahead = match side {
+                Side::Front => &mut self.front,
+                Side::Back => &mut self.back,
+            };
+            let below = if base_first { ahead.take() } else { None };
+            let Some(key) = own.filter(|_| own_first) else { return Ok(below) };
+            // The next look is behind it.
+            match side {
+                Side::Front => self.lo = Bound::Excluded(key.clone()),
+                Side::Back => self.hi = Bound::Excluded(key.clone()),
+            }
+            let below = || below.map(|(_, value)| value).transpose();
+            let say = self.own.say(self.info.tree_of(&key), &key, self.now)?;
+            if let Some(value) = say.value(&self.info.rules, &key, below).transpose() {
                 return Ok(Some((key, value)));
             }
         }
@@ -160,37 +181,41 @@ impl TransactionIter {
         if self.finished {
             return None;
         }
-        if let Some(error) = self.refused.take() {
-            self.finished = true;
-            return Some(Err(error));
-        }
-        let step = self.step(side);
-        let mut reads = self.reads.lock();
-        if let Some(read) = reads.range(self.place) {
+        let step = self.place.clone().and_then(|place| Ok((place, self.step(side)?)));
+        self.failed = None;
+        self.finished = !matches!(step, Ok((_, Some(_))));
+        let place = self.place.as_ref().copied().unwrap_or(usize::MAX);
+        if let Some(read) = self.reads.lock().range(place) {
             match &step {
-                Ok(Some((key, _))) if side == Side::Front => read.front = Some(key.clone()),
-                Ok(Some((key, _))) => read.back = Some(key.clone()),
-                Ok(None) | Err(_) => read.all = true,
+                Ok((_, Some((key, _)))) if side == Side::Front => read.front = Some(key.clone()),
+                Ok((_, Some((key, _)))) => read.back = Some(key.clone()),
+                Ok((_, None)) | Err(_) => read.all = true,
             }
         }
-        drop(reads);
-        self.finished = !matches!(step, Ok(Some(_)));
-        step.transpose()
+        match step {
+            Ok((_, Some((key, Ok(value))))) => Some(Ok((key, value))),
+            Ok((_, Some((key, Err(error))))) => {
+                self.failed = Some(key);
+                Some(Err(error))
+            }
+            Ok((_, None)) => None,
+            Err(error) => Some(Err(error)),
+        }
     }
 }
 
 /// Whether the next pair of a side is the snapshot's, and whether it is an own one; both for the
 /// same key; none at the end.
-fn first(base: Option<Bytes>, own: Option<Bytes>, side: Side) -> Option<(bool, bool)> {
-    let (base, own) = match (base, own) {
+fn first(base: Option<Bytes>, own: Option<&Bytes>, side: Side) -> Option<(bool, bool)> {
+    let (base, own) = match (&base, own) {
         (None, None) => return None,
         (Some(_), None) => return Some((true, false)),
         (None, Some(_)) => return Some((false, true)),
         (Some(base), Some(own)) => (base, own),
     };
     let order = match side {
-        Side::Front => base.cmp(&own),
-        Side::Back => own.cmp(&base),
+        Side::Front => base.cmp(own),
+        Side::Back => own.cmp(base),
     };
     Some((order.is_le(), order.is_ge()))
 }

@@ -191,6 +191,9 @@ impl Batch {
         };
         self.encoded.truncate(len as u64, end);
         self.entries.truncate(len);
+        if len == 0 {
+            self.store = None;
+        }
     }
 
     /// The error of a write that was refused, which is forgotten: the batch is as it was before it.

@@ -25,6 +25,7 @@ use crate::catalog::Catalog;
 use crate::log::sequence::Sequence;
 use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
 use crate::options::{Durability, WriteOptions};
+use crate::read::changes::{Change, ReadIndex};
 use crate::shared::Shared;
 use crate::sync::atomic::Ordering;
 use crate::write::Writer;
@@ -70,6 +71,19 @@ struct Claim {
     memtable: Arc<Memtable>,
     space: Reservation,
 }
+
+/// What the commit of a transaction depends on.
+pub(crate) struct Basis<'a> {
+    /// What it read.
+    pub reads: &'a ReadIndex,
+    /// The sequence number at which it read.
+    pub since: Seq,
+    /// Looks for a read that a visible write after a sequence number has changed.
+    pub changed: &'a dyn Fn(Seq) -> Result<Option<Change>>,
+}
+
+/// How often a commit begins its check at most, while notes are lost.
+const CHECKS: u32 = 8;
 
 /// A batch, with the check of its transaction if it is one.
 type Checked<'a> = (&'a Batch, Option<&'a Check<'a>>);
@@ -118,21 +132,22 @@ impl Writer {
         self.write_checked(batch, options, None)
     }
 
-    /// Commits a batch; that of a transaction only if its check passes in stage 2.
+    /// Commits a batch; that of a transaction only if nothing that it read has changed.
     pub fn write_checked(
         self: &Arc<Self>,
         batch: &Batch,
         options: WriteOptions,
-        check: Option<&Check<'_>>,
+        basis: Option<&Basis<'_>>,
     ) -> Result<()> {
         batch.check(self.shared.store_uid)?;
         self.shared.health.check()?;
         if batch.is_empty() {
             return Ok(());
         }
-        let Shared { env, io, tracer, .. } = &*self.shared;
-        if tracer.is_on() {
-            tracer.record(io, env.now(), batch.asked());
+        let env = &*self.shared.env;
+        // A refused transaction has written nothing, so those are traced later.
+        if basis.is_none() {
+            self.trace(batch);
         }
         let durability = options.durability.unwrap_or(self.shared.options.durability);
         if durability == Durability::NoWal {
@@ -150,14 +165,17 @@ impl Writer {
             error
         };
         let staged = self.stage(batch, durability).map_err(give_back)?;
-        let sequenced = self.sequence((batch, check), &staged, durability, give_up);
-        let mut sequenced = match sequenced {
-            Ok(sequenced) => sequenced,
-            Err(error) => {
-                self.log.unpin(staged.pinned());
-                return Err(give_back(error));
-            }
+        let sequenced = match basis {
+            None => self.sequence((batch, None), &staged, durability, give_up),
+            Some(basis) => self.sequence_checked(batch, basis, &staged, durability, give_up),
         };
+        let mut sequenced = sequenced.map_err(|error| {
+            self.log.unpin(staged.pinned());
+            give_back(error)
+        })?;
+        if basis.is_some() {
+            self.trace(batch);
+        }
         let early = planted::is(Bug::PublishedBeforeInsert);
         if early {
             self.publish(sequenced.ticket, sequenced.last_seq)?;
@@ -179,11 +197,26 @@ impl Writer {
             self.shared.channel.wake();
         }
         if durability == Durability::Sync {
-            let since = self.shared.env.now();
-            self.log.sync_through(sequenced.position)?;
-            self.shared.note_wait(WaitCause::WalSync, since);
+            self.wait_for_sync(sequenced.position)?;
         }
         Ok(())
+    }
+
+    /// Stage 6.
+    fn wait_for_sync(&self, position: u64) -> Result<()> {
+        let since = self.shared.env.now();
+        self.log.sync_through(position)?;
+        self.shared.note_wait(WaitCause::WalSync, since);
+        Ok(())
+    }
+
+    /// Records the writes, if a trace runs.
+    #[inline]
+    fn trace(&self, batch: &Batch) {
+        let Shared { env, io, tracer, .. } = &*self.shared;
+        if tracer.is_on() {
+            tracer.record(io, env.now(), batch.asked());
+        }
     }
 
     /// Stage 1.
@@ -214,6 +247,35 @@ impl Writer {
         self.shared.counters.waiting_writers.sub(1);
         self.shared.counters.stopped_writers.sub(1);
         result
+    }
+
+    /// Stage 2 of a transaction, with a check before it and in it.
+    fn sequence_checked(
+        self: &Arc<Self>,
+        batch: &Batch,
+        basis: &Basis<'_>,
+        staged: &Staged,
+        durability: Durability,
+        give_up: Option<Duration>,
+    ) -> Result<Sequenced> {
+        let mut since = basis.since;
+        let mut checks = 1;
+        loop {
+            let check = self.begin_check(basis.reads)?;
+            if let Some(change) = (basis.changed)(since)? {
+                return Err(self.conflict(change));
+            }
+            self.shared.env.interleave();
+            let searched = check.search();
+            let sequenced = searched
+                .and_then(|()| self.sequence((batch, Some(&check)), staged, durability, give_up));
+            if !check.is_lost() || checks == CHECKS {
+                return sequenced;
+            }
+            // All before the check was visible, and has been compared.
+            since = Seq(check.from.0 - 1);
+            checks += 1;
+        }
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 //! that signals room through the channel.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+mod check;
 mod keep;
 
 use super::Writer;
