@@ -62,7 +62,7 @@ pub enum Error {
     /// The store is already open, in another process or by another handle of this process.
     ///
     /// A store stays open until `Db::close` is called on one of its handles, or the last of them is
-    /// dropped. Keyspaces, iterators and snapshots are handles, too.
+    /// dropped. Keyspaces, snapshots, transactions and iterators are handles, too.
     #[error("{} is in use by {holder}", path.display())]
     Locked {
         /// The folder of the store.
@@ -191,8 +191,8 @@ pub enum Error {
     /// Another write came between a transaction's reads and its commit. Nothing of the transaction
     /// was written: run it again, from its first read.
     #[error(
-        "the transaction conflicts with another write, keyspace {keyspace:?}: {what}; nothing of \
-         it was written: run it again"
+        "the transaction was not committed: {what}, in keyspace {keyspace:?}. Nothing was written; \
+         run the transaction again"
     )]
     Conflict {
         /// The keyspace.
@@ -226,7 +226,7 @@ impl fmt::Display for LockHolder {
         match self {
             Self::ThisProcess => f.write_str(
                 "this process: call close() on its handle, or drop all of its handles; a \
-                 keyspace, an iterator or a snapshot keeps a store open, too",
+                 keyspace, a snapshot, a transaction or an iterator keeps a store open, too",
             ),
             Self::Process(id) => write!(f, "process {id}: close it there first"),
             Self::Unknown => f.write_str("another process or handle: close it first"),
@@ -242,16 +242,17 @@ pub enum ConflictKind {
     Key,
     /// A range of keys that the transaction read.
     Range,
-    /// None that is known: too many writes came in while the commit checked its reads.
+    /// None that is known: while the commit checked its reads, files were ingested or too much was
+    /// written to look at.
     Unchecked,
 }
 
 impl fmt::Display for ConflictKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Key => "a key that it read was changed",
-            Self::Range => "a range that it read was changed",
-            Self::Unchecked => "too many writes came in while its reads were checked",
+            Self::Key => "another write changed a key that it had read",
+            Self::Range => "another write changed a range that it had read",
+            Self::Unchecked => "too much was written while its reads were checked",
         })
     }
 }

@@ -368,7 +368,7 @@ fn check_list(
     while at < list.len() {
         let appends = seen[by[at]].appends.iter().filter(|(to, _)| to == of);
         let appends: Vec<u64> = appends.map(|(_, number)| *number).collect();
-        if list.get(at..at + appends.len()) != Some(&appends[..]) {
+        if appends.is_empty() || list.get(at..at + appends.len()) != Some(&appends[..]) {
             return wrong("the appends of one transaction are not together and in order");
         }
         at += appends.len();
@@ -467,6 +467,9 @@ mod tests {
         assert!(judged(&twice, &[(0, &[1, 2, 3])]).unwrap_err().contains("nobody appended"));
         let swapped = [one(&[], &[(0, 1), (0, 2)])];
         assert!(judged(&swapped, &[(0, &[2, 1])]).unwrap_err().contains("in order"));
+        // A number in a list that it was not appended to.
+        let astray = [one(&[], &[(0, 1)])];
+        assert!(judged(&astray, &[(0, &[1]), (1, &[1])]).unwrap_err().contains("in order"));
         // What a refused transaction has read counts.
         let mut stale =
             [one(&[(0, &[]), (1, &[2])], &[]), one(&[], &[(0, 1)]), one(&[], &[(1, 2)])];

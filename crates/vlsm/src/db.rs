@@ -29,9 +29,10 @@ use vlsm_disk::env_real::RealEnv;
 /// A handle to an open store. It is cheap to clone and to share between threads. The drop of the
 /// last handle closes the store.
 ///
-/// A [`Keyspace`], a [`Snapshot`] and an [`Iter`] are handles, too: each keeps the store open until
-/// it is dropped, so another open fails with [`Error::Locked`]. [`Db::close`] does not wait for
-/// them.
+/// A [`Keyspace`], a [`Snapshot`], a [`Transaction`](crate::Transaction) and an [`Iter`] are
+/// handles, too: each keeps the store open until it is dropped, so another open fails with
+/// [`Error::Locked`]. [`Db::close`] does not wait for them. If a panic drops the last handle, the
+/// store is not closed in order: keep a handle outside of `catch_unwind`.
 ///
 /// The methods that read and write without naming a keyspace use the keyspace `default`.
 ///
@@ -323,12 +324,28 @@ impl Db {
         write_one(&self.engine.writer, WriteOptions::default(), add)
     }
 
+    /// Removes a key of the keyspace `default`, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<()> {
+        self.default_keyspace().delete_with(key, options)
+    }
+
     /// Removes all keys of a range from the keyspace `default`.
     ///
     /// # Errors
     /// As [`Keyspace::delete_range`].
     pub fn delete_range(&self, range: impl KeyBounds) -> Result<()> {
         self.default_keyspace().delete_range(range)
+    }
+
+    /// Removes all keys of a range from the keyspace `default`, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with`].
+    pub fn delete_range_with(&self, range: impl KeyBounds, options: WriteOptions) -> Result<()> {
+        self.default_keyspace().delete_range_with(range, options)
     }
 
     /// Changes the value of a key of the keyspace `default` by an operand of its merge operator
@@ -338,6 +355,19 @@ impl Db {
     /// As [`Keyspace::merge`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.default_keyspace().merge(key, operand)
+    }
+
+    /// Changes the value of a key of the keyspace `default` by an operand, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge_with`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<()> {
+        self.default_keyspace().merge_with(key, operand, options)
     }
 
     /// The value of a key of the keyspace `default`.

@@ -1,6 +1,6 @@
 //! The counted reference in every handle to an open store: the store closes with the last of them.
-//! [`Db`](crate::Db), [`Keyspace`](crate::Keyspace), [`Snapshot`](crate::Snapshot) and
-//! [`Iter`](crate::Iter) are such handles.
+//! [`Db`](crate::Db), [`Keyspace`](crate::Keyspace), [`Snapshot`](crate::Snapshot),
+//! [`Transaction`](crate::Transaction) and [`Iter`](crate::Iter) are such handles.
 
 use crate::close::close;
 use crate::engine::Engine;

@@ -2,7 +2,7 @@
 //! atomic across them.
 
 use crate::bounds::KeyBounds;
-use crate::catalog::KeyspaceInfo;
+use crate::catalog::{KeyspaceInfo, KeyspaceOptions};
 use crate::handle::Handle;
 use crate::held::Held;
 use crate::ingest::{IngestOptions, IngestReport, ingest};
@@ -43,6 +43,12 @@ impl Keyspace {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.info.name
+    }
+
+    /// The options that it was made with.
+    #[must_use]
+    pub fn options(&self) -> &KeyspaceOptions {
+        &self.info.options
     }
 
     /// The number of its regions.
@@ -149,7 +155,7 @@ impl Keyspace {
         write_one(&self.engine.writer, options, |batch| batch.merge(self, key, operand))
     }
 
-    /// Sets a key to a value that expires after `ttl` from now.
+    /// Sets a key to a value that expires after `ttl` from now. A [`Batch`] does it with options.
     ///
     /// # Errors
     /// As [`Keyspace::put`]; [`Error::InvalidArgument`] if the keyspace has a merge operator.
@@ -175,7 +181,7 @@ impl Keyspace {
     /// The pair with the smallest key.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next().transpose()
     }
@@ -183,7 +189,7 @@ impl Keyspace {
     /// The pair with the largest key.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
         self.iter().next_back().transpose()
     }
@@ -191,7 +197,7 @@ impl Keyspace {
     /// Whether there is no pair.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.first()?.is_none())
     }
@@ -199,7 +205,7 @@ impl Keyspace {
     /// The number of pairs. It counts them: the time is that of a scan.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn len(&self) -> Result<u64> {
         count(self.iter())
     }

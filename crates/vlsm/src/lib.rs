@@ -101,7 +101,11 @@ pub use vlsm_disk::sst::{sst_number, sst_path};
 pub use vlsm_policy::profile::PROFILES;
 pub use vlsm_policy::{DeviceMap, DevicePoint, PolicyOptions, Profile};
 
-/// The README's example is compiled with the tests.
+/// The examples of the README and of the guide run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;

@@ -70,7 +70,7 @@ impl Snapshot {
     /// The pair with the smallest key of a keyspace in the snapshot.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn first(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
         self.iter(keyspace).next().transpose()
     }
@@ -78,7 +78,7 @@ impl Snapshot {
     /// The pair with the largest key of a keyspace in the snapshot.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn last(&self, keyspace: &Keyspace) -> Result<Option<(Bytes, Bytes)>> {
         self.iter(keyspace).next_back().transpose()
     }
@@ -86,7 +86,7 @@ impl Snapshot {
     /// Whether a keyspace has no pair in the snapshot.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn is_empty(&self, keyspace: &Keyspace) -> Result<bool> {
         Ok(self.first(keyspace)?.is_none())
     }
@@ -95,7 +95,7 @@ impl Snapshot {
     /// scan.
     ///
     /// # Errors
-    /// As the iterator.
+    /// As those of [`Iter`].
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
         count(self.iter(keyspace))
     }

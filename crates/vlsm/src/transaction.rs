@@ -56,12 +56,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// writes are visible to others after [`Transaction::commit`]. The commit fails with
 /// [`Error::Conflict`], and writes nothing, if another write has changed a key or a part of a range
 /// that the transaction read; then it must be run again, which [`Db::transact`] does by itself.
-/// Writes to keys that were not read cause no conflict; an ingest at the time of the commit may, if
-/// it is into a region of which something was read. A dropped transaction leaves nothing
+/// Writes to keys that were not read cause no conflict. The exceptions are an ingest, or very many
+/// or very large writes, at the time of the commit, into regions of which something was read. A
+/// dropped transaction leaves nothing
 /// behind.
 ///
-/// It keeps the data that it reads, as a snapshot does, and its writes in memory. Values that
-/// expire and compaction filters cause no conflicts.
+/// While it exists it keeps old versions alive, as a snapshot does, and its writes in memory.
+/// Values that expire and compaction filters cause no conflicts.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {

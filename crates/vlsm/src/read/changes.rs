@@ -98,9 +98,18 @@ impl Reads {
         Ok(self.ranges.len() - 1)
     }
 
-    /// The range at a place; none once the transaction has ended.
-    pub fn range(&mut self, place: usize) -> Option<&mut RangeRead> {
-        self.ranges.get_mut(place)
+    /// Notes how far the iterator over a range has got: a key from the front or from the back, or
+    /// its end. Nothing happens once the transaction has ended.
+    pub fn walked(&mut self, place: usize, front: bool, key: Option<&Bytes>) {
+        let Some(range) = self.ranges.get_mut(place) else { return };
+        let Some(key) = key else {
+            range.all = true;
+            return;
+        };
+        let end = if front { &mut range.front } else { &mut range.back };
+        let before = end.replace(key.clone()).map_or(0, |key| key.len());
+        // Too much of it is refused with the next read.
+        self.bytes += key.len().saturating_sub(before);
     }
 
     /// The same, sorted for the check of a commit.
@@ -130,8 +139,8 @@ impl Reads {
             return Ok(());
         }
         Err(Error::InvalidArgument(format!(
-            "the transaction has read more than {} MB of keys, which its commit has to check: \
-             read ranges instead of single keys, or make it smaller",
+            "the transaction has read more than {} MB of keys and ranges, which its commit has to \
+             check: make it smaller",
             READS_MAX >> 20
         )))
     }
@@ -191,7 +200,22 @@ impl ReadIndex {
     pub fn of_memtable(&self, tree: TreeId, memtable: &Arc<Memtable>) -> Option<ConflictKind> {
         let reads = self.0.get(&tree)?;
         let deleted = memtable.any_range(|lo, hi, _| self.of_range(tree, lo, hi).is_some());
-        if deleted || reads.keys.iter().any(|key| memtable.get(key, Seq::MAX).is_some()) {
+        if deleted {
+            return Some(ConflictKind::Key);
+        }
+        // The smaller side is walked, because writers wait meanwhile.
+        if memtable.entries() < reads.keys.len() {
+            let mut cursor = memtable.cursor();
+            cursor.seek_first().ok()?;
+            while cursor.valid() {
+                if let Some(kind) = self.of_key(tree, cursor.key()) {
+                    return Some(kind);
+                }
+                cursor.next().ok()?;
+            }
+            return None;
+        }
+        if reads.keys.iter().any(|key| memtable.get(key, Seq::MAX).is_some()) {
             return Some(ConflictKind::Key);
         }
         let written = |part: &&Part| {
@@ -202,10 +226,9 @@ impl ReadIndex {
         reads.parts.iter().find(written).map(|_| ConflictKind::Range)
     }
 
-    /// The kind of read of a tree, if anything of it was read.
-    pub fn of_tree(&self, tree: TreeId) -> Option<ConflictKind> {
-        let reads = self.0.get(&tree)?;
-        Some(if reads.keys.is_empty() { ConflictKind::Range } else { ConflictKind::Key })
+    /// Whether anything of a tree was read.
+    pub fn has_tree(&self, tree: TreeId) -> bool {
+        self.0.contains_key(&tree)
     }
 }
 

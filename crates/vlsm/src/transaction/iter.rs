@@ -185,13 +185,8 @@ impl TransactionIter {
         self.failed = None;
         self.finished = !matches!(step, Ok((_, Some(_))));
         let place = self.place.as_ref().copied().unwrap_or(usize::MAX);
-        if let Some(read) = self.reads.lock().range(place) {
-            match &step {
-                Ok((_, Some((key, _)))) if side == Side::Front => read.front = Some(key.clone()),
-                Ok((_, Some((key, _)))) => read.back = Some(key.clone()),
-                Ok((_, None)) | Err(_) => read.all = true,
-            }
-        }
+        let key = step.as_ref().ok().and_then(|(_, pair)| Some(&pair.as_ref()?.0));
+        self.reads.lock().walked(place, side == Side::Front, key);
         match step {
             Ok((_, Some((key, Ok(value))))) => Some(Ok((key, value))),
             Ok((_, Some((key, Err(error))))) => {

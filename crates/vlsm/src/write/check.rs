@@ -28,8 +28,9 @@ use crate::write::batch::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{ConflictKind, Error, Kind, Result, Seq, TreeId};
+use vlsm_core::{ConflictKind, Error, Kind, Micros, Result, Seq, TreeId};
 
 /// The most bytes that notes may take.
 const NOTES_MAX: usize = 16 << 20;
@@ -236,7 +237,8 @@ impl Writes {
                 parts.iter().find_map(|(tree, part)| changed(*tree, reads.of_memtable(*tree, part)))
             }
             Self::Trees(trees) => {
-                trees.iter().find_map(|tree| changed(*tree, reads.of_tree(*tree)))
+                let tree = *trees.iter().find(|tree| reads.has_tree(**tree))?;
+                Some(Change { tree, kind: ConflictKind::Unchecked })
             }
         }
     }
@@ -300,8 +302,12 @@ impl Writer {
     /// Step 1. Everything before the check is visible when this returns.
     ///
     /// # Errors
-    /// The store takes no writes.
-    pub fn begin_check<'a>(&'a self, reads: &'a ReadIndex) -> Result<Check<'a>> {
+    /// The store takes no writes; [`Error::Busy`].
+    pub fn begin_check<'a>(
+        &'a self,
+        reads: &'a ReadIndex,
+        give_up: Option<Duration>,
+    ) -> Result<Check<'a>> {
         let from = {
             let sequence = self.log.sequence();
             self.shared.health.check()?;
@@ -311,8 +317,33 @@ impl Writer {
         };
         let searched = AtomicU64::new(from.0 - 1);
         let check = Check { writer: self, reads, from, searched };
-        self.await_published(Seq(from.0 - 1))?;
+        self.await_earlier(Seq(from.0 - 1), give_up)?;
         Ok(check)
+    }
+
+    /// Waits until all up to a sequence number is visible, and records the wait.
+    fn await_earlier(&self, last: Seq, give_up: Option<Duration>) -> Result<()> {
+        if self.views.visible() >= last {
+            return Ok(());
+        }
+        let env = &self.shared.env;
+        let since = env.now();
+        let cause = self.publish_cause();
+        loop {
+            let epoch = self.publisher.epoch();
+            if self.views.visible() >= last {
+                self.shared.note_wait(cause, since);
+                return Ok(());
+            }
+            self.shared.health.check_running()?;
+            let now = env.now();
+            if give_up.is_some_and(|give_up| now >= give_up) {
+                self.shared.note_wait(cause, since);
+                let waited = Micros(now.saturating_sub(since).as_micros() as u64);
+                return Err(Error::Busy { waited, cause: cause.name() });
+            }
+            self.publisher.wait(epoch, give_up);
+        }
     }
 
     /// The error for a read that has changed.

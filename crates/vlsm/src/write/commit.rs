@@ -261,7 +261,7 @@ impl Writer {
         let mut since = basis.since;
         let mut checks = 1;
         loop {
-            let check = self.begin_check(basis.reads)?;
+            let check = self.begin_check(basis.reads, give_up)?;
             if let Some(change) = (basis.changed)(since)? {
                 return Err(self.conflict(change));
             }
@@ -488,13 +488,18 @@ impl Writer {
             return Ok(());
         }
         let since = self.shared.env.now();
-        let cause = match self.barriers.load(Ordering::Relaxed) {
-            0 => WaitCause::WalQueue,
-            _ => WaitCause::Ingest,
-        };
+        let cause = self.publish_cause();
         self.await_published(last_seq)?;
         self.shared.note_wait(cause, since);
         Ok(())
+    }
+
+    /// The cause for which a batch that is done is not visible yet.
+    pub(super) fn publish_cause(&self) -> WaitCause {
+        match self.barriers.load(Ordering::Relaxed) {
+            0 => WaitCause::WalQueue,
+            _ => WaitCause::Ingest,
+        }
     }
 }
 

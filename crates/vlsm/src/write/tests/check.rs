@@ -67,7 +67,7 @@ fn every_batch_after_its_begin_is_seen() {
         ] {
             let (alone, reads) = (alone(), reads());
             write(&alone, text, large);
-            let check = alone.writer.begin_check(&reads).unwrap();
+            let check = alone.writer.begin_check(&reads, None).unwrap();
             assert_eq!(found(&check), None, "{text}: that was before");
             write(&alone, "put a", false);
             write(&alone, text, large);
@@ -82,11 +82,11 @@ fn every_batch_after_its_begin_is_seen() {
 #[test]
 fn a_barrier_counts_as_a_change_of_its_trees() {
     let (alone, reads) = (alone(), reads());
-    let check = alone.writer.begin_check(&reads).unwrap();
+    let check = alone.writer.begin_check(&reads, None).unwrap();
     drop(alone.writer.raise_barrier(&[], &[]).unwrap());
     assert_eq!(found(&check), None);
     drop(alone.writer.raise_barrier(&[TREE], &[]).unwrap());
-    assert_eq!(found(&check), Some(ConflictKind::Key));
+    assert_eq!(found(&check), Some(ConflictKind::Unchecked));
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn notes_go_with_the_checks_that_need_them() {
     let (alone, reads) = (alone(), reads());
     write(&alone, "put c", false);
     assert!(!alone.writer.recent.is_active());
-    let first = alone.writer.begin_check(&reads).unwrap();
+    let first = alone.writer.begin_check(&reads, None).unwrap();
     write(&alone, "put c", false);
-    let second = alone.writer.begin_check(&reads).unwrap();
+    let second = alone.writer.begin_check(&reads, None).unwrap();
     write(&alone, "put a", false);
     assert_eq!(alone.writer.recent.note_count(), 2);
     assert_eq!((found(&first), found(&second)), (Some(ConflictKind::Key), None));
@@ -111,11 +111,11 @@ fn a_check_that_lost_notes_knows_it_and_others_go_on() {
     let mut alone = alone();
     let reads = reads();
     Arc::get_mut(&mut alone.writer).unwrap().recent = Recent::bounded(1_000, 1 << 20);
-    let outrun = alone.writer.begin_check(&reads).unwrap();
+    let outrun = alone.writer.begin_check(&reads, None).unwrap();
     for _ in 0..10 {
         write(&alone, "put a", false);
     }
-    let late = alone.writer.begin_check(&reads).unwrap();
+    let late = alone.writer.begin_check(&reads, None).unwrap();
     for _ in 0..3 {
         write(&alone, "put a", false);
     }
@@ -135,9 +135,9 @@ fn large_batches_are_kept_up_to_a_bound() {
     let reads = reads();
     let bounds = Recent::bounded(1 << 20, 2 * LARGE_BATCH);
     Arc::get_mut(&mut alone.writer).unwrap().recent = bounds;
-    let check = alone.writer.begin_check(&reads).unwrap();
+    let check = alone.writer.begin_check(&reads, None).unwrap();
     write(&alone, "put a", true);
     assert_eq!(found(&check), None, "its keys are known");
     write(&alone, "put a", true);
-    assert_eq!(found(&check), Some(ConflictKind::Key), "only its trees are known");
+    assert_eq!(found(&check), Some(ConflictKind::Unchecked), "only its trees are known");
 }
