@@ -7,7 +7,7 @@ use crate::escape::{unescape, unhex};
 use crate::failure::{Failure, Result, say};
 use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
-use crate::store::{Access, Range, Store, StoreArgs};
+use crate::store::{Access, CreateArgs, Range, Store, StoreArgs};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
@@ -32,6 +32,8 @@ The store is created if it does not exist. The write is on the device when the c
 pub struct PutArgs {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    create: CreateArgs,
     /// Key, with escapes
     key: OsString,
     /// Value, with escapes
@@ -54,7 +56,7 @@ pub fn put(args: &PutArgs) -> Result {
         (None, None) => return Err(Failure::usage("give a VALUE or --file")),
     };
     vlsm_core::key::check_lengths(key.len(), value.len())?;
-    let mut store = Store::open(&args.store, Access::Create)?;
+    let mut store = Store::open_to_add(&args.store, args.create)?;
     store.batch_put(&key, &value);
     store.sync()?;
     store.close()

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};
 use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
-use crate::store::{Access, Store, StoreArgs};
+use crate::store::{CreateArgs, Store, StoreArgs};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ stay, also after Ctrl-C. To import a file again is harmless: later records repla
 pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    create: CreateArgs,
     #[command(flatten)]
     input: InputArgs,
     /// Stop at the first bad line
@@ -142,7 +144,7 @@ impl Sink for Store {
 pub fn run(args: &Args) -> Result {
     let strict = args.strict.then_some("stopped there because of --strict");
     let mut import = Import::open(&args.input, strict)?;
-    let mut store = Store::open(&args.store, Access::Create)?;
+    let mut store = Store::open_to_add(&args.store, args.create)?;
     let outcome = import.run(&mut store);
     if outcome.is_err() {
         import.progress.clear();

@@ -7,7 +7,7 @@
 use crate::failure::{Failure, Result, say};
 use crate::import::{Import, InputArgs, Sink};
 use crate::progress::grouped;
-use crate::store::{Access, Store, StoreArgs};
+use crate::store::{CreateArgs, Store, StoreArgs};
 use std::path::PathBuf;
 use vlsm::{IngestOptions, SstFileWriter};
 use vlsm_core::Error;
@@ -46,6 +46,8 @@ ranges of the files must not overlap.";
 pub struct IngestArgs {
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    create: CreateArgs,
     /// Files made by `vlsm sst`
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -94,7 +96,7 @@ pub fn sst(args: &SstArgs) -> Result {
 
 /// Ingests files.
 pub fn ingest(args: &IngestArgs) -> Result {
-    let store = Store::open(&args.store, Access::Create)?;
+    let store = Store::open_to_add(&args.store, args.create)?;
     let mut options = IngestOptions::default();
     options.move_files = args.moving;
     let brought_in = store.ingest(&args.files, options);

@@ -2,8 +2,8 @@
 //! and the fuzzer reach its parsers; the program calls [`main`].
 //!
 //! One file per group of commands: `data` (put, get, delete, scan, export), `import`, `ingest`
-//! (sst, ingest), `inspect` (stats, levels), `verify`, `copy` (checkpoint, restore), `compact`,
-//! `size`, `dump`, `bench`.
+//! (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `copy` (checkpoint, restore),
+//! `compact`, `size`, `dump`, `bench`.
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
 //! `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
 #![allow(
@@ -23,6 +23,7 @@ pub mod failure;
 mod import;
 mod ingest;
 mod inspect;
+mod keyspaces;
 pub mod lines;
 mod progress;
 pub mod record;
@@ -89,6 +90,8 @@ enum Command {
     Export(data::ExportArgs),
     /// Print the contents of a store, by keyspace and kind of file
     Stats(inspect::StatsArgs),
+    /// List the keyspaces of a store, with the options that they were made with
+    Keyspaces(keyspaces::Args),
     /// Print the tree: runs of L0, levels, SSTs
     Levels(inspect::LevelsArgs),
     /// Check every byte and every invariant of a store
@@ -147,6 +150,7 @@ fn run(command: Command) -> Result {
         Command::Ingest(args) => ingest::ingest(&args),
         Command::Export(args) => data::export(&args),
         Command::Stats(args) => inspect::stats(&args),
+        Command::Keyspaces(args) => keyspaces::run(&args),
         Command::Levels(args) => inspect::levels(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Checkpoint(args) => copy::checkpoint(&args),

@@ -35,6 +35,14 @@ pub struct StoreArgs {
     pub salvage_ssts: bool,
 }
 
+/// The permission of a command to create its keyspace.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct CreateArgs {
+    /// Create the keyspace if it does not exist; `default` always exists
+    #[arg(long)]
+    pub create: bool,
+}
+
 /// The access of a command to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
@@ -42,7 +50,7 @@ pub enum Access {
     Read,
     /// Changes an existing store.
     Write,
-    /// Changes it, and creates store and keyspace if they do not exist.
+    /// Changes it, and creates the store if it does not exist.
     Create,
 }
 
@@ -63,13 +71,36 @@ impl Store {
     /// Any error of opening it.
     pub fn open(args: &StoreArgs, access: Access) -> Result<Self> {
         let db = open_db(args, access)?;
-        let keyspace = match db.keyspace(&args.keyspace) {
-            Err(vlsm_core::Error::NoSuchKeyspace(_)) if access == Access::Create => {
-                db.create_keyspace(&args.keyspace, KeyspaceOptions::new())
-            }
+        let keyspace = keyspace(&db, &args.keyspace)?;
+        Ok(Self { keyspace, db, batch: Batch::new() })
+    }
+
+    /// Opens a store to write records, and creates it if it does not exist. The keyspace is created
+    /// only on demand, because its name may be a typo.
+    ///
+    /// # Errors
+    /// Any error of opening it.
+    pub fn open_to_add(args: &StoreArgs, create: CreateArgs) -> Result<Self> {
+        let hint = |failure: Failure| match failure {
+            Failure::Failed(what) => Failure::Failed(format!("{what}; --create makes it")),
             other => other,
         };
-        Ok(Self { keyspace: keyspace?, db, batch: Batch::new() })
+        if create.create || args.keyspace == DEFAULT_KEYSPACE {
+            let db = open_db(args, Access::Create)?;
+            let keyspace = match db.keyspace(&args.keyspace) {
+                Ok(keyspace) => keyspace,
+                Err(_) => db.create_keyspace(&args.keyspace, KeyspaceOptions::new())?,
+            };
+            return Ok(Self { keyspace, db, batch: Batch::new() });
+        }
+        // A store that does not exist has no such keyspace, and should not be left behind.
+        let missing = |failure: Failure| match args.store.exists() {
+            true => failure,
+            false => hint(failure),
+        };
+        let db = open_db(args, Access::Write).map_err(missing)?;
+        let keyspace = keyspace(&db, &args.keyspace).map_err(hint)?;
+        Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
     /// Opens a store for merges. With an operator, the keyspace is created with it, or must
@@ -95,7 +126,7 @@ impl Store {
     /// Any error of opening it.
     pub fn open_damaged(args: &StoreArgs) -> Result<Self> {
         let db = builder(args, Access::Read)?.allow_missing_ssts(true).open()?;
-        let keyspace = db.keyspace(&args.keyspace)?;
+        let keyspace = keyspace(&db, &args.keyspace)?;
         Ok(Self { keyspace, db, batch: Batch::new() })
     }
 
@@ -177,6 +208,18 @@ impl Store {
         let Self { db, keyspace, batch: _ } = self;
         drop(keyspace);
         Ok(db.close()?)
+    }
+}
+
+/// A keyspace by its name. A failure names those that there are.
+fn keyspace(db: &Db, name: &str) -> Result<Keyspace> {
+    match db.keyspace(name) {
+        Err(vlsm_core::Error::NoSuchKeyspace(_)) => {
+            let names = db.keyspaces();
+            let known = names.iter().map(String::as_str);
+            Err(Failure::new(vlsm_policy::names::unknown("--keyspace", name, known)))
+        }
+        other => Ok(other?),
     }
 }
 

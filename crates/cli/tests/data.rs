@@ -50,11 +50,39 @@ fn ranges_are_deleted_and_operands_merged() {
 #[test]
 fn keyspaces_are_apart() {
     let world = World::new();
-    world.run(&["put", "s", "--keyspace", "a", "k", "1"]).ok();
-    world.run(&["put", "s", "--keyspace", "b", "k", "2"]).ok();
+    world.run(&["put", "s", "--keyspace", "a", "k", "1"]).fails(1, &["no store", "--create"]);
+    assert!(!world.path("s").exists(), "nothing is left behind");
+    world.run(&["put", "s", "--keyspace", "a", "--create", "k", "1"]).ok();
+    world.run(&["put", "s", "--keyspace", "b", "--create", "k", "2"]).ok();
     assert_eq!(world.run(&["get", "s", "--keyspace", "a", "k"]).ok(), "1\n");
     world.run(&["get", "s", "k"]).fails(1, &["no such key"]);
-    world.run(&["get", "s", "--keyspace", "c", "k"]).fails(1, &["keyspace", "\"c\""]);
+    let there = ["keyspace", "\"c\"", "There are: ", "a, b"];
+    let missing = world.run(&["get", "s", "--keyspace", "c", "k"]);
+    assert!(!missing.err.contains("--create"), "{missing:?}");
+    missing.fails(1, &there);
+    world.run(&["put", "s", "--keyspace", "c", "k", "1"]).fails(1, &["\"c\"", "--create"]);
+    world.run(&["put", "s", "--keyspace", "a", "--create", "k", "3"]).ok();
+    let typo = world.run_with(&["import", "s", "--keyspace", "defualt"], b"k\tv\n");
+    typo.fails(1, &["did you mean \"default\"", "--create"]);
+}
+
+#[test]
+fn keyspaces_are_listed() {
+    let world = World::new();
+    world.run(&["put", "s", "k", "v"]).ok();
+    let merge = ["merge", "s", "--keyspace", "visits", "--operator", "add", "ada", "--number", "3"];
+    world.run(&merge).ok();
+    world.run(&["compact", "s", "--keyspace", "visits"]).ok();
+    let list = world.run(&["keyspaces", "s"]).ok();
+    let row = |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("visits").ends_with("merge_operator \"add\""), "{list}");
+    assert!(row("visits").split_whitespace().nth(2) == Some("1"), "one entry: {list}");
+    assert!(row("default").ends_with(" B"), "without options: {list}");
+    let json = world.run(&["keyspaces", "s", "--json"]).ok();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json.as_array().map(Vec::len), Some(2));
+    assert_eq!(json[1]["options"]["merge_operator"], "add");
+    world.run(&["keyspaces", "gone"]).fails(1, &["gone", "no store"]);
 }
 
 #[test]

@@ -89,6 +89,7 @@ fn help_has_examples_for_every_command() {
         "export",
         "stats",
         "levels",
+        "keyspaces",
         "verify",
         "checkpoint",
         "compact",
@@ -143,11 +144,11 @@ fn help_is_a_command_too() {
 fn keyspace_names_that_nobody_could_type() {
     let world = World::new();
     for name in ["", "a/b", "line\nfeed", "\u{1b}[2J"] {
-        let run = world.run(&["put", "s", "--keyspace", name, "k", "v"]);
+        let run = world.run(&["put", "s", "--create", "--keyspace", name, "k", "v"]);
         assert!(!run.err.trim_end().contains(char::is_control), "{run:?}");
         run.fails(2, &["keyspace", "name"]);
     }
-    world.run(&["put", "s", "--keyspace", "größe", "k", "v"]).ok();
+    world.run(&["put", "s", "--create", "--keyspace", "größe", "k", "v"]).ok();
     assert_eq!(world.run(&["get", "s", "--keyspace", "größe", "k"]).ok(), "v\n");
 }
 

@@ -91,7 +91,7 @@ fn records_that_were_not_flushed_are_counted() {
     let world = World::new();
     let lines: String = (0..100).map(|i| format!("key{i:06}\tvalue\n")).collect();
     world.run_with(&["import", "s"], lines.as_bytes()).ok();
-    world.run(&["put", "s", "k", "v", "--keyspace", "other"]).ok();
+    world.run(&["put", "s", "k", "v", "--keyspace", "other", "--create"]).ok();
     world.run(&["delete", "s", "key000001"]).ok();
     let stats = world.run(&["stats", "s"]).ok();
     let row = |name: &str| {
