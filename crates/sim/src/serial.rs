@@ -51,7 +51,7 @@ type List = (usize, Vec<u8>);
 /// A transaction, as its client saw it.
 #[derive(Debug, Default, Clone)]
 struct Seen {
-    /// What it found of others' appends, by list.
+    /// The numbers that others had appended to each list that it read.
     reads: Vec<(List, Vec<u64>)>,
     appends: Vec<(List, u64)>,
     committed: bool,
@@ -59,7 +59,7 @@ struct Seen {
     ended: Duration,
 }
 
-/// What happened how often.
+/// How often each kind of event occurred.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Transactions that read, and committed.
@@ -95,7 +95,7 @@ fn numbers(list: &[u8]) -> Result<Vec<u64>, String> {
 struct Client {
     /// Whether the owned lists are its own.
     owns: bool,
-    /// What they hold, by keyspace.
+    /// The contents of its own lists, by keyspace.
     owned: [Vec<u8>; 2],
     env: Arc<SimEnv>,
     world: World,
@@ -171,7 +171,7 @@ impl Client {
                 0..3 => self.read(&transaction, seen)?,
                 3 => self.read_range(&transaction, seen)?,
                 4 => {
-                    // What is undone leaves no trace.
+                    // Undone writes leave no trace.
                     transaction.savepoint();
                     self.append(&mut transaction, &mut seen.clone())?;
                     transaction.rollback_to_savepoint()?;
@@ -470,7 +470,7 @@ mod tests {
         // A number in a list that it was not appended to.
         let astray = [one(&[], &[(0, 1)])];
         assert!(judged(&astray, &[(0, &[1]), (1, &[1])]).unwrap_err().contains("in order"));
-        // What a refused transaction has read counts.
+        // The reads of a refused transaction count, too.
         let mut stale =
             [one(&[(0, &[]), (1, &[2])], &[]), one(&[], &[(0, 1)]), one(&[], &[(1, 2)])];
         stale[0].committed = false;

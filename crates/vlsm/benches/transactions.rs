@@ -1,4 +1,4 @@
-//! What a transaction costs beside the batch that it commits.
+//! The cost of a transaction, compared with the batch that it commits.
 //!
 //! `cargo bench -p vlsm --bench transactions`. One thread writes batches of four random keys;
 //! beside it the same writes are made by transactions. Then the same with a read of each key before

@@ -2,8 +2,8 @@
 //!
 //! They are derived from the transaction's batch, entry by entry: entry number i counts as having
 //! the sequence number i + 1, so a read of them resolves versions, operands and range tombstones by
-//! the rules of the store (`rules/resolve`). What they leave open is decided by the snapshot: a key
-//! that they do not touch, or the value that their operands change.
+//! the rules of the store (`rules/resolve`). The snapshot decides the rest: keys that they do not
+//! touch, and the value that their operands change.
 //!
 //! Threads and locks: owned by one transaction; its open iterators share a state of it.
 
@@ -29,7 +29,7 @@ pub(crate) struct OwnWrites {
     count: u64,
 }
 
-/// What a transaction's own writes say about a key.
+/// The value of a key, as far as the transaction's own writes decide it.
 #[derive(Debug)]
 pub(crate) enum Say {
     /// Nothing: the snapshot decides.

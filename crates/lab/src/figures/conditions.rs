@@ -152,7 +152,7 @@ impl Evidence {
     }
 }
 
-/// What a phase lacks of conditions 2 and 3, if anything, from its proofs in all rounds.
+/// The part of conditions 2 and 3 that a phase does not meet, from its proofs in all rounds.
 pub(super) fn too_little(rounds: &[Proof]) -> Option<String> {
     let Evidence { length, fullness } = Evidence::of(rounds)?;
     if length < 1.0 {
