@@ -17,6 +17,7 @@ use vlsm_core::{BytesPerSec, Result};
 /// The rate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FixedRateOptions {
     /// Bytes of keys and values let in per second.
     pub let_in: BytesPerSec,

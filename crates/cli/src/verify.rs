@@ -9,7 +9,7 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use vlsm::{Env, Finding, Severity, VerifyReport};
+use vlsm::{Env, Finding, VerifyReport};
 use vlsm_disk::env_real::RealEnv;
 
 const EXAMPLES: &str = "\
@@ -67,10 +67,7 @@ pub fn run(args: &Args) -> Result {
 }
 
 fn print(finding: &Finding, out: &mut impl Write) -> Result {
-    let severity = match finding.severity {
-        Severity::Damage => "damage",
-        Severity::Leftover => "leftover",
-    };
+    let severity = finding.severity.name();
     let at = finding.offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
     writeln!(out, "{severity}: {}{at}: {}", finding.path.display(), finding.what)?;
     Ok(writeln!(out, "  what to do: {}", finding.advice)?)

@@ -259,6 +259,7 @@ impl fmt::Display for ConflictKind {
 
 /// An option of a keyspace that differs from the requested value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OptionDifference {
     /// The option.
     pub option: &'static str,
@@ -266,6 +267,15 @@ pub struct OptionDifference {
     pub existing: String,
     /// The requested value.
     pub asked: String,
+}
+
+impl OptionDifference {
+    /// A difference, for the layers above.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(option: &'static str, existing: String, asked: String) -> Self {
+        Self { option, existing, asked }
+    }
 }
 
 impl fmt::Display for OptionDifference {

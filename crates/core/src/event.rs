@@ -12,6 +12,7 @@ use std::path::PathBuf;
 /// The cause of a write's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum WaitCause {
     /// Another writer's group was being written to the WAL.
     WalQueue,
@@ -67,6 +68,7 @@ impl WaitCause {
 /// The kind of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum JobKind {
     /// Memtables become a run of L0.
     Flush,
@@ -106,6 +108,7 @@ pub enum Callback {
 
 /// One stage of a compaction chain: jobs out of one level that a memtable had to wait for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ChainStage {
     /// The level in which room was made; 0 for L0.
     pub level: u8,
@@ -118,6 +121,7 @@ pub struct ChainStage {
 /// The compaction chain that one memtable waited for (vLSM (2024), §3): its stages are the levels
 /// from which room had to be made before the memtable could be flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ChainReport {
     /// The stages, L0 first.
     pub stages: Vec<ChainStage>,
@@ -125,7 +129,23 @@ pub struct ChainReport {
     pub waited: Micros,
 }
 
+impl ChainStage {
+    /// A stage of no jobs yet.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(level: u8, width: Bytes) -> Self {
+        Self { level, jobs: 0, width }
+    }
+}
+
 impl ChainReport {
+    /// A chain of these stages.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(stages: Vec<ChainStage>, waited: Micros) -> Self {
+        Self { stages, waited }
+    }
+
     /// Number of stages.
     #[must_use]
     pub fn length(&self) -> usize {

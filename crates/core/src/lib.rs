@@ -31,5 +31,5 @@ pub use range_tombstones::RangeTombstones;
 pub use sketch::Sketch;
 pub use table::{FileMeta, Table};
 pub use tables::Tables;
-pub use units::{Bytes, BytesPerSec, Micros};
+pub use units::{ByteCount, Bytes, BytesPerSec, Micros};
 pub use version::{Place, Run, RunOrigin, Version, Violation};

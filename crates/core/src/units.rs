@@ -14,6 +14,10 @@ pub const MIB: u64 = 1 << 20;
 /// One gibibyte in bytes.
 pub const GIB: u64 = 1 << 30;
 
+/// The short name within the store's own crates. It is not in the public interface, because
+/// `bytes::Bytes` is.
+pub use self::ByteCount as Bytes;
+
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -92,26 +96,26 @@ macro_rules! sized {
     )*};
 }
 
-sized!(Bytes, BytesPerSec);
+sized!(ByteCount, BytesPerSec);
 
 struct Size;
 
 impl Visitor<'_> for Size {
-    type Value = Bytes;
+    type Value = ByteCount;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number of bytes, or a size such as \"8M\"")
     }
 
-    fn visit_u64<E: Error>(self, bytes: u64) -> Result<Bytes, E> {
-        Ok(Bytes(bytes))
+    fn visit_u64<E: Error>(self, bytes: u64) -> Result<ByteCount, E> {
+        Ok(ByteCount(bytes))
     }
 
-    fn visit_i64<E: Error>(self, bytes: i64) -> Result<Bytes, E> {
-        u64::try_from(bytes).map(Bytes).map_err(|_| E::invalid_value(Signed(bytes), &self))
+    fn visit_i64<E: Error>(self, bytes: i64) -> Result<ByteCount, E> {
+        u64::try_from(bytes).map(ByteCount).map_err(|_| E::invalid_value(Signed(bytes), &self))
     }
 
-    fn visit_str<E: Error>(self, word: &str) -> Result<Bytes, E> {
+    fn visit_str<E: Error>(self, word: &str) -> Result<ByteCount, E> {
         parse_bytes(word).map_err(E::custom)
     }
 }
@@ -120,7 +124,7 @@ impl Visitor<'_> for Size {
 ///
 /// # Errors
 /// The problem, in words.
-pub fn parse_bytes(word: &str) -> Result<Bytes, String> {
+pub fn parse_bytes(word: &str) -> Result<ByteCount, String> {
     let bad = || format!("{word:?} is not a size: write it as 300, 64K, 8M or 1.5G");
     let word = word.trim();
     let (digits, unit) = match word.char_indices().next_back() {
@@ -130,16 +134,16 @@ pub fn parse_bytes(word: &str) -> Result<Bytes, String> {
         _ => (word, 1),
     };
     if let Ok(whole) = digits.parse::<u64>() {
-        return whole.checked_mul(unit).map(Bytes).ok_or_else(bad);
+        return whole.checked_mul(unit).map(ByteCount).ok_or_else(bad);
     }
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let value = digits.parse::<f64>().ok().filter(|_| plain).ok_or_else(bad)?;
-    Ok(Bytes((value * unit as f64).round() as u64))
+    Ok(ByteCount((value * unit as f64).round() as u64))
 }
 
 /// A size with the largest suffix that represents it exactly.
 #[must_use]
-pub fn print_bytes(bytes: Bytes) -> String {
+pub fn print_bytes(bytes: ByteCount) -> String {
     match bytes.0 {
         0 => "0".into(),
         n if n % GIB == 0 => format!("{}G", n / GIB),
@@ -151,7 +155,7 @@ pub fn print_bytes(bytes: Bytes) -> String {
 
 unit!(
     /// A number of bytes.
-    Bytes
+    ByteCount
 );
 unit!(
     /// A rate in bytes per second.
@@ -167,7 +171,7 @@ unit!(
     Micros
 );
 
-impl Bytes {
+impl ByteCount {
     /// `n` kibibytes.
     #[must_use]
     pub const fn kib(n: u64) -> Self {
@@ -181,7 +185,7 @@ impl Bytes {
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.0 as f64;
         match self.0 {
@@ -195,7 +199,7 @@ impl fmt::Display for Bytes {
 
 impl fmt::Display for BytesPerSec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/s", Bytes(self.0))
+        write!(f, "{}/s", ByteCount(self.0))
     }
 }
 

@@ -49,6 +49,7 @@ pub trait MechanismOptions:
 /// The options of a mechanism that has none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct NoOptions {}
 
 impl MechanismOptions for NoOptions {}
@@ -71,6 +72,7 @@ macro_rules! registry {
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
+        #[non_exhaustive]
         pub struct $options {
             $(
                 #[doc = concat!("Options of `", stringify!($name), "`.")]

@@ -429,8 +429,8 @@ fn too_few_good_vssts_still_make_progress() {
             options.shapes.vlsm.sst_min = options.tree.sst_max;
             let report = run(options, workers, 20_000, |n, _| n.wrapping_mul(0x9e37_79b1));
             let good = match overlap {
-                Overlap::Count => report.good_by_count,
                 Overlap::Ratio => report.good_by_ratio,
+                _ => report.good_by_count,
             };
             assert!(report.l1_files > 500, "{report:?}");
             assert!(good * 4 < report.l1_files, "{overlap:?}: there are good ones: {report:?}");
@@ -497,7 +497,8 @@ fn figures() {
                 let sst = options.tree.sst_max;
                 // A block is smaller than an entry, which is the least that there is here.
                 let sst_min = if parts == 1 { sst - Bytes(ENTRY) } else { sst / parts };
-                let vlsm = VlsmOptions { sst_min, phi, overlap, ..VlsmOptions::default() };
+                let mut vlsm = VlsmOptions::default();
+                (vlsm.sst_min, vlsm.phi, vlsm.overlap) = (sst_min, phi, overlap);
                 options.shapes.vlsm = vlsm;
                 let by = format!("{overlap:?}").to_lowercase();
                 print(&format!("{name}, Φ = {phi}, by {by}, S_m = {least}"), options);

@@ -111,7 +111,7 @@ impl KeyspaceOptions {
     fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
         let mut differences = Vec::new();
         let mut compare = |option, existing: String, asked: String| {
-            differences.push(OptionDifference { option, existing, asked });
+            differences.push(OptionDifference::new(option, existing, asked));
         };
         if self.splits != asked.splits {
             // Keys appear in no error, so only their number is shown, and whether only they differ.

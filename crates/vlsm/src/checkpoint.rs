@@ -36,7 +36,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result};
+use vlsm_core::{ByteCount, Error, FileMeta, FileNumber, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{Fs, Lock};
@@ -50,6 +50,7 @@ const LOCK: &str = "LOCK";
 
 /// The files that a checkpoint or a restore created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct CopyReport {
     /// SSTs of the new store.
     pub ssts: u64,
@@ -58,7 +59,7 @@ pub struct CopyReport {
     /// WAL files, all copied.
     pub wals: u64,
     /// Bytes of all SSTs and WALs.
-    pub bytes: Bytes,
+    pub bytes: ByteCount,
 }
 
 /// Makes a copy of the store in a new or empty folder.
@@ -238,7 +239,7 @@ impl<'a> Copy<'a> {
         for (number, len) in wals {
             let (from, to) = (wal_path(self.from, *number), wal_path(self.to, *number));
             let copied = self.make(&to, || copy(&*fs, &from, &to, *len))?;
-            self.report.bytes += Bytes(copied);
+            self.report.bytes += ByteCount(copied);
             self.report.wals += 1;
             self.wals.push(*number);
         }

@@ -21,6 +21,7 @@ use bytes::Bytes;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::{Error, Kind, Result};
 use vlsm_disk::Env;
@@ -315,6 +316,19 @@ impl Db {
         self.default_keyspace().put_with(key, value, options)
     }
 
+    /// Sets a key of the keyspace `default` to a value that expires after `ttl` from now.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with_ttl`].
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.default_keyspace().put_with_ttl(key, value, ttl)
+    }
+
     /// Removes a key of the keyspace `default`.
     ///
     /// # Errors
@@ -393,6 +407,22 @@ impl Db {
     /// As [`Keyspace::get`].
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
+    }
+
+    /// The pair with the smallest key of the keyspace `default`.
+    ///
+    /// # Errors
+    /// As those of [`Iter`].
+    pub fn first(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.default_keyspace().first()
+    }
+
+    /// The pair with the largest key of the keyspace `default`.
+    ///
+    /// # Errors
+    /// As those of [`Iter`].
+    pub fn last(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.default_keyspace().last()
     }
 
     /// All pairs of the keyspace `default`.

@@ -183,7 +183,7 @@ impl Mover {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use vlsm_disk::env_real::RealEnv;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm_core::{Bytes as ByteCount, Error, FileUid, Kind, Result, Seq, Trailer, key};
+use vlsm_core::{ByteCount, Error, FileUid, Kind, Result, Seq, Trailer, key};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{File, OpenOptions};

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{
-    Bytes, Cursor, Error, FileNumber, JobId, KeyRange, Micros, Place, Result, RunId, RunOrigin,
+    ByteCount, Cursor, Error, FileNumber, JobId, KeyRange, Micros, Place, Result, RunId, RunOrigin,
     Seq, Table, Trailer, TreeId, VersionEdit,
 };
 use vlsm_disk::fs::OpenOptions;
@@ -80,7 +80,7 @@ pub struct IngestReport {
     /// Entries of the files.
     pub entries: u64,
     /// Bytes of the files.
-    pub bytes: Bytes,
+    pub bytes: ByteCount,
 }
 
 /// A file that was checked.
@@ -123,8 +123,8 @@ impl Incoming {
             },
             output_level: self.level,
             range: self.range(),
-            bytes_in: Bytes::ZERO,
-            bytes_out: Bytes::ZERO,
+            bytes_in: ByteCount::ZERO,
+            bytes_out: ByteCount::ZERO,
             score: 0.0,
             sets_cursor: None,
             conflicts: Vec::new(),

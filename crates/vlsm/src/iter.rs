@@ -142,6 +142,11 @@ impl Iter {
         Self { info, held, pin, lo, hi, front, back, finished, failed, begun, returned }
     }
 
+    /// Another one over the same state of the keyspace.
+    pub(crate) fn again(&self, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
+        Self::within(&self.info, self.held.clone(), lo, hi)
+    }
+
     /// The key whose operands the merge operator could not combine, if the last result was
     /// [`Error::MergeFailed`]; else none. A put or delete of the key makes it readable again.
     #[must_use]

@@ -64,7 +64,7 @@ mod single_key;
 mod snapshot;
 mod stats;
 mod sync;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, shuttle))]
 mod tests;
 pub mod trace;
 mod transaction;
@@ -74,6 +74,7 @@ mod write;
 
 pub use batch::{Batch, MAX_BATCH_LEN};
 pub use bounds::KeyBounds;
+pub use bytes::Bytes;
 pub use catalog::{DEFAULT_KEYSPACE, KeyspaceOptions};
 pub use checkpoint::{CopyReport, restore, restore_with};
 pub use control::chain::ChainSummary;
@@ -94,12 +95,54 @@ pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
 pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
-pub use vlsm_core::{Bytes as ByteCount, BytesPerSec, Error, Micros, Result, Seq, units};
+pub use vlsm_core::{ByteCount, BytesPerSec, Error, Micros, Result, Seq};
 pub use vlsm_core::{ConflictKind, LockHolder, OptionDifference};
+pub use vlsm_core::{FileNumber, JobId, MemtableId, TreeId};
 pub use vlsm_disk::Env;
 pub use vlsm_disk::sst::{sst_number, sst_path};
 pub use vlsm_policy::profile::PROFILES;
 pub use vlsm_policy::{DeviceMap, DevicePoint, PolicyOptions, Profile};
+
+/// Sizes as people write and read them.
+pub mod units {
+    pub use vlsm_core::units::{GIB, KIB, MIB, parse_bytes, print_bytes};
+}
+
+/// What [`Builder::env`] replaces: the machine that a store runs on.
+///
+/// An [`Env`] has a clock, threads, waits and a file system ([`Fs`](env::Fs)). Programs do not
+/// need one of their own; simulators and tests of failures do.
+pub mod env {
+    pub use vlsm_disk::env::{Condition, Env, Join, Priority};
+    pub use vlsm_disk::env_real::RealEnv;
+    pub use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
+}
+
+/// The types of the fields of [`PolicyOptions`]: the sizes of a tree, and the options of each
+/// mechanism.
+pub mod policy {
+    pub use vlsm_policy::admission::AdmissionOptions;
+    pub use vlsm_policy::admission::cruise::{CruiseOptions, First, High, Limits, Rise};
+    pub use vlsm_policy::admission::fixed::FixedOptions;
+    pub use vlsm_policy::admission::slowdown_stop::SlowdownStopOptions;
+    pub use vlsm_policy::admission::spring::SpringOptions;
+    pub use vlsm_policy::mechanism::NoOptions;
+    pub use vlsm_policy::schedule::ScheduleOptions;
+    pub use vlsm_policy::schedule::adoc::AdocOptions;
+    pub use vlsm_policy::schedule::auto_tuned::AutoTunedOptions;
+    pub use vlsm_policy::schedule::dlc::{Burst, Delay, DlcOptions};
+    pub use vlsm_policy::schedule::gear::GearOptions;
+    pub use vlsm_policy::schedule::load::LoadModel;
+    pub use vlsm_policy::schedule::priority::PriorityOptions;
+    pub use vlsm_policy::schedule::silk::{Pause, SilkOptions};
+    pub use vlsm_policy::shape::flsm::FlsmOptions;
+    pub use vlsm_policy::shape::sp_lsm::{Order, SpLsmOptions};
+    pub use vlsm_policy::shape::tiered_l0::TieredOptions;
+    pub use vlsm_policy::shape::triad::TriadOptions;
+    pub use vlsm_policy::shape::vlsm::{L1Limit, VlsmOptions};
+    pub use vlsm_policy::shape::{Overlap, ShapeOptions};
+    pub use vlsm_policy::tree::TreeOptions;
+}
 
 /// The examples of the README and of the guide run with the tests.
 #[cfg(doctest)]

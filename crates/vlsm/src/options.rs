@@ -10,16 +10,17 @@ use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
-use vlsm_core::{Bytes, Error, Result};
+use vlsm_core::{ByteCount, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::{DeviceMap, PolicyOptions};
 
 /// The cache size that is added when a profile needs more than the default memory.
-const PROFILE_CACHE: Bytes = Bytes::mib(64);
+const PROFILE_CACHE: ByteCount = ByteCount::mib(64);
 
 /// The moment when a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Durability {
     /// The write is acknowledged when the WAL is on the device. It survives power loss.
     Sync,
@@ -39,6 +40,7 @@ pub enum Durability {
 /// The compression of an SST's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Compression {
     /// No compression.
     #[default]
@@ -93,14 +95,14 @@ pub struct Options {
     /// Threads that do the workers' file operations. Default: 4.
     pub io_threads: usize,
     /// Bytes that a job merges in one step. Default: 256 KB.
-    pub quantum: Bytes,
+    pub quantum: ByteCount,
     /// One limit for all large memory: memtables, indexes and filters of open SSTs, cached blocks,
     /// memtables and blocks that readers pin, and buffers of jobs. Default: 256 MB.
-    pub memory_limit: Bytes,
+    pub memory_limit: ByteCount,
     /// The most memory of the block cache; 0 for no cache. Default: the rest of `memory_limit`.
-    pub cache_limit: Option<Bytes>,
+    pub cache_limit: Option<ByteCount>,
     /// Length of a block of an SST. Default: 4 KB.
-    pub block_bytes: Bytes,
+    pub block_bytes: ByteCount,
     /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
     pub bits_per_key: u32,
     /// Compression by level, L0 first; the last one serves all deeper levels. Default: none.
@@ -112,18 +114,18 @@ pub struct Options {
     /// `memory_limit` caches SSTs.
     pub direct_reads: bool,
     /// The length at which a new WAL file begins. Default: 16 MB.
-    pub wal_file_bytes: Bytes,
+    pub wal_file_bytes: ByteCount,
     /// The WAL is synced in the background after this many bytes. Default: 1 MB.
-    pub wal_sync_bytes: Bytes,
+    pub wal_sync_bytes: ByteCount,
     /// When the WAL is longer than this, the tree that needs the oldest file is flushed, even if
     /// its memtable is not full. It also bounds the bytes that recovery reads. Default: 512 MB.
-    pub wal_limit: Bytes,
+    pub wal_limit: ByteCount,
     /// A manifest is replaced by a new one when it has at least this length and is twice as long as
     /// the snapshot at its beginning. Default: 4 MB.
-    pub manifest_bytes: Bytes,
+    pub manifest_bytes: ByteCount,
     /// Space that a store reserves in its folder after its first writes, so that it can be opened
     /// on a full device to delete data; 0 for none. Default: 1 MB.
-    pub reserve_bytes: Bytes,
+    pub reserve_bytes: ByteCount,
     /// The durability of writes that do not set one. Default: `Buffered`.
     pub durability: Durability,
     /// If the WAL is damaged, open the store with the batches before the damage. SSTs stay, so a
@@ -149,19 +151,19 @@ impl Default for Options {
             device: DeviceMap::default(),
             workers: 0,
             io_threads: 4,
-            quantum: Bytes::kib(256),
-            memory_limit: Bytes::mib(256),
+            quantum: ByteCount::kib(256),
+            memory_limit: ByteCount::mib(256),
             cache_limit: None,
-            block_bytes: Bytes::kib(4),
+            block_bytes: ByteCount::kib(4),
             bits_per_key: 10,
             compression: vec![Compression::None],
             direct_io: false,
             direct_reads: false,
-            wal_file_bytes: Bytes::mib(16),
-            wal_sync_bytes: Bytes::mib(1),
-            wal_limit: Bytes::mib(512),
-            manifest_bytes: Bytes::mib(4),
-            reserve_bytes: Bytes::mib(1),
+            wal_file_bytes: ByteCount::mib(16),
+            wal_sync_bytes: ByteCount::mib(1),
+            wal_limit: ByteCount::mib(512),
+            manifest_bytes: ByteCount::mib(4),
+            reserve_bytes: ByteCount::mib(1),
             durability: Durability::default(),
             salvage_wal: false,
             salvage_ssts: false,
@@ -244,7 +246,7 @@ impl Options {
         }
         let least = self.least_memory();
         if self.memory_limit < least {
-            let Bytes(bytes) = least;
+            let ByteCount(bytes) = least;
             let why = format!(
                 "{} is too little: {} memtables of {} need at least {bytes} bytes ({least})",
                 self.memory_limit, self.policy.tree.memtable_count, self.policy.tree.memtable_bytes
@@ -286,15 +288,17 @@ impl Options {
     /// The `wal_limit` that never seals a memtable early: all memtables of a tree and two WAL
     /// files.
     #[must_use]
-    pub fn wal_of_memtables(&self) -> Bytes {
+    pub fn wal_of_memtables(&self) -> ByteCount {
         let count = self.policy.tree.memtable_count as u64;
-        Bytes(self.policy.tree.memtable_bytes.0.saturating_mul(count) + self.wal_file_bytes.0 * 2)
+        ByteCount(
+            self.policy.tree.memtable_bytes.0.saturating_mul(count) + self.wal_file_bytes.0 * 2,
+        )
     }
 
     /// The least `wal_limit`: two memtables and two WAL files.
     #[must_use]
-    pub fn least_wal(&self) -> Bytes {
-        Bytes(
+    pub fn least_wal(&self) -> ByteCount {
+        ByteCount(
             self.policy
                 .tree
                 .memtable_bytes
@@ -306,9 +310,9 @@ impl Options {
 
     /// The least `memory_limit` that holds all memtables of one tree.
     #[must_use]
-    pub fn least_memory(&self) -> Bytes {
+    pub fn least_memory(&self) -> ByteCount {
         let memtable = Memtable::arena_bytes(0) as u64 + self.policy.tree.memtable_bytes.0;
-        Bytes(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
+        ByteCount(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
     }
 
     /// The options of an SST that is written for a level.
@@ -352,7 +356,7 @@ mod tests {
         let mut expected = Options::default();
         expected.set_profile("dlc-part").unwrap();
         let policy = &mut expected.policy;
-        (policy.shapes.vlsm.sst_min, policy.shapes.vlsm.phi) = (Bytes::mib(2), 24);
+        (policy.shapes.vlsm.sst_min, policy.shapes.vlsm.phi) = (ByteCount::mib(2), 24);
         policy.admissions.slowdown_stop.delayed_write_rate = vlsm_core::BytesPerSec(5 << 20);
         policy.tree.debt_soft = None;
         assert_eq!(read.unwrap(), expected);
@@ -360,10 +364,10 @@ mod tests {
 
     #[test]
     fn impossible_options_are_refused_by_name() {
-        let options = Options { block_bytes: Bytes(1), ..Options::default() };
+        let options = Options { block_bytes: ByteCount(1), ..Options::default() };
         let error = options.check().unwrap_err().to_string();
         assert!(error.contains("block_bytes") && error.contains("512"), "{error}");
-        let mut options = Options { memory_limit: Bytes::mib(20), ..Options::default() };
+        let mut options = Options { memory_limit: ByteCount::mib(20), ..Options::default() };
         let error = options.check().unwrap_err().to_string();
         assert!(error.contains("memory_limit") && error.contains("2 memtables of 8"), "{error}");
         options.memory_limit = options.least_memory();
@@ -382,6 +386,6 @@ mod tests {
         options.set_profile("rocksdb").unwrap();
         assert_eq!(options.memory_limit, Options::default().memory_limit, "it is enough");
         options.set_profile("cruise").unwrap();
-        assert!(options.memory_limit > Bytes::mib(12 * 64), "{}", options.memory_limit);
+        assert!(options.memory_limit > ByteCount::mib(12 * 64), "{}", options.memory_limit);
     }
 }

@@ -1,6 +1,7 @@
 //! Changes of one key that depend on its value: each is a transaction over that key, which runs
 //! again until no other write comes in between.
 
+use crate::db::Db;
 use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
 use crate::transaction::transact;
@@ -35,8 +36,22 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Result<(), Option<Bytes>>> {
+        self.compare_and_swap_with(key, expected, new, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::compare_and_swap`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`]; [`Error::Busy`] if a deadline was given and passed.
+    pub fn compare_and_swap_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        options: WriteOptions,
+    ) -> Result<Result<(), Option<Bytes>>> {
         let key = key.as_ref();
-        transact(&self.engine, WriteOptions::default(), |transaction| {
+        transact(&self.engine, options, |transaction| {
             let found = transaction.get(self, key)?;
             if found.as_deref() != expected {
                 return Ok(Err(found));
@@ -70,10 +85,23 @@ impl Keyspace {
     pub fn fetch_update<V: AsRef<[u8]>>(
         &self,
         key: impl AsRef<[u8]>,
+        update: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        self.fetch_update_with(key, WriteOptions::default(), update)
+    }
+
+    /// As [`Keyspace::fetch_update`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap_with`].
+    pub fn fetch_update_with<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        options: WriteOptions,
         mut update: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
         let key = key.as_ref();
-        transact(&self.engine, WriteOptions::default(), |transaction| {
+        transact(&self.engine, options, |transaction| {
             let found = transaction.get(self, key)?;
             match update(found.as_deref()) {
                 Some(value) => transaction.put(self, key, value)?,
@@ -94,7 +122,62 @@ impl Keyspace {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<Option<Bytes>> {
-        let swapped = self.compare_and_swap(key, None, Some(value.as_ref()))?;
+        self.insert_if_absent_with(key, value, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::insert_if_absent`], with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap_with`].
+    pub fn insert_if_absent_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<Option<Bytes>> {
+        let swapped = self.compare_and_swap_with(key, None, Some(value.as_ref()), options)?;
         Ok(swapped.err().flatten())
+    }
+}
+
+impl Db {
+    /// Sets a key of the keyspace `default` to `new` if its value is `expected`, as
+    /// [`Keyspace::compare_and_swap`] does.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`].
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Result<(), Option<Bytes>>> {
+        self.default_keyspace().compare_and_swap(key, expected, new)
+    }
+
+    /// Sets a key of the keyspace `default` to what `update` makes of its value, and returns the
+    /// value before, as [`Keyspace::fetch_update`] does.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`].
+    pub fn fetch_update<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        update: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        self.default_keyspace().fetch_update(key, update)
+    }
+
+    /// Sets a key of the keyspace `default` to a value if it is absent, and returns the value that
+    /// it has otherwise.
+    ///
+    /// # Errors
+    /// As [`Keyspace::compare_and_swap`].
+    pub fn insert_if_absent(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        self.default_keyspace().insert_if_absent(key, value)
     }
 }

@@ -9,7 +9,7 @@ use crate::shared::memory::MemoryStats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use vlsm_core::event::WaitCause;
-use vlsm_core::{Bytes, BytesPerSec, Micros, Version};
+use vlsm_core::{ByteCount, BytesPerSec, Micros, Version};
 use vlsm_disk::Way;
 use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
@@ -17,6 +17,7 @@ use vlsm_policy::{Shape, TreeFacts};
 
 /// Waits for one cause: of writes, and of reads where the admission limits them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WaitStats {
     /// The cause.
     pub cause: WaitCause,
@@ -30,21 +31,22 @@ pub struct WaitStats {
 
 /// Work of the jobs out of one level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WorkStats {
     /// Finished jobs, moves included.
     pub jobs: u64,
     /// Jobs that only moved tables.
     pub moves: u64,
     /// Bytes read from SSTs, by running jobs too.
-    pub read: Bytes,
+    pub read: ByteCount,
     /// Bytes written to SSTs, by running and cancelled jobs too.
-    pub written: Bytes,
+    pub written: ByteCount,
     /// Entries merged.
     pub entries_in: u64,
     /// Entries dropped: shadowed entries, and tombstones with nothing below them.
     pub entries_dropped: u64,
     /// Input bytes of the widest single job.
-    pub widest: Bytes,
+    pub widest: ByteCount,
     /// SSTs that jobs took out of this level, moved ones included.
     pub ssts_in: u64,
     /// Poor vSSTs among `ssts_in`: they overlap too much of the next level. `vlsm` adds them to a
@@ -61,11 +63,12 @@ pub struct WorkStats {
     /// Jobs without a result: cancelled by the schedule, or failed.
     pub cancelled: u64,
     /// Bytes that these jobs had written.
-    pub wasted: Bytes,
+    pub wasted: ByteCount,
 }
 
 /// One level at this moment, summed over all trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LevelStats {
     /// The level; 0 is L0.
     pub level: u8,
@@ -74,9 +77,9 @@ pub struct LevelStats {
     /// Tables.
     pub tables: u64,
     /// Visible bytes.
-    pub bytes: Bytes,
+    pub bytes: ByteCount,
     /// Target size, summed over all trees; none for L0 and the last level.
-    pub target: Option<Bytes>,
+    pub target: Option<ByteCount>,
     /// Tables that are good vSSTs, counting overlapped SSTs ("vLSM: Low tail latency and I/O
     /// amplification in LSM-based KV stores", 2024, §4.2).
     pub good_by_count: u64,
@@ -101,7 +104,7 @@ pub struct Stats {
     #[serde(default)]
     pub conflicts: u64,
     /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes each.
-    pub write_bytes: Bytes,
+    pub write_bytes: ByteCount,
     /// Point reads.
     pub gets: u64,
     /// Point reads answered by a memtable.
@@ -119,19 +122,19 @@ pub struct Stats {
     /// Blocks read into the cache.
     pub cache_misses: u64,
     /// Bytes of the blocks read into the cache.
-    pub cache_miss_bytes: Bytes,
+    pub cache_miss_bytes: ByteCount,
     /// The option `memory_limit`.
-    pub memory_limit: Bytes,
+    pub memory_limit: ByteCount,
     /// Memory by kind.
     pub memory: MemoryStats,
     /// The peak of each kind of memory, each at its own moment.
     pub memory_peaks: MemoryStats,
     /// The peak of all kinds together.
-    pub memory_peak: Bytes,
+    pub memory_peak: ByteCount,
     /// The size at which memtables are sealed at the moment: that of the options, or a smaller one
     /// that the schedule sets.
     #[serde(default)]
-    pub memtable_bytes: Bytes,
+    pub memtable_bytes: ByteCount,
     /// The used share of memtable memory in the fullest tree, as the admission sees it.
     pub memtable_fill: f64,
     /// Bytes per second that the admission lets in; none without a limit.
@@ -143,25 +146,25 @@ pub struct Stats {
     /// limit.
     pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
-    pub wal_bytes: Bytes,
+    pub wal_bytes: ByteCount,
     /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
     /// where it is too short.
-    pub wal_filled_bytes: Bytes,
+    pub wal_filled_bytes: ByteCount,
     /// The part of those zeros that extended the file in use. They may be overwritten before they
     /// reach the device, which then sees one write instead of two.
-    pub wal_lengthened_bytes: Bytes,
+    pub wal_lengthened_bytes: ByteCount,
     /// Bytes written to the reserve, the space for an open on a full device.
-    pub reserve_bytes: Bytes,
+    pub reserve_bytes: ByteCount,
     /// Write calls of the WAL.
     pub wal_writes: u64,
     /// Syncs of the WAL.
     pub wal_syncs: u64,
     /// Bytes written to the manifest.
-    pub manifest_bytes: Bytes,
+    pub manifest_bytes: ByteCount,
     /// Bytes written to the readable LOG.
-    pub log_bytes: Bytes,
+    pub log_bytes: ByteCount,
     /// Bytes of indexes, filters and properties that were read to open SSTs.
-    pub open_bytes: Bytes,
+    pub open_bytes: ByteCount,
     /// Edits installed.
     pub installs: u64,
     /// Memtables sealed.
@@ -171,7 +174,7 @@ pub struct Stats {
     pub kept_keys: u64,
     /// Their bytes, which were written to the WAL once more.
     #[serde(default)]
-    pub kept_bytes: Bytes,
+    pub kept_bytes: ByteCount,
     /// The number of times that a shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
     /// Waits by cause, without causes that never occurred.
@@ -207,23 +210,23 @@ pub struct Stats {
 impl Stats {
     /// Bytes written to SSTs, WAL (including the zeros of new files), manifest, LOG and reserve.
     #[must_use]
-    pub fn bytes_written(&self) -> Bytes {
-        let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
+    pub fn bytes_written(&self) -> ByteCount {
+        let compactions: ByteCount = self.compactions.iter().map(|work| work.written).sum();
         let log = self.wal_bytes + self.wal_filled_bytes + self.manifest_bytes;
         self.flush.written + compactions + log + self.log_bytes + self.reserve_bytes
     }
 
     /// Bytes that jobs and readers read from SSTs.
     #[must_use]
-    pub fn bytes_read(&self) -> Bytes {
-        let compactions: Bytes = self.compactions.iter().map(|work| work.read).sum();
+    pub fn bytes_read(&self) -> ByteCount {
+        let compactions: ByteCount = self.compactions.iter().map(|work| work.read).sum();
         self.flush.read + compactions + self.cache_miss_bytes + self.open_bytes
     }
 
     /// Bytes written to SSTs, by flushes too, per byte admitted. The WAL is not counted.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
-        let compactions: Bytes = self.compactions.iter().map(|work| work.written).sum();
+        let compactions: ByteCount = self.compactions.iter().map(|work| work.written).sum();
         (self.flush.written + compactions).as_f64() / self.write_bytes.as_f64().max(1.0)
     }
 
@@ -251,7 +254,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         batches: counters.batches.get(),
         transactions: counters.transactions.get(),
         conflicts: counters.conflicts.get(),
-        write_bytes: Bytes(counters.write_bytes.get()),
+        write_bytes: ByteCount(counters.write_bytes.get()),
         gets: counters.gets.get(),
         memtable_hits: counters.memtable_hits.get(),
         scans: counters.scans.get(),
@@ -260,7 +263,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         filter_false_positives: counters.filter_false_positives.get(),
         cache_hits: cache.hits,
         cache_misses: cache.misses,
-        cache_miss_bytes: Bytes(cache.miss_bytes),
+        cache_miss_bytes: ByteCount(cache.miss_bytes),
         memory_limit: shared.options.memory_limit,
         memtable_bytes: control.memtable_bytes(),
         memtable_fill: control.memtable_signals(&view).fill(),
@@ -270,19 +273,19 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         memory,
         memory_peaks: peak.kinds,
         memory_peak: peak.total,
-        wal_bytes: Bytes(counters.wal_bytes.get()),
-        wal_filled_bytes: Bytes(counters.wal_filled_bytes.get()),
-        wal_lengthened_bytes: Bytes(counters.wal_lengthened_bytes.get()),
-        reserve_bytes: Bytes(counters.reserve_bytes.get()),
+        wal_bytes: ByteCount(counters.wal_bytes.get()),
+        wal_filled_bytes: ByteCount(counters.wal_filled_bytes.get()),
+        wal_lengthened_bytes: ByteCount(counters.wal_lengthened_bytes.get()),
+        reserve_bytes: ByteCount(counters.reserve_bytes.get()),
         wal_writes: counters.wal_writes.get(),
         wal_syncs: counters.wal_syncs.get(),
-        manifest_bytes: Bytes(counters.manifest_bytes.get()),
-        log_bytes: Bytes(shared.events.log_bytes()),
-        open_bytes: Bytes(reader.tables().open_bytes()),
+        manifest_bytes: ByteCount(counters.manifest_bytes.get()),
+        log_bytes: ByteCount(shared.events.log_bytes()),
+        open_bytes: ByteCount(reader.tables().open_bytes()),
         installs: counters.installs.get(),
         rotations: counters.rotations.get(),
         kept_keys: counters.kept.get(),
-        kept_bytes: Bytes(counters.kept_bytes.get()),
+        kept_bytes: ByteCount(counters.kept_bytes.get()),
         shape_asks: counters.shape_asks.get(),
         waits: waits(counters),
         flush: work_of(counters, 0),
@@ -318,11 +321,11 @@ fn work_of(counters: &Counters, index: usize) -> WorkStats {
     WorkStats {
         jobs: level.jobs.get(),
         moves: level.moves.get(),
-        read: Bytes(level.read.get()),
-        written: Bytes(level.written.get()),
+        read: ByteCount(level.read.get()),
+        written: ByteCount(level.written.get()),
         entries_in: level.entries_in.get(),
         entries_dropped: level.entries_dropped.get(),
-        widest: Bytes(level.widest.load(Ordering::Relaxed)),
+        widest: ByteCount(level.widest.load(Ordering::Relaxed)),
         ssts_in: level.ssts_in.get(),
         poor_in: level.poor_in.get(),
         ssts_out: level.ssts_out.get(),
@@ -330,7 +333,7 @@ fn work_of(counters: &Counters, index: usize) -> WorkStats {
         good_out_by_ratio: level.good_out_by_ratio.get(),
         paused: level.paused.get(),
         cancelled: level.cancelled.get(),
-        wasted: Bytes(level.wasted.get()),
+        wasted: ByteCount(level.wasted.get()),
     }
 }
 
@@ -349,7 +352,7 @@ fn waits(counters: &Counters) -> Vec<WaitStats> {
 
 fn level_stats<'a>(
     shape: &dyn Shape,
-    (options, memtable_bytes): (&Options, Bytes),
+    (options, memtable_bytes): (&Options, ByteCount),
     versions: impl Iterator<Item = &'a Version>,
 ) -> Vec<LevelStats> {
     // Targets may follow the size of memtables.

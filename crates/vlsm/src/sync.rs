@@ -1,7 +1,7 @@
 //! The engine's locks and atomics, so that tests can replace them.
 //!
 //! In production they are those of `parking_lot` and the standard library. In the library's own
-//! tests with the feature `shuttle` they are shuttle's, which switches between threads at each of
+//! tests with `--cfg shuttle` they are shuttle's, which switches between threads at each of
 //! them as its scheduler says: the scenarios in `tests` then run the real engine under thousands of
 //! schedules. Code that never blocks and orders nothing (counters, the skip list, the arrays of
 //! views) keeps the real ones.
@@ -11,9 +11,9 @@
 //! a process, while scenarios run side by side). Outside these tests [`slips`] is false and costs
 //! nothing.
 
-#[cfg(not(all(test, feature = "shuttle")))]
+#[cfg(not(all(test, shuttle)))]
 pub(crate) use self::real::*;
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, shuttle))]
 pub(crate) use self::shuttled::*;
 
 /// A mistake in ordering that a scenario must find.
@@ -37,7 +37,7 @@ pub(crate) enum Race {
     CloseNoNotify,
 }
 
-#[cfg(not(all(test, feature = "shuttle")))]
+#[cfg(not(all(test, shuttle)))]
 mod real {
     pub(crate) use parking_lot::{Mutex, MutexGuard};
     pub(crate) use std::sync::atomic;
@@ -49,7 +49,7 @@ mod real {
     }
 }
 
-#[cfg(all(test, feature = "shuttle"))]
+#[cfg(all(test, shuttle))]
 mod shuttled {
     pub(crate) use shuttle::sync::{MutexGuard, atomic};
     use std::cell::Cell;

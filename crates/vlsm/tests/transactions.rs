@@ -3,6 +3,7 @@
 
 mod tiny;
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 use tiny::tiny;
@@ -122,8 +123,43 @@ fn both_ends_of_an_iterator_meet_once() {
     }
 }
 
-/// A read of a transaction, as in `get a`, `first`, `last`, `range a c`, `prefix a`, `own a` (a
-/// read that its own write answers), `nothing`.
+/// The iterator of a plain keyspace with the same pairs is the model.
+#[test]
+fn seeks_of_a_transaction_are_those_of_any_iterator() {
+    let (db, words) = open();
+    fill(&words, "a=1 b=2 n=3 z=4");
+    let model = db.create_keyspace("model", KeyspaceOptions::new()).unwrap();
+    fill(&model, "a=1 c=5 n=3 y=6 z=4");
+    let mut transaction = db.transaction();
+    for line in ["put c 5", "delete b", "put y 6", "put x 1", "clear x y"] {
+        write(&mut transaction, &words, line);
+    }
+    let within = (Bound::Excluded("a"), Bound::Excluded("z"));
+    for range in [(Bound::Unbounded, Bound::Unbounded), within] {
+        for turns in 0..5_u32.pow(6) {
+            let mut pairs = transaction.range(&words, range);
+            let mut expected = model.range(range);
+            for turn in 0..6 {
+                let what = format!("{range:?}, {turns}, turn {turn}");
+                let (ours, theirs) = match turns / 5_u32.pow(turn) % 5 {
+                    0 => (pairs.next(), expected.next()),
+                    1 => (pairs.next_back(), expected.next_back()),
+                    seek => {
+                        let key = ["", "b", "n"][seek as usize - 2];
+                        pairs.seek(key);
+                        expected.seek(key);
+                        continue;
+                    }
+                };
+                assert_eq!(ours.transpose().unwrap(), theirs.transpose().unwrap(), "{what}");
+            }
+        }
+    }
+}
+
+/// A read of a transaction, as in `get a`, `first`, `last`, `range a c`, `prefix a`, `seek b` (and
+/// the next pair), `turn b` (the same after the first pair), `own a` (a read that its own write
+/// answers), `nothing`.
 fn read(transaction: &mut Transaction, words: &Keyspace, line: &str) {
     match line.split_whitespace().collect::<Vec<_>>()[..] {
         ["get", key] => drop(transaction.get(words, key).unwrap()),
@@ -131,6 +167,17 @@ fn read(transaction: &mut Transaction, words: &Keyspace, line: &str) {
         ["last"] => drop(transaction.iter(words).next_back()),
         ["range", lo, hi] => drop(transaction.range(words, lo..hi).collect::<Vec<_>>()),
         ["prefix", prefix] => drop(transaction.prefix(words, prefix).collect::<Vec<_>>()),
+        ["seek", key] => {
+            let mut pairs = transaction.iter(words);
+            pairs.seek(key);
+            pairs.next();
+        }
+        ["turn", key] => {
+            let mut pairs = transaction.iter(words);
+            pairs.next();
+            pairs.seek(key);
+            pairs.next();
+        }
         ["own", key] => {
             transaction.put(words, key, "own").unwrap();
             transaction.get(words, key).unwrap();
@@ -167,6 +214,14 @@ fn a_commit_fails_just_where_a_read_was_changed() {
         ("last", "put zz 2", Some(Range)),
         ("last", "put y 2", None),
         ("last", "clear o zz", Some(Range)),
+        ("seek b", "put aa 2", None),
+        ("seek b", "put bb 2", Some(Range)),
+        ("seek b", "delete c", Some(Range)),
+        ("seek b", "put d 2", None),
+        ("turn n", "put 0 2", Some(Range)),
+        ("turn n", "put b 2", None),
+        ("turn n", "delete n", Some(Range)),
+        ("turn n", "put o 2", None),
     ];
     for (reads, writes, expected) in cases {
         for settle in [false, true] {
@@ -302,6 +357,27 @@ fn one_of_several_inserts_wins() {
         (0..4).map(one).collect::<Vec<_>>().into_iter().map(|run| run.join().unwrap()).sum()
     });
     assert_eq!(won, 200);
+    db.close().unwrap();
+}
+
+#[test]
+fn changes_of_one_key_take_options_and_are_the_same_on_a_store() {
+    let (db, words) = open();
+    let syncs = WriteOptions::durability(Durability::Sync);
+    assert_eq!(words.insert_if_absent_with("a", "1", syncs).unwrap(), None);
+    assert_eq!(words.insert_if_absent_with("a", "2", syncs).unwrap(), Some("1".into()));
+    let swapped = words.compare_and_swap_with("a", Some(b"1"), Some(b"3"), syncs).unwrap();
+    assert_eq!(swapped, Ok(()));
+    let twice = |old: Option<&[u8]>| old.map(|old| old.repeat(2));
+    assert_eq!(words.fetch_update_with("a", syncs, twice).unwrap(), Some("3".into()));
+    assert_eq!(words.get("a").unwrap(), Some("33".into()));
+    assert_eq!(words.fetch_update_with("b", syncs, twice).unwrap(), None);
+
+    assert_eq!(db.insert_if_absent("a", "1").unwrap(), None);
+    assert_eq!(db.compare_and_swap("a", Some(b"2"), None).unwrap(), Err(Some("1".into())));
+    assert_eq!(db.fetch_update("a", twice).unwrap(), Some("1".into()));
+    assert_eq!(db.get("a").unwrap(), Some("11".into()));
+    assert_eq!(words.get("a").unwrap(), Some("33".into()), "another keyspace");
     db.close().unwrap();
 }
 

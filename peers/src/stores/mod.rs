@@ -457,7 +457,7 @@ fn wal(durability: Durability) -> String {
         Durability::Sync => "synced before a write is acknowledged",
         Durability::Buffered => "acknowledged after write(), not synced",
         Durability::Lazy => "acknowledged when buffered in the process",
-        Durability::NoWal => "none",
+        _ => "none",
     }
     .to_owned()
 }

@@ -316,7 +316,7 @@ fn config(setup: &Setup, share: u64, direct: bool) -> (String, String) {
         Durability::Sync => logged("enabled=true,method=fsync"),
         Durability::Buffered => logged("enabled=true,method=none"),
         Durability::Lazy => logged("enabled=false"),
-        Durability::NoWal => ("checkpoint=(wait=60)".to_owned(), "60 s".to_owned()),
+        _ => ("checkpoint=(wait=60)".to_owned(), "60 s".to_owned()),
     };
     let config = format!(
         "create,use_environment=false,config_base=false,statistics=(fast),session_max={SESSIONS},\

@@ -101,6 +101,7 @@ const LOOK_MIN: Micros = Micros(10_000);
 /// The condition for the first limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum First {
     /// The end of a whole window of operations (CruiseDB (2021), §V.A).
     Window,
@@ -112,6 +113,7 @@ pub enum First {
 /// The use of T_c at a high watermark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum High {
     /// It is the limit (CruiseDB (2021), Eq. 2).
     Capacity,
@@ -123,6 +125,7 @@ pub enum High {
 /// The condition for a higher limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Rise {
     /// No condition (CruiseDB (2021), Eq. 2).
     Always,
@@ -134,6 +137,7 @@ pub enum Rise {
 /// The requests that are limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Limits {
     /// Reads and writes (CruiseDB (2021), §V.C).
     Requests,
@@ -145,6 +149,7 @@ pub enum Limits {
 /// CruiseDB's weights (CruiseDB (2021), §VIII.D and F).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CruiseOptions {
     /// K1: the weight of the watermark's distance from 50 %.
     pub k1: f64,

@@ -37,6 +37,7 @@ const RATE_MIN: BytesPerSec = BytesPerSec(1 << 20);
 /// A constant limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FixedOptions {
     /// Bytes of keys and values let in per second; 0 for the average throughput of the first
     /// `window` bytes.

@@ -62,6 +62,7 @@ pub struct SlowdownStop {
 /// RocksDB's `delayed_write_rate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SlowdownStopOptions {
     /// The initial rate of delayed writes.
     pub delayed_write_rate: BytesPerSec,

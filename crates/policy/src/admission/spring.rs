@@ -55,6 +55,7 @@ const TRICKLE: f64 = 10.0;
 /// bLSM's watermarks, as shares of C0: half of all memtables.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SpringOptions {
     /// The share of C0 from which on writers are slowed down.
     pub low: f64,

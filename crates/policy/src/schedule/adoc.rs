@@ -65,6 +65,7 @@ const JOBS_PER_WORKER: usize = 2;
 /// ADOC's constants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AdocOptions {
     /// The interval of tuning.
     pub interval: Micros,

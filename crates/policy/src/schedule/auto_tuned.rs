@@ -45,6 +45,7 @@ const REFILLS: u64 = 100;
 /// The constants of RocksDB's `GenericRateLimiter`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AutoTunedOptions {
     /// The interval of tuning, in microseconds.
     pub period: Micros,

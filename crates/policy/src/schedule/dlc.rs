@@ -77,6 +77,7 @@ const PARTS: u32 = 4;
 /// The jobs out of L0 that wait while the load is high (DLC (2021), §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Delay {
     /// All jobs out of L0.
     Full,
@@ -87,6 +88,7 @@ pub enum Delay {
 /// The reaction to an L0 that grows too large while the load is high (DLC (2021), §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Burst {
     /// Nothing.
     None,
@@ -99,6 +101,7 @@ pub enum Burst {
 /// DLC's constants (DLC (2021), Table 2 and §6).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DlcOptions {
     /// The model of the clients' load.
     pub load: LoadModel,

@@ -67,6 +67,7 @@ const LOOK: Micros = Micros(5_000);
 /// bLSM's gears.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GearOptions {
     /// The least lead of a merge out of a component over the merges into it, as a share of the
     /// whole merge.

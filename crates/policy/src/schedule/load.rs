@@ -30,6 +30,7 @@ const PAIR: f64 = 1024.0;
 /// A model of the clients' load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LoadModel {
     /// Reads and writes, each a pair (SILK's, Eq. 1 of DLC (2021)).
     Operations,

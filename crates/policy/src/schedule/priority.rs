@@ -50,6 +50,7 @@ const FAR: u64 = 5;
 /// CruiseDB's order of I/O.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PriorityOptions {
     /// The longest time that a write of a deeper compaction waits for those of jobs that free
     /// memory. The default is a second, as in the published code (`MAX_WAITING_TIME`).

@@ -123,6 +123,7 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The load that pauses deeper jobs (rule 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Pause {
     /// One that leaves jobs no more than the floor.
     Floor,
@@ -133,6 +134,7 @@ pub enum Pause {
 /// SILK's constants (SILK (2019), §5.2 and §6.1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SilkOptions {
     /// Limit what jobs write by the load of the clients (Fig. 8C).
     pub bandwidth: bool,

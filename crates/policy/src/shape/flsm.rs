@@ -104,6 +104,7 @@ const SINKS_MAX: usize = 6;
 /// Guards and the runs between them (PebblesDB (2017), §3.5 and §4.4).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FlsmOptions {
     /// Levels with guards. The last level comes after them.
     pub guarded_levels: u8,

@@ -107,6 +107,7 @@ impl CutRule {
 /// The two readings of a vSST's overlap with the next level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Overlap {
     /// Bytes of the overlapped SSTs ÷ bytes of the vSST, as the paper's text defines it.
     Ratio,

@@ -18,6 +18,7 @@ use vlsm_core::{Bytes, Version};
 /// The bytes up to which L1 takes in what comes from L0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum L1Limit {
     /// Its target: L1 is drained until the next run of L0 fits.
     #[default]

@@ -63,6 +63,7 @@ const FULL: f64 = 2.0;
 /// The place of memory among the levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Order {
     /// Memory is ranked by its score.
     #[default]
@@ -74,6 +75,7 @@ pub enum Order {
 /// The choice of the next task in CruiseDB's tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct SpLsmOptions {
     /// The number of memtables that are gathered before they are merged into L1.
     pub gather: usize,

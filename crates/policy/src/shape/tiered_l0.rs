@@ -62,6 +62,7 @@ const INTRA_L0_MIN: usize = 4;
 /// The merges within L0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TieredOptions {
     /// Merge runs within L0 while L0→L1 is busy.
     pub intra_l0: bool,

@@ -78,6 +78,7 @@ const SKETCHES_MAX: usize = 64;
 /// When L0 is compacted, and what stays in memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TriadOptions {
     /// The overlap of L0's runs from which on they are compacted: the share of their keys that a
     /// merge drops.

@@ -57,6 +57,7 @@ use vlsm_core::{Bytes, Place, Result, Table, Version, Violation};
 /// The sizes of vSSTs (vLSM (2024), §4.2 and §6.3), and the limit of L1 (§4.1).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct VlsmOptions {
     /// S_m: least size of a vSST.
     pub sst_min: Bytes,

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vlsm_core::event::{ChainReport, ChainStage, Event};
-use vlsm_core::{Bytes, Micros, TreeId};
+use vlsm_core::{ByteCount, Micros, TreeId};
 use vlsm_policy::Chain;
 
 /// A tree whose oldest memtable waits.
@@ -34,17 +34,18 @@ pub(crate) struct Chains {
 
 /// All chains of one measure since the store was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct ChainSummary {
     /// Number of chains.
     pub count: u64,
     /// Stages of the longest chain.
     pub length_max: u64,
     /// Bytes of the widest chain, over all its stages.
-    pub width_max: Bytes,
+    pub width_max: ByteCount,
     /// Bytes of the widest single stage.
-    pub stage_width_max: Bytes,
+    pub stage_width_max: ByteCount,
     /// Bytes over all chains.
-    pub width_total: Bytes,
+    pub width_total: ByteCount,
     /// The longest wait.
     pub waited_max: Micros,
     /// All waits together.
@@ -83,15 +84,15 @@ impl Chains {
         now: Micros,
         chain: &Chain,
     ) -> impl Iterator<Item = Event> + use<> {
-        let stage = |&(level, width): &(u8, Bytes)| ChainStage { level, jobs: 0, width };
+        let stage = |&(level, width): &(u8, ByteCount)| ChainStage::new(level, width);
         let stages = chain.stages.iter().map(stage).collect();
-        let chain = ChainReport { stages, waited: Micros::ZERO };
+        let chain = ChainReport::new(stages, Micros::ZERO);
         self.standing.add(&chain);
         [Event::ChainStood { tree, chain }].into_iter().chain(self.end(tree, now))
     }
 
     /// Adds what a job merged to the chain of a waiting memtable.
-    pub fn merged(&mut self, tree: TreeId, level: u8, bytes: Bytes, job_ended: bool) {
+    pub fn merged(&mut self, tree: TreeId, level: u8, bytes: ByteCount, job_ended: bool) {
         let Some(waiting) = self.waiting.get_mut(&tree) else { return };
         if let Some(stage) = waiting.stages.iter_mut().find(|stage| stage.level == level) {
             stage.width += bytes;
@@ -102,7 +103,7 @@ impl Chains {
     fn end(&mut self, tree: TreeId, now: Micros) -> Option<Event> {
         let waiting = self.waiting.remove(&tree)?;
         let waited = now.saturating_sub(Micros(waiting.since.as_micros() as u64));
-        let chain = ChainReport { stages: waiting.stages, waited };
+        let chain = ChainReport::new(waiting.stages, waited);
         self.waited.add(&chain);
         Some(Event::ChainEnded { tree, chain })
     }
@@ -121,7 +122,7 @@ impl Chains {
 impl Waiting {
     fn stage(&mut self, level: u8) {
         if !self.stages.iter().any(|stage| stage.level == level) {
-            self.stages.push(ChainStage { level, jobs: 0, width: Bytes::ZERO });
+            self.stages.push(ChainStage::new(level, ByteCount::ZERO));
             self.stages.sort_by_key(|stage| stage.level);
         }
     }

@@ -282,5 +282,5 @@ pub(crate) fn left_out(memtables: &[Arc<Memtable>]) -> Vec<Seq> {
     seqs
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests;

@@ -452,5 +452,5 @@ fn out_of_order(source: &Source) -> Error {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests;

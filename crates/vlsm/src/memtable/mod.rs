@@ -27,7 +27,7 @@ mod cursor;
 mod kept;
 mod ranges;
 mod skiplist;
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use arena::{Arena, ArenaGauges, ArenaPool};

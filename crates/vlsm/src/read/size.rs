@@ -12,10 +12,11 @@ use crate::catalog::KeyspaceInfo;
 use crate::read::Reader;
 use crate::read::view::TreeView;
 use bytes::Bytes;
-use vlsm_core::{Bytes as ByteCount, Cursor, KeyRange, Result, Table, Trailer};
+use vlsm_core::{ByteCount, Cursor, KeyRange, Result, Table, Trailer};
 
 /// The approximate size of a range of keys.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct ApproximateSize {
     /// Bytes in SSTs and memtables.
     pub bytes: ByteCount,

@@ -3,6 +3,7 @@
 
 /// A filter's decision about a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decision {
     /// Keep the value.
     Keep,

@@ -89,7 +89,7 @@ impl<C: ?Sized> Guarded<C> {
     }
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 

@@ -163,7 +163,7 @@ fn stamp(millis: u128) -> String {
     text
 }
 
-#[cfg(all(test, not(feature = "shuttle")))]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     #[test]
     fn stamps_are_utc_dates() {

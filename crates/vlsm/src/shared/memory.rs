@@ -31,7 +31,7 @@ use crate::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use vlsm_core::Bytes;
+use vlsm_core::ByteCount;
 use vlsm_disk::sst::BlockCache;
 use vlsm_disk::{Charge, Condition, Gauge};
 
@@ -40,27 +40,27 @@ use vlsm_disk::{Charge, Condition, Gauge};
 #[non_exhaustive]
 pub struct MemoryStats {
     /// Memtables that take writes.
-    pub active: Bytes,
+    pub active: ByteCount,
     /// Sealed memtables that wait for their flush.
-    pub sealed: Bytes,
+    pub sealed: ByteCount,
     /// Empty memory kept for the next memtables.
-    pub spare: Bytes,
+    pub spare: ByteCount,
     /// Flushed memtables that readers still hold.
-    pub pinned_memtables: Bytes,
+    pub pinned_memtables: ByteCount,
     /// Indexes and filters of open SSTs.
-    pub readers: Bytes,
+    pub readers: ByteCount,
     /// Blocks in the cache.
-    pub cache: Bytes,
+    pub cache: ByteCount,
     /// Blocks that only readers still hold.
-    pub pinned_blocks: Bytes,
+    pub pinned_blocks: ByteCount,
     /// Buffers of flushes and compactions.
-    pub jobs: Bytes,
+    pub jobs: ByteCount,
 }
 
 impl MemoryStats {
     /// Each kind with its name for reports.
     #[must_use]
-    pub fn kinds(&self) -> [(&'static str, Bytes); 8] {
+    pub fn kinds(&self) -> [(&'static str, ByteCount); 8] {
         [
             ("active memtables", self.active),
             ("sealed memtables", self.sealed),
@@ -75,7 +75,7 @@ impl MemoryStats {
 
     /// The sum of all kinds.
     #[must_use]
-    pub fn total(&self) -> Bytes {
+    pub fn total(&self) -> ByteCount {
         self.kinds().into_iter().map(|(_, bytes)| bytes).sum()
     }
 
@@ -103,7 +103,7 @@ impl MemoryStats {
 /// The peak of memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Peak {
-    pub total: Bytes,
+    pub total: ByteCount,
     /// The peak of each kind by itself.
     pub kinds: MemoryStats,
 }
@@ -201,15 +201,15 @@ impl Memory {
     fn read_gauges(&self) -> MemoryStats {
         let arenas = &self.arenas;
         // Read before the cache, because the cache shrinks before buffers are counted.
-        let jobs = Bytes(self.jobs.get());
+        let jobs = ByteCount(self.jobs.get());
         MemoryStats {
-            active: Bytes(arenas.active.get()),
-            sealed: Bytes(arenas.sealed.get()),
-            spare: Bytes(arenas.spare.get()),
-            pinned_memtables: Bytes(arenas.pinned.get()),
-            readers: Bytes(self.readers.get() + self.evicted.get()),
-            cache: Bytes(self.cache.memory_bytes()),
-            pinned_blocks: Bytes(self.cache.pinned_bytes()),
+            active: ByteCount(arenas.active.get()),
+            sealed: ByteCount(arenas.sealed.get()),
+            spare: ByteCount(arenas.spare.get()),
+            pinned_memtables: ByteCount(arenas.pinned.get()),
+            readers: ByteCount(self.readers.get() + self.evicted.get()),
+            cache: ByteCount(self.cache.memory_bytes()),
+            pinned_blocks: ByteCount(self.cache.pinned_bytes()),
             jobs,
         }
     }

@@ -19,6 +19,7 @@ use vlsm_core::Micros;
 
 /// One operation of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TraceOp {
     /// The time of the call, since the trace began. Operations of several threads, and scans
     /// (recorded at their end), are not exactly in this order.

@@ -34,14 +34,7 @@ impl Transaction {
     ) -> TransactionIter {
         let info = keyspace.info.clone();
         let place = match info.store == self.snapshot.held.engine.shared.store_uid {
-            true => self.reads.lock().add_range(RangeRead {
-                trees: touched(&info, &lo, &hi),
-                lo: lo.clone(),
-                hi: hi.clone(),
-                front: None,
-                back: None,
-                all: false,
-            }),
+            true => noted(&self.reads, &info, &lo, &hi),
             false => Err(other_store()),
         };
         TransactionIter {
@@ -57,11 +50,29 @@ impl Transaction {
             reads: self.reads.clone(),
             finished: place.is_ok() && is_empty(&lo, &hi),
             place,
+            from: lo.clone(),
             lo,
             hi,
             failed: None,
         }
     }
+}
+
+/// Notes a range of which nothing is read yet, and returns its place among the reads.
+fn noted(
+    reads: &Mutex<Reads>,
+    info: &KeyspaceInfo,
+    lo: &Bound<Bytes>,
+    hi: &Bound<Bytes>,
+) -> Result<usize> {
+    reads.lock().add_range(RangeRead {
+        trees: touched(info, lo, hi),
+        lo: lo.clone(),
+        hi: hi.clone(),
+        front: None,
+        back: None,
+        all: false,
+    })
 }
 
 /// The trees of the regions that a range touches.
@@ -90,6 +101,8 @@ pub struct TransactionIter {
     own: Arc<OwnWrites>,
     now: Micros,
     info: Arc<KeyspaceInfo>,
+    /// The lower end of the range.
+    from: Bound<Bytes>,
     /// What is left of the range.
     lo: Bound<Bytes>,
     hi: Bound<Bytes>,
@@ -113,6 +126,26 @@ impl TransactionIter {
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()
+    }
+
+    /// Moves the front to the first pair at or after `key`, forwards or backwards, within the
+    /// iterator's range. The back stays where it is. Each call counts as another range of which the
+    /// transaction has read something.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let key = Bytes::copy_from_slice(key.as_ref());
+        let below = match &self.from {
+            Bound::Included(from) => key < *from,
+            Bound::Excluded(from) => key <= *from,
+            Bound::Unbounded => false,
+        };
+        let lo = if below { self.from.clone() } else { Bound::Included(key) };
+        // A walk of its own, so that nothing of the old one's pairs ahead has to be undone.
+        if self.place.is_ok() {
+            self.place = noted(&self.reads, &self.info, &lo, &self.hi);
+        }
+        self.finished = self.place.is_ok() && is_empty(&lo, &self.hi);
+        self.base = self.base.again(lo.clone(), self.hi.clone());
+        (self.lo, self.front, self.back, self.failed) = (lo, None, None, None);
     }
 
     /// The key of the next pair of the snapshot from a side, without those that the transaction has
@@ -187,6 +220,9 @@ impl TransactionIter {
         let place = self.place.as_ref().copied().unwrap_or(usize::MAX);
         let key = step.as_ref().ok().and_then(|(_, pair)| Some(&pair.as_ref()?.0));
         self.reads.lock().walked(place, side == Side::Front, key);
+        if let (Side::Back, Some(key)) = (side, key) {
+            self.hi = Bound::Excluded(key.clone());
+        }
         match step {
             Ok((_, Some((key, Ok(value))))) => Some(Ok((key, value))),
             Ok((_, Some((key, Err(error))))) => {

@@ -48,6 +48,7 @@ const FINDINGS_MAX: usize = 1000;
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Severity {
     /// Written data cannot be read, or the store is inconsistent.
     Damage,
@@ -55,8 +56,20 @@ pub enum Severity {
     Leftover,
 }
 
+impl Severity {
+    /// The name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Damage => "damage",
+            Self::Leftover => "leftover",
+        }
+    }
+}
+
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// Its severity.
     pub severity: Severity,
@@ -72,6 +85,7 @@ pub struct Finding {
 
 /// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// The findings in the order of the checks; at most 1,000 are kept.
     pub findings: Vec<Finding>,
@@ -88,18 +102,19 @@ pub struct VerifyReport {
     /// Batches in these files.
     pub batches: u64,
     /// Bytes read of SSTs and WALs.
-    pub bytes: units::Bytes,
+    pub bytes: units::ByteCount,
 }
 
 /// The progress of a check.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct VerifyProgress<'a> {
     /// The current file.
     pub path: &'a Path,
     /// Bytes checked so far.
-    pub done: units::Bytes,
+    pub done: units::ByteCount,
     /// Bytes in total, as far as the manifest knows them.
-    pub total: units::Bytes,
+    pub total: units::ByteCount,
 }
 
 /// Checks a store completely, without changing it.
@@ -156,7 +171,7 @@ pub(crate) fn verify_locked(
     let mut names: Vec<PathBuf> = names.into_iter().map(|name| dir.join(name)).collect();
     names.sort();
     let report = VerifyReport::default();
-    let total = units::Bytes::ZERO;
+    let total = units::ByteCount::ZERO;
     let mut check = Check { env, dir, names, report, progress, total };
     let (manifest, state) = check.manifest();
     check.ssts(state.as_ref());
@@ -177,7 +192,7 @@ struct Check<'a> {
     names: Vec<PathBuf>,
     report: VerifyReport,
     progress: &'a mut dyn FnMut(VerifyProgress<'_>),
-    total: units::Bytes,
+    total: units::ByteCount,
 }
 
 impl Check<'_> {
@@ -210,7 +225,7 @@ impl Check<'_> {
     }
 
     fn tell(&mut self, path: &Path, done: u64) {
-        let done = self.report.bytes + units::Bytes(done);
+        let done = self.report.bytes + units::ByteCount(done);
         let total = self.total.max(done);
         (self.progress)(VerifyProgress { path, done, total });
     }
@@ -404,7 +419,7 @@ impl Check<'_> {
                 self.report.wals = recovered.live.len() as u64;
                 self.report.batches = recovered.batches;
                 let bytes = recovered.live.iter().map(|live| live.len).sum();
-                self.report.bytes += units::Bytes(bytes);
+                self.report.bytes += units::ByteCount(bytes);
                 None
             }
             Err(error) => {
@@ -421,7 +436,7 @@ impl Check<'_> {
     /// Checks one WAL without the others.
     fn lone_wal(&mut self, path: &Path, number: u64) -> Result<()> {
         let (header, len) = read_header(&**self.env.fs(), path, number)?;
-        self.report.bytes += units::Bytes(len);
+        self.report.bytes += units::ByteCount(len);
         if !header.started {
             return Ok(());
         }
