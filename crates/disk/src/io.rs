@@ -99,6 +99,8 @@ pub struct Bulk {
     calls: AtomicU64,
     called: AtomicU64,
     urgent: AtomicBool,
+    /// No limit is ever in force.
+    unlimited: AtomicBool,
 }
 
 impl Bulk {
@@ -111,6 +113,7 @@ impl Bulk {
             calls: AtomicU64::new(0),
             called: AtomicU64::new(0),
             urgent: AtomicBool::new(false),
+            unlimited: AtomicBool::new(false),
         }
     }
 
@@ -123,8 +126,16 @@ impl Bulk {
         self.urgent.store(urgent, Ordering::Relaxed);
     }
 
-    /// Whether clients wait for the device and no writer waits for a job.
+    /// Lets bulk calls go as fast as the device takes them, whatever clients do.
+    pub fn set_unlimited(&self) {
+        self.unlimited.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a limit may be in force: clients wait for the device and no writer waits for a job.
     fn waiting(&self, now: Duration) -> bool {
+        if self.unlimited.load(Ordering::Relaxed) {
+            return false;
+        }
         let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
         let stay = !called.is_zero() && now.saturating_sub(called) <= CLIENTS_STAY;
         stay && !self.urgent.load(Ordering::Relaxed)

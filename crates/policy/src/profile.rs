@@ -203,6 +203,13 @@ mod tests {
         assert!(refused("rocksdb/lsmi").contains("There are: shape, schedule, admission"));
     }
 
+    #[test]
+    fn jobs_yield_in_the_default_profile_only() {
+        let yields = |name: &&Profile| profile(name.name).expect("it ships").tree.jobs_yield;
+        let names: Vec<_> = PROFILES.iter().filter(yields).map(|named| named.name).collect();
+        assert_eq!(names, ["steady"], "the papers' engines have no such limit");
+    }
+
     fn read(text: &str) -> std::result::Result<PolicyOptions, String> {
         PolicyOptions::try_from(text.parse::<Table>().map_err(|why| why.to_string())?)
     }

@@ -53,6 +53,9 @@ pub struct TreeOptions {
     pub compaction_jobs: usize,
     /// The device's bandwidth for schedules that plan with it; 0 for the least measured throughput.
     pub device_bandwidth: BytesPerSec,
+    /// Jobs leave clients their share of a slow device: they get a rate while their calls take long
+    /// and clients wait for the device. No paper's engine does this.
+    pub jobs_yield: bool,
 }
 
 impl Default for TreeOptions {
@@ -75,6 +78,7 @@ impl Default for TreeOptions {
             trivial_move_overlap: 25,
             compaction_jobs: 0,
             device_bandwidth: BytesPerSec::ZERO,
+            jobs_yield: false,
         }
     }
 }
@@ -193,6 +197,7 @@ impl TreeOptions {
         self.debt_soft = pick.of(&[None, None, Some(Bytes::kib(32))]);
         self.debt_hard = self.debt_soft.map(|soft| soft * 4);
         self.trivial_move = pick.of(&[true, true, true, false]);
+        self.jobs_yield = pick.of(&[true, false]);
     }
 }
 

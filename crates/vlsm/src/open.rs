@@ -194,7 +194,11 @@ fn io_of(
     done: Arc<dyn Condition>,
 ) -> Result<IoPool> {
     let pool = IoPool::new(env, options.io_threads, Priority::Normal, done);
-    pool.map_err(|error| no_thread(dir, error))
+    let pool = pool.map_err(|error| no_thread(dir, error))?;
+    if !options.policy.tree.jobs_yield {
+        pool.bulk().set_unlimited();
+    }
+    Ok(pool)
 }
 
 /// Returns the throughput of the device, measured if need be. The map is empty if no mechanism

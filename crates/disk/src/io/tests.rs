@@ -167,4 +167,6 @@ fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
     // On a loaded machine the clients may seem to pause, and the limit is lifted meanwhile.
     let mut found = (0..20).map(|_| rounds(true));
     assert!(found.any(|(pieces, most)| pieces > 1 && most == 1), "never one thread in pieces");
+    pool.bulk().set_unlimited();
+    assert_eq!((rounds(true), pool.bulk().limit(Way::Read)), ((1, 4), None));
 }

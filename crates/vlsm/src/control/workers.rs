@@ -33,6 +33,9 @@ const UNREADY_RETRY: Duration = Duration::from_millis(1);
 /// another worker is asking the policies, and the next time is known when it has done so.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
+/// The part of the way to a slowdown of writes at which jobs no longer yield to clients.
+const PRESSED: f64 = 0.5;
+
 impl Control {
     /// Starts the workers.
     ///
@@ -178,6 +181,11 @@ impl Control {
         })
     }
 
+    /// Whether a tree is so far behind that its jobs no longer yield to clients.
+    fn is_pressed(&self) -> bool {
+        self.state.lock().known.values().any(|known| known.pressure.slowdown >= PRESSED)
+    }
+
     /// One step of a job that was taken from its slot.
     fn step(self: &Arc<Self>, id: JobId, mut job: Box<Job>) {
         if self.is_cancelled(id) {
@@ -187,7 +195,8 @@ impl Control {
         let stopped = self.shared.counters.stopped_writers.get() > 0;
         let calls =
             self.jobs.tables.cache().counters().misses + self.shared.counters.wal_syncs.get();
-        self.shared.io.bulk().note_clients(calls, stopped);
+        let urgent = stopped || self.is_pressed();
+        self.shared.io.bulk().note_clients(calls, urgent);
         let stepped =
             catch_unwind(AssertUnwindSafe(|| job.step(&self.jobs, self.shared.options.quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
