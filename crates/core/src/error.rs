@@ -141,7 +141,8 @@ pub enum Error {
         /// The options that differ.
         differences: Vec<OptionDifference>,
     },
-    /// The keyspace was created with a merge operator that is not registered.
+    /// The keyspace was created with a merge operator that is not registered: the store does not
+    /// open, or a key that has operands cannot be read.
     #[error(
         "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
          the store with a program that registers it; nothing was changed"

@@ -67,6 +67,7 @@ pub struct Builder {
     allow_missing_ssts: bool,
     extensions: Extensions,
     default_keyspace: Option<KeyspaceOptions>,
+    keep_unknown: bool,
 }
 
 impl Builder {
@@ -156,11 +157,26 @@ impl Builder {
     }
 
     /// Registers a merge operator, besides `append`, `add` and `max`. A store cannot be opened
-    /// without the operators that its keyspaces name.
+    /// without the operators that its keyspaces name, except with
+    /// [`Builder::keep_unknown_operators`].
     #[must_use]
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
         let name = operator.name().to_owned();
         self.extensions.operators.push((name, operator));
+        self
+    }
+
+    /// Opens the store although merge operators that its keyspaces name are not registered, as a
+    /// tool does that works with any store. Default: false.
+    ///
+    /// Everything works that need not merge. A read of a key that has operands fails with
+    /// [`Error::UnknownMergeOperator`], and iterators continue after it; a merge into such a
+    /// keyspace is refused with [`Error::OperandRefused`]. Compactions keep the operands as they
+    /// are, so a program that registers the operator reads the same values as before. The example is
+    /// that of [`MergeOperator`].
+    #[must_use]
+    pub fn keep_unknown_operators(mut self, keep: bool) -> Self {
+        self.keep_unknown = keep;
         self
     }
 
@@ -203,6 +219,7 @@ impl Builder {
             listener: self.listener,
             extensions: self.extensions,
             default_keyspace: self.default_keyspace,
+            keep_unknown: self.keep_unknown,
         };
         let path = absolute(&**env.fs(), &self.path)?;
         let engine = open(env, &path, how)?;
@@ -233,6 +250,7 @@ impl Db {
             allow_missing_ssts: false,
             extensions: Extensions::default(),
             default_keyspace: None,
+            keep_unknown: false,
         }
     }
 

@@ -31,8 +31,8 @@ use vlsm_core::planted::{self, Bug};
 ///
 /// After an error the iterator is at its end: it never skips data that it could not read. There is
 /// one exception: [`Error::MergeFailed`] concerns one key, whose operands the keyspace's merge
-/// operator could not combine. [`Iter::failed_key`] is that key, and the iterator continues after
-/// it, in both directions.
+/// operator could not combine, and so does [`Error::UnknownMergeOperator`]. [`Iter::failed_key`] is
+/// that key, and the iterator continues after it, in both directions.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {

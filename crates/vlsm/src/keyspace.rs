@@ -214,7 +214,8 @@ impl Keyspace {
     ///
     /// # Errors
     /// Any error of reading an SST. An error is never taken for absence. [`Error::MergeFailed`] if
-    /// the merge operator could not combine the operands, or panicked.
+    /// the merge operator could not combine the operands, or panicked;
+    /// [`Error::UnknownMergeOperator`] if it is not known.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         let key = key.as_ref();
         self.engine.reader.get(self.tree_of(key), key, None)

@@ -28,6 +28,45 @@ use std::sync::Arc;
 ///     }
 /// }
 /// ```
+///
+/// A program that does not know an operator can still open the store
+/// ([`Builder::keep_unknown_operators`](crate::Builder::keep_unknown_operators)):
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("store");
+/// use std::sync::Arc;
+/// use vlsm::{Db, Error, KeyspaceOptions, MergeOperator};
+///
+/// struct Last;
+/// impl MergeOperator for Last {
+///     fn name(&self) -> &str {
+///         "mine.last"
+///     }
+///     fn merge(&self, _: &[u8], _: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+///         operands.last().map(|last| last.to_vec())
+///     }
+/// }
+///
+/// let db = Db::builder(&path).merge_operator(Arc::new(Last)).open()?;
+/// let words = db.create_keyspace("words", KeyspaceOptions::new().merge_operator("mine.last"))?;
+/// words.put("plain", "a value")?;
+/// words.merge("merged", "an operand")?;
+/// db.close()?;
+///
+/// let db = Db::builder(&path).keep_unknown_operators(true).open()?;
+/// let words = db.keyspace("words")?;
+/// assert_eq!(words.get("plain")?.as_deref(), Some(&b"a value"[..]));
+/// assert!(matches!(words.get("merged"), Err(Error::UnknownMergeOperator { .. })));
+/// words.compact_range(..)?; // keeps the operand
+/// db.close()?;
+///
+/// let db = Db::builder(&path).merge_operator(Arc::new(Last)).open()?;
+/// assert_eq!(db.keyspace("words")?.get("merged")?.as_deref(), Some(&b"an operand"[..]));
+/// db.close()
+/// # }
+/// ```
 pub trait MergeOperator: Send + Sync {
     /// Its name, as recorded in the manifest. An operator that combines differently needs another
     /// name. Called once, when the operator is registered.
@@ -57,6 +96,23 @@ pub trait MergeOperator: Send + Sync {
     /// impossible. This only saves space and time. A panic counts as none.
     fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = (key, operands);
+        None
+    }
+}
+
+/// Stands for an operator that is not registered, in a store that is opened without it. It
+/// combines nothing, so compactions keep all operands as they are, and takes no new ones.
+pub(super) struct Unknown;
+
+impl MergeOperator for Unknown {
+    /// Nobody asks: errors have the name that the keyspace has recorded.
+    fn name(&self) -> &str {
+        "unknown"
+    }
+    fn check_operand(&self, _: &[u8], _: &[u8]) -> Result<(), &'static str> {
+        Err("it is not known here: use a program that registers it")
+    }
+    fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
         None
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! A keyspace's record in the manifest names the operator; code cannot be stored, so the caller
 //! passes it at open ([`Extensions`]), and a missing operator is an error before anything is
-//! written. Every tree of a keyspace carries the same [`Rules`] for reads and jobs. User code is
+//! written; a caller that need not merge may open the store without it
+//! ([`Extensions::keep_unknown`]). Every tree of a keyspace carries the same [`Rules`] for reads and jobs. User code is
 //! called only here, with its panics caught (`callback`).
 //!
 //! Threads and locks: immutable once the store is open.
@@ -17,7 +18,7 @@ pub use merge_operator::MergeOperator;
 
 use crate::shared::callback::{Guarded, Panicked};
 use crate::shared::events::Events;
-use merge_operator::built_in;
+use merge_operator::{Unknown, built_in};
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Callback;
@@ -30,6 +31,9 @@ pub(crate) struct Extensions {
     /// The operators by name.
     pub operators: Vec<(String, Arc<dyn MergeOperator>)>,
     pub filters: Vec<NamedFilter>,
+    /// Whether an operator that is missing is no error. Operands of its keyspaces are kept as they
+    /// are, and keys that have some cannot be read.
+    pub keep_unknown: bool,
     /// Receives the panics of this code; none before the store is open.
     pub events: Option<Arc<Events>>,
 }
@@ -71,13 +75,18 @@ impl Extensions {
         operator: Option<&str>,
         ttl: Option<Duration>,
     ) -> Result<Arc<Rules>> {
+        let mut unknown = false;
         let operator = match operator {
             None => None,
             Some(name) => {
-                let code = self.operator(name).ok_or_else(|| {
-                    let (keyspace, name) = (keyspace.to_owned(), name.to_owned());
-                    Error::UnknownMergeOperator { keyspace, name }
-                })?;
+                let code = match self.operator(name) {
+                    Some(code) => code,
+                    None if self.keep_unknown => {
+                        unknown = true;
+                        Arc::new(Unknown)
+                    }
+                    None => return Err(unknown_operator(keyspace, name)),
+                };
                 let events = self.events.clone();
                 Some(Guarded::new(code, Callback::MergeOperator, (name, keyspace), events))
             }
@@ -87,7 +96,7 @@ impl Extensions {
             let (code, events) = (filter.clone(), self.events.clone());
             Guarded::new(code, Callback::CompactionFilter, (name, keyspace), events)
         });
-        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, ttl, filter }))
+        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, unknown, ttl, filter }))
     }
 
     fn operator(&self, name: &str) -> Option<Arc<dyn MergeOperator>> {
@@ -96,12 +105,19 @@ impl Extensions {
     }
 }
 
+/// The error for an operator that is not registered.
+fn unknown_operator(keyspace: &str, name: &str) -> Error {
+    Error::UnknownMergeOperator { keyspace: keyspace.to_owned(), name: name.to_owned() }
+}
+
 /// The rules of one keyspace.
 #[derive(Default)]
 pub(crate) struct Rules {
     /// Its name, for errors.
     pub keyspace: String,
     pub operator: Option<Guarded<dyn MergeOperator>>,
+    /// Whether the operator only stands for one that is not known.
+    pub unknown: bool,
     /// The time to live of a put that does not set one.
     pub ttl: Option<Duration>,
     pub filter: Option<Guarded<dyn CompactionFilter>>,
@@ -133,10 +149,13 @@ impl Rules {
     /// The value of a key with this base and these operands, oldest first.
     ///
     /// # Errors
-    /// Only [`Error::MergeFailed`]: there is no operator, or it cannot combine them, or it
-    /// panicked.
+    /// [`Error::MergeFailed`]: there is no operator, or it cannot combine them, or it panicked;
+    /// [`Error::UnknownMergeOperator`].
     pub fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
         let operator = self.operator.as_ref();
+        if let Some(operator) = operator.filter(|_| self.unknown) {
+            return Err(unknown_operator(&self.keyspace, operator.name()));
+        }
         match operator.map(|operator| operator.call(|code| code.merge(key, base, operands))) {
             Some(Ok(Some(value))) if value.len() <= MAX_VALUE_LEN => Ok(value),
             failed => {

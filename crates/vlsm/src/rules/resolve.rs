@@ -99,7 +99,7 @@ impl Resolver {
     /// The key's value; none if it is absent.
     ///
     /// # Errors
-    /// Only [`Error::MergeFailed`], for this key alone.
+    /// As [`Rules::merge`], for this key alone.
     pub fn finish(self, rules: &Rules, key: &[u8]) -> Result<Option<Bytes>> {
         if self.operands.is_empty() {
             return Ok(self.base);
