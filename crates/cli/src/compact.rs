@@ -3,8 +3,10 @@
 //! The engine compacts in its own jobs; the command waits for them.
 
 use crate::data::RangeArgs;
-use crate::failure::{Result, say};
+use crate::failure::Result;
+use crate::output::OutputArgs;
 use crate::store::{Access, Store, StoreArgs};
+use serde_json::json;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,8 @@ pub struct Args {
     /// Keys are hexadecimal
     #[arg(long)]
     hex: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Compacts.
@@ -34,6 +38,7 @@ pub fn run(args: &Args) -> Result {
     let store = Store::open(&args.store, Access::Write)?;
     store.compact(range)?;
     store.close()?;
-    say(format_args!("compacted {}", args.store.store.display()));
-    Ok(())
+    let (store, keyspace) = (args.store.store.display().to_string(), &args.store.keyspace);
+    let line = format!("compacted {store}");
+    args.output.tell(Some(line), json!({ "store": store, "keyspace": keyspace }))
 }

@@ -2,9 +2,11 @@
 //!
 //! The engine does both; SSTs are linked if the file system supports it.
 
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result};
+use crate::output::OutputArgs;
 use crate::progress::grouped;
-use std::path::PathBuf;
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use vlsm::{CopyReport, Db};
 use vlsm_core::Error;
 
@@ -26,6 +28,8 @@ pub struct CheckpointArgs {
     store: PathBuf,
     /// Folder for the copy, new or empty
     target: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 const RESTORE_EXAMPLES: &str = "\
@@ -44,22 +48,23 @@ pub struct RestoreArgs {
     checkpoint: PathBuf,
     /// Folder to restore into, new or empty
     target: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Makes a checkpoint.
 pub fn checkpoint(args: &CheckpointArgs) -> Result {
-    let db = Db::builder(&args.store).create_if_missing(false).open()?;
+    let builder = Db::builder(&args.store).create_if_missing(false);
+    let db = builder.keep_unknown_operators(true).open()?;
     let report = db.checkpoint(&args.target).map_err(refused)?;
     db.close()?;
-    done("checkpoint", &args.target, report);
-    Ok(())
+    done("checkpoint", &args.target, report, args.output)
 }
 
 /// Restores a checkpoint.
 pub fn restore(args: &RestoreArgs) -> Result {
     let report = vlsm::restore(&args.checkpoint, &args.target).map_err(refused)?;
-    done("restored", &args.target, report);
-    Ok(())
+    done("restored", &args.target, report, args.output)
 }
 
 /// A target that is in use is not a usage error.
@@ -70,17 +75,25 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-fn done(what: &str, target: &std::path::Path, report: CopyReport) {
+fn done(what: &str, target: &Path, report: CopyReport, output: OutputArgs) -> Result {
     let how = match report.copied {
         0 => "linked".to_owned(),
         all if all == report.ssts => "copied".to_owned(),
         some => format!("{} of them copied", grouped(some)),
     };
-    say(format_args!(
+    let line = format!(
         "{what} {}: {} SSTs ({how}), {} WALs, {}",
         target.display(),
         grouped(report.ssts),
         grouped(report.wals),
         report.bytes,
-    ));
+    );
+    let json = json!({
+        "target": target.to_string_lossy(),
+        "ssts": report.ssts,
+        "copied": report.copied,
+        "wals": report.wals,
+        "bytes": report.bytes.0,
+    });
+    output.tell(Some(line), json)
 }

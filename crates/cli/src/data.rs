@@ -1,20 +1,22 @@
-//! `put get merge delete scan export`: single records and ranges of them.
+//! `put get merge delete scan`: single records and ranges of them.
 //!
 //! Keys and values on the command line are read as escapes (`escape.rs`) or, with `--hex`, as
 //! hexadecimal, and printed in the same form. Data goes to stdout, everything else to stderr.
 
 use crate::escape::{unescape, unhex};
-use crate::failure::{Failure, Result, say};
-use crate::progress::{Progress, grouped};
-use crate::record::{Format, Layout, detect};
+use crate::failure::{Failure, Result};
+use crate::output::OutputArgs;
+use crate::paint::{self, Paint};
+use crate::record::{Format, Layout};
 use crate::store::{Access, CreateArgs, Range, Store, StoreArgs};
+use serde_json::json;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use vlsm::{DamagedRange, Salvaged};
+use std::time::Duration;
 
 const PUT_EXAMPLES: &str = "\
 Examples:
@@ -23,6 +25,7 @@ Examples:
   vlsm put my-store --hex 00ff01 c0ffee
   vlsm put my-store photo --file photo.jpg      the value is the file, any bytes
   date | vlsm put my-store now --file -
+  vlsm put my-store session 4711 --ttl 30m      it is gone in half an hour
 
 The store is created if it does not exist. The write is on the device when the command returns.";
 
@@ -42,9 +45,35 @@ pub struct PutArgs {
     /// Read the value from this file, unchanged; - for stdin
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The key expires after this time, as in 500ms, 90s, 30m, 12h or 7d
+    #[arg(long, value_name = "TIME", value_parser = time_to_live)]
+    ttl: Option<Duration>,
     /// Key and value are hexadecimal
     #[arg(long)]
     hex: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// A time to live: a number and its unit, at least a microsecond.
+fn time_to_live(text: &str) -> std::result::Result<Duration, String> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let micros = match unit.trim() {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" | "min" => 60 * 1_000_000,
+        "h" => 3_600 * 1_000_000,
+        "d" => 86_400 * 1_000_000,
+        _ => return Err("write a number and its unit: us, ms, s, m, h or d, as in 30m".to_owned()),
+    };
+    let number = number.parse::<u64>().ok().and_then(|number| number.checked_mul(micros));
+    match number.filter(|micros| *micros <= i64::MAX as u64) {
+        None => Err("the time must be a number of at most 290,000 years".to_owned()),
+        Some(0) => Err("the key would expire at once: delete it instead".to_owned()),
+        Some(micros) => Ok(Duration::from_micros(micros)),
+    }
 }
 
 /// Sets a key.
@@ -57,9 +86,13 @@ pub fn put(args: &PutArgs) -> Result {
     };
     vlsm_core::key::check_lengths(key.len(), value.len())?;
     let mut store = Store::open_to_add(&args.store, args.create)?;
-    store.batch_put(&key, &value);
+    match args.ttl {
+        Some(ttl) => store.batch_put_with_ttl(&key, &value, ttl),
+        None => store.batch_put(&key, &value),
+    }
     store.sync()?;
-    store.close()
+    store.close()?;
+    args.output.tell(None, json!({ "writes": 1 }))
 }
 
 const GET_EXAMPLES: &str = "\
@@ -67,6 +100,7 @@ Examples:
   vlsm get my-store apple
   vlsm get my-store --hex 00ff01                value in hexadecimal too
   vlsm get my-store photo --raw > photo.jpg     exact bytes, no line feed
+  vlsm get my-store apple --json | jq -r .value
 
 The exit code is 1 if the key does not exist.";
 
@@ -82,8 +116,10 @@ pub struct GetArgs {
     #[arg(long)]
     hex: bool,
     /// Print the value's bytes unchanged, without a line feed
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     raw: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Prints the value of a key.
@@ -96,6 +132,10 @@ pub fn get(args: &GetArgs) -> Result {
     let mut out = io::stdout().lock();
     if args.raw {
         out.write_all(&value)?;
+    } else if args.output.json {
+        let mut line = Vec::new();
+        Layout { format: Format::Json, hex: args.hex }.write(&key, &value, &mut line);
+        out.write_all(&line)?;
     } else {
         let mut line = Vec::new();
         Layout { format: Format::Tsv, hex: args.hex }.write_text(&value, &mut line);
@@ -135,6 +175,8 @@ pub struct MergeArgs {
     /// Key and operand are hexadecimal
     #[arg(long)]
     hex: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Changes a value by an operand.
@@ -148,7 +190,8 @@ pub fn merge(args: &MergeArgs) -> Result {
     let mut store = Store::open_for_merges(&args.store, args.operator.as_deref())?;
     store.batch_merge(&key, &operand);
     store.sync()?;
-    store.close()
+    store.close()?;
+    args.output.tell(None, json!({ "writes": 1 }))
 }
 
 const DELETE_EXAMPLES: &str = "\
@@ -175,6 +218,8 @@ pub struct DeleteArgs {
     /// Keys are hexadecimal
     #[arg(long)]
     hex: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// Removes keys or a range of them, as one batch.
@@ -191,8 +236,10 @@ pub fn delete(args: &DeleteArgs) -> Result {
         [from, to] if args.range => store.batch_delete_range(from, to),
         keys => keys.iter().for_each(|key| store.batch_delete(key)),
     }
+    let writes = if args.range { 1 } else { keys.len() };
     store.sync()?;
-    store.close()
+    store.close()?;
+    args.output.tell(None, json!({ "writes": writes }))
 }
 
 const SCAN_EXAMPLES: &str = "\
@@ -236,6 +283,9 @@ pub struct ScanArgs {
     /// Format of the output: tsv or json
     #[arg(long, value_enum, default_value = "tsv", hide_possible_values = true)]
     format: Format,
+    /// Print JSON, an object per line: the same as --format json
+    #[arg(long)]
+    json: bool,
     /// Keys and values are hexadecimal, in the options too
     #[arg(long)]
     hex: bool,
@@ -272,9 +322,11 @@ pub fn scan(args: &ScanArgs) -> Result {
         Some(prefix) => store.prefix(&prefix),
         None => store.range(range),
     };
-    let layout = Layout { format: args.format, hex: args.hex };
+    let format = if args.json { Format::Json } else { args.format };
+    let layout = Layout { format, hex: args.hex };
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut line = Vec::new();
+    let coloured = format == Format::Tsv && paint::on_stdout();
     let (mut count, mut failed) = (0, Failed::default());
     while count < args.limit.unwrap_or(u64::MAX) {
         let pair = if args.reverse { pairs.next_back() } else { pairs.next() };
@@ -293,10 +345,15 @@ pub fn scan(args: &ScanArgs) -> Result {
             None => layout.write_key(&key, &mut line),
             Some(value) => layout.write(&key, &value, &mut line),
         }
+        if coloured {
+            paint_key(&mut line);
+        }
         out.write_all(&line)?;
     }
-    if args.count {
-        writeln!(out, "{count}")?;
+    match (args.count, format) {
+        (true, Format::Json) => writeln!(out, "{}", json!({ "count": count }))?,
+        (true, _) => writeln!(out, "{count}")?,
+        _ => {}
     }
     out.flush()?;
     drop(pairs);
@@ -304,19 +361,31 @@ pub fn scan(args: &ScanArgs) -> Result {
     if args.failed { Ok(()) } else { failed.tell(&args.store) }
 }
 
+/// Colours the key of a line of TSV, which a tab or the line's end follows.
+fn paint_key(line: &mut Vec<u8>) {
+    let end = line.iter().position(|byte| matches!(byte, b'\t' | b'\n')).unwrap_or(line.len());
+    let rest = line.split_off(end);
+    let key = String::from_utf8_lossy(line).into_owned();
+    *line = Paint::Key.over(&key).into_bytes();
+    line.extend_from_slice(&rest);
+}
+
 /// Keys whose operands the merge operator could not combine.
 #[derive(Default)]
-struct Failed {
+pub struct Failed {
     count: u64,
     error: Option<vlsm::Error>,
 }
 
 impl Failed {
     /// The pair, if it is one; a key that could not be combined is counted.
-    fn pass<P>(&mut self, pair: vlsm::Result<P>) -> Result<Option<P>> {
+    pub fn pass<P>(&mut self, pair: vlsm::Result<P>) -> Result<Option<P>> {
         match pair {
             Ok(pair) => Ok(Some(pair)),
-            Err(error @ vlsm::Error::MergeFailed { .. }) => {
+            Err(
+                error
+                @ (vlsm::Error::MergeFailed { .. } | vlsm::Error::UnknownMergeOperator { .. }),
+            ) => {
                 self.count += 1;
                 self.error.get_or_insert(error);
                 Ok(None)
@@ -326,7 +395,7 @@ impl Failed {
     }
 
     /// Fails if there was such a key.
-    fn tell(self, store: &StoreArgs) -> Result {
+    pub fn tell(self, store: &StoreArgs) -> Result {
         let Some(error) = self.error else { return Ok(()) };
         let (count, folder, keyspace) = (self.count, store.store.display(), &store.keyspace);
         let keys = if count == 1 { "key is" } else { "keys are" };
@@ -334,178 +403,6 @@ impl Failed {
             "{count} {keys} not in the output: {error}. To list such keys: vlsm scan {folder} \
              --keyspace {keyspace} --failed"
         )))
-    }
-}
-
-const EXPORT_EXAMPLES: &str = "\
-Examples:
-  vlsm export my-store > all.tsv
-  vlsm export my-store all.jsonl                JSON lines, by the name of the file
-  vlsm export my-store | gzip > all.tsv.gz
-  vlsm export my-store | vlsm import other-store
-  vlsm export damaged-store rescued.tsv --skip-damaged
-
-import reads it back, byte for byte. The export shows the keyspace as of one moment. Keys whose
-operands the merge operator cannot combine are left out; the exit code is then 1.
-
-Damage ends an export, with exit code 1. With --skip-damaged the export continues after the damage
-and lists the omitted keys on stderr; the exit code is 1 then, too. It omits the range of keys of
-each damaged block, or of the whole SST if its index is damaged or the file is missing. Keys of
-other SSTs in that range are omitted, too: they may be out of date or deleted. If the WAL is
-damaged, add --salvage-wal.
-
-To use the store again, run any command that writes with --salvage-ssts: it moves damaged SSTs into
-the store's folder lost.";
-
-/// Options of `export`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = EXPORT_EXAMPLES)]
-pub struct ExportArgs {
-    #[command(flatten)]
-    store: StoreArgs,
-    /// File to write, which must not exist; - for stdout
-    #[arg(default_value = "-")]
-    file: PathBuf,
-    /// Format of the output: tsv or json [default: by the name of the file, else tsv]
-    #[arg(long, value_enum, hide_possible_values = true)]
-    format: Option<Format>,
-    /// Write keys and values in hexadecimal
-    #[arg(long)]
-    hex: bool,
-    /// Write the readable records of a damaged store, and list the omitted ranges of keys
-    #[arg(long)]
-    skip_damaged: bool,
-}
-
-/// The most ranges that are described one by one.
-const RANGES_SHOWN: u64 = 20;
-
-/// Writes all records of a keyspace.
-pub fn export(args: &ExportArgs) -> Result {
-    let store = match args.skip_damaged {
-        true => Store::open_damaged(&args.store)?,
-        false => Store::open(&args.store, Access::Read)?,
-    };
-    let format = args.format.unwrap_or_else(|| detect(&args.file.to_string_lossy(), b""));
-    let layout = Layout { format, hex: args.hex };
-    let to_stdout = args.file == Path::new("-");
-    let mut export = Export {
-        layout,
-        progress: None,
-        records: 0,
-        bytes: 0,
-        left_out: 0,
-        failed: Failed::default(),
-    };
-    if to_stdout {
-        export.run(&store, args.skip_damaged, io::stdout().lock())?;
-    } else {
-        let failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                Failure::new(format!("{} exists: remove it, or name another", args.file.display()))
-            }
-            _ => Failure::file("cannot write", &args.file, &error),
-        };
-        let file = File::create_new(&args.file).map_err(failed)?;
-        export.progress = Some(Progress::new(None));
-        export.run(&store, args.skip_damaged, &file)?;
-        file.sync_all().map_err(failed)?;
-    }
-    if let Some(progress) = &export.progress {
-        progress.finish("exported", export.bytes);
-    }
-    store.close()?;
-    export.verdict()?;
-    export.failed.tell(&args.store)
-}
-
-/// A running export.
-struct Export {
-    layout: Layout,
-    /// The progress bar; none if the records go to stdout.
-    progress: Option<Progress>,
-    records: u64,
-    bytes: u64,
-    /// Ranges of keys that cannot be read.
-    left_out: u64,
-    /// Keys whose operands the merge operator could not combine.
-    failed: Failed,
-}
-
-impl Export {
-    /// Writes all records; with `skip`, the readable ones.
-    fn run(&mut self, store: &Store, skip: bool, out: impl Write) -> Result {
-        let mut out = BufWriter::with_capacity(1 << 20, out);
-        let mut line = Vec::new();
-        if skip {
-            for found in store.salvage() {
-                match found? {
-                    Salvaged::Pair(key, value) => self.pair(&key, &value, &mut line, &mut out)?,
-                    Salvaged::Damaged(range) => self.tell(&range),
-                    _ => {}
-                }
-            }
-        } else {
-            for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
-                let Some((key, value)) = self.failed.pass(pair)? else { continue };
-                self.pair(&key, &value, &mut line, &mut out)?;
-            }
-        }
-        Ok(out.flush()?)
-    }
-
-    fn pair(
-        &mut self,
-        key: &[u8],
-        value: &[u8],
-        line: &mut Vec<u8>,
-        out: &mut impl Write,
-    ) -> Result {
-        line.clear();
-        self.layout.write(key, value, line);
-        out.write_all(line)?;
-        self.records += 1;
-        self.bytes += line.len() as u64;
-        if let Some(progress) = &mut self.progress {
-            progress.record(self.bytes);
-        }
-        Ok(())
-    }
-
-    /// Lists the omitted keys, up to a number of ranges.
-    fn tell(&mut self, range: &DamagedRange) {
-        self.left_out += 1;
-        let key = |key: &[u8]| {
-            let mut text = Vec::new();
-            let format = Format::Tsv;
-            Layout { format, ..self.layout }.write_text(key, &mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        };
-        let to = match &range.to {
-            Bound::Included(to) => format!("to {}", key(to)),
-            Bound::Excluded(to) => format!("up to {}, not included", key(to)),
-            Bound::Unbounded => "to the end".to_owned(),
-        };
-        let text = match self.left_out {
-            ..=RANGES_SHOWN => format!("left out: from {} {to}: {}", key(&range.from), range.error),
-            n if n == RANGES_SHOWN + 1 => "… and more: only counted from here on".to_owned(),
-            _ => return,
-        };
-        match &self.progress {
-            Some(progress) => progress.say(&text),
-            None => say(text),
-        }
-    }
-
-    fn verdict(&self) -> Result {
-        match self.left_out {
-            0 => Ok(()),
-            ranges => Err(Failure::new(format!(
-                "{} key ranges are damaged and left out; {} records are written",
-                grouped(ranges),
-                grouped(self.records),
-            ))),
-        }
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! The file is read as recovery reads it: only verified data is shown, and the first damage is
 //! reported with its offset. The store may be open elsewhere: nothing is locked or changed. Keys
-//! and values are shown in escaped form, long values truncated unless `--full` is given.
+//! and values are shown in escaped form, long values truncated unless `--full` is given. With
+//! `--json` there is an object per line (`json`).
+
+mod json;
 
 use crate::catalog;
 use crate::escape::escape;
 use crate::failure::{Failure, Result};
+use serde_json::json;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use vlsm_core::text;
@@ -52,6 +56,9 @@ pub struct Args {
     /// Show only the header or the properties
     #[arg(long, conflicts_with = "full")]
     brief: bool,
+    /// Print JSON, an object per line
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -106,8 +113,17 @@ fn read(path: &Path) -> Result<bytes::Bytes> {
     Ok(content.map_err(|error| Error::io("cannot read", path, error))?.into())
 }
 
-fn header(content: &[u8], magic: &[u8; 8], path: &Path, out: &mut impl Write) -> Result<Header> {
+fn header(
+    content: &[u8],
+    magic: &[u8; 8],
+    Args { file: path, json, .. }: &Args,
+    out: &mut impl Write,
+) -> Result<Header> {
     let header = catalog::header(content, magic, path)?;
+    if *json {
+        json::line(&json::header(&header, content.len()), out)?;
+        return Ok(header);
+    }
     let state = if header.started { "started" } else { "prepared, holds nothing" };
     writeln!(out, "file {:06} uid {:016x} {state}", header.number, header.uid)?;
     writeln!(out, "length {}, filled up to {}", content.len(), header.filled)?;
@@ -125,11 +141,14 @@ fn header(content: &[u8], magic: &[u8; 8], path: &Path, out: &mut impl Write) ->
 
 fn wal(args: &Args, out: &mut impl Write) -> Result {
     let content = read(&args.file)?;
-    let header = header(&content, WAL_MAGIC, &args.file, out)?;
+    let header = header(&content, WAL_MAGIC, args, out)?;
     if args.brief || !header.started {
         return Ok(());
     }
     let mut records = Records::new(content, header.uid);
+    if args.json {
+        return json::wal(&mut records, out);
+    }
     for record in records.by_ref() {
         let (head, len) = (record.head, record.payload.len());
         write!(out, "@{} {:?} seq {} {len} bytes", record.offset, head.kind, head.seq)?;
@@ -201,7 +220,7 @@ fn show(kind: Kind, key: &[u8], value: &[u8], full: bool, out: &mut impl Write) 
 }
 
 fn manifest(args: &Args, out: &mut impl Write) -> Result {
-    header(&read(&args.file)?, MANIFEST_MAGIC, &args.file, out)?;
+    header(&read(&args.file)?, MANIFEST_MAGIC, args, out)?;
     if args.brief {
         return Ok(());
     }
@@ -211,6 +230,16 @@ fn manifest(args: &Args, out: &mut impl Write) -> Result {
         Ok(())
     });
     let mut last = 0;
+    if args.json {
+        for (offset, item) in items {
+            let mut text = Vec::new();
+            show_item(&item, &mut text)?;
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let change: Vec<&str> = text.lines().map(str::trim).collect();
+            json::line(&json!({ "offset": offset, "change": change }), out)?;
+        }
+        return json::line(&json!({ "end": end? }), out);
+    }
     for (offset, item) in items {
         if offset != last {
             writeln!(out, "@{offset}")?;
@@ -275,7 +304,10 @@ fn sst(args: &Args, out: &mut impl Write) -> Result {
     let file = PosixFs.open(path, OpenOptions::READ);
     let file = file.map_err(|error| Error::io("cannot open", path, error))?;
     let reader = std::sync::Arc::new(SstReader::open_unknown(file, path)?);
-    properties(&reader, out)?;
+    match args.json {
+        true => json::line(&json::properties(&reader), out)?,
+        false => properties(&reader, out)?,
+    }
     if args.brief {
         return Ok(());
     }
@@ -284,9 +316,14 @@ fn sst(args: &Args, out: &mut impl Write) -> Result {
     cursor.seek_first()?;
     while cursor.valid() {
         let trailer = cursor.trailer();
-        write!(out, "{} ", trailer.seq())?;
         let kind = trailer.kind().unwrap_or(Kind::Put);
-        show(kind, cursor.key(), cursor.value(), args.full, out)?;
+        let (seq, key, value) = (trailer.seq(), cursor.key(), cursor.value());
+        if args.json {
+            json::line(&json::entry(seq.0, kind, key, value), out)?;
+        } else {
+            write!(out, "{seq} ")?;
+            show(kind, key, value, args.full, out)?;
+        }
         cursor.next()?;
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! 1: it failed, or something was not found. 2: the command line was wrong. A closed pipe (`vlsm
 //! scan … | head`) is not a failure: the program ends at once, silently, with 0.
 
+use crate::paint::Paint;
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,7 +47,7 @@ impl Failure {
             Self::Failed(what) => (1, what),
             Self::Usage(what) => (2, format!("{what} (see {program} --help)")),
         };
-        say(format_args!("{program}: {what}"));
+        say(format_args!("{} {what}", Paint::Error.err(format_args!("{program}:"))));
         ExitCode::from(code)
     }
 }

@@ -11,9 +11,11 @@
 
 use crate::failure::{Failure, Result, say};
 use crate::lines::{LINE_MAX, Lines, Next};
+use crate::output::OutputArgs;
 use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
 use crate::store::{CreateArgs, Store, StoreArgs};
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -59,6 +61,8 @@ pub struct Args {
     /// Stop at the first bad line
     #[arg(long)]
     strict: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 /// The input file and its format.
@@ -155,7 +159,8 @@ pub fn run(args: &Args) -> Result {
     let synced = store.sync();
     store.close()?;
     outcome.and(synced)?;
-    import.finish("imported");
+    let json = import.finish("imported", args.output);
+    args.output.tell(None, json)?;
     import.verdict()
 }
 
@@ -215,9 +220,20 @@ impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
 }
 
 impl<R: BufRead> Import<'_, R> {
-    /// Removes the progress bar and prints the summary.
-    pub fn finish(&self, verb: &str) {
-        self.progress.finish(verb, self.lines.bytes());
+    /// Removes the progress bar and prints the summary, unless it is asked for as JSON, which is
+    /// returned.
+    pub fn finish(&self, verb: &str, output: OutputArgs) -> Value {
+        let bytes = self.lines.bytes();
+        match output.json {
+            true => self.progress.clear(),
+            false => self.progress.finish(verb, bytes),
+        }
+        json!({
+            "records": self.progress.records(),
+            "bytes": bytes,
+            "bad": self.bad,
+            "seconds": self.progress.seconds(),
+        })
     }
 
     /// Reads to the end.

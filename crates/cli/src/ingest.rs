@@ -4,10 +4,12 @@
 //! The file is written while records arrive, and renamed when it is complete. A record that is bad
 //! or out of order ends the command without a file. The engine checks and ingests files.
 
-use crate::failure::{Failure, Result, say};
+use crate::failure::{Failure, Result};
 use crate::import::{Import, InputArgs, Sink};
+use crate::output::OutputArgs;
 use crate::progress::grouped;
 use crate::store::{CreateArgs, Store, StoreArgs};
+use serde_json::json;
 use std::path::PathBuf;
 use vlsm::{IngestOptions, SstFileWriter};
 use vlsm_core::Error;
@@ -29,6 +31,8 @@ pub struct SstArgs {
     sst: PathBuf,
     #[command(flatten)]
     input: InputArgs,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 const INGEST_EXAMPLES: &str = "\
@@ -54,6 +58,8 @@ pub struct IngestArgs {
     /// Move the files into the store instead of copying them
     #[arg(long = "move")]
     moving: bool,
+    #[command(flatten)]
+    output: OutputArgs,
 }
 
 struct File {
@@ -89,9 +95,11 @@ pub fn sst(args: &SstArgs) -> Result {
     import.run(&mut file)?;
     // That there was no record is no mistake of the command line.
     let made = file.writer.finish().map_err(Failure::new)?;
-    import.finish("sorted");
-    say(format_args!("made {}: {}", args.sst.display(), made.bytes));
-    Ok(())
+    let mut json = import.finish("sorted", args.output);
+    let line = format!("made {}: {}", args.sst.display(), made.bytes);
+    json["file"] = args.sst.to_string_lossy().into();
+    json["file_bytes"] = made.bytes.0.into();
+    args.output.tell(Some(line), json)
 }
 
 /// Ingests files.
@@ -102,12 +110,18 @@ pub fn ingest(args: &IngestArgs) -> Result {
     let brought_in = store.ingest(&args.files, options);
     store.close()?;
     let report = brought_in?;
-    say(format_args!(
+    let line = format!(
         "ingested {} files, {} of them into L0: {} records, {}",
         grouped(report.files),
         grouped(report.into_l0),
         grouped(report.entries),
         report.bytes,
-    ));
-    Ok(())
+    );
+    let json = json!({
+        "files": report.files,
+        "into_l0": report.into_l0,
+        "records": report.entries,
+        "bytes": report.bytes.0,
+    });
+    args.output.tell(Some(line), json)
 }

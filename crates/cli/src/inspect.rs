@@ -6,7 +6,9 @@
 
 use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
+use crate::paint::Paint;
 use crate::progress::grouped;
+use crate::store::no_keyspace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -109,7 +111,8 @@ pub fn levels(args: &LevelsArgs) -> Result {
     let wanted = |k: &&Keyspace| args.keyspace.as_ref().is_none_or(|name| *name == k.name);
     let keyspaces: Vec<&Keyspace> = catalog.state.keyspaces.values().filter(wanted).collect();
     if let (true, Some(name)) = (keyspaces.is_empty(), &args.keyspace) {
-        return Err(vlsm_core::Error::NoSuchKeyspace(name.clone()).into());
+        let known = catalog.state.keyspaces.values().map(|keyspace| keyspace.name.as_str());
+        return Err(no_keyspace(name, known));
     }
     let empty = Version::default();
     let tree = |id: TreeId| catalog.state.trees.get(&id).unwrap_or(&empty);
@@ -133,7 +136,8 @@ pub fn levels(args: &LevelsArgs) -> Result {
         for (index, region) in keyspace.regions.iter().enumerate() {
             let count = keyspace.regions.len();
             let part = if count == 1 { String::new() } else { format!(", region {index}") };
-            writeln!(out, "keyspace {}{part} ({})", keyspace.name, region.tree)?;
+            let heading = format!("keyspace {}{part} ({})", keyspace.name, region.tree);
+            writeln!(out, "{}", Paint::Heading.out(heading))?;
             let version = tree(region.tree);
             match args.tables {
                 true => write!(out, "{}", text::print(version))?,
@@ -276,7 +280,8 @@ pub fn stats(args: &StatsArgs) -> Result {
     writeln!(out, "sequence number {}, by {manifest}\n", grouped(state.numbers.last_seq.0))?;
     let columns = ["keyspace", "SSTs", "size", "entries", "in WAL only"];
     let [name, ssts, size, entries, in_wal] = columns;
-    writeln!(out, "{name:<16}{ssts:>8}{size:>12}{entries:>14}{in_wal:>14}")?;
+    let heading = format!("{name:<16}{ssts:>8}{size:>12}{entries:>14}{in_wal:>14}");
+    writeln!(out, "{}", Paint::Heading.out(heading))?;
     for keyspace in state.keyspaces.values() {
         let (name, sums) = (&keyspace.name, sums(keyspace));
         let (tables, size, entries) =
@@ -284,7 +289,8 @@ pub fn stats(args: &StatsArgs) -> Result {
         let in_wal = wal.as_ref().map_or("?".to_owned(), |wal| grouped(wal.of(keyspace)));
         writeln!(out, "{name:<16}{tables:>8}{size:>12}{entries:>14}{in_wal:>14}")?;
     }
-    writeln!(out, "\n{:<16}{:>8}{:>12}", "on disk", "files", "size")?;
+    let heading = format!("{:<16}{:>8}{:>12}", "on disk", "files", "size");
+    writeln!(out, "\n{}", Paint::Heading.out(heading))?;
     let total = files.iter().fold((0, Bytes::ZERO), |sum, f| (sum.0 + f.1, sum.1 + f.2));
     for (kind, count, bytes) in files.iter().chain([&("total", total.0, total.1)]) {
         writeln!(out, "{kind:<16}{count:>8}{:>12}", bytes.to_string())?;

@@ -3,6 +3,7 @@
 
 use crate::catalog::Catalog;
 use crate::failure::Result;
+use crate::paint::Paint;
 use crate::progress::grouped;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -62,11 +63,9 @@ pub fn run(args: &Args) -> Result {
         return Ok(writeln!(out, "{:#}", Value::from(json))?);
     }
     let width = rows.iter().map(|row| row.keyspace.name.chars().count()).max().unwrap_or(0).max(8);
-    writeln!(
-        out,
-        "{:<width$}{:>9}{:>14}{:>12}  options",
-        "keyspace", "regions", "entries", "size"
-    )?;
+    let [name, regions, entries, size] = ["keyspace", "regions", "entries", "size"];
+    let heading = format!("{name:<width$}{regions:>9}{entries:>14}{size:>12}  options");
+    writeln!(out, "{}", Paint::Heading.out(heading))?;
     for Row { keyspace, options, entries, bytes } in &rows {
         let (name, regions) = (&keyspace.name, keyspace.regions.len());
         let (entries, size) = (grouped(*entries), bytes.to_string());

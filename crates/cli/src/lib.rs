@@ -1,11 +1,12 @@
 //! The `vlsm` program: reads, changes, loads and measures a store. It is a library, so that tests
 //! and the fuzzer reach its parsers; the program calls [`main`].
 //!
-//! One file per group of commands: `data` (put, get, delete, scan, export), `import`, `ingest`
-//! (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `copy` (checkpoint, restore),
-//! `compact`, `size`, `dump`, `bench`.
+//! One file per group of commands: `data` (put, get, merge, delete, scan), `export`, `import`,
+//! `ingest` (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `copy` (checkpoint,
+//! restore), `compact`, `size`, `dump`, `bench`, `generate` (completions, man).
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
-//! `progress`, `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
+//! `progress`, `output` (JSON instead of a line), `paint` (colours), `failure` (exit codes: 0 done,
+//! 1 failed or not found, 2 wrong usage).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -19,12 +20,16 @@ mod copy;
 mod data;
 mod dump;
 pub mod escape;
+mod export;
 pub mod failure;
+mod generate;
 mod import;
 mod ingest;
 mod inspect;
 mod keyspaces;
 pub mod lines;
+mod output;
+mod paint;
 mod progress;
 pub mod record;
 mod size;
@@ -87,7 +92,7 @@ enum Command {
     /// Add SSTs of sorted records to a store, all of them or none
     Ingest(ingest::IngestArgs),
     /// Write all records as TSV or JSON lines
-    Export(data::ExportArgs),
+    Export(export::Args),
     /// Print the contents of a store, by keyspace and kind of file
     Stats(inspect::StatsArgs),
     /// List the keyspaces of a store, with the options that they were made with
@@ -107,6 +112,10 @@ enum Command {
     /// Print a file of a store in readable form
     #[command(subcommand)]
     Dump(dump::Command),
+    /// Print the completions of a shell: bash, zsh or fish
+    Completions(generate::CompletionsArgs),
+    /// Write the manual: a page for each command
+    Man(generate::ManArgs),
 }
 
 /// Does what the command line asks for.
@@ -122,6 +131,9 @@ pub fn main() -> ExitCode {
 pub fn command() -> clap::Command {
     Cli::command()
 }
+
+/// The version of the program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The commit that this program was built from, with a + where files were changed; empty where git
 /// did not tell.
@@ -148,7 +160,7 @@ fn run(command: Command) -> Result {
         Command::Import(args) => import::run(&args),
         Command::Sst(args) => ingest::sst(&args),
         Command::Ingest(args) => ingest::ingest(&args),
-        Command::Export(args) => data::export(&args),
+        Command::Export(args) => export::run(&args),
         Command::Stats(args) => inspect::stats(&args),
         Command::Keyspaces(args) => keyspaces::run(&args),
         Command::Levels(args) => inspect::levels(&args),
@@ -158,6 +170,8 @@ fn run(command: Command) -> Result {
         Command::Size(args) => size::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Dump(command) => dump::run(&command),
+        Command::Completions(args) => generate::completions(&args, self::command()),
+        Command::Man(args) => generate::man(&args, self::command()),
     }
 }
 

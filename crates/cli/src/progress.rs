@@ -67,9 +67,19 @@ impl Progress {
             "{verb} {} records ({}) in {:.1} s: {} records/s",
             grouped(self.records),
             Bytes(bytes),
-            self.started.elapsed().as_secs_f64(),
+            self.seconds(),
             grouped(self.rate()),
         ));
+    }
+
+    /// The records so far.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// The time since the start.
+    pub fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
     }
 
     fn rate(&self) -> u64 {

@@ -7,6 +7,7 @@
 use crate::failure::{Failure, Result, say};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use vlsm::{
     Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Event, IngestOptions, IngestReport, Keyspace,
     KeyspaceOptions, Options, WriteOptions,
@@ -170,6 +171,11 @@ impl Store {
         self.batch.put(&self.keyspace, key, value);
     }
 
+    /// Adds a write that expires after this time to the batch.
+    pub fn batch_put_with_ttl(&mut self, key: &[u8], value: &[u8], ttl: Duration) {
+        self.batch.put_with_ttl(&self.keyspace, key, value, ttl);
+    }
+
     /// Adds a removal to the batch.
     pub fn batch_delete(&mut self, key: &[u8]) {
         self.batch.delete(&self.keyspace, key);
@@ -211,16 +217,27 @@ impl Store {
     }
 }
 
-/// A keyspace by its name. A failure names those that there are.
+/// A keyspace by its name.
 fn keyspace(db: &Db, name: &str) -> Result<Keyspace> {
     match db.keyspace(name) {
         Err(vlsm_core::Error::NoSuchKeyspace(_)) => {
-            let names = db.keyspaces();
-            let known = names.iter().map(String::as_str);
-            Err(Failure::new(vlsm_policy::names::unknown("--keyspace", name, known)))
+            Err(no_keyspace(name, db.keyspaces().iter().map(String::as_str)))
         }
         other => Ok(other?),
     }
+}
+
+/// The failure for a keyspace that does not exist, with those that do.
+pub fn no_keyspace<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Failure {
+    let known: Vec<&str> = known.collect();
+    let hint = match vlsm_policy::names::nearest(name, known.iter().copied()) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => ".".to_owned(),
+    };
+    Failure::new(format!(
+        "there is no keyspace {name:?} in the store{hint} There are: {}",
+        known.join(", ")
+    ))
 }
 
 /// Opens the engine.
@@ -248,6 +265,7 @@ fn builder(args: &StoreArgs, access: Access) -> Result<Builder> {
     let mut builder = builder
         .create_if_missing(access == Access::Create)
         .read_only(access == Access::Read)
+        .keep_unknown_operators(true)
         .configure(|options| {
             options.salvage_wal = args.salvage_wal;
             options.salvage_ssts = args.salvage_ssts;

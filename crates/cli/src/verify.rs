@@ -4,12 +4,13 @@
 //! exit code is 1 if anything is damaged; leftovers are not damage.
 
 use crate::failure::{Failure, Result, say};
+use crate::paint::Paint;
 use crate::progress::{Progress, grouped};
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use vlsm::{Env, Finding, VerifyReport};
+use vlsm::{Env, Finding, Severity, VerifyReport};
 use vlsm_disk::env_real::RealEnv;
 
 const EXAMPLES: &str = "\
@@ -67,7 +68,10 @@ pub fn run(args: &Args) -> Result {
 }
 
 fn print(finding: &Finding, out: &mut impl Write) -> Result {
-    let severity = finding.severity.name();
+    let severity = match finding.severity {
+        Severity::Damage => Paint::Error.out(finding.severity.name()),
+        _ => Paint::Warning.out(finding.severity.name()),
+    };
     let at = finding.offset.map_or_else(String::new, |offset| format!(" at byte {offset}"));
     writeln!(out, "{severity}: {}{at}: {}", finding.path.display(), finding.what)?;
     Ok(writeln!(out, "  what to do: {}", finding.advice)?)

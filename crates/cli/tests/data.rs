@@ -228,3 +228,102 @@ fn one_key_that_an_operator_cannot_read_hides_no_other() {
 
 /// The keys a, c and e with the numbers 1, 2 and 1.
 const EXPORTED: &str = "61\t0100000000000000\n63\t0200000000000000\n65\t0100000000000000\n";
+
+#[test]
+fn a_key_with_a_time_to_live_expires() {
+    let world = World::new();
+    world.run(&["put", "s", "soon", "v", "--ttl", "1ms"]).ok();
+    world.run(&["put", "s", "later", "v", "--ttl", "2 h"]).ok();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    world.run(&["get", "s", "soon"]).fails(1, &["no such key"]);
+    assert_eq!(world.run(&["get", "s", "later"]).ok(), "v\n");
+    for (ttl, says) in [
+        ("5", "a number and its unit"),
+        ("m", "must be a number"),
+        ("5 weeks", "a number and its unit"),
+        ("0s", "expire at once"),
+        ("99999999999d", "290,000 years"),
+        ("-1s", "number"),
+    ] {
+        world.run(&["put", "s", "k", "v", &format!("--ttl={ttl}")]).fails(2, &[says, "--ttl"]);
+    }
+    world.run(&["merge", "s", "--keyspace", "n", "--operator", "add", "k", "--number", "1"]).ok();
+    let with = ["put", "s", "--keyspace", "n", "k", "v", "--ttl", "1h"];
+    world.run(&with).fails(2, &["\"n\"", "merge operator", "expire"]);
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let world = World::new();
+    world.run(&["put", "s", r"a\tb", "green"]).ok();
+    let with = |variables: &[(&str, &str)], args: &[&str]| {
+        let mut command = world.command(args);
+        for name in ["NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let force = ("CLICOLOR_FORCE", "1");
+    assert_eq!(with(&[], &["scan", "s"]), "a\\tb\tgreen\n");
+    assert_eq!(with(&[force], &["scan", "s"]), "\u{1b}[36ma\\tb\u{1b}[0m\tgreen\n");
+    assert_eq!(with(&[force, ("NO_COLOR", "1")], &["scan", "s"]), "a\\tb\tgreen\n");
+    assert!(with(&[force], &["levels", "s"]).contains("\u{1b}[1mkeyspace default"));
+    assert!(with(&[force], &["get", "s", "none"]).contains("\u{1b}[31mvlsm:\u{1b}[0m there is"));
+    assert!(!with(&[force], &["scan", "s", "--json"]).contains('\u{1b}'));
+}
+
+/// A keyspace whose merge operator only its application has.
+#[test]
+fn a_store_with_an_operator_of_its_application() {
+    struct Join;
+    impl vlsm::MergeOperator for Join {
+        fn name(&self) -> &str {
+            "app.join"
+        }
+        fn merge(&self, _: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+            let all: Vec<&[u8]> = base.into_iter().chain(operands.iter().copied()).collect();
+            Some(all.join(&b","[..]))
+        }
+    }
+    let world = World::new();
+    let application = || {
+        let builder = vlsm::Db::builder(world.path("s"));
+        builder.merge_operator(std::sync::Arc::new(Join)).open().unwrap()
+    };
+    let db = application();
+    let options = vlsm::KeyspaceOptions::new().merge_operator("app.join");
+    let words = db.create_keyspace("words", options).unwrap();
+    words.put("a", "plain").unwrap();
+    words.put("b", "1").unwrap();
+    words.merge("b", "2").unwrap();
+    words.put("c", "gone").unwrap();
+    drop(words);
+    db.close().unwrap();
+
+    let of = |args: &[&str]| world.run(&[args, &["--keyspace", "words"]].concat());
+    assert_eq!(of(&["get", "s", "a"]).ok(), "plain\n");
+    let unknown = ["\"app.join\"", "not known here", "\"words\""];
+    of(&["get", "s", "b"]).fails(1, &unknown);
+    let scan = of(&["scan", "s", "--keys-only"]);
+    assert_eq!(scan.out, "a\nc\n");
+    scan.fails(1, &["1 key is not in the output", "\"app.join\""]);
+    assert_eq!(of(&["scan", "s", "--failed"]).ok(), "b\n");
+    of(&["merge", "s", "b", "3"]).fails(2, &unknown[..1]);
+    of(&["delete", "s", "c"]).ok();
+    of(&["put", "s", "d", "new"]).ok();
+    of(&["compact", "s"]).ok();
+    of(&["size", "s"]).ok();
+    for command in ["stats", "levels", "keyspaces", "verify"] {
+        world.run(&[command, "s"]).ok();
+    }
+    world.run(&["checkpoint", "s", "copy"]).ok();
+    let db = application();
+    let words = db.keyspace("words").unwrap();
+    let pairs: Vec<_> = words.iter().map(|pair| pair.unwrap()).collect();
+    let expected = [("a", "plain"), ("b", "1,2"), ("d", "new")];
+    assert_eq!(pairs, expected.map(|(key, value)| (key.into(), value.into())));
+    drop(words);
+    db.close().unwrap();
+}

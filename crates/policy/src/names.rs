@@ -16,14 +16,17 @@ pub fn unknown<'a>(
 pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let list = known.join(", ");
-    let nearest = known.into_iter().map(|entry| (distance(name, entry), entry)).min();
-    let hint = match nearest {
-        Some((distance, entry)) if resembles(name, entry, distance) => {
-            format!("; did you mean {entry:?}?")
-        }
-        _ => ".".into(),
+    let hint = match nearest(name, known.into_iter()) {
+        Some(entry) => format!("; did you mean {entry:?}?"),
+        None => ".".into(),
     };
     format!("{name:?} is not known{hint} There are: {list}")
+}
+
+/// The known name of which this one may be a typo.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let (distance, entry) = known.map(|entry| (distance(name, entry), entry)).min()?;
+    resembles(name, entry, distance).then_some(entry)
 }
 
 /// Whether `name` may be a typo of `entry`: at least half of the letters and the first one are

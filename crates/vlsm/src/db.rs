@@ -172,8 +172,8 @@ impl Builder {
     /// Everything works that need not merge. A read of a key that has operands fails with
     /// [`Error::UnknownMergeOperator`], and iterators continue after it; a merge into such a
     /// keyspace is refused with [`Error::OperandRefused`]. Compactions keep the operands as they
-    /// are, so a program that registers the operator reads the same values as before. The example is
-    /// that of [`MergeOperator`].
+    /// are, so a program that registers the operator reads the same values as before. See
+    /// [`MergeOperator`] for an example.
     #[must_use]
     pub fn keep_unknown_operators(mut self, keep: bool) -> Self {
         self.keep_unknown = keep;

@@ -105,15 +105,9 @@ impl Opening {
 pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
     let start = env.now();
     opening.check()?;
-    let Opening {
-        options,
-        read_only,
-        listener,
-        extensions,
-        default_keyspace,
-        partial,
-        keep_unknown,
-    } = opening;
+    let keep_unknown = opening.keep_unknown;
+    let Opening { options, read_only, listener, extensions, default_keyspace, partial, .. } =
+        opening;
     let lock = if read_only { enter_read_only(&env, dir)? } else { enter(&env, dir, &options)? };
     let log_in = (options.log && !read_only).then_some(dir);
     let (events, extensions) = events_of(&env, log_in, listener, extensions);
@@ -121,9 +115,8 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
     let clock = Arc::new(Clock::new(&env, state.clock));
-    // What is made later needs its operator in any case.
-    let known = Extensions { keep_unknown, ..extensions.clone() };
-    let keyspaces = keyspaces_of(&clock, &state, &known, default_keyspace.as_ref())?;
+    let code = extensions.keeping(keep_unknown);
+    let keyspaces = keyspaces_of(&clock, &state, &code, default_keyspace.as_ref())?;
     check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let next_file = there.next_number(&state);

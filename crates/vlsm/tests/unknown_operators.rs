@@ -56,8 +56,8 @@ fn made() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-#[test]
-fn only_keys_with_operands_cannot_be_read() {
+/// A store of which two of four keys have operands.
+fn filled() -> (tempfile::TempDir, std::path::PathBuf) {
     let (folder, path) = made();
     let db = with_join(&path);
     let words = db.keyspace("words").unwrap();
@@ -68,6 +68,12 @@ fn only_keys_with_operands_cannot_be_read() {
     words.put("d", "1").unwrap();
     db.put("other", "keyspace").unwrap();
     db.close().unwrap();
+    (folder, path)
+}
+
+#[test]
+fn only_keys_with_operands_cannot_be_read() {
+    let (_folder, path) = filled();
     assert!(is_unknown(&small(&path).open().unwrap_err()), "only on demand");
 
     for read_only in [true, false] {
@@ -101,7 +107,11 @@ fn only_keys_with_operands_cannot_be_read() {
         }
         db.close().unwrap();
     }
+}
 
+#[test]
+fn what_need_not_merge_works_and_the_operator_reads_the_rest_later() {
+    let (folder, path) = filled();
     let db = without(&path);
     let words = db.keyspace("words").unwrap();
     let refused = words.merge("a", "2").unwrap_err();

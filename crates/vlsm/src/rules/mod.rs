@@ -4,8 +4,8 @@
 //! A keyspace's record in the manifest names the operator; code cannot be stored, so the caller
 //! passes it at open ([`Extensions`]), and a missing operator is an error before anything is
 //! written; a caller that need not merge may open the store without it
-//! ([`Extensions::keep_unknown`]). Every tree of a keyspace carries the same [`Rules`] for reads and jobs. User code is
-//! called only here, with its panics caught (`callback`).
+//! ([`Extensions::keep_unknown`]). Every tree of a keyspace carries the same [`Rules`] for reads
+//! and jobs. User code is called only here, with its panics caught (`callback`).
 //!
 //! Threads and locks: immutable once the store is open.
 
@@ -47,6 +47,12 @@ pub(crate) struct NamedFilter {
 }
 
 impl Extensions {
+    /// The same, for the keyspaces that exist: one that is made later needs its operator in any
+    /// case.
+    pub fn keeping(&self, keep_unknown: bool) -> Self {
+        Self { keep_unknown, ..self.clone() }
+    }
+
     /// Refuses two operators or filters of one name.
     pub fn check(&self) -> Result<()> {
         for (index, (name, _)) in self.operators.iter().enumerate() {
