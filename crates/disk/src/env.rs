@@ -64,6 +64,12 @@ pub trait Env: Send + Sync + 'static {
     /// A new condition to wait for. A waiter spins for up to `spin` before it sleeps.
     fn condition(&self, spin: Duration) -> Arc<dyn Condition>;
 
+    /// Whether a thread that panics may still wait and use files, as the drop of the last handle to
+    /// a store does. Not where threads are simulated on one thread.
+    fn works_while_panicking(&self) -> bool {
+        true
+    }
+
     /// A point where the simulator may switch to another coroutine. Does nothing in production.
     fn interleave(&self) {}
 }

@@ -249,6 +249,10 @@ impl<R> TaskHandle<R> {
 }
 
 impl Env for SimEnv {
+    fn works_while_panicking(&self) -> bool {
+        false
+    }
+
     fn fs(&self) -> &Arc<dyn Fs> {
         &self.fs
     }

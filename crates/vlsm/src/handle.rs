@@ -1,10 +1,16 @@
 //! The counted reference in every handle to an open store: the store closes with the last of them.
 //! [`Db`](crate::Db), [`Keyspace`](crate::Keyspace), [`Snapshot`](crate::Snapshot),
 //! [`Transaction`](crate::Transaction) and [`Iter`](crate::Iter) are such handles.
+//!
+//! A panic that drops the last of them closes the store, too: workers must not go on with files
+//! whose lock is released. By then the panic has left the engine's own frames, and with them every
+//! lock of the engine, because each call borrows a handle. On a simulated machine a task that
+//! unwinds does nothing: the machine stops all tasks.
 
 use crate::close::close;
 use crate::engine::Engine;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// An open store, kept open.
@@ -18,9 +24,12 @@ struct CloseOnDrop(Arc<Engine>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
+        // A caller that needs the result calls `close`.
         if !std::thread::panicking() {
-            // A caller that needs the result calls `close`.
             let _ = close(&self.0);
+        } else if self.0.shared.env.works_while_panicking() {
+            // A second panic would end the process.
+            let _ = catch_unwind(AssertUnwindSafe(|| close(&self.0)));
         }
     }
 }

@@ -1,9 +1,7 @@
 //! Handles may be used on both sides of `catch_unwind`: a panic of the caller's code leaves no
 //! half-made change behind them. A write is in the store as a whole or not at all, and a panic in
-//! the midst of the engine's own change makes the store read-only (`Shared::watch`).
-//!
-//! One handle must outlive the panic: the last handle does not close the store while its thread
-//! panics (`handle`).
+//! the midst of the engine's own change makes the store read-only (`Shared::watch`). A panic that
+//! drops the last handle closes the store (`handle`).
 
 use crate::batch::Batch;
 use crate::db::Db;

@@ -222,6 +222,31 @@ fn the_same_can_be_asked_of_a_store_a_keyspace_a_snapshot_and_a_transaction() {
 }
 
 #[test]
+fn a_panic_that_drops_the_last_handle_closes_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for turn in 0..3 {
+        let panicked = std::panic::catch_unwind(|| {
+            let db = Db::open(&path).unwrap();
+            let main = db.default_keyspace();
+            let mut transaction = db.transaction();
+            transaction.put(&main, "never", "1").unwrap();
+            let lazy = WriteOptions::durability(Durability::Lazy);
+            main.put_with(format!("lazy {turn}"), "1", lazy).unwrap();
+            let mut pairs = main.iter();
+            pairs.next().unwrap().unwrap();
+            drop(db);
+            panic!("of the caller");
+        });
+        assert!(panicked.is_err());
+    }
+    // The lock is free at once, and the writes in the process's buffer were written.
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.default_keyspace().len().unwrap(), 3);
+    db.close().unwrap();
+}
+
+#[test]
 fn a_panic_of_the_caller_leaves_the_store_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let db = Db::open(folder.path().join("store")).unwrap();

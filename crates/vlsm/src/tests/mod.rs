@@ -44,6 +44,9 @@ impl ShuttleEnv {
 }
 
 impl Env for ShuttleEnv {
+    fn works_while_panicking(&self) -> bool {
+        false
+    }
     fn fs(&self) -> &Arc<dyn Fs> {
         &self.fs
     }
