@@ -33,7 +33,7 @@ use vlsm_disk::env_real::RealEnv;
 /// A [`Keyspace`], a [`Snapshot`], a [`Transaction`](crate::Transaction) and an [`Iter`] are
 /// handles, too: each keeps the store open until it is dropped, so another open fails with
 /// [`Error::Locked`]. [`Db::close`] does not wait for them. If a panic drops the last handle, the
-/// store is not closed in order: keep a handle outside of `catch_unwind`.
+/// store is closed as by any other drop.
 ///
 /// The methods that read and write without naming a keyspace use the keyspace `default`.
 ///
@@ -470,8 +470,9 @@ impl Db {
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// Any error of syncing the WAL.
+    /// Any error of syncing the WAL; [`Error::Closed`].
     pub fn sync(&self) -> Result<()> {
+        self.engine.shared.health.check_open()?;
         self.engine.log.sync_all()
     }
 
@@ -533,8 +534,9 @@ impl Db {
     ///
     /// # Errors
     /// Any error of writing the file, also an earlier one: the trace then has no end, which a
-    /// reader reports. [`Error::InvalidArgument`] if there is no trace.
+    /// reader reports. [`Error::InvalidArgument`] if there is no trace. [`Error::Closed`].
     pub fn end_trace(&self) -> Result<u64> {
+        self.engine.shared.health.check_open()?;
         let ended = self.engine.shared.tracer.end()?;
         ended.ok_or_else(|| Error::InvalidArgument("there is no trace to end".into()))
     }

@@ -173,7 +173,6 @@ impl Iter {
     /// A walk over an end's region, from where the end is.
     fn walk(&self, end: &End, direction: Direction) -> Result<Walk> {
         let engine = &self.held.engine;
-        engine.shared.health.check_open()?;
         if self.info.store != engine.shared.store_uid {
             return Err(other_store());
         }
@@ -189,6 +188,7 @@ impl Iter {
 
     /// The next pair of an end's region; none after the last one.
     fn step(&self, direction: Direction) -> Result<Option<Pair>> {
+        self.held.engine.shared.health.check_open()?;
         let mut holds = self.pin.lock();
         let (walk, end) = match direction {
             Direction::Forward => (&mut holds.front, &self.front),

@@ -142,6 +142,7 @@ impl Salvage {
 
     /// The next pair of the walk that is in no damaged range; none at the end of a region.
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>> {
+        self.held.engine.shared.health.check_open()?;
         loop {
             let walk = match &mut self.walk {
                 Some(walk) => walk,
