@@ -224,19 +224,24 @@ impl Keyspace {
     /// The values of several keys, all as of one moment, in the order of `keys`. Each key has a
     /// result of its own, as from [`Keyspace::get`], so one that cannot be read does not hide the
     /// others; `collect::<Result<Vec<_>>>()` combines them.
+    ///
+    /// What is not in memory is read together: up to [`Options::io_threads`] reads and the caller's
+    /// own are under way at the same time, and a block that several keys need is read once.
+    ///
+    /// [`Options::io_threads`]: crate::Options::io_threads
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Bytes>>> {
         let reader = &self.engine.reader;
-        let keys = keys.into_iter();
-        reader.admit(keys.size_hint().0);
+        let keys: Vec<K> = keys.into_iter().collect();
+        reader.admit(keys.len());
         let pinned = reader.pin();
-        let read = |key: K| {
+        let asked = keys.iter().map(|key| {
             let key = key.as_ref();
-            reader.get_in(pinned.view.tree(self.tree_of(key)), pinned.at, key)
-        };
-        keys.map(read).collect()
+            (&**pinned.view.tree(self.tree_of(key)), key)
+        });
+        reader.multi_get(&asked.collect::<Vec<_>>(), pinned.at)
     }
 
     /// All pairs in key order, as of now.

@@ -58,13 +58,25 @@ impl Snapshot {
     }
 
     /// The values of several keys in the snapshot, in their order. Each key has a result of its
-    /// own.
+    /// own. As [`Keyspace::multi_get`], it reads together what is not in memory.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Bytes>>> {
-        keys.into_iter().map(|key| self.get(keyspace, key)).collect()
+        let keys: Vec<K> = keys.into_iter().collect();
+        let engine = &self.held.engine;
+        if keyspace.info.store != engine.shared.store_uid {
+            return keys.iter().map(|_| Err(other_store())).collect();
+        }
+        engine.reader.admit(keys.len());
+        let view = engine.reader.views().load();
+        let asked = keys.iter().map(|key| {
+            let key = key.as_ref();
+            let tree = keyspace.tree_of(key);
+            (&**self.held.tree(tree).unwrap_or_else(|| view.tree(tree)), key)
+        });
+        engine.reader.multi_get(&asked.collect::<Vec<_>>(), self.held.at)
     }
 
     /// The pair with the smallest key of a keyspace in the snapshot.

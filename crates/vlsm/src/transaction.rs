@@ -29,7 +29,7 @@ use crate::handle::Handle;
 use crate::iter::count;
 use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
-use crate::own_writes::OwnWrites;
+use crate::own_writes::{OwnWrites, Say};
 use crate::read::changes::Reads;
 use crate::snapshot::Snapshot;
 use crate::write::batch::other_store;
@@ -242,13 +242,41 @@ impl Transaction {
         Ok(self.get(keyspace, key)?.is_some())
     }
 
-    /// The values of several keys, in their order. Each key has a result of its own.
+    /// The values of several keys, in their order. Each key has a result of its own. As
+    /// [`Keyspace::multi_get`], it reads together what is not in memory.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Bytes>>> {
-        keys.into_iter().map(|key| self.get(keyspace, key)).collect()
+        let keys: Vec<K> = keys.into_iter().collect();
+        if keyspace.info.store != self.snapshot.held.engine.shared.store_uid {
+            return keys.iter().map(|_| Err(other_store())).collect();
+        }
+        let say = |key: &K| match planted::is(Bug::OwnWriteUnseen) {
+            true => Ok(Say::Nothing),
+            false => {
+                let key = key.as_ref();
+                self.own.say(keyspace.tree_of(key), key, self.snapshot.held.at.now)
+            }
+        };
+        let says: Vec<_> = keys.iter().map(say).collect();
+        let undecided = |say: &Result<Say>| matches!(say, Ok(Say::Nothing | Say::Operands(_)));
+        let asked = keys.iter().zip(&says).filter(|(_, say)| undecided(say));
+        let asked: Vec<&[u8]> = asked.map(|(key, _)| key.as_ref()).collect();
+        let noted = {
+            let mut reads = self.reads.lock();
+            asked.iter().try_for_each(|key| reads.add_key(keyspace.tree_of(key), key))
+        };
+        let below = match noted {
+            Ok(()) => self.snapshot.multi_get(keyspace, &asked),
+            Err(error) => asked.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut below = below.into_iter();
+        let mut below = || below.next().expect("each undecided key was asked for");
+        let rules = &keyspace.info.rules;
+        let value = |(key, say): (&K, Result<Say>)| say?.value(rules, key.as_ref(), &mut below);
+        keys.iter().zip(says).map(value).collect()
     }
 
     /// The pair with the smallest key of a keyspace.
@@ -438,10 +466,10 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::commit`]; [`Error::Busy`] if a deadline was given and passed.
     pub fn commit_with(self, options: WriteOptions) -> Result<()> {
-        if self.batch.is_empty() {
-            return Ok(());
-        }
         let engine = &self.snapshot.held.engine;
+        if self.batch.is_empty() {
+            return engine.shared.health.check_open();
+        }
         // An iterator that is still open reads on, for nothing.
         let reads = std::mem::take(&mut *self.reads.lock()).index();
         let basis = Basis {

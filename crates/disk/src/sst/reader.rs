@@ -301,19 +301,46 @@ impl SstReader {
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<Block> {
-        let extent = self.index.extent(number);
-        if let Some(block) = cache.get(self.uid(), extent.start) {
+        if let Some(block) = self.cached(number, cache) {
             stats.block_hits += 1;
             return Ok(block);
         }
+        let (block, bytes) = self.read_block(number, cache, fill)?;
+        stats.block_misses += 1;
+        stats.bytes_read += bytes;
+        Ok(block)
+    }
+
+    /// A block, if the cache has it.
+    #[must_use]
+    pub fn cached(&self, number: usize, cache: &BlockCache) -> Option<Block> {
+        cache.get(self.uid(), self.index.extent(number).start)
+    }
+
+    /// The length of a block in the file.
+    #[must_use]
+    pub fn block_bytes(&self, number: usize) -> u64 {
+        let extent = self.index.extent(number);
+        extent.end - extent.start
+    }
+
+    /// Reads a block from the file, whether or not the cache has it, and keeps it there.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] or [`Error::Io`].
+    pub fn fetch(&self, number: usize, cache: &BlockCache) -> Result<Block> {
+        Ok(self.read_block(number, cache, true)?.0)
+    }
+
+    /// A block from the file, and the bytes that were read.
+    fn read_block(&self, number: usize, cache: &BlockCache, fill: bool) -> Result<(Block, u64)> {
+        let extent = self.index.extent(number);
         let around = align_down(extent.start)..align_up(extent.end);
         let buf = read(&*self.file, &self.path, around.clone())?;
         let block = self.decode(number, &buf, extent.start - around.start, cache)?;
         let bytes = around.end - around.start;
-        stats.block_misses += 1;
-        stats.bytes_read += bytes;
         cache.missed(self.uid(), extent.start, bytes, &block, fill);
-        Ok(block)
+        Ok((block, bytes))
     }
 
     /// Makes a block from bytes of the file that begin `skip` bytes before it. The block is copied:
@@ -386,6 +413,34 @@ impl SstReader {
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<Option<(Trailer, Bytes)>> {
+        self.find_hashed(key, hash, seq, stats, |number, stats| {
+            self.block(number, cache, fill, stats)
+        })
+    }
+
+    /// As [`SstReader::get`], with blocks from `block`, which may give up instead of reading one.
+    ///
+    /// # Errors
+    /// Those of `block`, and [`Error::Corruption`].
+    pub fn get_from<E: From<Error>>(
+        &self,
+        key: &[u8],
+        seq: Seq,
+        stats: &mut ReadStats,
+        block: impl FnMut(usize, &mut ReadStats) -> Result<Block, E>,
+    ) -> Result<Option<(Trailer, Bytes)>, E> {
+        self.find_hashed(key, filter::hash(key), seq, stats, block)
+    }
+
+    #[inline]
+    fn find_hashed<E: From<Error>>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+        stats: &mut ReadStats,
+        mut block: impl FnMut(usize, &mut ReadStats) -> Result<Block, E>,
+    ) -> Result<Option<(Trailer, Bytes)>, E> {
         if !self.may_contain_hashed(hash, stats) {
             return Ok(None);
         }
@@ -395,8 +450,7 @@ impl SstReader {
             Some(_) => return Ok(None),
         };
         for number in self.index.find(key)..self.index.len() {
-            let block = self.block(number, cache, fill, stats)?;
-            let found = block.get(key, target);
+            let found = block(number, stats)?.get(key, target);
             match found.map_err(|what| self.damaged(number, what))? {
                 Lookup::Found(trailer, value) => {
                     return Ok(Some((renumbered(trailer, self.global_seq), value)));

@@ -21,12 +21,12 @@ use crate::trace::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Cursor, Micros, Result, Seq, Table, Trailer, TreeId};
+use vlsm_core::{Cursor, Error, Micros, Result, Seq, Table, Trailer, TreeId};
 use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
 /// sources up to that.
-type Newest = (Option<(Trailer, Bytes)>, Seq);
+pub(super) type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
     /// The value of a key, now or as of the moment that a snapshot holds.
@@ -54,23 +54,49 @@ impl Reader {
         key: &[u8],
         now: impl Fn() -> Micros,
     ) -> Result<Option<Bytes>> {
+        self.note(tree, key);
+        self.shared.health.check_open()?;
+        self.find(tree, seq, key, now, &|table| self.search(table, seq, key))
+    }
+
+    /// Counts and traces a get.
+    #[inline]
+    pub(super) fn note(&self, tree: &TreeView, key: &[u8]) {
         self.shared.counters.gets.add(1);
         self.shared.trace(tree.id, Asked::Get, key);
-        self.shared.health.check_open()?;
-        let (Some((trailer, value)), cover) = self.newest(tree, seq, key)? else {
+    }
+
+    /// The value of a key. `search` looks into one table, and may give up.
+    #[inline]
+    pub(super) fn find<E: From<Error>>(
+        &self,
+        tree: &TreeView,
+        seq: Seq,
+        key: &[u8],
+        now: impl Fn() -> Micros,
+        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+    ) -> Result<Option<Bytes>, E> {
+        let (Some((trailer, value)), cover) = self.newest(tree, seq, key, search)? else {
             return Ok(None);
         };
         match meaning(trailer, &value, cover, &now)? {
             Meaning::Absent => Ok(None),
             Meaning::Value(0) => Ok(Some(value)),
             Meaning::Value(skip) => Ok(Some(value.slice(skip..))),
-            Meaning::Operand => self.collect(tree, Moment { seq, now: now() }, key),
+            Meaning::Operand => Ok(self.collect(tree, Moment { seq, now: now() }, key)?),
         }
     }
 
-    fn newest(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
+    #[inline]
+    fn newest<E>(
+        &self,
+        tree: &TreeView,
+        seq: Seq,
+        key: &[u8],
+        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+    ) -> Result<Newest, E> {
         if tree.mixed {
-            return self.newest_in_turns(tree, seq, key);
+            return self.newest_in_turns(tree, seq, key, search);
         }
         for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
             if let Some(newest) = self.newest_in(memtable, seq, key) {
@@ -78,7 +104,7 @@ impl Reader {
             }
         }
         for table in tables_over(tree, key) {
-            let (found, cover) = self.search(table, seq, key)?;
+            let (found, cover) = search(table)?;
             if found.is_some() || cover > Seq::ZERO {
                 return Ok((found, cover));
             }
@@ -101,14 +127,20 @@ impl Reader {
     }
 
     #[cold]
-    fn newest_in_turns(&self, tree: &TreeView, seq: Seq, key: &[u8]) -> Result<Newest> {
+    fn newest_in_turns<E>(
+        &self,
+        tree: &TreeView,
+        seq: Seq,
+        key: &[u8],
+        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+    ) -> Result<Newest, E> {
         for source in tree.sources() {
             let newest = match source {
                 Source::Memtable(memtable) => {
                     self.newest_in(memtable, seq, key).unwrap_or_default()
                 }
                 Source::Run(tables) => match tables.find(key) {
-                    Some(table) => self.search(table, seq, key)?,
+                    Some(table) => search(table)?,
                     None => continue,
                 },
             };
@@ -132,7 +164,7 @@ impl Reader {
         Ok((if hidden { found.unwrap_or(None) } else { found? }, cover))
     }
 
-    fn count_filter(&self, stats: &ReadStats) {
+    pub(super) fn count_filter(&self, stats: &ReadStats) {
         self.shared.counters.filter_checks.add(stats.filter_checks);
         self.shared.counters.filter_negatives.add(stats.filter_negatives);
         self.shared.counters.filter_false_positives.add(stats.filter_false_positives);

@@ -8,6 +8,7 @@ pub(crate) mod covers;
 pub(crate) mod get;
 pub(crate) mod level_cursor;
 pub(crate) mod merge_cursor;
+pub(crate) mod multi;
 pub(crate) mod pins;
 pub(crate) mod size;
 pub(crate) mod snapshots;

@@ -1,0 +1,283 @@
+//! Reads of several keys at once: the reads of the device that they need are made together.
+//!
+//! 1. The keys are sorted and taken 64 at a time.
+//! 2. A round looks for each key in what is in memory. A search that would have to read stops, and
+//!    says what it misses: the reader of a file, or a block.
+//! 3. Everything that is missed is read at the same time, by threads of the I/O pool and by the
+//!    caller. What was read is kept for the rest of these keys, whatever the cache does with it.
+//! 4. The next round continues with the keys that stopped. Most keys need one round for a block;
+//!    false positives of filters, several runs of L0 and files that are not open need more.
+//! 5. Keys that are left after the last round, or where reading together gains nothing, are read
+//!    one by one by an ordinary get. An error shows there, too: the rounds only fetch.
+//!
+//! Invariants: an ordinary get and a round search the same places in the same order
+//! ([`Reader::find`]). A call keeps at most 64 readers and 4 MB of blocks, and one more block.
+//!
+//! Threads and locks: the caller takes part in the reading, so it never waits for a busy pool, only
+//! for reads that have begun. The pool's queue may keep a finished round until a thread has seen
+//! it.
+
+use crate::read::Reader;
+use crate::read::get::Newest;
+use crate::read::table_cache::TableCache;
+use crate::read::view::{Moment, TreeView};
+use bytes::Bytes;
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use vlsm_core::{Error, FileUid, Result, Seq, Table};
+use vlsm_disk::Condition;
+use vlsm_disk::sst::block::Block;
+use vlsm_disk::sst::{ReadStats, SstReader};
+
+/// Keys that are looked for together.
+const KEYS: usize = 64;
+/// The bytes of blocks after which no more are fetched for them.
+const BYTES: u64 = 4 << 20;
+/// The most rounds for them.
+const ROUNDS: usize = 8;
+
+/// A key, and the tree in which it is looked for.
+type Asked<'a> = (&'a TreeView, &'a [u8]);
+
+/// The end of a search that reads nothing.
+enum Stop {
+    Failed(Error),
+    Missing(Missing),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Something that has to be read.
+enum Missing {
+    Reader(Arc<Table>),
+    Block(Arc<SstReader>, usize),
+}
+
+impl Missing {
+    /// Its file, and its number there; none for the reader itself.
+    fn place(&self) -> (FileUid, Option<usize>) {
+        match self {
+            Self::Reader(table) => (table.file.uid, None),
+            Self::Block(reader, number) => (reader.summary().uid, Some(*number)),
+        }
+    }
+}
+
+/// Something that was read.
+enum Fetched {
+    Reader(Arc<SstReader>),
+    Block(Block),
+}
+
+/// All that was read for some keys.
+#[derive(Default)]
+struct AtHand {
+    readers: FxHashMap<FileUid, Arc<SstReader>>,
+    blocks: FxHashMap<(FileUid, usize), Block>,
+    bytes: u64,
+}
+
+/// What a round reads.
+#[derive(Default)]
+struct Round {
+    missing: Vec<Missing>,
+    places: FxHashSet<(FileUid, Option<usize>)>,
+    bytes: u64,
+}
+
+impl Round {
+    /// Adds something, unless that is too much. The blocks at hand count, too.
+    fn add(&mut self, missing: Missing, hand: &AtHand) {
+        if hand.bytes + self.bytes > BYTES || !self.places.insert(missing.place()) {
+            return;
+        }
+        if let Missing::Block(reader, number) = &missing {
+            self.bytes += reader.block_bytes(*number);
+        }
+        self.missing.push(missing);
+    }
+}
+
+/// A round under way.
+struct Fetch {
+    missing: Vec<Missing>,
+    fetched: Vec<OnceLock<Fetched>>,
+    /// The next one to be read, and the number of those that are not read yet.
+    next: AtomicUsize,
+    left: AtomicUsize,
+    done: Arc<dyn Condition>,
+    tables: Arc<TableCache>,
+}
+
+/// Counts a read as made, even if it failed or panicked.
+struct Made<'a>(&'a Fetch);
+
+impl Drop for Made<'_> {
+    fn drop(&mut self) {
+        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.done.notify();
+        }
+    }
+}
+
+impl Fetch {
+    /// Reads until everything is taken.
+    fn run(&self) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(missing) = self.missing.get(index) else { return };
+            let _made = Made(self);
+            let fetched = match missing {
+                Missing::Reader(table) => self.tables.shared_reader(table).map(Fetched::Reader),
+                Missing::Block(reader, number) => {
+                    reader.fetch(*number, self.tables.cache()).map(Fetched::Block)
+                }
+            };
+            if let Ok(fetched) = fetched {
+                // Nobody else has this index.
+                let _ = self.fetched[index].set(fetched);
+            }
+        }
+    }
+
+    fn wait(&self) {
+        loop {
+            let epoch = self.done.epoch();
+            if self.left.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            self.done.wait(epoch, None);
+        }
+    }
+}
+
+impl Reader {
+    /// The values of several keys at one moment, in their order.
+    pub fn multi_get(&self, asked: &[Asked<'_>], at: Moment) -> Vec<Result<Option<Bytes>>> {
+        for (tree, key) in asked {
+            self.note(tree, key);
+        }
+        if let Err(error) = self.shared.health.check_open() {
+            return asked.iter().map(|_| Err(error.clone())).collect();
+        }
+        let mut order: Vec<usize> = (0..asked.len()).collect();
+        order.sort_unstable_by_key(|index| (asked[*index].0.id, asked[*index].1));
+        let mut found: Vec<Result<Option<Bytes>>> = asked.iter().map(|_| Ok(None)).collect();
+        for together in order.chunks_mut(KEYS) {
+            for index in self.get_together(asked, at, together, &mut found) {
+                let (tree, key) = asked[*index];
+                let search = |table: &Arc<Table>| self.search(table, at.seq, key);
+                found[*index] = self.find(tree, at.seq, key, || at.now, &search);
+            }
+        }
+        found
+    }
+
+    /// Makes the rounds for a few keys. Returns those that are left.
+    fn get_together<'a>(
+        &self,
+        asked: &[Asked<'_>],
+        at: Moment,
+        keys: &'a mut [usize],
+        found: &mut [Result<Option<Bytes>>],
+    ) -> &'a [usize] {
+        let (mut hand, mut left) = (AtHand::default(), keys.len());
+        for _ in 0..ROUNDS {
+            let (mut round, mut stopped) = (Round::default(), 0);
+            for place in 0..left {
+                let index = keys[place];
+                let (tree, key) = asked[index];
+                let search = |table: &Arc<Table>| self.search_at_hand(&hand, table, at.seq, key);
+                match self.find(tree, at.seq, key, || at.now, &search) {
+                    Ok(value) => found[index] = Ok(value),
+                    Err(Stop::Failed(error)) => found[index] = Err(error),
+                    Err(Stop::Missing(missing)) => {
+                        round.add(missing, &hand);
+                        keys[stopped] = index;
+                        stopped += 1;
+                    }
+                }
+            }
+            left = stopped;
+            if round.missing.len() < 2 || !self.fetch(round, &mut hand) {
+                break;
+            }
+        }
+        &keys[..left]
+    }
+
+    /// As [`Reader::search`], in what is in memory.
+    fn search_at_hand(
+        &self,
+        hand: &AtHand,
+        table: &Arc<Table>,
+        seq: Seq,
+        key: &[u8],
+    ) -> Result<Newest, Stop> {
+        let uid = table.file.uid;
+        let kept = table.attachment.get::<SstReader>();
+        let Some(reader) = kept.or_else(|| hand.readers.get(&uid).map(|reader| &**reader)) else {
+            return Err(Stop::Missing(Missing::Reader(table.clone())));
+        };
+        let cover = match table.file.range_tombstones {
+            0 => Seq::ZERO,
+            _ => reader.range_tombstones().cover(key, seq),
+        };
+        let mut stats = ReadStats::default();
+        let found = reader.get_from(key, seq, &mut stats, |number, _| {
+            let held = hand.blocks.get(&(uid, number)).cloned();
+            if let Some(block) = held.or_else(|| reader.cached(number, self.tables.cache())) {
+                return Ok(block);
+            }
+            let shared = table.attachment.share().or_else(|| hand.readers.get(&uid).cloned());
+            Err(Stop::Missing(match shared {
+                Some(reader) => Missing::Block(reader, number),
+                None => Missing::Reader(table.clone()),
+            }))
+        })?;
+        self.count_filter(&stats);
+        Ok((found, cover))
+    }
+
+    /// Reads what a round misses. False if something could not be read.
+    fn fetch(&self, round: Round, hand: &mut AtHand) -> bool {
+        let count = round.missing.len();
+        let fetch = Arc::new(Fetch {
+            missing: round.missing,
+            fetched: (0..count).map(|_| OnceLock::new()).collect(),
+            next: AtomicUsize::new(0),
+            left: AtomicUsize::new(count),
+            done: self.shared.env.condition(Duration::ZERO),
+            tables: self.tables.clone(),
+        });
+        for _ in 0..(count - 1).min(self.shared.options.io_threads) {
+            let helper = fetch.clone();
+            let read = move || {
+                helper.run();
+                Ok(())
+            };
+            drop(self.shared.io.submit(read));
+        }
+        fetch.run();
+        fetch.wait();
+        for (missing, fetched) in fetch.missing.iter().zip(&fetch.fetched) {
+            match (missing.place(), fetched.get()) {
+                ((uid, None), Some(Fetched::Reader(reader))) => {
+                    hand.readers.insert(uid, reader.clone());
+                }
+                ((uid, Some(number)), Some(Fetched::Block(block))) => {
+                    hand.blocks.insert((uid, number), block.clone());
+                }
+                _ => return false,
+            }
+        }
+        hand.bytes += round.bytes;
+        true
+    }
+}
