@@ -86,6 +86,7 @@ impl PolicyOptions {
     /// # Errors
     /// [`vlsm_core::Error::InvalidOption`] with the option and the reason: values that cannot work,
     /// names that are not known, or mechanisms that do not work together.
+    #[doc(hidden)]
     pub fn build(&self) -> Result<Policies> {
         self.tree.check()?;
         self.shapes.check()?;
@@ -103,6 +104,7 @@ impl PolicyOptions {
     }
 
     /// Makes sizes and durations smaller by the same factor, so that their ratios stay.
+    #[doc(hidden)]
     pub fn scale(&mut self, by: Scale) {
         self.tree.scale(by);
         self.shapes.scale(by);
@@ -112,6 +114,7 @@ impl PolicyOptions {
 
     /// Draws sizes and options for a store of a test: `index` draws a number below its argument.
     /// Not all that are drawn work together.
+    #[doc(hidden)]
     pub fn shrink(&mut self, index: &mut dyn FnMut(usize) -> usize) {
         let mut pick = Pick(index);
         self.tree.shrink(&mut pick);

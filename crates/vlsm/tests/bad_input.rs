@@ -229,7 +229,9 @@ const SHARED_WHOLE_CALLS: &[(&str, WholeCall)] = &[
 ];
 
 /// A call that takes neither.
-const OTHER_CALLS: &[(&str, fn(&Store) -> Result<String>)] = &[
+type OtherCall = fn(&Store) -> Result<String>;
+
+const OTHER_CALLS: &[(&str, OtherCall)] = &[
     ("Db::first", |s| s.db.first().map(pair)),
     ("Db::last", |s| s.db.last().map(pair)),
     ("Db::iter", |s| counted(s.db.iter())),
