@@ -22,7 +22,7 @@ itself, level by level. After Ctrl-C nothing is lost; run the command again to c
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     range: RangeArgs,
     /// Keys are hexadecimal

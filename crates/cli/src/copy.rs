@@ -30,6 +30,9 @@ pub struct CheckpointArgs {
     target: PathBuf,
     #[command(flatten)]
     output: OutputArgs,
+    /// The store, if it is open already.
+    #[arg(skip)]
+    pub opened: Option<Db>,
 }
 
 const RESTORE_EXAMPLES: &str = "\
@@ -54,10 +57,16 @@ pub struct RestoreArgs {
 
 /// Makes a checkpoint.
 pub fn checkpoint(args: &CheckpointArgs) -> Result {
-    let builder = Db::builder(&args.store).create_if_missing(false);
-    let db = builder.keep_unknown_operators(true).open()?;
-    let report = db.checkpoint(&args.target).map_err(refused)?;
-    db.close()?;
+    let report = match &args.opened {
+        Some(db) => db.checkpoint(&args.target).map_err(refused)?,
+        None => {
+            let builder = Db::builder(&args.store).create_if_missing(false);
+            let db = builder.keep_unknown_operators(true).open()?;
+            let report = db.checkpoint(&args.target).map_err(refused)?;
+            db.close()?;
+            report
+        }
+    };
     done("checkpoint", &args.target, report, args.output)
 }
 

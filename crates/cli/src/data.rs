@@ -5,6 +5,7 @@
 
 use crate::escape::{unescape, unhex};
 use crate::failure::{Failure, Result};
+use crate::interrupt;
 use crate::output::OutputArgs;
 use crate::paint::{self, Paint};
 use crate::record::{Format, Layout};
@@ -34,7 +35,7 @@ The store is created if it does not exist. The write is on the device when the c
 #[command(after_help = PUT_EXAMPLES)]
 pub struct PutArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     create: CreateArgs,
     /// Key, with escapes
@@ -109,7 +110,7 @@ The exit code is 1 if the key does not exist.";
 #[command(after_help = GET_EXAMPLES)]
 pub struct GetArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     /// Key, with escapes
     key: OsString,
     /// Key and value are hexadecimal
@@ -160,7 +161,7 @@ device when the command returns.";
 #[command(after_help = MERGE_EXAMPLES)]
 pub struct MergeArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     /// Key, with escapes
     key: OsString,
     /// Operand, with escapes
@@ -208,7 +209,7 @@ It is no error to delete a key that does not exist.";
 #[command(after_help = DELETE_EXAMPLES)]
 pub struct DeleteArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     /// Keys, with escapes
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
@@ -259,7 +260,7 @@ Keys whose operands the merge operator cannot combine are left out; the exit cod
 #[command(after_help = SCAN_EXAMPLES)]
 pub struct ScanArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     range: RangeArgs,
     /// Only keys with this prefix
@@ -329,6 +330,7 @@ pub fn scan(args: &ScanArgs) -> Result {
     let coloured = format == Format::Tsv && paint::on_stdout();
     let (mut count, mut failed) = (0, Failed::default());
     while count < args.limit.unwrap_or(u64::MAX) {
+        interrupt::check()?;
         let pair = if args.reverse { pairs.next_back() } else { pairs.next() };
         let Some(pair) = pair else { break };
         let (key, value) = match (failed.pass(pair)?, pairs.failed_key()) {

@@ -7,6 +7,8 @@
 
 mod json;
 
+pub use json::field;
+
 use crate::catalog;
 use crate::escape::escape;
 use crate::failure::{Failure, Result};

@@ -5,6 +5,7 @@
 
 use crate::data::Failed;
 use crate::failure::{Failure, Result, say};
+use crate::interrupt;
 use crate::progress::{Progress, grouped};
 use crate::record::{Format, Layout, detect};
 use crate::store::{Access, Store, StoreArgs};
@@ -39,7 +40,7 @@ the store's folder lost.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     /// File to write, which must not exist; - for stdout
     #[arg(default_value = "-")]
     file: PathBuf,
@@ -123,6 +124,7 @@ impl Export {
         let mut line = Vec::new();
         if skip {
             for found in store.salvage() {
+                interrupt::check()?;
                 match found? {
                     Salvaged::Pair(key, value) => self.pair(&key, &value, &mut line, &mut out)?,
                     Salvaged::Damaged(range) => self.tell(&range),
@@ -131,6 +133,7 @@ impl Export {
             }
         } else {
             for pair in store.range((Bound::Unbounded, Bound::Unbounded)) {
+                interrupt::check()?;
                 let Some((key, value)) = self.failed.pass(pair)? else { continue };
                 self.pair(&key, &value, &mut line, &mut out)?;
             }

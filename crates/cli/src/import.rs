@@ -10,6 +10,7 @@
 //! it are written. `vlsm sst` reads its input in the same way, into a file (`ingest.rs`).
 
 use crate::failure::{Failure, Result, say};
+use crate::interrupt;
 use crate::lines::{LINE_MAX, Lines, Next};
 use crate::output::OutputArgs;
 use crate::progress::{Progress, grouped};
@@ -53,7 +54,7 @@ stay, also after Ctrl-C. To import a file again is harmless: later records repla
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     create: CreateArgs,
     #[command(flatten)]
@@ -241,7 +242,8 @@ impl<R: BufRead> Import<'_, R> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         loop {
             let next = self.lines.read();
-            let fault = match next.map_err(|e| Failure::file("cannot read", self.file, &e)) {
+            let next = next.map_err(|e| Failure::file("cannot read", self.file, &e));
+            let fault = match interrupt::check().and(next) {
                 Err(failure) => {
                     self.commit(sink)?;
                     return Err(failure);

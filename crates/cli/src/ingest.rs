@@ -49,7 +49,7 @@ ranges of the files must not overlap.";
 #[command(after_help = INGEST_EXAMPLES)]
 pub struct IngestArgs {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     create: CreateArgs,
     /// Files made by `vlsm sst`

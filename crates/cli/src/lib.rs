@@ -2,11 +2,12 @@
 //! and the fuzzer reach its parsers; the program calls [`main`].
 //!
 //! One file per group of commands: `data` (put, get, merge, delete, scan), `export`, `import`,
-//! `ingest` (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `copy` (checkpoint,
-//! restore), `compact`, `size`, `dump`, `bench`, `generate` (completions, man).
+//! `ingest` (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `repair`, `copy`
+//! (checkpoint, restore), `compact`, `size`, `dump`, `bench`, `generate` (completions, man),
+//! `shell`.
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
-//! `progress`, `output` (JSON instead of a line), `paint` (colours), `failure` (exit codes: 0 done,
-//! 1 failed or not found, 2 wrong usage).
+//! `progress`, `output` (JSON instead of a line), `paint` (colours), `interrupt` (Ctrl-C in a
+//! shell), `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -26,12 +27,15 @@ mod generate;
 mod import;
 mod ingest;
 mod inspect;
+mod interrupt;
 mod keyspaces;
 pub mod lines;
 mod output;
 mod paint;
 mod progress;
 pub mod record;
+mod repair;
+mod shell;
 mod size;
 mod store;
 mod verify;
@@ -49,7 +53,9 @@ Examples:
   vlsm scan my-store --prefix app --limit 10
   vlsm export my-store > all.tsv
   vlsm levels my-store
+  vlsm shell my-store                           commands one after the other: put apple green
   vlsm verify my-store
+  vlsm repair my-store repaired                 after damage: into a new store
   vlsm checkpoint my-store backup
 
 A store is a folder. Keys and values hold any bytes: \\t \\n \\r \\\\ and \\xNN stand for bytes that
@@ -101,6 +107,8 @@ enum Command {
     Levels(inspect::LevelsArgs),
     /// Check every byte and every invariant of a store
     Verify(verify::Args),
+    /// Save what can be saved of a damaged store into a new one
+    Repair(repair::Args),
     /// Copy a store, as of this moment, into a new folder
     Checkpoint(copy::CheckpointArgs),
     /// Check a checkpoint and copy it into a new folder
@@ -112,6 +120,8 @@ enum Command {
     /// Print a file of a store in readable form
     #[command(subcommand)]
     Dump(dump::Command),
+    /// Type commands on one store, which stays open: with history and completion
+    Shell(Box<shell::Args>),
     /// Print the completions of a shell: bash, zsh or fish
     Completions(generate::CompletionsArgs),
     /// Write the manual: a page for each command
@@ -165,13 +175,34 @@ fn run(command: Command) -> Result {
         Command::Keyspaces(args) => keyspaces::run(&args),
         Command::Levels(args) => inspect::levels(&args),
         Command::Verify(args) => verify::run(&args),
+        Command::Repair(args) => repair::run(&args),
         Command::Checkpoint(args) => copy::checkpoint(&args),
         Command::Restore(args) => copy::restore(&args),
         Command::Size(args) => size::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Dump(command) => dump::run(&command),
+        Command::Shell(args) => shell::run(*args),
         Command::Completions(args) => generate::completions(&args, self::command()),
         Command::Man(args) => generate::man(&args, self::command()),
+    }
+}
+
+impl Command {
+    /// The store that the command opens, where it opens one by these arguments.
+    fn store_args(&mut self) -> Option<&mut store::StoreArgs> {
+        match self {
+            Self::Put(args) => Some(&mut args.store),
+            Self::Get(args) => Some(&mut args.store),
+            Self::Merge(args) => Some(&mut args.store),
+            Self::Delete(args) => Some(&mut args.store),
+            Self::Scan(args) => Some(&mut args.store),
+            Self::Import(args) => Some(&mut args.store),
+            Self::Ingest(args) => Some(&mut args.store),
+            Self::Export(args) => Some(&mut args.store),
+            Self::Size(args) => Some(&mut args.store),
+            Self::Compact(args) => Some(&mut args.store),
+            _ => None,
+        }
     }
 }
 

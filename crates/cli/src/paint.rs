@@ -18,6 +18,8 @@ pub enum Paint {
     Heading,
     /// A key of a record.
     Key,
+    /// A remark that most readers skip.
+    Faint,
 }
 
 impl Paint {
@@ -27,6 +29,7 @@ impl Paint {
             Self::Warning => AnsiColor::Yellow.on_default(),
             Self::Heading => Style::new().bold(),
             Self::Key => AnsiColor::Cyan.on_default(),
+            Self::Faint => Style::new().dimmed(),
         }
     }
 

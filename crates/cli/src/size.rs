@@ -23,7 +23,7 @@ number of records.";
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    store: StoreArgs,
+    pub store: StoreArgs,
     #[command(flatten)]
     range: RangeArgs,
     /// Keys are hexadecimal

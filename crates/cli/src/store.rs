@@ -34,6 +34,16 @@ pub struct StoreArgs {
     /// Drop SSTs that are damaged or missing; older values of their keys may show again
     #[arg(long)]
     pub salvage_ssts: bool,
+    /// The store, if it is open already: in a shell.
+    #[arg(skip)]
+    pub opened: Option<Db>,
+}
+
+impl StoreArgs {
+    /// Whether they ask to open the store in a way of its own.
+    pub fn differs(&self) -> bool {
+        self.profile.is_some() || self.options.is_some() || self.salvage_wal || self.salvage_ssts
+    }
 }
 
 /// The permission of a command to create its keyspace.
@@ -60,6 +70,8 @@ pub struct Store {
     db: Db,
     keyspace: Keyspace,
     batch: Batch,
+    /// Whether the store stays open when this is closed.
+    stays: bool,
 }
 
 /// The keys a scan covers.
@@ -73,7 +85,11 @@ impl Store {
     pub fn open(args: &StoreArgs, access: Access) -> Result<Self> {
         let db = open_db(args, access)?;
         let keyspace = keyspace(&db, &args.keyspace)?;
-        Ok(Self { keyspace, db, batch: Batch::new() })
+        Ok(Self::over(args, db, keyspace))
+    }
+
+    fn over(args: &StoreArgs, db: Db, keyspace: Keyspace) -> Self {
+        Self { keyspace, db, batch: Batch::new(), stays: args.opened.is_some() }
     }
 
     /// Opens a store to write records, and creates it if it does not exist. The keyspace is created
@@ -92,7 +108,7 @@ impl Store {
                 Ok(keyspace) => keyspace,
                 Err(_) => db.create_keyspace(&args.keyspace, KeyspaceOptions::new())?,
             };
-            return Ok(Self { keyspace, db, batch: Batch::new() });
+            return Ok(Self::over(args, db, keyspace));
         }
         // A store that does not exist has no such keyspace, and should not be left behind.
         let missing = |failure: Failure| match args.store.exists() {
@@ -101,7 +117,7 @@ impl Store {
         };
         let db = open_db(args, Access::Write).map_err(missing)?;
         let keyspace = keyspace(&db, &args.keyspace).map_err(hint)?;
-        Ok(Self { keyspace, db, batch: Batch::new() })
+        Ok(Self::over(args, db, keyspace))
     }
 
     /// Opens a store for merges. With an operator, the keyspace is created with it, or must
@@ -112,13 +128,17 @@ impl Store {
     pub fn open_for_merges(args: &StoreArgs, operator: Option<&str>) -> Result<Self> {
         let Some(operator) = operator else { return Self::open(args, Access::Write) };
         let options = KeyspaceOptions::new().merge_operator(operator);
+        if let Some(db) = &args.opened {
+            let keyspace = db.create_keyspace(&args.keyspace, options)?;
+            return Ok(Self::over(args, db.clone(), keyspace));
+        }
         let mut builder = builder(args, Access::Create)?;
         if args.keyspace == DEFAULT_KEYSPACE {
             builder = builder.default_keyspace(options.clone());
         }
         let db = builder.open()?;
         let keyspace = db.create_keyspace(&args.keyspace, options)?;
-        Ok(Self { keyspace, db, batch: Batch::new() })
+        Ok(Self::over(args, db, keyspace))
     }
 
     /// Opens a store to read its readable records, although SSTs may be missing.
@@ -126,9 +146,12 @@ impl Store {
     /// # Errors
     /// Any error of opening it.
     pub fn open_damaged(args: &StoreArgs) -> Result<Self> {
+        if args.opened.is_some() {
+            return Self::open(args, Access::Read);
+        }
         let db = builder(args, Access::Read)?.allow_missing_ssts(true).open()?;
         let keyspace = keyspace(&db, &args.keyspace)?;
-        Ok(Self { keyspace, db, batch: Batch::new() })
+        Ok(Self::over(args, db, keyspace))
     }
 
     /// The readable pairs, and the ranges of keys that cannot be read.
@@ -211,9 +234,9 @@ impl Store {
 
     /// Closes the store.
     pub fn close(self) -> Result {
-        let Self { db, keyspace, batch: _ } = self;
+        let Self { db, keyspace, batch: _, stays } = self;
         drop(keyspace);
-        Ok(db.close()?)
+        if stays { Ok(()) } else { Ok(db.close()?) }
     }
 }
 
@@ -242,6 +265,9 @@ pub fn no_keyspace<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Fail
 
 /// Opens the engine.
 pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
+    if let Some(db) = &args.opened {
+        return Ok(db.clone());
+    }
     Ok(builder(args, access)?.open()?)
 }
 

@@ -110,7 +110,7 @@ pub fn entry(seq: u64, kind: Kind, key: &[u8], value: &[u8]) -> Value {
 }
 
 /// Adds bytes as text, or as base64 if they are none.
-fn field(name: &str, bytes: &[u8], json: &mut Map<String, Value>) {
+pub fn field(name: &str, bytes: &[u8], json: &mut Map<String, Value>) {
     match std::str::from_utf8(bytes) {
         Ok(text) => json.insert(name.to_owned(), text.into()),
         Err(_) => {

@@ -1,0 +1,209 @@
+//! A damaged store as a repair reads it: its manifest as far as that goes, its SSTs one by one, its
+//! WALs. Nothing in its folder is changed; a shared lock keeps writers out.
+
+use super::{hopeless, in_use};
+use crate::catalog::{self, Catalog};
+use crate::failure::{Failure, Result};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use vlsm::Env;
+use vlsm_core::{Error, FileNumber, KeyRange};
+use vlsm_disk::env_real::RealEnv;
+use vlsm_disk::fs::{Fs, Lock, OpenOptions, posix::PosixFs};
+use vlsm_disk::manifest::format::Item;
+use vlsm_disk::manifest::{Keyspace, Manifest, State, manifest_number};
+use vlsm_disk::sst::check::check;
+use vlsm_disk::sst::{SstReader, sst_path};
+use vlsm_disk::wal::wal_number;
+
+/// A damaged store.
+pub struct Source {
+    folder: PathBuf,
+    pub state: State,
+    /// The damage of the manifest.
+    damage: Option<String>,
+    _lock: Option<Box<dyn Lock>>,
+}
+
+/// A table of a damaged SST.
+pub struct DamagedTable {
+    pub keyspace: String,
+    pub range: KeyRange,
+    pub error: Error,
+}
+
+impl Source {
+    /// Reads the manifest.
+    ///
+    /// # Errors
+    /// The folder is none, or in use, or without a readable manifest.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let failed = |error: io::Error| Failure::file("cannot list", folder, &error);
+        let names = std::fs::read_dir(folder).map_err(failed)?;
+        let names = names.map(|entry| Ok(PathBuf::from(entry?.file_name())));
+        let names = names.collect::<io::Result<Vec<PathBuf>>>().map_err(failed)?;
+        let lock = match PosixFs.lock_shared(&folder.join("LOCK")) {
+            Ok(Some(lock)) => Some(lock),
+            Ok(None) => return Err(in_use(folder, PosixFs.lock_holder(&folder.join("LOCK")))),
+            // Nobody has it open, or the folder cannot be written to.
+            Err(_) => None,
+        };
+        let (state, damage) = match Catalog::read(folder) {
+            Ok(catalog) => (catalog.state, None),
+            Err(Failure::Failed(why)) => {
+                let (state, path) =
+                    beginning(folder, &names).ok_or_else(|| hopeless(folder, &why))?;
+                let path = path.display();
+                (state, Some(format!("{why}; the state is that of the readable part of {path}")))
+            }
+            Err(other) => return Err(other),
+        };
+        Ok(Self { folder: folder.to_owned(), state, damage, _lock: lock })
+    }
+
+    /// The tables whose SST is missing or damaged.
+    pub fn damaged_tables(&self) -> Vec<DamagedTable> {
+        let mut checked: BTreeMap<FileNumber, Option<Error>> = BTreeMap::new();
+        let mut found = Vec::new();
+        for keyspace in self.state.keyspaces.values() {
+            let trees = keyspace.regions.iter().map(|region| region.tree);
+            for tree in trees {
+                let Some(version) = self.state.trees.get(&tree) else { continue };
+                for (_, table) in version.tables() {
+                    let number = table.file.number;
+                    let damage = checked.entry(number).or_insert_with(|| {
+                        let path = sst_path(&self.folder, number);
+                        damage(&path, &table.file).err()
+                    });
+                    let Some(error) = damage.clone() else { continue };
+                    let (keyspace, range) = (keyspace.name.clone(), table.range.clone());
+                    found.push(DamagedTable { keyspace, range, error });
+                }
+            }
+        }
+        found
+    }
+
+    /// What a damaged manifest leaves unknown.
+    pub fn remarks(&self) -> Vec<String> {
+        self.damage.iter().map(|why| format!("the manifest: {why}")).collect()
+    }
+
+    /// The keyspace of this name.
+    pub fn keyspace(&self, name: &str) -> Option<&Keyspace> {
+        self.state.keyspaces.values().find(|keyspace| keyspace.name == name)
+    }
+
+    /// Copies the store's files into a new folder, as far as they can be read, with a manifest of
+    /// the state. Returns what is missing besides damaged SSTs.
+    pub fn copy(&self, target: &Path) -> Result<Vec<String>> {
+        let mut remarks = Vec::new();
+        let tables = self.state.trees.values().flat_map(|version| version.tables());
+        let mut numbers: Vec<FileNumber> = tables.map(|(_, table)| table.file.number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut named: Vec<PathBuf> = Vec::new();
+        for number in numbers {
+            let from = sst_path(&self.folder, number);
+            named.push(from.clone());
+            // What cannot be read is damaged, and told as such.
+            let _ = copy(&from, target)?;
+        }
+        let failed = |error: io::Error| Failure::file("cannot list", &self.folder, &error);
+        let (mut others, mut wals) = (0_u64, Vec::new());
+        for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+            if wal_number(&name).is_some() {
+                wals.push(path);
+            } else if name.extension().is_some_and(|end| end == "sst") && !named.contains(&path) {
+                others += 1;
+            }
+        }
+        for path in wals {
+            if let Some(error) = copy(&path, target)? {
+                remarks.push(format!("{} is read up to an error: {error}", path.display()));
+            }
+        }
+        if self.damage.is_some() && others > 0 {
+            remarks.push(format!(
+                "{others} SSTs are not named by the readable part of the manifest, and not saved: \
+                 they are newer, or left from work that was done"
+            ));
+        }
+        let env: Arc<dyn Env> = RealEnv::new();
+        Manifest::begin(&env, target, &self.state)?;
+        Ok(remarks)
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// Copies a file durably, as far as it can be read, and returns the error that ended it.
+fn copy(from: &Path, folder: &Path) -> Result<Option<io::Error>> {
+    let to = folder.join(from.file_name().unwrap_or_default());
+    let failed = |error: io::Error| Failure::file("cannot write", &to, &error);
+    let mut source = match std::fs::File::open(from) {
+        Ok(file) => file,
+        Err(error) => return Ok(Some(error)),
+    };
+    let mut target = std::fs::File::create_new(&to).map_err(failed)?;
+    let copied = io::copy(&mut source, &mut target);
+    if let Err(error) = &copied
+        && error.kind() == io::ErrorKind::StorageFull
+    {
+        return Err(failed(io::ErrorKind::StorageFull.into()));
+    }
+    target.sync_all().map_err(failed)?;
+    Ok(copied.err())
+}
+
+/// The first damage of an SST.
+fn damage(path: &Path, file: &vlsm_core::FileMeta) -> vlsm_core::Result<()> {
+    let opened = PosixFs.open(path, OpenOptions::READ);
+    let opened = opened.map_err(|error| Error::io("cannot open SST", path, error))?;
+    let reader = SstReader::open(opened, path, file)?;
+    let mut first = None;
+    let mut problem = |offset: u64, what: &str| {
+        first.get_or_insert_with(|| Error::corruption(path, offset, what));
+    };
+    let _counted = check(&reader, &mut problem, &mut |_| {});
+    first.map_or(Ok(()), Err)
+}
+
+/// The state of the readable beginning of a manifest: of the one that `CURRENT` names, or of the
+/// newest that can be read; and the manifest's path.
+fn beginning(folder: &Path, names: &[PathBuf]) -> Option<(State, PathBuf)> {
+    let mut numbered: Vec<(u64, PathBuf)> =
+        names.iter().filter_map(|name| Some((manifest_number(name)?, folder.join(name)))).collect();
+    numbered.sort();
+    let current = catalog::current(folder).ok();
+    let all = current.into_iter().chain(numbered.into_iter().rev().map(|(_, path)| path));
+    all.into_iter().find_map(|path| {
+        let mut state = State::default();
+        let mut failed = false;
+        // The end is the damage, which is told already.
+        let _ = catalog::walk(&path, |_, item| {
+            if !failed {
+                match item {
+                    Item::Store(uid) => state.store_uid = uid,
+                    Item::Record(record) => {
+                        // A change that does not fit is the end.
+                        let mut next = state.clone();
+                        match next.apply(&record) {
+                            Ok(()) => state = next,
+                            Err(_) => failed = true,
+                        }
+                    }
+                }
+            }
+            Ok(())
+        });
+        (!state.keyspaces.is_empty()).then_some((state, path))
+    })
+}

@@ -1,0 +1,207 @@
+//! `repair`: what can be read of a damaged store is in the new one, what cannot is listed by range
+//! of keys, and the damaged store stays as it is, byte for byte.
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+
+mod common;
+
+use common::{World, names};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// A closed store whose keys all have a newer value `b` over an older value `a` in SSTs; the
+/// keyspace `other` has one key in the WAL.
+fn filled(world: &World) -> Vec<String> {
+    let lines = |value: &str| {
+        let value = value.repeat(500);
+        (0..20_000).map(|i| format!("key{i:06}\t{value}")).collect::<Vec<_>>()
+    };
+    // Small SSTs, so that there are many.
+    world.file("small.toml", "[policy.tree]\nmemtable_bytes = '1M'\nsst_max = '1M'\n");
+    let small = |args: &[&str], input: &[u8]| {
+        world.run_with(&[args, &["--options", "small.toml"]].concat(), input).ok()
+    };
+    small(&["import", "s"], lines("a").join("\n").as_bytes());
+    small(&["compact", "s"], b"");
+    let newer = lines("b");
+    small(&["import", "s"], newer.join("\n").as_bytes());
+    small(&["compact", "s", "--to", "key005"], b"");
+    world.run(&["put", "s", "--keyspace", "other", "--create", "k", "v"]).ok();
+    newer
+}
+
+/// The files of the store, with their content.
+fn content(world: &World) -> Vec<(String, Vec<u8>)> {
+    let file = |name: String| {
+        let bytes = std::fs::read(world.path("s").join(&name)).unwrap();
+        (name, bytes)
+    };
+    names(&world.path("s")).into_iter().map(file).collect()
+}
+
+/// The paths of the store's files that end like this.
+fn files(world: &World, end: &str) -> Vec<PathBuf> {
+    let all = names(&world.path("s")).into_iter().filter(|name| name.ends_with(end));
+    all.map(|name| world.path("s").join(name)).collect()
+}
+
+/// Changes a bit of the byte at a place that depends on the length.
+fn flip(path: &Path, at: impl Fn(usize) -> usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let at = at(bytes.len());
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_sound_store_becomes_an_equal_one() {
+    let world = World::new();
+    filled(&world);
+    let before = content(&world);
+    let run = world.run(&["repair", "s", "new", "--json"]);
+    let json: Value = serde_json::from_str(&run.ok()).unwrap();
+    assert_eq!(json["lost"].as_array().map(Vec::len), Some(0), "{json}");
+    assert_eq!(world.run(&["export", "new"]).ok(), world.run(&["export", "s"]).ok());
+    assert_eq!(world.run(&["get", "new", "--keyspace", "other", "k"]).ok(), "v\n");
+    assert!(content(&world) == before, "the old store is only read");
+}
+
+#[test]
+fn no_older_value_shows_where_newer_ones_are_lost() {
+    let world = World::new();
+    let newer = filled(&world);
+    let ssts = files(&world, ".sst");
+    assert!(ssts.len() > 3, "{ssts:?}");
+    let sound = content(&world);
+    let known: BTreeSet<&str> = newer.iter().map(String::as_str).collect();
+    for (what, index) in [("damaged", 0), ("cut", 1), ("missing", ssts.len() - 1)] {
+        for (name, bytes) in &sound {
+            std::fs::write(world.path("s").join(name), bytes).unwrap();
+        }
+        let path = &ssts[index];
+        match what {
+            "damaged" => flip(path, |len| len / 2),
+            "cut" => std::fs::write(path, &std::fs::read(path).unwrap()[..8192]).unwrap(),
+            _ => std::fs::remove_file(path).unwrap(),
+        }
+        let before = content(&world);
+        let new = format!("new-{what}");
+        let run = world.run(&["repair", "s", &new, "--json"]);
+        assert_eq!(run.code, 1, "{what}: {run:?}");
+        let json: Value = serde_json::from_str(&run.out).unwrap();
+        assert!(content(&world) == before, "{what}: the old store is only read");
+        let lost = json["lost"].as_array().unwrap();
+        assert!(!lost.is_empty(), "{what}: {json}");
+        let is_lost = |line: &str| {
+            let key = line.split('\t').next().unwrap();
+            lost.iter().any(|range| {
+                let (from, to) = (range["from"].as_str().unwrap(), range["to"].as_str().unwrap());
+                let below = if range["to_included"] == true { key <= to } else { key < to };
+                assert_eq!(range["keyspace"], "default");
+                assert_eq!(range["older_values"], false);
+                from <= key && below
+            })
+        };
+        let there = world.run(&["export", &new]).ok();
+        let there: BTreeSet<&str> = there.lines().collect();
+        assert!(there.is_subset(&known), "{what}: no older value");
+        let mut kept = newer.iter().filter(|line| !is_lost(line));
+        assert!(kept.all(|line| there.contains(line.as_str())), "{what}: what is not lost");
+        // A range may begin with the last key before the damaged block, which is saved.
+        let begins = |line: &str| {
+            let key = line.split('\t').next();
+            lost.iter().any(|range| range["from"].as_str() == key)
+        };
+        assert!(there.iter().all(|line| !is_lost(line) || begins(line)), "{what}: what is lost");
+        assert!(lost[0]["why"].as_str().unwrap().contains("/s/"), "{what}: the old path: {json}");
+        world.run(&["verify", &new]).ok();
+        assert!(!world.path(&new).join("lost").exists(), "the old store has it");
+        world.run(&["put", &new, "more", "v"]).ok();
+        assert_eq!(world.run(&["get", &new, "--keyspace", "other", "k"]).ok(), "v\n");
+        let expected =
+            |name: &String| name == "s" || name == "small.toml" || name.starts_with("new-");
+        assert!(names(&world.path("")).iter().all(expected), "nothing is left beside it");
+    }
+}
+
+#[test]
+fn a_damaged_log_is_saved_up_to_its_damage() {
+    let world = World::new();
+    (0..12).for_each(|i| drop(world.run(&["put", "s", &format!("key{i:02}"), "v"]).ok()));
+    let wal = files(&world, ".wal").pop().unwrap();
+    let bytes = std::fs::read(&wal).unwrap();
+    let at = bytes.windows(5).position(|part| part == b"key11").unwrap();
+    flip(&wal, |_| at);
+    let run = world.run(&["repair", "s", "new"]);
+    assert!(run.out.contains("not complete: the WAL ends before its damage"), "{run:?}");
+    run.fails(1, &["a sound store", "not everything"]);
+    let keys = world.run(&["scan", "new", "--keys-only"]).ok();
+    assert!(keys.starts_with("key00\n") && !keys.contains("key11"), "{keys}");
+    assert_eq!(keys.lines().count(), 11);
+    world.run(&["get", "s", "key00"]).fails(1, &["damaged"]);
+}
+
+#[test]
+fn a_damaged_manifest_is_read_up_to_its_damage() {
+    let world = World::new();
+    let newer = filled(&world);
+    let manifest =
+        files(&world, "").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST"));
+    let manifest = manifest.unwrap();
+    // CURRENT is gone: the newest manifest is taken.
+    std::fs::remove_file(world.path("s/CURRENT")).unwrap();
+    let run = world.run(&["repair", "s", "new"]);
+    assert!(run.out.contains("the manifest: "), "{run:?}");
+    run.fails(1, &["a sound store"]);
+    assert!(world.run(&["export", "new"]).ok().lines().eq(&newer));
+    // Nothing of any manifest can be read.
+    flip(&manifest, |_| 3);
+    let run = world.run(&["repair", "s", "none"]);
+    run.fails(1, &["no manifest", "which keyspace", "backup"]);
+    assert!(!world.path("none").exists());
+}
+
+#[test]
+fn what_is_more_than_a_value_keeps_whole_ssts_only() {
+    let world = World::new();
+    let lines: String = (0..3000).map(|i| format!("key{i:06}\t{}\n", "v".repeat(900))).collect();
+    world.run_with(&["import", "s"], lines.as_bytes()).ok();
+    world.run(&["put", "s", "zz", "soon", "--ttl", "1d"]).ok();
+    world.run(&["compact", "s"]).ok();
+    let ssts = files(&world, ".sst");
+    flip(&ssts[0], |len| len / 2);
+    let run = world.run(&["repair", "s", "new"]);
+    assert!(run.out.contains("older values may show again"), "{run:?}");
+    assert!(run.out.contains("lost: keyspace default, from key0"), "{run:?}");
+    run.fails(1, &["a sound store"]);
+    world.run(&["verify", "new"]).ok();
+}
+
+#[test]
+fn mistakes_make_and_change_nothing() {
+    let world = World::new();
+    world.run(&["put", "s", "k", "v"]).ok();
+    let before = content(&world);
+    world.run(&["repair", "gone", "new"]).fails(1, &["gone"]);
+    world.run(&["repair", "s", "s"]).fails(2, &["inside"]);
+    world.run(&["repair", "s", "s/new"]).fails(2, &["inside"]);
+    std::fs::create_dir(world.path("full")).unwrap();
+    world.file("full/note", "mine");
+    world.run(&["repair", "s", "full"]).fails(1, &["full is not empty"]);
+    std::fs::create_dir(world.path("notes")).unwrap();
+    world.file("notes/todo", "milk");
+    world.run(&["repair", "notes", "new"]).fails(1, &["notes"]);
+    world.file("plain", "text");
+    world.run(&["repair", "plain", "new"]).fails(1, &["plain"]);
+    world.run(&["repair", "s", "plain"]).fails(1, &["plain"]);
+    assert!(!world.path("new").exists());
+    assert!(content(&world) == before);
+    let db = vlsm::Db::open(world.path("s")).unwrap();
+    world.run(&["repair", "s", "new"]).fails(1, &["in use"]);
+    db.close().unwrap();
+    assert!(!world.path("new").exists());
+    // An empty folder that was there stays there.
+    std::fs::create_dir(world.path("empty")).unwrap();
+    world.run(&["repair", "s", "empty"]).ok();
+    assert_eq!(world.run(&["get", "empty", "k"]).ok(), "v\n");
+}
