@@ -3,6 +3,7 @@
 
 use super::{hopeless, in_use};
 use crate::catalog::{self, Catalog};
+use crate::escape::escape;
 use crate::failure::{Failure, Result};
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,9 @@ use vlsm_disk::manifest::{Keyspace, Manifest, State, manifest_number};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{SstReader, sst_path};
 use vlsm_disk::wal::wal_number;
+
+/// The most SSTs without a name in the manifest that are described one by one.
+const UNNAMED_SHOWN: usize = 20;
 
 /// A damaged store.
 pub struct Source {
@@ -112,14 +116,14 @@ impl Source {
             let _ = copy(&from, target)?;
         }
         let failed = |error: io::Error| Failure::file("cannot list", &self.folder, &error);
-        let (mut others, mut wals) = (0_u64, Vec::new());
+        let (mut others, mut wals) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(&self.folder).map_err(failed)? {
             let path = entry.map_err(failed)?.path();
             let name = path.file_name().map(PathBuf::from).unwrap_or_default();
             if wal_number(&name).is_some() {
                 wals.push(path);
             } else if name.extension().is_some_and(|end| end == "sst") && !named.contains(&path) {
-                others += 1;
+                others.push(path);
             }
         }
         for path in wals {
@@ -127,11 +131,14 @@ impl Source {
                 remarks.push(format!("{} is read up to an error: {error}", path.display()));
             }
         }
-        if self.damage.is_some() && others > 0 {
-            remarks.push(format!(
-                "{others} SSTs are not named by the readable part of the manifest, and not saved: \
-                 they are newer, or left from work that was done"
-            ));
+        // Leftovers, except where the end of the manifest is missing.
+        if self.damage.is_some() || named.iter().any(|path| !path.exists()) {
+            others.sort();
+            remarks.extend(others.iter().take(UNNAMED_SHOWN).map(|path| unnamed(path)));
+            if others.len() > UNNAMED_SHOWN {
+                let more = others.len() - UNNAMED_SHOWN;
+                remarks.push(format!("{more} more SSTs that the manifest does not name"));
+            }
         }
         let env: Arc<dyn Env> = RealEnv::new();
         Manifest::begin(&env, target, &self.state)?;
@@ -142,6 +149,30 @@ impl Source {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// Says what an SST holds that the readable part of the manifest does not name.
+fn unnamed(path: &Path) -> String {
+    let key = |bytes: &[u8]| {
+        let mut text = Vec::new();
+        escape(bytes, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let opened = PosixFs.open(path, OpenOptions::READ);
+    let opened = opened.map_err(|error| Error::io("cannot open SST", path, error));
+    let range = match opened.and_then(|file| SstReader::open_unknown(file, path)) {
+        Ok(reader) => {
+            let p = &reader.summary().properties;
+            format!("keys from {} to {}", key(&p.smallest), key(&p.largest))
+        }
+        Err(_) => "it cannot be read".to_owned(),
+    };
+    format!(
+        "{} is not saved, because the readable part of the manifest does not name it: it is newer, \
+         and older values of its keys may show again, or it is left from work that was done \
+         ({range})",
+        path.display()
+    )
 }
 
 /// Copies a file durably, as far as it can be read, and returns the error that ended it.
