@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
 use crate::paint::Paint;
 use crate::progress::grouped;
-use crate::store::no_keyspace;
+use crate::store::{metrics, no_keyspace};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,8 +25,12 @@ const STATS_EXAMPLES: &str = "\
 Examples:
   vlsm stats my-store
   vlsm stats my-store --json | jq .files
+  vlsm stats my-store --prometheus > /var/lib/node-exporter/vlsm.prom
 
-This works while the store is in use. For latencies, stalls and amplification use vlsm bench.";
+This works while the store is in use, except with --prometheus: that opens the store to read it, so
+all counters are zero, and levels, keyspaces and files are as they are. An application that has the
+store open serves the same page itself (Stats::prometheus). For latencies, stalls and amplification
+use vlsm bench.";
 
 /// Options of `stats`.
 #[derive(Debug, clap::Args)]
@@ -37,6 +41,9 @@ pub struct StatsArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print metrics in the text format of Prometheus
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 }
 
 const LEVELS_EXAMPLES: &str = "\
@@ -238,8 +245,18 @@ fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)
     }
 }
 
+fn print_metrics(store: &Path) -> Result {
+    let page = metrics(store)?;
+    let mut out = io::stdout().lock();
+    out.write_all(page.as_bytes())?;
+    Ok(out.flush()?)
+}
+
 /// Prints the contents of a store.
 pub fn stats(args: &StatsArgs) -> Result {
+    if args.prometheus {
+        return print_metrics(&args.store);
+    }
     let (catalog, wal) = catalog_and_wal(&args.store)?;
     let state = &catalog.state;
     let files = files(&args.store)?;

@@ -77,6 +77,17 @@ pub struct Store {
 /// The keys a scan covers.
 pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// The metrics of a store that nobody has open, in the text format of Prometheus.
+///
+/// # Errors
+/// Any error of opening it.
+pub fn metrics(store: &Path) -> Result<String> {
+    let db = Db::builder(store).read_only(true).keep_unknown_operators(true).open()?;
+    let page = db.stats().prometheus();
+    db.close()?;
+    Ok(page)
+}
+
 impl Store {
     /// Opens a store.
     ///

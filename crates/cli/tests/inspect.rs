@@ -121,3 +121,30 @@ fn records_that_were_not_flushed_are_counted() {
     let stats = world.run(&["stats", "s"]).ok();
     assert!(stats.contains(" 99 ") && stats.contains("the WAL cannot be read"), "{stats}");
 }
+
+/// Metrics of a store that is closed, and an error of one that is in use.
+#[test]
+fn metrics_are_printed_for_prometheus() {
+    let world = filled();
+    let page = world.run(&["stats", "s", "--prometheus"]).ok();
+    let value = |name: &str| {
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name} is missing: {page}"));
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let ssts = names(&world.path("s")).iter().filter(|name| name.ends_with(".sst")).count();
+    assert_eq!(value("vlsm_sst_files "), ssts as f64);
+    assert!(value("vlsm_keyspace_entries{keyspace=\"default\"} ") > 30_000.0);
+    assert_eq!(value("vlsm_writes_total "), 0.0);
+    world.run(&["stats", "s", "--prometheus", "--json"]).fails(2, &["--json"]);
+    world.run(&["stats", "none", "--prometheus"]).fails(1, &["none"]);
+    let mut import = world.command(&["import", "s"]).spawn().unwrap();
+    let mut stdin = import.stdin.take().unwrap();
+    let line = format!("more\t{}\n", "x".repeat(1000));
+    (0..5000).for_each(|_| stdin.write_all(line.as_bytes()).unwrap());
+    world.run(&["stats", "s", "--prometheus"]).fails(1, &["is in use"]);
+    drop(stdin);
+    assert!(import.wait().unwrap().success());
+}

@@ -6,8 +6,9 @@ use crate::ids::{FileNumber, JobId, MemtableId, TreeId};
 use crate::key::Seq;
 use crate::units::{Bytes, Micros};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::PathBuf;
+
+mod text;
 
 /// The cause of a write's wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -159,6 +160,28 @@ impl ChainReport {
     }
 }
 
+/// The chain that held up a write: that of its own keyspace, or, where the admission slowed down
+/// all keyspaces, the longest one of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Behind {
+    /// The tree whose memtable waited for the chain.
+    pub tree: TreeId,
+    /// The name of its keyspace.
+    pub keyspace: String,
+    /// The chain, as far as it had come when the write went on.
+    pub chain: ChainReport,
+}
+
+impl Behind {
+    /// A chain that held up a write.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(tree: TreeId, keyspace: String, chain: ChainReport) -> Self {
+        Self { tree, keyspace, chain }
+    }
+}
+
 /// An event.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -183,6 +206,8 @@ pub enum Event {
     Rotated {
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// The sealed one.
         memtable: MemtableId,
         /// Its size.
@@ -201,6 +226,8 @@ pub enum Event {
         job: JobId,
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// Its kind.
         kind: JobKind,
         /// The source level; 0 for memtables and L0.
@@ -217,6 +244,8 @@ pub enum Event {
         job: JobId,
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// How many.
         keys: u64,
         /// The bytes of the keys and their values.
@@ -228,6 +257,8 @@ pub enum Event {
         job: JobId,
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// Its kind.
         kind: JobKind,
         /// The source level.
@@ -276,6 +307,8 @@ pub enum Event {
     ChainEnded {
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// The chain that it waited for.
         chain: ChainReport,
     },
@@ -284,6 +317,8 @@ pub enum Event {
     ChainStood {
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// Its stages; none if nothing would have to be merged.
         chain: ChainReport,
     },
@@ -293,6 +328,11 @@ pub enum Event {
         cause: WaitCause,
         /// The duration.
         took: Micros,
+        /// The keyspace that was written to; the first one of a batch over several. None for a read
+        /// and for a wait for the WAL, which all keyspaces share.
+        keyspace: Option<String>,
+        /// The compaction chain that the write waited behind, if one was waited for meanwhile.
+        behind: Option<Box<Behind>>,
     },
     /// Files are read or written through the page cache although the options ask for direct I/O:
     /// the platform or the store's file system does not support it. Emitted once, for the first
@@ -326,6 +366,8 @@ pub enum Event {
         error: Error,
         /// Its tree.
         tree: TreeId,
+        /// The name of the tree's keyspace.
+        keyspace: String,
         /// Its level.
         level: u8,
         /// Entries of the file, according to the manifest.
@@ -369,116 +411,72 @@ pub enum Event {
     Closed,
 }
 
-impl Callback {
-    /// Describes the effect of a panic of such code, and the remedy.
-    fn panicked(self, f: &mut fmt::Formatter<'_>, name: &str, keyspace: &str) -> fmt::Result {
+impl Event {
+    /// The kind of the event as one word, for logs and filters.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
         match self {
-            Self::MergeOperator => write!(
-                f,
-                "the merge operator {name:?} of keyspace {keyspace:?} panicked: what was written \
-                 stays as it is; correct the operator"
-            ),
-            Self::CompactionFilter => write!(
-                f,
-                "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values stay \
-                 as they are; correct the filter"
-            ),
-            Self::Listener => write!(
-                f,
-                "the listener panicked and is told of no further event; correct it and reopen the \
-                 store"
-            ),
+            Self::Opened { .. } => "opened",
+            Self::Recovering { .. } => "recovering",
+            Self::Rotated { .. } => "rotated",
+            Self::WalSwitched { .. } => "wal_switched",
+            Self::JobStarted { .. } => "job_started",
+            Self::HotKeysKept { .. } => "hot_keys_kept",
+            Self::JobFinished { .. } => "job_finished",
+            Self::Installed { .. } => "installed",
+            Self::Ingested { .. } => "ingested",
+            Self::JobCancelled { .. } => "job_cancelled",
+            Self::ChainEnded { .. } => "chain_ended",
+            Self::ChainStood { .. } => "chain_stood",
+            Self::Waited { .. } => "waited",
+            Self::Buffered { .. } => "buffered",
+            Self::WalDamaged { .. } => "wal_damaged",
+            Self::WalLost { .. } => "wal_lost",
+            Self::SstLost { .. } => "sst_lost",
+            Self::NotRemoved { .. } => "not_removed",
+            Self::OutOfSpace { .. } => "out_of_space",
+            Self::SpaceReturned { .. } => "space_returned",
+            Self::CallbackPanicked { .. } => "callback_panicked",
+            Self::BackgroundError { .. } => "background_error",
+            Self::Closed => "closed",
         }
     }
-}
 
-impl Event {
-    fn hot_keys_kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::HotKeysKept { job, tree, keys, bytes } = self else { return Ok(()) };
-        write!(f, "{tree} {job} leaves {keys} hot keys ({bytes}) in memory")
-    }
-
-    fn sst_lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::SstLost { path, error, tree, level, entries, seqs: (first, last) } = self else {
-            return Ok(());
+    /// The keyspace that the event is about; none if it is about the store, or if nobody knows the
+    /// name of the tree.
+    #[must_use]
+    pub fn keyspace(&self) -> Option<&str> {
+        let name = match self {
+            Self::Rotated { keyspace, .. }
+            | Self::JobStarted { keyspace, .. }
+            | Self::HotKeysKept { keyspace, .. }
+            | Self::JobFinished { keyspace, .. }
+            | Self::ChainEnded { keyspace, .. }
+            | Self::ChainStood { keyspace, .. }
+            | Self::SstLost { keyspace, .. }
+            | Self::CallbackPanicked { keyspace, .. } => keyspace,
+            Self::Waited { keyspace, .. } => keyspace.as_deref()?,
+            _ => return None,
         };
-        write!(
-            f,
-            "{} is dropped from L{level} of {tree}: entries lost: {entries}, sequence numbers \
-             {first} to {last}: {error}",
-            path.display()
-        )
+        Some(name).filter(|name| !name.is_empty())
     }
-}
 
-impl fmt::Display for Event {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Fills in the name of the keyspace, where there is a tree without one.
+    #[doc(hidden)]
+    pub fn name_keyspace(&mut self, name: impl Fn(TreeId) -> String) {
         match self {
-            Self::Opened { batches, wal_bytes, took } => {
-                write!(f, "opened: replayed {batches} batches ({wal_bytes} of WAL) in {took}")
+            Self::Rotated { tree, keyspace, .. }
+            | Self::JobStarted { tree, keyspace, .. }
+            | Self::HotKeysKept { tree, keyspace, .. }
+            | Self::JobFinished { tree, keyspace, .. }
+            | Self::ChainEnded { tree, keyspace, .. }
+            | Self::ChainStood { tree, keyspace, .. }
+            | Self::SstLost { tree, keyspace, .. }
+                if keyspace.is_empty() =>
+            {
+                *keyspace = name(*tree);
             }
-            Self::Recovering { done, total } => write!(f, "recovering: {done} of {total} of WAL"),
-            Self::Rotated { tree, memtable, bytes } => {
-                write!(f, "{tree} rotated {memtable} ({bytes})")
-            }
-            Self::WalSwitched { file, recycled } => {
-                write!(f, "wal {file}{}", if *recycled { " (recycled)" } else { "" })
-            }
-            Self::JobStarted { job, tree, kind, from, to, bytes } => {
-                write!(f, "{tree} {job} {kind:?} L{from}->L{to} started: {bytes} in")
-            }
-            Self::HotKeysKept { .. } => self.hot_keys_kept(f),
-            Self::JobFinished { job, tree, kind, from, to, read, written, files, took } => write!(
-                f,
-                "{tree} {job} {kind:?} L{from}->L{to} done: read {read}, wrote {written} \
-                 in {files} files, {took}"
-            ),
-            Self::Installed { jobs, tables, applied, written } => write!(
-                f,
-                "installed {jobs} jobs, {tables} tables: applied in {applied}, written in {written}"
-            ),
-            Self::Ingested { files, into_l0, bytes, held } => {
-                write!(f, "ingested {files} files ({bytes}), {into_l0} into L0: held for {held}")
-            }
-            Self::JobCancelled { job, wasted } => write!(f, "{job} cancelled: {wasted} wasted"),
-            Self::ChainEnded { tree, chain } => write!(
-                f,
-                "{tree} chain: length {}, width {}, waited {}",
-                chain.length(),
-                chain.width(),
-                chain.waited
-            ),
-            Self::ChainStood { tree, chain } => {
-                write!(f, "{tree} behind L0: length {}, width {}", chain.length(), chain.width())
-            }
-            Self::Waited { cause, took } => write!(f, "a write waited {took}: {}", cause.name()),
-            Self::Buffered { path } => write!(
-                f,
-                "no direct I/O for {}: the platform or its file system cannot do it, files go \
-                 through the page cache",
-                path.display()
-            ),
-            Self::WalDamaged { error } => write!(f, "the WAL ends before its damage: {error}"),
-            Self::WalLost { path, batches, seqs } => {
-                write!(f, "{} lies beyond damage: batches lost: {batches}", path.display())?;
-                match seqs {
-                    Some((first, last)) => write!(f, ", sequence numbers {first} to {last}"),
-                    None => Ok(()),
-                }
-            }
-            Self::SstLost { .. } => self.sst_lost(f),
-            Self::NotRemoved { error } => write!(f, "a file that nobody needs stays: {error}"),
-            Self::OutOfSpace { path } => {
-                write!(f, "out of space: {} cannot grow, writes are refused", path.display())
-            }
-            Self::SpaceReturned { after } => {
-                write!(f, "there is space again: writes are taken after {after}")
-            }
-            Self::CallbackPanicked { callback, name, keyspace } => {
-                callback.panicked(f, name, keyspace)
-            }
-            Self::BackgroundError { error } => write!(f, "background error: {error}"),
-            Self::Closed => write!(f, "closed"),
+            _ => {}
         }
     }
 }

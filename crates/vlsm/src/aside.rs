@@ -75,6 +75,8 @@ pub(crate) struct Lost {
     /// The first damage of each lost SST, and whether its file exists.
     files: BTreeMap<FileNumber, (Error, bool)>,
     shown: Vec<Shown>,
+    /// The names of the keyspaces by tree.
+    names: BTreeMap<TreeId, String>,
 }
 
 impl Lost {
@@ -87,6 +89,10 @@ impl Lost {
         let mut lost = Self::default();
         if !wanted {
             return Ok(lost);
+        }
+        for keyspace in state.keyspaces.values() {
+            let trees = keyspace.regions.iter().map(|region| region.tree);
+            lost.names.extend(trees.map(|tree| (tree, keyspace.name.clone())));
         }
         let mut looked_at = BTreeSet::new();
         for (tree, version) in &state.trees {
@@ -150,7 +156,8 @@ impl Lost {
             let (error, _) = &self.files[&file.number];
             let (tree, level, entries) = (*tree, place.level(), file.entries);
             let (error, seqs) = (error.clone(), (file.seq_min, file.seq_max));
-            events.emit(Event::SstLost { path, error, tree, level, entries, seqs });
+            let keyspace = self.names.get(&tree).cloned().unwrap_or_default();
+            events.emit(Event::SstLost { path, error, tree, keyspace, level, entries, seqs });
         }
         Ok(())
     }

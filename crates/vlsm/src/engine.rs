@@ -12,10 +12,13 @@ use crate::read::Reader;
 use crate::read::table_cache::TableCache;
 use crate::read::view::Views;
 use crate::shared::Shared;
+use crate::shared::attribution::Informed;
 use crate::sync::Mutex;
 use crate::write::Writer;
 use std::sync::Arc;
-use vlsm_core::Result;
+use std::time::Duration;
+use vlsm_core::event::Behind;
+use vlsm_core::{Micros, Result, TreeId};
 use vlsm_disk::fs::Lock;
 use vlsm_disk::manifest::{Manifest, State};
 use vlsm_policy::{Deciders, DeviceMap, Shape};
@@ -83,6 +86,8 @@ impl Engine {
         let engine = Arc::new(engine);
         let above: Arc<dyn Above> = engine.clone();
         engine.log.attach(Arc::downgrade(&above));
+        let informed: Arc<dyn Informed> = engine.clone();
+        engine.shared.counters.attribution.attach(Arc::downgrade(&informed));
         engine
     }
 }
@@ -94,5 +99,18 @@ impl Above for Engine {
 
     fn bound_log(&self) {
         self.writer.bound_wal();
+    }
+}
+
+impl Informed for Engine {
+    fn keyspace_of(&self, tree: TreeId) -> Option<String> {
+        self.catalog.owner(tree).map(|info| info.name.clone())
+    }
+
+    fn behind(&self, tree: TreeId, since: Duration) -> Option<Behind> {
+        let (since, now) = (Micros(since.as_micros() as u64), self.shared.now_micros());
+        let found = self.control.state().chains.behind(tree, since, now);
+        let (tree, chain) = found?;
+        Some(Behind::new(tree, self.keyspace_of(tree).unwrap_or_default(), chain))
     }
 }

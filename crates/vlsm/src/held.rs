@@ -4,6 +4,7 @@
 use crate::handle::Handle;
 use crate::read::view::{FilteredTrees, Moment, TreeView};
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::TreeId;
 
 /// One registration; released when dropped.
@@ -15,9 +16,18 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Registers the sequence number that is visible now.
+    /// Registers the sequence number that is visible now, for an iterator.
     pub fn now(engine: &Handle) -> Self {
-        let (at, kept) = engine.reader.register();
+        Self::since(engine, None)
+    }
+
+    /// The same for a snapshot, whose age is of interest from its beginning on.
+    pub fn dated(engine: &Handle) -> Self {
+        Self::since(engine, Some(engine.shared.env.now()))
+    }
+
+    fn since(engine: &Handle, now: Option<Duration>) -> Self {
+        let (at, kept) = engine.reader.register(now);
         Self { engine: engine.clone(), at, kept }
     }
 

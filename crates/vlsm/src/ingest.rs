@@ -215,7 +215,7 @@ impl<'a> Ingest<'a> {
         })?;
         // If writes are stopped, the ingest waits as they do instead of adding to the load.
         if !self.engine.shared.gate.is_open() {
-            self.engine.shared.wait_at_gate(0, None)?;
+            self.engine.shared.wait_at_gate(None, 0, None)?;
         }
         let held = self.bring_in(&mut copies)?;
         if options.move_files {

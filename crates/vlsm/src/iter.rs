@@ -15,6 +15,7 @@ use crate::held::Held;
 use crate::read::merge_cursor::Direction;
 use crate::read::pins::{Holds, Pin, Walk};
 use crate::read::user_cursor::{Pair, UserCursor};
+use crate::shared::latency::Timed;
 use crate::trace::Asked;
 use crate::write::batch::other_store;
 use bytes::Bytes;
@@ -194,11 +195,16 @@ impl Iter {
             Direction::Forward => (&mut holds.front, &self.front),
             Direction::Backward => (&mut holds.back, &self.back),
         };
+        let mut started = None;
         let walk = match walk {
             Some(walk) => walk,
-            None => walk.insert(self.walk(end, direction)?),
+            None => {
+                started = self.held.engine.shared.begin(Timed::Seek);
+                walk.insert(self.walk(end, direction)?)
+            }
         };
         let pair = walk.cursor.next_pair()?;
+        self.held.engine.shared.end(started);
         if pair.is_none() {
             match direction {
                 Direction::Forward => holds.front = None,

@@ -67,11 +67,15 @@ mod sync;
 #[cfg(all(test, shuttle))]
 mod tests;
 pub mod trace;
+#[cfg(feature = "tracing")]
+mod tracing;
 mod transaction;
 mod unwind;
 mod verify;
 mod write;
 
+#[cfg(feature = "tracing")]
+pub use crate::tracing::to_tracing;
 pub use batch::{Batch, MAX_BATCH_LEN};
 pub use bounds::KeyBounds;
 pub use bytes::Bytes;
@@ -88,12 +92,14 @@ pub use read::size::ApproximateSize;
 pub use rules::{CompactionFilter, Decision, MergeOperator};
 pub use salvage::{DamagedRange, Salvage, Salvaged};
 pub use shared::events::Listener;
+pub use shared::latency::{LatencyBucket, LatencyStats};
 pub use shared::memory::MemoryStats;
 pub use snapshot::Snapshot;
-pub use stats::{LevelStats, Stats, WaitStats, WorkStats};
+pub use stats::{FileStats, KeyspaceStats, KeyspaceWait, Latencies, LevelStats};
+pub use stats::{SnapshotStats, Stats, WaitStats, WorkStats};
 pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
-pub use vlsm_core::event::{Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
+pub use vlsm_core::event::{Behind, Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
 pub use vlsm_core::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use vlsm_core::{ByteCount, BytesPerSec, Error, Micros, Result, Seq};
 pub use vlsm_core::{ConflictKind, LockHolder, OptionDifference};

@@ -20,7 +20,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(engine: &Handle) -> Self {
-        Self { held: Arc::new(Held::now(engine)) }
+        Self { held: Arc::new(Held::dated(engine)) }
     }
 
     /// Its sequence number. It shows all writes up to this number.

@@ -31,6 +31,7 @@ use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
 use crate::own_writes::{OwnWrites, Say};
 use crate::read::changes::Reads;
+use crate::shared::latency::Timed;
 use crate::snapshot::Snapshot;
 use crate::write::batch::other_store;
 use crate::write::commit::Basis;
@@ -470,6 +471,7 @@ impl Transaction {
         if self.batch.is_empty() {
             return engine.shared.health.check_open();
         }
+        let started = engine.shared.begin(Timed::Transaction);
         // An iterator that is still open reads on, for nothing.
         let reads = std::mem::take(&mut *self.reads.lock()).index();
         let basis = Basis {
@@ -481,7 +483,10 @@ impl Transaction {
         let result = engine.writer.write_checked(&self.batch, options, basis);
         let counters = &engine.shared.counters;
         match &result {
-            Ok(()) => counters.transactions.add(1),
+            Ok(()) => {
+                counters.transactions.add(1);
+                engine.shared.end(started);
+            }
             Err(Error::Conflict { .. }) => counters.conflicts.add(1),
             Err(_) => {}
         }

@@ -88,6 +88,7 @@ const ENGINE: &[&str] = &[
     "transaction",
     "single_key",
     "unwind",
+    "tracing",
 ];
 
 /// Checks the direction of imports.

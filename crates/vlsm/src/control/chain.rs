@@ -30,6 +30,10 @@ pub(crate) struct Chains {
     waiting: BTreeMap<TreeId, Waiting>,
     waited: ChainSummary,
     standing: ChainSummary,
+    /// The part of `waited` by tree.
+    by_tree: BTreeMap<TreeId, ChainSummary>,
+    /// The last chain of each tree, and when it ended.
+    ended: BTreeMap<TreeId, (Micros, ChainReport)>,
 }
 
 /// All chains of one measure since the store was opened.
@@ -88,7 +92,8 @@ impl Chains {
         let stages = chain.stages.iter().map(stage).collect();
         let chain = ChainReport::new(stages, Micros::ZERO);
         self.standing.add(&chain);
-        [Event::ChainStood { tree, chain }].into_iter().chain(self.end(tree, now))
+        let keyspace = String::new();
+        [Event::ChainStood { tree, keyspace, chain }].into_iter().chain(self.end(tree, now))
     }
 
     /// Adds what a job merged to the chain of a waiting memtable.
@@ -105,7 +110,42 @@ impl Chains {
         let waited = now.saturating_sub(Micros(waiting.since.as_micros() as u64));
         let chain = ChainReport::new(waiting.stages, waited);
         self.waited.add(&chain);
-        Some(Event::ChainEnded { tree, chain })
+        self.by_tree.entry(tree).or_default().add(&chain);
+        self.ended.insert(tree, (now, chain.clone()));
+        Some(Event::ChainEnded { tree, keyspace: String::new(), chain })
+    }
+
+    /// The chain that a write into a tree waited behind since a time: that of the tree, or else the
+    /// longest one of another, because the admission slows down the writers of all trees.
+    pub fn behind(
+        &self,
+        tree: TreeId,
+        since: Micros,
+        now: Micros,
+    ) -> Option<(TreeId, ChainReport)> {
+        if let Some(own) = self.since(tree, since, now) {
+            return Some((tree, own));
+        }
+        let trees = self.waiting.keys().chain(self.ended.keys()).copied();
+        let others = trees.filter_map(|tree| Some((tree, self.since(tree, since, now)?)));
+        others.max_by_key(|(_, chain)| chain.waited)
+    }
+
+    /// The chain that a tree waits for, or the last one if it has not ended before `since`.
+    fn since(&self, tree: TreeId, since: Micros, now: Micros) -> Option<ChainReport> {
+        if let Some(waiting) = self.waiting.get(&tree) {
+            let waited = now.saturating_sub(Micros(waiting.since.as_micros() as u64));
+            return Some(ChainReport::new(waiting.stages.clone(), waited));
+        }
+        let (ended, chain) = self.ended.get(&tree)?;
+        (*ended >= since).then(|| chain.clone())
+    }
+
+    /// The chains that these trees waited for.
+    pub fn waited_by(&self, trees: &[TreeId]) -> ChainSummary {
+        let mut sum = ChainSummary::default();
+        trees.iter().filter_map(|tree| self.by_tree.get(tree)).for_each(|one| sum.merge(one));
+        sum
     }
 
     /// The chains that were waited for.
@@ -129,6 +169,20 @@ impl Waiting {
 }
 
 impl ChainSummary {
+    /// Adds the chains of another tree.
+    fn merge(&mut self, other: &Self) {
+        if other.count > 0 && (self.count == 0 || other.width_max > self.width_max) {
+            self.widest = other.widest.clone();
+        }
+        self.count += other.count;
+        self.length_max = self.length_max.max(other.length_max);
+        self.width_max = self.width_max.max(other.width_max);
+        self.stage_width_max = self.stage_width_max.max(other.stage_width_max);
+        self.width_total += other.width_total;
+        self.waited_max = self.waited_max.max(other.waited_max);
+        self.waited_total += other.waited_total;
+    }
+
     fn add(&mut self, chain: &ChainReport) {
         self.count += 1;
         self.length_max = self.length_max.max(chain.length() as u64);
@@ -141,5 +195,60 @@ impl ChainSummary {
             self.width_max = chain.width();
             self.widest = chain.clone();
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    fn chain(levels: &[(u8, u64)]) -> Chain {
+        Chain { stages: levels.iter().map(|(level, width)| (*level, ByteCount(*width))).collect() }
+    }
+
+    /// A tree's own chain comes first, also when it has ended during the wait; else the longest one
+    /// of another tree; none that was over before the wait began.
+    #[test]
+    fn a_wait_finds_the_chain_that_it_stood_behind() {
+        let [orders, users, logs] = [TreeId(1), TreeId(2), TreeId(3)];
+        let mut chains = Chains::default();
+        let find = |chains: &Chains, tree, since, now| {
+            let found = chains.behind(tree, Micros(since), Micros(now));
+            found.map(|(tree, chain)| (tree, chain.waited, chain.length(), chain.width()))
+        };
+        assert_eq!(find(&chains, orders, 0, 10), None);
+        assert!(chains.observe(orders, Micros(100), true, &chain(&[(0, 5), (1, 7)])).is_none());
+        chains.merged(orders, 1, ByteCount(4000), true);
+        let open = Some((orders, Micros(50), 2, ByteCount(4000)));
+        assert_eq!(find(&chains, orders, 120, 150), open);
+        assert_eq!(find(&chains, users, 120, 150), open, "the only one that is waited for");
+        chains.observe(logs, Micros(140), true, &chain(&[(0, 5)]));
+        assert_eq!(find(&chains, users, 120, 150), open, "the longer one");
+        assert_eq!(find(&chains, logs, 120, 150), Some((logs, Micros(10), 1, ByteCount(0))));
+        let events: Vec<_> = chains.flush_begins(orders, Micros(200), &chain(&[])).collect();
+        assert!(
+            matches!(&events[1], Event::ChainEnded { chain, .. } if chain.waited == Micros(100))
+        );
+        let ended = Some((orders, Micros(100), 2, ByteCount(4000)));
+        assert_eq!(find(&chains, orders, 190, 300), ended, "it ended meanwhile");
+        let other = Some((logs, Micros(160), 1, ByteCount(0)));
+        assert_eq!(find(&chains, orders, 201, 300), other, "it was over before");
+    }
+
+    #[test]
+    fn the_chains_of_trees_add_up() {
+        let mut chains = Chains::default();
+        for (tree, begin, width) in [(1, 0, 30), (2, 5, 70), (1, 50, 20)] {
+            let tree = TreeId(tree);
+            chains.observe(tree, Micros(begin), true, &chain(&[(0, 1)]));
+            chains.merged(tree, 0, ByteCount(width), true);
+            let ended = chains.observe(tree, Micros(begin + 10 * width), false, &chain(&[]));
+            assert!(ended.is_some());
+        }
+        assert_eq!(chains.waited_by(&[TreeId(1), TreeId(2)]), *chains.waited());
+        let one = chains.waited_by(&[TreeId(1)]);
+        assert_eq!((one.count, one.width_total, one.width_max), (2, ByteCount(50), ByteCount(30)));
+        assert_eq!((one.waited_total, one.waited_max), (Micros(500), Micros(300)));
+        assert_eq!(chains.waited_by(&[TreeId(9)]), ChainSummary::default());
     }
 }

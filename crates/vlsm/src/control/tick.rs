@@ -64,7 +64,7 @@ impl Control {
         if candidate.frees == Class::Memtable {
             let chain = self.shape.chain(&tree.version, &facts);
             for event in state.chains.flush_begins(candidate.tree, facts.now, &chain) {
-                self.shared.events.emit(event);
+                self.shared.emit(event);
             }
         }
         state.jobs.push(Slot::of(id, candidate, Some(Box::new(job))));

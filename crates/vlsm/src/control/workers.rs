@@ -254,6 +254,7 @@ impl Control {
         self.shared.emit(Event::JobFinished {
             job: id,
             tree: candidate.tree,
+            keyspace: String::new(),
             kind: candidate.kind,
             from,
             to: candidate.output_level,

@@ -50,6 +50,13 @@ impl DeadFiles {
         (zombies.len() + stuck.len(), bytes)
     }
 
+    /// Number and bytes of the zombies that somebody still uses.
+    pub fn pinned(&self) -> (u64, u64) {
+        let zombies = self.zombies.lock();
+        let used = zombies.iter().filter(|file| Arc::strong_count(file) > 1);
+        used.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes.0))
+    }
+
     /// Number of dead files that the system did not remove when asked.
     pub fn stuck(&self) -> usize {
         self.stuck.lock().len()

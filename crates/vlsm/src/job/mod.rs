@@ -122,6 +122,19 @@ pub(crate) struct Job {
     wake: Arc<dyn vlsm_disk::Condition>,
 }
 
+/// The event of a job that begins.
+fn started(job: JobId, candidate: &Candidate) -> Event {
+    Event::JobStarted {
+        job,
+        tree: candidate.tree,
+        keyspace: String::new(),
+        kind: candidate.kind,
+        from: candidate.frees.level(),
+        to: candidate.output_level,
+        bytes: candidate.bytes_in,
+    }
+}
+
 impl Job {
     /// Freezes a candidate's inputs.
     pub fn new(
@@ -135,14 +148,7 @@ impl Job {
         let version = tree.version.clone();
         let memtables = memtables_of(&candidate, tree)?;
         check_order(&candidate, tree)?;
-        shared.emit(Event::JobStarted {
-            job: id,
-            tree: tree.id,
-            kind: candidate.kind,
-            from: candidate.frees.level(),
-            to: candidate.output_level,
-            bytes: candidate.bytes_in,
-        });
+        shared.emit(started(id, &candidate));
         let filters = tree.rules.filter.is_some()
             && candidate.kind != JobKind::TrivialMove
             && snapshots.may_filter(&views.load());
@@ -205,7 +211,8 @@ impl Job {
     fn chosen(&mut self, shared: &Shared, choosing: &Choosing) -> Result<Stage> {
         let (job, tree, (keys, bytes)) = (self.id, self.candidate.tree, choosing.kept());
         if keys > 0 {
-            shared.emit(Event::HotKeysKept { job, tree, keys, bytes });
+            let keyspace = String::new();
+            shared.emit(Event::HotKeysKept { job, tree, keyspace, keys, bytes });
         }
         self.merging(Vec::new())
     }

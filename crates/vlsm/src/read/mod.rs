@@ -20,6 +20,7 @@ use crate::shared::Shared;
 use pins::Pins;
 use snapshots::Snapshots;
 use std::sync::Arc;
+use std::time::Duration;
 use table_cache::TableCache;
 use view::{FilteredTrees, Moment, Pinned, Views};
 
@@ -75,10 +76,15 @@ impl Reader {
 
     /// Registers a reader at this moment; with the trees that it has to keep as they are, because a
     /// compaction filter may change a later state of them.
-    pub fn register(&self) -> (Moment, Option<Arc<FilteredTrees>>) {
-        let seq = self.snapshots.register(|| self.views.visible());
+    pub fn register(&self, now: Option<Duration>) -> (Moment, Option<Arc<FilteredTrees>>) {
+        let seq = self.snapshots.register(now, || self.views.visible());
         let at = Moment { seq, now: self.shared.clock.now() };
         (at, self.snapshots.keep_filtered(&self.views))
+    }
+
+    /// Number of registrations, and the time since which the oldest state is held.
+    pub fn held(&self) -> (u64, Option<Duration>) {
+        self.snapshots.held(self.shared.env.now())
     }
 
     /// Takes back a registration.

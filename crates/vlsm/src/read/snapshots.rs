@@ -6,6 +6,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use vlsm_core::Seq;
 use vlsm_core::planted::{self, Bug};
 
@@ -26,11 +27,20 @@ use vlsm_core::planted::{self, Bug};
 /// asked about them anyway.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<Seq, usize>>,
+    held: Mutex<BTreeMap<Seq, HeldSeq>>,
     /// Jobs under way that ask a compaction filter.
     filtering: Arc<AtomicUsize>,
     /// The states of the trees with filters that readers were given to keep.
     kept: Mutex<Vec<Weak<FilteredTrees>>>,
+}
+
+/// How a sequence number is held.
+#[derive(Default)]
+struct HeldSeq {
+    /// The time of the first registration, or of the first look at one without a time.
+    since: Option<Duration>,
+    /// The registrations that were not taken back.
+    count: usize,
 }
 
 /// Outdated states of the trees with filters, kept by readers, from which on no job asks a filter.
@@ -48,20 +58,31 @@ impl Drop for Filtering {
 }
 
 impl Snapshots {
-    /// Registers a reader at what `visible` says at this moment.
-    pub fn register(&self, visible: impl FnOnce() -> Seq) -> Seq {
+    /// Registers a reader at what `visible` says at this moment. The time is for statistics; a
+    /// short-lived reader does without.
+    pub fn register(&self, now: Option<Duration>, visible: impl FnOnce() -> Seq) -> Seq {
         let mut held = self.held.lock();
         let seq = visible();
-        *held.entry(seq).or_default() += 1;
+        let known = held.entry(seq).or_default();
+        known.since = known.since.or(now);
+        known.count += 1;
         seq
+    }
+
+    /// Number of registrations, and the time since which the oldest state is held. One that was
+    /// registered without a time gets this one.
+    pub fn held(&self, now: Duration) -> (u64, Option<Duration>) {
+        let mut held = self.held.lock();
+        let count = held.values().map(|held| held.count as u64).sum();
+        (count, held.values_mut().map(|held| *held.since.get_or_insert(now)).min())
     }
 
     /// Takes back a registration.
     pub fn release(&self, seq: Seq) {
         let mut held = self.held.lock();
-        if let Some(count) = held.get_mut(&seq) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(known) = held.get_mut(&seq) {
+            known.count -= 1;
+            if known.count == 0 {
                 held.remove(&seq);
             }
         }

@@ -1,6 +1,8 @@
 //! Counters since the store was opened. Each is a relaxed atomic on a cache line with its
 //! neighbours of the same use; they are read by the control tick and by `stats()`.
 
+use crate::shared::attribution::Attribution;
+use crate::shared::latency::{Histogram, Latencies};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use vlsm_core::event::{JobKind, WaitCause};
@@ -30,14 +32,6 @@ impl Counter {
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
-}
-
-/// Time that writes waited for one cause.
-#[derive(Debug, Default)]
-pub(crate) struct WaitCounter {
-    pub count: Counter,
-    pub micros: Counter,
-    pub longest_micros: AtomicU64,
 }
 
 /// Work of jobs out of one level.
@@ -97,7 +91,12 @@ pub(crate) struct Counters {
     /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0, or out of
     /// memory where memtables are merged into L1).
     pub levels: [LevelCounter; LEVELS_MAX + 2],
-    pub waits: [WaitCounter; WaitCause::ALL.len()],
+    /// The waits by cause.
+    pub waits: [Histogram; WaitCause::ALL.len()],
+    /// The waits by tree and cause.
+    pub attribution: Attribution,
+    /// How long operations took.
+    pub latencies: Latencies,
 }
 
 impl Counters {
@@ -111,11 +110,7 @@ impl Counters {
 
     /// Notes that a write waited.
     pub fn waited(&self, cause: WaitCause, took: Duration) {
-        let counter = &self.waits[cause as usize];
-        let micros = took.as_micros() as u64;
-        counter.count.add(1);
-        counter.micros.add(micros);
-        counter.longest_micros.fetch_max(micros, Ordering::Relaxed);
+        self.waits[cause as usize].add(took);
     }
 
     /// Bytes that jobs have read and written.

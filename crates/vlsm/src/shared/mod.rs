@@ -3,6 +3,7 @@
 //!
 //! It is the bottom of the engine: it knows none of the parts.
 
+pub(crate) mod attribution;
 pub(crate) mod callback;
 pub(crate) mod channel;
 pub(crate) mod clock;
@@ -10,6 +11,7 @@ pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod gate;
 pub(crate) mod health;
+pub(crate) mod latency;
 pub(crate) mod memory;
 pub(crate) mod numbers;
 pub(crate) mod reserve;
@@ -24,6 +26,7 @@ use counters::Counters;
 use events::Events;
 use gate::{Admitted, Gate};
 use health::Health;
+use latency::{Started, Timed};
 use memory::Memory;
 use numbers::Numbers;
 use reserve::Reserve;
@@ -104,26 +107,57 @@ impl Shared {
         });
     }
 
-    /// Tells listeners and the LOG.
-    pub fn emit(&self, event: Event) {
+    /// Tells listeners and the LOG. An event of a tree gets the name of its keyspace here.
+    pub fn emit(&self, mut event: Event) {
+        event.name_keyspace(|tree| self.counters.attribution.keyspace_of(tree));
         self.events.emit(event);
+    }
+
+    /// Begins to measure an operation; none if it is not in the sample.
+    #[inline]
+    pub fn begin(&self, kind: Timed) -> Option<Started<'_>> {
+        self.counters.latencies.begin(kind, &*self.env)
+    }
+
+    /// An operation has succeeded.
+    #[inline]
+    pub fn end(&self, started: Option<Started<'_>>) {
+        if let Some(started) = started {
+            started.end(&*self.env);
+        }
     }
 
     /// Counts a wait that is over; a long one is an event.
     pub fn note_wait(&self, cause: WaitCause, since: Duration) {
+        self.note_wait_of(None, cause, since);
+    }
+
+    /// Counts a wait of a write into a tree; a long one is an event. The caller holds no lock.
+    pub fn note_wait_of(&self, tree: Option<TreeId>, cause: WaitCause, since: Duration) {
         let took = self.env.now().saturating_sub(since);
         self.counters.waited(cause, took);
+        if let Some(tree) = tree {
+            self.counters.attribution.add(tree, cause, took);
+        }
         if took >= WAIT_EVENT {
             let took = Micros(took.as_micros() as u64);
-            self.events.emit(Event::Waited { cause, took });
+            let keyspace = tree.map(|tree| self.counters.attribution.keyspace_of(tree));
+            let behind =
+                tree.and_then(|tree| self.counters.attribution.behind(tree, since)).map(Box::new);
+            self.events.emit(Event::Waited { cause, took, keyspace, behind });
         }
     }
 
-    /// Waits until the admission lets a write in.
+    /// Waits until the admission lets a write into this tree in.
     #[cold]
-    pub fn wait_at_gate(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
+    pub fn wait_at_gate(
+        &self,
+        tree: Option<TreeId>,
+        bytes: u64,
+        give_up: Option<Duration>,
+    ) -> Result<Admitted> {
         self.counters.waiting_writers.add(1);
-        let result = self.wait_for_ticket(bytes, give_up);
+        let result = self.wait_for_ticket(tree, bytes, give_up);
         self.counters.waiting_writers.sub(1);
         result
     }
@@ -133,11 +167,16 @@ impl Shared {
     #[cold]
     pub fn wait_to_read(&self, reads: usize) {
         if !self.gate.is_open() && !self.gate.is_stopped() {
-            _ = self.wait_for_ticket(self.gate.read_bytes(reads), None);
+            _ = self.wait_for_ticket(None, self.gate.read_bytes(reads), None);
         }
     }
 
-    fn wait_for_ticket(&self, bytes: u64, give_up: Option<Duration>) -> Result<Admitted> {
+    fn wait_for_ticket(
+        &self,
+        tree: Option<TreeId>,
+        bytes: u64,
+        give_up: Option<Duration>,
+    ) -> Result<Admitted> {
         let since = self.env.now();
         // A stop ends with a change, after which they are asked anyway.
         if !self.gate.is_stopped() {
@@ -145,7 +184,7 @@ impl Shared {
         }
         let result = self.gate.admit(&*self.env, &self.health, bytes, give_up);
         if self.env.now().saturating_sub(since) > gate::AT_ONCE {
-            self.note_wait(self.gate.cause(), since);
+            self.note_wait_of(tree, self.gate.cause(), since);
         }
         result
     }

@@ -27,6 +27,7 @@ use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size}
 use crate::options::{Durability, WriteOptions};
 use crate::read::changes::{Change, ReadIndex};
 use crate::shared::Shared;
+use crate::shared::latency::Timed;
 use crate::sync::atomic::Ordering;
 use crate::write::Writer;
 use crate::write::batch::{Batch, Entry};
@@ -144,6 +145,7 @@ impl Writer {
         if batch.is_empty() {
             return Ok(());
         }
+        let started = self.shared.begin(Timed::Write);
         let env = &*self.shared.env;
         // A refused transaction has written nothing, so those are traced later.
         if basis.is_none() {
@@ -158,7 +160,7 @@ impl Writer {
         let give_up = options.deadline.map(|deadline| env.now() + deadline);
         let admitted = match self.shared.gate.is_open() {
             true => None,
-            false => Some(self.shared.wait_at_gate(bytes, give_up)?),
+            false => Some(self.shared.wait_at_gate(tree_of(batch), bytes, give_up)?),
         };
         let give_back = |error| {
             admitted.inspect(|admitted| self.shared.gate.give_back(*admitted));
@@ -199,6 +201,7 @@ impl Writer {
         if durability == Durability::Sync {
             self.wait_for_sync(sequenced.position)?;
         }
+        self.shared.end(started);
         Ok(())
     }
 
@@ -287,19 +290,19 @@ impl Writer {
         since: Duration,
         give_up: Option<Duration>,
     ) -> Result<Sequenced> {
-        let mut cause = WaitCause::MemtableFull;
+        let (mut cause, tree) = (WaitCause::MemtableFull, tree_of(batch.0));
         loop {
             let room = self.shared.channel.room_epoch();
             let published = self.publisher.epoch();
             let attempt = self.try_sequence(batch, staged, durability)?;
             if let Attempt::Sequenced(sequenced) = attempt {
-                self.shared.note_wait(cause, since);
+                self.shared.note_wait_of(tree, cause, since);
                 return Ok(sequenced);
             }
             let now = self.shared.env.now();
             if give_up.is_some_and(|give_up| now >= give_up) {
                 let waited = Micros(now.saturating_sub(since).as_micros() as u64);
-                self.shared.note_wait(cause, since);
+                self.shared.note_wait_of(tree, cause, since);
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
@@ -501,6 +504,11 @@ impl Writer {
             _ => WaitCause::Ingest,
         }
     }
+}
+
+/// The tree of a batch's first write, which its waits are counted for.
+fn tree_of(batch: &Batch) -> Option<TreeId> {
+    batch.entries().first().map(|entry| entry.tree)
 }
 
 /// The room that a batch needs in each of its trees.

@@ -159,6 +159,7 @@ impl Writer {
             self.shared.counters.rotations.add(1);
             self.shared.channel.note_rotation(Event::Rotated {
                 tree: view.id,
+                keyspace: String::new(),
                 memtable: sealed.id(),
                 bytes: Bytes(sealed.bytes() as u64),
             });

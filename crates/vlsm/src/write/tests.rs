@@ -251,7 +251,7 @@ fn reads_wait_at_the_gate_where_the_admission_limits_them() {
     // The first one has its bytes on credit; they are owed by the second.
     took(10);
     assert!(took(1) >= Duration::from_millis(45), "50 bytes at 1,000 a second");
-    assert!(shared.counters.waits[WaitCause::Admission as usize].count.get() >= 1);
+    assert!(shared.counters.waits[WaitCause::Admission as usize].stats().count >= 1);
     shared.gate.set(Admit { reads: Some(Bytes(5)), ..Admit::stop(WaitCause::L0Bound) }, env.now());
     shared.wait_to_read(1_000_000);
 }
@@ -267,7 +267,7 @@ fn a_writer_at_a_stopped_gate_is_told_of_a_full_device_and_of_a_latched_store() 
         shared.gate.set(Admit::stop(WaitCause::L0Bound), env.now());
         let (there, here) = std::sync::mpsc::channel();
         let waiting = shared.clone();
-        std::thread::spawn(move || there.send(waiting.wait_at_gate(1, None).map(drop)));
+        std::thread::spawn(move || there.send(waiting.wait_at_gate(None, 1, None).map(drop)));
         while shared.counters.waiting_writers.get() == 0 {
             std::thread::yield_now();
         }

@@ -1,19 +1,30 @@
 //! Counters and measurements of a store since it was opened, as one value to print or to write as
 //! JSON.
+//!
+//! [`trees`] looks at the trees, [`families`] is the list of metrics that is made from the values,
+//! and [`prometheus`] writes these as text.
+
+#[cfg(feature = "metrics")]
+mod facade;
+mod families;
+mod prometheus;
+mod trees;
 
 use crate::control::chain::ChainSummary;
 use crate::engine::Engine;
-use crate::options::Options;
+use crate::read::view::StoreView;
+use crate::shared::Shared;
 use crate::shared::counters::Counters;
+use crate::shared::latency::{LatencyStats, Timed};
 use crate::shared::memory::MemoryStats;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+use trees::Trees;
 use vlsm_core::event::WaitCause;
-use vlsm_core::{ByteCount, BytesPerSec, Micros, Version};
+use vlsm_core::{ByteCount, BytesPerSec, Micros};
 use vlsm_disk::Way;
-use vlsm_policy::shape::Overlap;
-use vlsm_policy::shape::cuts::{Grade, grade};
-use vlsm_policy::{Shape, TreeFacts};
 
 /// Waits for one cause: of writes, and of reads where the admission limits them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +38,31 @@ pub struct WaitStats {
     pub total: Micros,
     /// The longest wait.
     pub longest: Micros,
+    /// The distribution of all of them.
+    #[serde(default)]
+    pub latency: LatencyStats,
+}
+
+/// The latencies of operations that succeeded, as their callers saw them: from the call to its
+/// return, with all waits in between.
+///
+/// A sample of them is measured, because to measure one costs a third of the time of a get in
+/// memory: the numbers below are averages, and the gaps in between are random. The longest one of
+/// a sample may miss the longest of all; [`Stats::waits`] has every wait.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Latencies {
+    /// Point reads of one key; one of 64 is measured. Reads of several keys at once are not.
+    pub get: LatencyStats,
+    /// Writes: batches and single writes alike, and those that transactions commit; one of 64 is
+    /// measured.
+    pub write: LatencyStats,
+    /// Beginnings of scans: an iterator takes its place in the tree and finds its first pair. One
+    /// of 64 is measured. An iterator begins again at each end that it is used from, at a seek, at
+    /// the next region, and when the engine took back the state that it was reading.
+    pub seek: LatencyStats,
+    /// Commits of transactions, check included; one of 16 is measured.
+    pub transaction: LatencyStats,
 }
 
 /// Work of the jobs out of one level.
@@ -85,6 +121,99 @@ pub struct LevelStats {
     pub good_by_count: u64,
     /// Tables that are good vSSTs by the ratio of bytes.
     pub good_by_ratio: u64,
+}
+
+/// One keyspace at this moment, summed over its regions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Its regions.
+    pub regions: u64,
+    /// Its levels; L0 is always there.
+    pub levels: Vec<LevelStats>,
+    /// Bytes in its memtables, the sealed ones included.
+    pub memtable_bytes: ByteCount,
+    /// Memtables that wait for their flush.
+    pub sealed_memtables: u64,
+    /// Entries in SSTs, shadowed ones and tombstones included.
+    pub entries: u64,
+    /// Tombstones among them.
+    pub tombstones: u64,
+    /// Bytes that compactions have to merge until all levels are within their bounds.
+    pub debt: ByteCount,
+    /// The waits of writes into it, without causes that never occurred. A batch over several
+    /// keyspaces counts for the first one. Waits for the WAL, which all keyspaces share, are only
+    /// in [`Stats::waits`].
+    #[serde(default)]
+    pub waits: Vec<KeyspaceWait>,
+    /// The chains that its memtables waited for.
+    #[serde(default)]
+    pub chains: ChainSummary,
+}
+
+/// The waits of writes into one keyspace for one cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KeyspaceWait {
+    /// The cause.
+    pub cause: WaitCause,
+    /// The number of waits.
+    pub count: u64,
+    /// The sum of the waits.
+    pub total: Micros,
+}
+
+impl KeyspaceStats {
+    /// Bytes in SSTs.
+    #[must_use]
+    pub fn sst_bytes(&self) -> ByteCount {
+        self.levels.iter().map(|level| level.bytes).sum()
+    }
+
+    /// SSTs, and slices of SSTs.
+    #[must_use]
+    pub fn ssts(&self) -> u64 {
+        self.levels.iter().map(|level| level.tables).sum()
+    }
+}
+
+/// The snapshots that are held at this moment, by iterators and transactions too.
+///
+/// A snapshot keeps the versions that it shows, so compactions cannot drop them. A count that only
+/// grows, or an age of hours, is mostly a handle that the application forgot.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SnapshotStats {
+    /// Their number. Clones of a [`Snapshot`](crate::Snapshot) count once.
+    pub count: u64,
+    /// The time for which the oldest state that is held has been held; none without snapshots. For
+    /// an iterator without a snapshot it is counted from the first look at the statistics.
+    pub oldest: Option<Micros>,
+}
+
+/// The files of a store at this moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FileStats {
+    /// SSTs that the trees show. It may be fewer than there are tables, because several tables may
+    /// show slices of one file.
+    pub ssts: u64,
+    /// Their length.
+    pub sst_bytes: ByteCount,
+    /// SSTs among them that are open: their index and filter are in memory.
+    pub open_ssts: u64,
+    /// WAL files that may hold writes that are in no SST yet, the current one included.
+    pub wals: u64,
+    /// Their length.
+    pub wal_bytes: ByteCount,
+    /// SSTs that left the trees and that readers still use: iterators, snapshots over a compaction
+    /// filter, gets under way. [`Stats::zombie_files`] also counts those that wait for their
+    /// removal.
+    pub pinned: u64,
+    /// Their length: the space that closing those readers would free.
+    pub pinned_bytes: ByteCount,
 }
 
 /// Counters and measurements of a store since it was opened.
@@ -177,6 +306,9 @@ pub struct Stats {
     pub kept_bytes: ByteCount,
     /// The number of times that a shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
+    /// The latencies of reads and writes.
+    #[serde(default)]
+    pub latencies: Latencies,
     /// Waits by cause, without causes that never occurred.
     pub waits: Vec<WaitStats>,
     /// Flushes.
@@ -186,6 +318,15 @@ pub struct Stats {
     pub compactions: Vec<WorkStats>,
     /// The levels at this moment.
     pub levels: Vec<LevelStats>,
+    /// The keyspaces at this moment, in the order in which they were created.
+    #[serde(default)]
+    pub keyspaces: Vec<KeyspaceStats>,
+    /// The snapshots that are held at this moment.
+    #[serde(default)]
+    pub snapshots: SnapshotStats,
+    /// The files at this moment.
+    #[serde(default)]
+    pub files: FileStats,
     /// The chains that memtables or writers waited for.
     pub chains: ChainSummary,
     /// The chains that stood behind L0, one for each flush.
@@ -243,6 +384,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
     let counters = &shared.counters;
     let cache = reader.tables().cache().counters();
     let view = reader.views().load_full();
+    let trees = Trees::of(engine, &view);
     let (memory, peak) = shared.memory.stats_and_peak();
     let (chains, standing_chains) = {
         let state = control.state();
@@ -287,14 +429,14 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         kept_keys: counters.kept.get(),
         kept_bytes: ByteCount(counters.kept_bytes.get()),
         shape_asks: counters.shape_asks.get(),
+        latencies: latencies(shared),
         waits: waits(counters),
         flush: work_of(counters, 0),
         compactions: compactions_of(counters),
-        levels: level_stats(
-            &**control.shape(),
-            (&shared.options, control.memtable_bytes()),
-            view.trees().map(|tree| &*tree.version),
-        ),
+        levels: trees.levels(),
+        keyspaces: trees.keyspaces(engine),
+        snapshots: snapshots(engine),
+        files: files(engine, &view),
         chains,
         standing_chains,
         zombie_files: installer.dead().zombies().0 as u64,
@@ -337,58 +479,50 @@ fn work_of(counters: &Counters, index: usize) -> WorkStats {
     }
 }
 
+fn snapshots(engine: &Engine) -> SnapshotStats {
+    let (count, oldest) = engine.reader.held();
+    let now = engine.shared.env.now();
+    let age = |since: Duration| Micros(now.saturating_sub(since).as_micros() as u64);
+    SnapshotStats { count, oldest: oldest.map(age) }
+}
+
+fn files(engine: &Engine, view: &StoreView) -> FileStats {
+    let mut ssts = BTreeMap::new();
+    for (_, table) in view.trees().flat_map(|tree| tree.version.tables()) {
+        let open = ssts.entry(table.file.number).or_insert((table.file.bytes, false));
+        open.1 |= table.attachment.is_set();
+    }
+    let (pinned, pinned_bytes) = engine.installer.dead().pinned();
+    FileStats {
+        ssts: ssts.len() as u64,
+        sst_bytes: ssts.values().map(|(bytes, _)| *bytes).sum(),
+        open_ssts: ssts.values().filter(|(_, open)| *open).count() as u64,
+        wals: engine.log.live_numbers().len() as u64,
+        wal_bytes: ByteCount(engine.log.live_bytes()),
+        pinned,
+        pinned_bytes: ByteCount(pinned_bytes),
+    }
+}
+
+fn latencies(shared: &Shared) -> Latencies {
+    let of = |kind| shared.counters.latencies.stats(kind);
+    Latencies {
+        get: of(Timed::Get),
+        write: of(Timed::Write),
+        seek: of(Timed::Seek),
+        transaction: of(Timed::Transaction),
+    }
+}
+
 fn waits(counters: &Counters) -> Vec<WaitStats> {
     let wait = |cause: WaitCause| {
-        let counter = &counters.waits[cause as usize];
-        WaitStats {
-            cause,
-            count: counter.count.get(),
-            total: Micros(counter.micros.get()),
-            longest: Micros(counter.longest_micros.load(Ordering::Relaxed)),
-        }
+        let latency = counters.waits[cause as usize].stats();
+        let micros = |duration: Duration| Micros(duration.as_micros() as u64);
+        let (total, longest) = (micros(latency.sum), micros(latency.max));
+        WaitStats { cause, count: latency.count, total, longest, latency }
     };
     WaitCause::ALL.map(wait).into_iter().filter(|wait| wait.count > 0).collect()
 }
 
-fn level_stats<'a>(
-    shape: &dyn Shape,
-    (options, memtable_bytes): (&Options, ByteCount),
-    versions: impl Iterator<Item = &'a Version>,
-) -> Vec<LevelStats> {
-    // Targets may follow the size of memtables.
-    let facts = TreeFacts { memtable_bytes, ..TreeFacts::default() };
-    let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
-    let overlap_max = options.policy.tree.growth as f64;
-    for version in versions {
-        levels[0].runs += version.l0.len() as u64;
-        levels[0].tables += version.l0.iter().map(|run| run.tables.len() as u64).sum::<u64>();
-        levels[0].bytes += version.l0_bytes();
-        let pressure = shape.pressure(version, &facts);
-        for level in 1..=version.depth() {
-            let tables = version.level(level);
-            let index = usize::from(level);
-            while levels.len() <= index {
-                let level = levels.len() as u8;
-                levels.push(LevelStats { level, ..LevelStats::default() });
-            }
-            let entry = &mut levels[index];
-            entry.runs += u64::from(!tables.is_empty());
-            entry.tables += tables.len() as u64;
-            entry.bytes += tables.bytes();
-            let target = pressure.levels.iter().find(|known| known.level == level);
-            if let Some(target) = target.and_then(|known| known.target) {
-                entry.target = Some(entry.target.unwrap_or_default() + target);
-            }
-            let next = version.level(level + 1);
-            let good = |overlap| {
-                let is_good = |table: &&std::sync::Arc<vlsm_core::Table>| {
-                    grade(&table.range, table.bytes, next, overlap, overlap_max) == Grade::Good
-                };
-                tables.iter().filter(is_good).count() as u64
-            };
-            entry.good_by_count += good(Overlap::Count);
-            entry.good_by_ratio += good(Overlap::Ratio);
-        }
-    }
-    levels
-}
+#[cfg(all(test, not(shuttle)))]
+mod tests;

@@ -1,0 +1,92 @@
+//! The text exposition format of Prometheus, version 0.0.4.
+//!
+//! For each family a line with its help, one with its type, and a line for each sample. A histogram
+//! has a line for each bucket (all durations up to the bound `le`), their sum and their count. In a
+//! label's value `\`, `"` and line ends are escaped; there is nothing else to escape.
+
+use super::Stats;
+use super::families::{Family, Kind, Labels, Value, bounds, families};
+use crate::shared::latency::LatencyStats;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+impl Stats {
+    /// The statistics in the text format that Prometheus scrapes. Serve them with the content type
+    /// `text/plain; version=0.0.4; charset=utf-8`.
+    ///
+    /// All names begin with `vlsm_`; times are in seconds and sizes in bytes. A label `keyspace`
+    /// holds the name of a keyspace, `level` a level, `cause` the cause of a wait.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// db.put("apple", "green")?;
+    /// let page = db.stats().prometheus();
+    /// assert!(page.contains("# TYPE vlsm_writes_total counter\nvlsm_writes_total 1\n"));
+    /// # db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        let mut page = String::new();
+        for family in families(self) {
+            write_family(&mut page, &family);
+        }
+        page
+    }
+}
+
+fn write_family(page: &mut String, family: &Family) {
+    let Family { name, kind, help, samples } = family;
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (labels, value) in samples {
+        match value {
+            Value::Count(count) => write_sample(page, name, "", labels, None, &count.to_string()),
+            Value::Number(number) => {
+                write_sample(page, name, "", labels, None, &number.to_string());
+            }
+            Value::Histogram(latency) => write_histogram(page, name, labels, latency),
+        }
+    }
+}
+
+fn write_histogram(page: &mut String, name: &str, labels: &Labels, latency: &LatencyStats) {
+    let seconds = |duration: Duration| duration.as_secs_f64().to_string();
+    for bound in bounds() {
+        let count = latency.count_up_to(bound).to_string();
+        write_sample(page, name, "_bucket", labels, Some(&seconds(bound)), &count);
+    }
+    let count = latency.count.to_string();
+    write_sample(page, name, "_bucket", labels, Some("+Inf"), &count);
+    write_sample(page, name, "_sum", labels, None, &seconds(latency.sum));
+    write_sample(page, name, "_count", labels, None, &count);
+}
+
+fn write_sample(
+    page: &mut String,
+    name: &str,
+    suffix: &str,
+    labels: &Labels,
+    le: Option<&str>,
+    value: &str,
+) {
+    page.push_str(name);
+    page.push_str(suffix);
+    let labels = labels.iter().map(|(name, value)| (*name, value.as_str()));
+    let mut separator = '{';
+    for (name, value) in labels.chain(le.map(|le| ("le", le))) {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let _ = write!(page, "{separator}{name}=\"{value}\"");
+        separator = ',';
+    }
+    if separator == ',' {
+        page.push('}');
+    }
+    let _ = writeln!(page, " {value}");
+}

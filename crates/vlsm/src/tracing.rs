@@ -1,0 +1,79 @@
+//! The store's events as events of the crate `tracing`: one line each, at the level that an
+//! operator expects.
+//!
+//! | level | events |
+//! |---|---|
+//! | error | a background failure, lost or damaged files |
+//! | warn | a full device, panics of user code, files that stay, no direct I/O, waits from 100 ms |
+//! | info | opened, recovering, space again, closed, ingested |
+//! | debug | waits from 1 ms, jobs, chains that were waited for |
+//! | trace | rotations, WAL files, installs, chains that stand behind L0 |
+
+use tracing::{Level, event};
+use vlsm_core::Micros;
+use vlsm_core::event::Event;
+
+/// A wait at least this long is a warning.
+const LONG_WAIT: Micros = Micros(100_000);
+
+/// Emits an event of the store as an event of the crate `tracing`, with the target `vlsm`. It is
+/// meant as a listener, alone or called by another one. Needs the feature `tracing`.
+///
+/// The message is the text of the event. Fields: `event` ([`Event::name`]) and, where it is known,
+/// `keyspace`; a wait has `cause` and `micros` too. With the feature `log` of `tracing`,
+/// applications without a subscriber get the lines through the crate `log`.
+///
+/// ```
+/// # fn main() -> vlsm::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("store");
+/// let db = vlsm::Db::builder(path).listener(vlsm::to_tracing).open()?;
+/// # db.close()
+/// # }
+/// ```
+pub fn to_tracing(event: &Event) {
+    // A level has to be a constant in each place.
+    macro_rules! emit {
+        ($level:expr) => {{
+            let (name, keyspace) = (event.name(), event.keyspace());
+            match event {
+                Event::Waited { cause, took, .. } => event!(
+                    target: "vlsm", $level, event = name, keyspace, cause = cause.name(),
+                    micros = took.0, "{event}"
+                ),
+                _ => event!(target: "vlsm", $level, event = name, keyspace, "{event}"),
+            }
+        }};
+    }
+    match level_of(event) {
+        Level::ERROR => emit!(Level::ERROR),
+        Level::WARN => emit!(Level::WARN),
+        Level::INFO => emit!(Level::INFO),
+        Level::DEBUG => emit!(Level::DEBUG),
+        Level::TRACE => emit!(Level::TRACE),
+    }
+}
+
+fn level_of(event: &Event) -> Level {
+    match event {
+        Event::BackgroundError { .. }
+        | Event::WalDamaged { .. }
+        | Event::WalLost { .. }
+        | Event::SstLost { .. } => Level::ERROR,
+        Event::OutOfSpace { .. }
+        | Event::CallbackPanicked { .. }
+        | Event::NotRemoved { .. }
+        | Event::Buffered { .. } => Level::WARN,
+        Event::Waited { took, .. } if *took >= LONG_WAIT => Level::WARN,
+        Event::Opened { .. }
+        | Event::Recovering { .. }
+        | Event::SpaceReturned { .. }
+        | Event::Ingested { .. }
+        | Event::Closed => Level::INFO,
+        Event::Rotated { .. }
+        | Event::WalSwitched { .. }
+        | Event::Installed { .. }
+        | Event::ChainStood { .. } => Level::TRACE,
+        _ => Level::DEBUG,
+    }
+}
