@@ -27,20 +27,21 @@ use vlsm_core::planted::{self, Bug};
 /// asked about them anyway.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    held: Mutex<BTreeMap<Seq, HeldSeq>>,
+    held: Mutex<Registered>,
     /// Jobs under way that ask a compaction filter.
     filtering: Arc<AtomicUsize>,
     /// The states of the trees with filters that readers were given to keep.
     kept: Mutex<Vec<Weak<FilteredTrees>>>,
 }
 
-/// How a sequence number is held.
+/// The registrations that were not taken back.
 #[derive(Default)]
-struct HeldSeq {
-    /// The time of the first registration, or of the first look at one without a time.
-    since: Option<Duration>,
-    /// The registrations that were not taken back.
-    count: usize,
+struct Registered {
+    /// How many hold each sequence number.
+    counts: BTreeMap<Seq, usize>,
+    /// Since when, as far as it is known: from the first registration with a time, or from the
+    /// first look at the statistics. Apart from the counts, so that an iterator pays nothing.
+    since: BTreeMap<Seq, Duration>,
 }
 
 /// Outdated states of the trees with filters, kept by readers, from which on no job asks a filter.
@@ -63,9 +64,10 @@ impl Snapshots {
     pub fn register(&self, now: Option<Duration>, visible: impl FnOnce() -> Seq) -> Seq {
         let mut held = self.held.lock();
         let seq = visible();
-        let known = held.entry(seq).or_default();
-        known.since = known.since.or(now);
-        known.count += 1;
+        *held.counts.entry(seq).or_default() += 1;
+        if let Some(now) = now {
+            held.since.entry(seq).or_insert(now);
+        }
         seq
     }
 
@@ -73,17 +75,21 @@ impl Snapshots {
     /// registered without a time gets this one.
     pub fn held(&self, now: Duration) -> (u64, Option<Duration>) {
         let mut held = self.held.lock();
-        let count = held.values().map(|held| held.count as u64).sum();
-        (count, held.values_mut().map(|held| *held.since.get_or_insert(now)).min())
+        let Registered { counts, since } = &mut *held;
+        let count = counts.values().map(|count| *count as u64).sum();
+        (count, counts.keys().map(|seq| *since.entry(*seq).or_insert(now)).min())
     }
 
     /// Takes back a registration.
     pub fn release(&self, seq: Seq) {
         let mut held = self.held.lock();
-        if let Some(known) = held.get_mut(&seq) {
-            known.count -= 1;
-            if known.count == 0 {
-                held.remove(&seq);
+        if let Some(count) = held.counts.get_mut(&seq) {
+            *count -= 1;
+            if *count == 0 {
+                held.counts.remove(&seq);
+                if !held.since.is_empty() {
+                    held.since.remove(&seq);
+                }
             }
         }
     }
@@ -121,6 +127,6 @@ impl Snapshots {
     pub fn frozen(&self) -> Vec<Seq> {
         let held = self.held.lock();
         let overlooked = usize::from(planted::is(Bug::SnapshotOverlooked));
-        held.keys().copied().take(held.len().saturating_sub(overlooked)).collect()
+        held.counts.keys().copied().take(held.counts.len().saturating_sub(overlooked)).collect()
     }
 }
