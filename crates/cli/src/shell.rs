@@ -109,7 +109,8 @@ pub fn run(args: Args) -> Result {
     while let Some(line) = input.read(&shell.keyspace, &shell.names())? {
         interrupt::reset();
         let started = Instant::now();
-        let outcome = shell.line(&line);
+        let is_empty = line.as_ref().is_ok_and(|line| line.trim().is_empty());
+        let outcome = line.and_then(|line| shell.line(&line));
         let took = started.elapsed();
         match outcome {
             Ok(Next::End) | Err(Failure::PipeClosed) => break,
@@ -119,7 +120,7 @@ pub fn run(args: Args) -> Result {
                 let _ = failure.report("vlsm");
             }
         }
-        if timing && !line.trim().is_empty() {
+        if timing && !is_empty {
             say(Paint::Faint.err(format_args!("{:.3} ms", took.as_secs_f64() * 1e3)));
         }
     }

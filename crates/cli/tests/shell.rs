@@ -149,6 +149,14 @@ fn every_command_works_on_the_open_store() {
 }
 
 #[test]
+fn a_line_of_other_bytes_is_an_error_like_any_other() {
+    let world = World::new();
+    let run = world.run_with(&["shell", "s", "--create"], b"put a\xff b\nput a b\nget a");
+    assert_eq!(run.out, "b\n", "the last line needs no end: {run:?}");
+    run.fails(1, &["not UTF-8", "\\xNN", "1 command failed"]);
+}
+
+#[test]
 fn the_times_are_told_on_request() {
     let world = World::new();
     let run = shell(&world, &["--create", "--timing"], &["put a b", "get a"]);

@@ -18,7 +18,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::DefaultHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Context, Editor, Helper};
-use std::io::{self, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 
 /// The lines of history that are kept.
@@ -58,14 +58,17 @@ impl Input {
         matches!(self, Self::Terminal(..))
     }
 
-    /// The next line; none at the end.
-    pub fn read(&mut self, keyspace: &str, names: &[String]) -> Result<Option<String>> {
+    /// The next line, or what is wrong with it; none at the end.
+    pub fn read(&mut self, keyspace: &str, names: &[String]) -> Result<Option<Result<String>>> {
         let (editor, history) = match self {
             // The lock is not held while a command runs, which may read the input itself.
             Self::Pipe => {
-                let mut line = String::new();
-                let read = io::stdin().read_line(&mut line);
+                let mut line = Vec::new();
+                let read = io::stdin().lock().read_until(b'\n', &mut line);
                 let read = read.map_err(|e| Failure::new(format!("cannot read a command: {e}")))?;
+                let line = String::from_utf8(line).map_err(|_| {
+                    Failure::usage("a line is not UTF-8: write other bytes as \\xNN or with --hex")
+                });
                 return Ok((read > 0).then_some(line));
             }
             Self::Terminal(editor, history) => (editor, history),
@@ -84,7 +87,7 @@ impl Input {
                         say(format_args!("the history cannot be written to {}", path.display()));
                         *history = None;
                     }
-                    return Ok(Some(line));
+                    return Ok(Some(Ok(line)));
                 }
                 // Ctrl-C gives up the line.
                 Err(ReadlineError::Interrupted) => {}
