@@ -19,6 +19,9 @@ const keySizeMin = 8
 // The size of the pool that values are cut from, beyond one value.
 const pool = 1 << 20
 
+// The bytes of the pool that repeat among themselves.
+const piece = 100
+
 // Records have smaller numbers. Other numbers belong to keys that do not exist.
 const missing = 1 << 63
 
@@ -154,6 +157,8 @@ type Shape struct {
 	// "hashed" (the default): the orders of insertion and of keys are independent; "sequential": they
 	// are the same.
 	Order string `json:"order"`
+	// The share of a value's bytes that repeat earlier ones, in percent: 0 to 99.
+	Compressible uint8 `json:"compressible"`
 }
 
 func (s *Shape) sequential() bool { return s.Order == "sequential" }
@@ -163,6 +168,8 @@ func (s *Shape) Check() error {
 	switch {
 	case s.KeySize < keySizeMin:
 		return fmt.Errorf("keys of %d bytes cannot all differ", s.KeySize)
+	case s.Compressible >= piece:
+		return fmt.Errorf("%d %% of a value cannot repeat: at most 99 %%", s.Compressible)
 	case s.Order != "" && s.Order != "hashed" && !s.sequential():
 		return fmt.Errorf("the order of keys %q is not known to this program", s.Order)
 	}
@@ -179,6 +186,12 @@ type Data struct {
 func NewData(shape Shape, seed uint64) *Data {
 	data := &Data{shape: shape, pool: make([]byte, pool+shape.Values.Max())}
 	NewRandom(seed).Fill(data.pool)
+	fresh := piece - int(shape.Compressible)
+	for start := 0; start < len(data.pool); start += piece {
+		for at := start + fresh; at < min(start+piece, len(data.pool)); at++ {
+			data.pool[at] = data.pool[at-fresh]
+		}
+	}
 	return data
 }
 
@@ -244,5 +257,8 @@ func (d *Data) Value(random uint64) []byte {
 // ValueOf is a value of a given length, whose bytes a random number chooses.
 func (d *Data) ValueOf(size, random uint64) []byte {
 	start := uint64(uint32(random)) % pool
+	if d.shape.Compressible > 0 {
+		start -= start % piece
+	}
 	return d.pool[start : start+size]
 }

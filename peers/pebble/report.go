@@ -26,19 +26,21 @@ type Report struct {
 
 // Method says how the figures were measured.
 type Method struct {
-	Version   string          `json:"version"`
-	Store     string          `json:"store"`
-	Profile   string          `json:"profile"`
-	Options   [][2]string     `json:"options"`
-	Machine   Machine         `json:"machine"`
-	Pairs     uint64          `json:"pairs"`
-	KeySize   uint64          `json:"key_size"`
-	ValueSize uint64          `json:"value_size"`
-	Threads   int             `json:"threads"`
-	Load      string          `json:"load"`
-	Seed      uint64          `json:"seed"`
-	Floor     Floor           `json:"floor"`
-	Spec      json.RawMessage `json:"spec"`
+	Version   string      `json:"version"`
+	Store     string      `json:"store"`
+	Profile   string      `json:"profile"`
+	Options   [][2]string `json:"options"`
+	Machine   Machine     `json:"machine"`
+	Pairs     uint64      `json:"pairs"`
+	KeySize   uint64      `json:"key_size"`
+	ValueSize uint64      `json:"value_size"`
+	// The share of a value's bytes that repeat earlier ones, in percent.
+	Compressible uint8           `json:"compressible"`
+	Threads      int             `json:"threads"`
+	Load         string          `json:"load"`
+	Seed         uint64          `json:"seed"`
+	Floor        Floor           `json:"floor"`
+	Spec         json.RawMessage `json:"spec"`
 }
 
 // Amplification has bytes moved for each byte that clients wrote.

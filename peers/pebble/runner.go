@@ -119,7 +119,7 @@ func (r *runner) method(text json.RawMessage) Method {
 		Store: spec.Store.Kind, Profile: spec.Store.Config, Options: [][2]string{},
 		Machine: ThisMachine(), Pairs: spec.Data.Pairs, KeySize: spec.Data.Shape.KeySize,
 		ValueSize: saturated(spec.Data.Shape.Values.Mean() + 0.5), Threads: spec.Threads,
-		Load: howLoaded(spec), Seed: spec.Seed, Spec: text,
+		Compressible: spec.Data.Shape.Compressible, Load: howLoaded(spec), Seed: spec.Seed, Spec: text,
 	}
 	if r.store != nil {
 		method.Options = r.store.described

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused an operation.
-    #[error("{op} {}: {source}", path.display())]
+    #[error("{op} {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// The operation, as in "cannot open".
         op: &'static str,
@@ -288,6 +288,15 @@ impl fmt::Display for OptionDifference {
 
 fn join(differences: &[OptionDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What helps against an error of the system, as the end of its message.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(24) => ". The process has no file descriptors left: raise its limit (`ulimit -n`)",
+        Some(23) => ". The machine has no file descriptors left: raise `fs.file-max`",
+        _ => "",
+    }
 }
 
 impl Error {

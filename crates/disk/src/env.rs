@@ -50,6 +50,12 @@ pub trait Env: Send + Sync + 'static {
     /// A random number.
     fn random(&self) -> u64;
 
+    /// The bytes of memory that this process may use, as the machine or its container limits it;
+    /// none if that is not known.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Runs `body` on a thread of its own.
     ///
     /// # Errors

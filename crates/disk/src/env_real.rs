@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+mod memory;
 mod sleepers;
 
 use sleepers::{Native, Sleepers};
@@ -69,6 +70,10 @@ impl Env for RealEnv {
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         x ^ (x >> 31)
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        memory::of_this_process()
     }
 
     fn spawn(

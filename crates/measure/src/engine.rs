@@ -103,6 +103,10 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
         0 => "one a core".to_owned(),
         count => count.to_string(),
     };
+    let memory = match options.memory_limit {
+        vlsm_core::ByteCount::ZERO => "a share of the machine's".to_owned(),
+        limit => limit.to_string(),
+    };
     let cache = options.cache_limit.map_or("what is left".to_owned(), |most| most.to_string());
     [
         ("shape", policy.shape.clone()),
@@ -114,7 +118,7 @@ pub fn describe(options: &Options) -> Vec<(String, String)> {
         ("growth", policy.tree.growth.to_string()),
         ("WAL", lowercase(&options.durability)),
         ("compression", compression.join("/")),
-        ("memory", options.memory_limit.to_string()),
+        ("memory", memory),
         ("of it cache", cache),
         ("jobs' I/O", io(options.direct_io).to_owned()),
         ("reads", io(options.direct_reads).to_owned()),

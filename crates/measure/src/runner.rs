@@ -205,6 +205,7 @@ impl Runner<'_> {
             pairs: spec.data.pairs,
             key_size: spec.data.shape.key_size,
             value_size: spec.data.shape.values.mean().round() as usize,
+            compressible: spec.data.shape.compressible,
             threads: spec.threads,
             load: how_loaded(spec),
             seed: spec.seed,

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use vlsm::{
-    Batch, Db, Durability, Env, IngestOptions, Iter, Keyspace, KeyspaceOptions, Options, Snapshot,
-    SstFileWriter, WriteOptions,
+    Batch, Compression, Db, Durability, Env, IngestOptions, Iter, Keyspace, KeyspaceOptions,
+    Options, Snapshot, SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
 use vlsm_core::{Bytes, BytesPerSec, Error, Result};
@@ -128,6 +128,8 @@ impl Mechanisms {
         policy.tree.device_bandwidth = BytesPerSec(bandwidth);
         let device = *aside.pick(&[8 << 20, 64 << 20, 4 << 30]);
         options.device = DeviceMap::even(BytesPerSec(device));
+        let (none, lz4) = (Compression::None, Compression::Lz4);
+        options.compression = aside.pick(&[vec![none], vec![none, lz4], vec![lz4]]).clone();
         options
     }
 }
@@ -148,6 +150,7 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.quantum = Bytes::kib(*rng.pick(&[4, 4, 16, 64]));
     options.block_bytes = Bytes(*rng.pick(&[512, 1024, 4096]));
     options.bits_per_key = *rng.pick(&[0, 4, 10]);
+    options.compression = vec![Compression::None];
     options.direct_io = rng.one_in(2);
     options.direct_reads = rng.one_in(2);
     options.wal_file_bytes = Bytes::kib(*rng.pick(&[16, 32, 256]));

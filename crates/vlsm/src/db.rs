@@ -212,8 +212,10 @@ impl Builder {
     /// [`Error::Io`]. A failed open loses nothing on disk.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
+        let mut options = self.options;
+        options.set_memory(env.memory_bytes());
         let how = Opening {
-            options: self.options,
+            options,
             read_only: self.read_only,
             partial: self.allow_missing_ssts,
             listener: self.listener,

@@ -14,8 +14,12 @@ use vlsm_core::{ByteCount, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::{DeviceMap, PolicyOptions};
 
-/// The cache size that is added when a profile needs more than the default memory.
-const PROFILE_CACHE: ByteCount = ByteCount::mib(64);
+/// The share of the memory of a machine or container that a store takes by itself.
+const MEMORY_SHARE: u64 = 16;
+/// The most memory that a store takes by itself, unless its memtables need more.
+const MEMORY_MOST: ByteCount = ByteCount::mib(256);
+/// The memory beside that of memtables that a store takes by itself at least.
+const CACHE_LEAST: ByteCount = ByteCount::mib(64);
 
 /// The moment when a write is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -94,10 +98,12 @@ pub struct Options {
     pub workers: usize,
     /// Threads that do the workers' file operations. Default: 4.
     pub io_threads: usize,
-    /// Bytes that a job merges in one step. Default: 256 KB.
+    /// ByteCount that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,
     /// One limit for all large memory: memtables, indexes and filters of open SSTs, cached blocks,
-    /// memtables and blocks that readers pin, and buffers of jobs. Default: 256 MB.
+    /// memtables and blocks that readers pin, and buffers of jobs. Default: 0, a sixteenth of the
+    /// memory of the machine or its container, at most 256 MB, and at least 64 MB more than the
+    /// memtables need ([`Options::set_memory`]).
     pub memory_limit: ByteCount,
     /// The most memory of the block cache; 0 for no cache. Default: the rest of `memory_limit`.
     pub cache_limit: Option<ByteCount>,
@@ -105,7 +111,8 @@ pub struct Options {
     pub block_bytes: ByteCount,
     /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
     pub bits_per_key: u32,
-    /// Compression by level, L0 first; the last one serves all deeper levels. Default: none.
+    /// Compression by level, L0 first; the last one serves all deeper levels. Default: none for L0,
+    /// whose SSTs live shortly, then LZ4. Blocks that would not shrink are stored as they are.
     pub compression: Vec<Compression>,
     /// Flushes and compactions bypass the page cache. Default: false, so that reads find their
     /// output in the page cache.
@@ -152,11 +159,11 @@ impl Default for Options {
             workers: 0,
             io_threads: 4,
             quantum: ByteCount::kib(256),
-            memory_limit: ByteCount::mib(256),
+            memory_limit: ByteCount::ZERO,
             cache_limit: None,
             block_bytes: ByteCount::kib(4),
             bits_per_key: 10,
-            compression: vec![Compression::None],
+            compression: vec![Compression::None, Compression::Lz4],
             direct_io: false,
             direct_reads: false,
             wal_file_bytes: ByteCount::mib(16),
@@ -199,7 +206,7 @@ impl Options {
     /// window = 20_000
     /// ```
     ///
-    /// A memory or WAL limit that is omitted is raised to what the memtables need, as by
+    /// A WAL limit that is omitted is raised to what the memtables need, as by
     /// [`Options::set_profile`].
     ///
     /// # Errors
@@ -210,9 +217,6 @@ impl Options {
         };
         let mut options: Self = toml::from_str(text).map_err(wrong)?;
         let said: toml::Table = text.parse().map_err(wrong)?;
-        if !said.contains_key("memory_limit") {
-            options.raise_memory();
-        }
         if !said.contains_key("wal_limit") {
             options.wal_limit = options.wal_limit.max(options.wal_of_memtables());
         }
@@ -245,7 +249,7 @@ impl Options {
             return Err(Error::InvalidOption { option: "wal_limit", why });
         }
         let least = self.least_memory();
-        if self.memory_limit < least {
+        if self.memory_limit < least && self.memory_limit > ByteCount::ZERO {
             let ByteCount(bytes) = least;
             let why = format!(
                 "{} is too little: {} memtables of {} need at least {bytes} bytes ({least})",
@@ -266,22 +270,27 @@ impl Options {
     }
 
     /// Sets the mechanisms and sizes of a named profile. If its memtables need more memory or WAL
-    /// than the limits allow, the limits are raised to what they need, with 64 MB for a cache.
+    /// than limits that were set allow, the limits are raised to what they need, with 64 MB for a
+    /// cache.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists them.
     pub fn set_profile(&mut self, name: &str) -> Result<()> {
         self.policy = vlsm_policy::profile::profile(name)?;
-        self.raise_memory();
+        if self.memory_limit > ByteCount::ZERO && self.memory_limit < self.least_memory() {
+            self.memory_limit = self.least_memory() + CACHE_LEAST;
+        }
         self.wal_limit = self.wal_limit.max(self.wal_of_memtables());
         Ok(())
     }
 
-    /// Raises a memory limit that the memtables would not fit.
-    fn raise_memory(&mut self) {
-        let memory = self.least_memory();
-        if self.memory_limit < memory {
-            self.memory_limit = memory + PROFILE_CACHE;
+    /// Sets the `memory_limit` of options that have none, given the bytes that the machine or its
+    /// container has, if they are known. A store does this when it is opened.
+    pub fn set_memory(&mut self, machine: Option<u64>) {
+        if self.memory_limit == ByteCount::ZERO {
+            let share = machine.map_or(MEMORY_MOST, |bytes| ByteCount(bytes / MEMORY_SHARE));
+            let least = ByteCount(self.least_memory().0.saturating_add(CACHE_LEAST.0));
+            self.memory_limit = share.min(MEMORY_MOST).max(least);
         }
     }
 
@@ -311,7 +320,8 @@ impl Options {
     /// The least `memory_limit` that holds all memtables of one tree.
     #[must_use]
     pub fn least_memory(&self) -> ByteCount {
-        let memtable = Memtable::arena_bytes(0) as u64 + self.policy.tree.memtable_bytes.0;
+        let memtable = self.policy.tree.memtable_bytes.0;
+        let memtable = memtable.saturating_add(Memtable::arena_bytes(0) as u64);
         ByteCount(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
     }
 
@@ -353,8 +363,9 @@ mod tests {
     #[test]
     fn files_without_tables_of_mechanisms_are_read() {
         let read = Options::from_toml(include_str!("../testdata/options-without-tables.toml"));
-        let mut expected = Options::default();
+        let mut expected = Options { memory_limit: ByteCount::mib(256), ..Options::default() };
         expected.set_profile("dlc-part").unwrap();
+        expected.compression = vec![Compression::None];
         let policy = &mut expected.policy;
         (policy.shapes.vlsm.sst_min, policy.shapes.vlsm.phi) = (ByteCount::mib(2), 24);
         policy.admissions.slowdown_stop.delayed_write_rate = vlsm_core::BytesPerSec(5 << 20);
@@ -382,10 +393,35 @@ mod tests {
             options.set_profile(profile.name).unwrap();
             options.check().expect(profile.name);
         }
-        let mut options = Options::default();
+        let mut options = Options { memory_limit: ByteCount::mib(256), ..Options::default() };
         options.set_profile("rocksdb").unwrap();
-        assert_eq!(options.memory_limit, Options::default().memory_limit, "it is enough");
+        assert_eq!(options.memory_limit, ByteCount::mib(256), "it is enough");
         options.set_profile("cruise").unwrap();
         assert!(options.memory_limit > ByteCount::mib(12 * 64), "{}", options.memory_limit);
+    }
+
+    #[test]
+    fn memory_is_a_share_of_the_machine_within_bounds() {
+        let limit = |machine, profile| {
+            let mut options = Options::default();
+            options.set_profile(profile).unwrap();
+            options.check().expect("no limit is a valid one");
+            options.set_memory(machine);
+            options.check().expect(profile);
+            options.memory_limit
+        };
+        let gib = |gib: u64| Some(gib << 30);
+        assert_eq!(limit(None, "steady"), ByteCount::mib(256));
+        assert_eq!(limit(gib(24), "steady"), ByteCount::mib(256), "the most");
+        assert_eq!(limit(gib(2), "steady"), ByteCount::mib(128), "a sixteenth");
+        let least = limit(Some(64 << 20), "steady");
+        assert!(
+            least > ByteCount::mib(64) && least < ByteCount::mib(100),
+            "{least}: what memtables need"
+        );
+        assert!(limit(gib(2), "cruise") > ByteCount::mib(12 * 64));
+        let mut options = Options { memory_limit: ByteCount::mib(40), ..Options::default() };
+        options.set_memory(gib(24));
+        assert_eq!(options.memory_limit, ByteCount::mib(40), "the one that was set stays");
     }
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use std::process::Command;
-use vlsm::{ByteCount, Db};
+use vlsm::{ByteCount, Compression, Db};
 
 const CHILD: &str = "DESCRIPTORS_CHILD";
 
@@ -37,6 +37,7 @@ fn use_many_files() {
             options.policy.shapes.vlsm.sst_min = ByteCount::kib(16);
             options.policy.tree.l1_bytes = ByteCount::kib(64);
             options.wal_file_bytes = ByteCount::kib(256);
+            options.compression = vec![Compression::None];
         });
         builder.open().unwrap()
     };

@@ -74,7 +74,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     pub memtables: Option<usize>,
     /// Memory for memtables, indexes, filters, the block cache and jobs' buffers together [default:
-    /// 256M, or more if the profile's memtables need it]
+    /// a sixteenth of the machine's, at most 256M, or more if the profile's memtables need it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_limit: Option<Bytes>,
     /// Worker threads for flushes and compactions [default: the number of cores]
@@ -356,7 +356,8 @@ mod tests {
         let file = format!("--options={}", path.display());
         let text = "durability = 'lazy'\n[policy]\nprofile = 'cruise'\nmemtable_count = 4";
         std::fs::write(&path, text).unwrap();
-        let store = spec(&[&file, "--admission=open"]).unwrap().store;
+        let mut store = spec(&[&file, "--admission=open"]).unwrap().store;
+        store.options.set_memory(None);
         assert_eq!(store.name(), "vlsm:own/admission=open");
         assert_eq!(store.options.durability, Durability::Lazy);
         let policy = &store.options.policy;

@@ -21,10 +21,14 @@ pub struct Work {
     /// Bytes of a value, which are random [default: the workload's, mostly 176]
     #[arg(long, value_name = "BYTES")]
     pub value_size: Option<usize>,
+    /// Share of a value's bytes that repeat earlier ones, in percent; the others are random
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=99))]
+    pub compressible: u8,
     /// When a write is acknowledged: sync, buffered, lazy or no-wal [default: buffered]
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub durability: Option<Durability>,
-    /// Compression of SSTs: none, lz4 or zstd [default: none]
+    /// Compression of SSTs: none, lz4 or zstd [default: the store's; of comparisons, none]
     #[arg(long, value_name = "NAME", value_parser = compression)]
     pub compression: Option<Compression>,
     /// Size of a memtable [default: the profile's; of other stores, RocksDB's 64M]
@@ -44,6 +48,7 @@ impl Work {
         let mut shape = of_workload;
         shape.key_size = self.key_size.unwrap_or(shape.key_size);
         shape.values = self.value_size.map_or(shape.values, Sizes::Fixed);
+        shape.compressible = self.compressible;
         if shape.key_size < MIN_KEY_SIZE {
             return Err(format!("--key-size: keys need {MIN_KEY_SIZE} bytes at least to differ"));
         }

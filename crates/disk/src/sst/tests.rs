@@ -299,6 +299,30 @@ fn the_cache_saves_reads() {
     assert!(reader.memory_bytes() > 1000);
 }
 
+#[test]
+fn data_that_does_not_shrink_is_seldom_tried_and_the_end_of_it_is_noticed() {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let mut entries: Vec<Entry> = Vec::new();
+    for key in 0..3000u32 {
+        let text = (1000..2000).contains(&key);
+        let value = (0..1000).map(|_| if text { b'a' } else { random() }).collect();
+        entries.push((key.to_be_bytes().to_vec(), Trailer::new(Seq(1), Kind::Put), value));
+    }
+    let options = |compression| SstOptions { compression, ..SstOptions::default() };
+    let (plain, _) = write(&entries, options(Compression::None));
+    let (file, meta) = write(&entries, options(Compression::Lz4));
+    assert_eq!(answers(&file, &meta).expect("sound")[0], entries);
+    // Of the million bytes that shrink, at most 32 blocks of some 5,000 bytes are not tried.
+    assert!(file.len() < plain.len() - 800_000, "{} of {}", file.len(), plain.len());
+    let (only_random, _) = write(&entries[..1000], options(Compression::Lz4));
+    let (plain, _) = write(&entries[..1000], options(Compression::None));
+    assert!(only_random.len() < plain.len() * 101 / 100, "{}", only_random.len());
+}
+
 fn arb_entries() -> impl Strategy<Value = Vec<Entry>> {
     let key = prop_oneof![
         prop::collection::vec(prop::sample::select(vec![0u8, 1, b'a', 255]), 0..5),

@@ -13,6 +13,10 @@
 //! large, the block takes in the entry that does not fit, and the next block follows without a gap.
 //! Compressed blocks are not aligned.
 //!
+//! Data that cannot be compressed costs little: after [`FAILURES`] blocks in a row that did not
+//! shrink, one block in [`TRIAL_EVERY`] is tried, until one shrinks. The others are written as
+//! without compression.
+//!
 //! Invariants: W1 entries strictly ascend in tree order, and fragments are disjoint and ascend; W2
 //! a chunk that was handed out never changes. Cost: no allocation per entry; two copies of each
 //! byte, one of them within the first-level cache.
@@ -38,6 +42,11 @@ pub const CHUNK_LEN: usize = 256 << 10;
 const SPARE_MAX: usize = 16;
 /// The most bytes left unused at the end of a line.
 const WASTE_MAX: usize = ALIGNMENT / 16;
+
+/// The blocks in a row that did not shrink, after which only some are tried.
+const FAILURES: u32 = 4;
+/// Then one block in this number is tried.
+const TRIAL_EVERY: u32 = 32;
 
 /// Options of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +133,10 @@ pub struct SstWriter {
     properties: Properties,
     last_key: Vec<u8>,
     last_trailer: Trailer,
+    /// Blocks in a row that did not shrink when they were last tried, and blocks since that were
+    /// not tried.
+    failures: u32,
+    untried: u32,
     /// The open chunk.
     chunk: AlignedBuf,
     /// Bytes before the open chunk.
@@ -152,6 +165,8 @@ impl SstWriter {
             },
             last_key: Vec::new(),
             last_trailer: Trailer::FIRST,
+            failures: 0,
+            untried: 0,
             chunk: AlignedBuf::default(),
             handed_out: 0,
             full: VecDeque::new(),
@@ -238,17 +253,33 @@ impl SstWriter {
             return;
         }
         let len = self.block.len();
-        if self.options.compression != Compression::None {
+        if self.compression() != Compression::None {
             self.finish_block(0);
         } else if len > self.room || self.room - len <= WASTE_MAX {
             self.finish_block(self.room);
         }
     }
 
+    /// The compression that the open block is tried with.
+    #[inline]
+    fn compression(&self) -> Compression {
+        let tried = self.failures < FAILURES || self.untried + 1 >= TRIAL_EVERY;
+        if tried { self.options.compression } else { Compression::None }
+    }
+
+    /// Records whether the open block was tried, and whether it shrank.
+    fn record_trial(&mut self, tried: bool, shrank: bool) {
+        match (tried, shrank) {
+            (false, _) => self.untried = self.untried.saturating_add(1),
+            (true, true) => (self.failures, self.untried) = (0, 0),
+            (true, false) => (self.failures, self.untried) = (self.failures.saturating_add(1), 0),
+        }
+    }
+
     /// The largest length of a block that begins here.
     fn room_for_block(&self) -> usize {
         let block_bytes = self.options.block_bytes;
-        if self.options.compression != Compression::None {
+        if self.compression() != Compression::None {
             return block_bytes;
         }
         let within = (self.position() % ALIGNMENT as u64) as usize;
@@ -261,10 +292,12 @@ impl SstWriter {
         let mut compressed = std::mem::take(&mut self.compressed);
         let mut block = std::mem::replace(&mut self.block, BlockBuilder::new(1));
         let payload = block.finish(len);
-        let (stored, tag) = if compress(self.options.compression, payload, &mut compressed) {
-            (&mut compressed, self.options.compression as u8)
-        } else {
-            (payload, Compression::None as u8)
+        let compression = self.compression();
+        let shrank = compress(compression, payload, &mut compressed);
+        self.record_trial(compression != Compression::None, shrank);
+        let (stored, tag) = match shrank {
+            true => (&mut compressed, compression as u8),
+            false => (payload, Compression::None as u8),
         };
         stored.push(tag);
         let sum = checksum(self.uid, offset, stored);

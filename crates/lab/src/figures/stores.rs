@@ -13,7 +13,7 @@ use super::Setting;
 use super::papers::{BYTES, Map};
 use serde::Deserialize;
 use serde_json::Value;
-use vlsm::{Durability, Options, PolicyOptions};
+use vlsm::{Compression, Durability, Options, PolicyOptions};
 use vlsm_core::Bytes;
 use vlsm_measure::spec::StoreSpec;
 use vlsm_policy::profile;
@@ -73,6 +73,7 @@ impl Recipe {
         let mut options = Options::default();
         (options.policy, options.error_if_exists, options.log) = (own, true, false);
         (options.direct_io, options.direct_reads) = (true, true);
+        options.compression = vec![Compression::None];
         let mut options = serde_json::to_value(options).expect("options have an encoding");
         set(&mut options, self.options.into());
         set(&mut options["policy"], self.policy.into());

@@ -12,7 +12,7 @@ use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use vlsm::{ByteCount, Options, PolicyOptions};
+use vlsm::{ByteCount, Compression, Options, PolicyOptions};
 use vlsm_cli::bench::work::{Work, positive, size};
 use vlsm_cli::failure::{self, Failure};
 use vlsm_measure::arrivals::{Arrivals, Replay};
@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long)]
     buffered_io: bool,
     /// Give each store its own defaults for memory and I/O, as users find it. It has no
-    /// compression, and the filters of its configuration here
+    /// compression unless one is named, and the filters of its configuration here
     #[arg(long, conflicts_with_all = ["cache", "buffered_io"])]
     shipped: bool,
     /// Limit of bytes per second from the device, and the same limit to it, by cgroups (as root)
@@ -158,6 +158,7 @@ impl Args {
         if let Some(bytes) = self.work.memtable {
             sized(&mut options.policy, bytes);
         }
+        options.compression = vec![Compression::None];
         self.work.apply(&mut options);
         if !self.shipped {
             options.direct_io = !self.buffered_io;

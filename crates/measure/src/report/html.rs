@@ -104,13 +104,12 @@ const METHOD: [(&str, Said); 16] = [
     ("limits", |run| run.method.limits.clone()),
     ("data", |run| {
         let method = &run.method;
-        let pair = (method.key_size + method.value_size) as u64;
         format!(
             "{} pairs of {} + {} bytes: {}",
             super::table::grouped(method.pairs),
             method.key_size,
             method.value_size,
-            Bytes(method.pairs * pair)
+            method.data_size()
         )
     }),
     ("load", |run| run.method.load.clone()),

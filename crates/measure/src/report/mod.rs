@@ -54,6 +54,9 @@ pub struct Method {
     pub key_size: usize,
     /// Bytes of a value.
     pub value_size: usize,
+    /// The share of a value's bytes that repeat earlier ones, in percent.
+    #[serde(default)]
+    pub compressible: u8,
     /// The number of client threads.
     pub threads: usize,
     /// The way in which the data was loaded, in words.
@@ -426,6 +429,18 @@ pub struct Report {
     pub peak_memory: Option<u64>,
     /// The place of the data, or a note that it was removed.
     pub data: String,
+}
+
+impl Method {
+    /// The size of the data, and its repetitions if it has any, in words.
+    #[must_use]
+    pub fn data_size(&self) -> String {
+        let bytes = vlsm_core::ByteCount(self.pairs * (self.key_size + self.value_size) as u64);
+        match self.compressible {
+            0 => bytes.to_string(),
+            share => format!("{bytes}, {share} % of the values' bytes repeat"),
+        }
+    }
 }
 
 impl Report {

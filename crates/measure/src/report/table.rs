@@ -38,8 +38,8 @@ fn method(method: &Method, out: &mut String) {
     let mut said = |label: &str, text: String| line(out, 8, label, Some(text));
     said("machine", statistic::machine(&method.machine));
     let (pairs, key, value) = (method.pairs, method.key_size, method.value_size);
-    let bytes = Bytes(pairs * (key + value) as u64);
-    said("data", format!("{} pairs of {key} + {value} bytes ({bytes})", grouped(pairs)));
+    let size = method.data_size();
+    said("data", format!("{} pairs of {key} + {value} bytes ({size})", grouped(pairs)));
     said("load", method.load.clone());
     let option = |(name, value): &(String, String)| format!("{name} {value}");
     let options: Vec<_> = method.options.iter().map(option).collect();

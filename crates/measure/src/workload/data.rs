@@ -7,6 +7,8 @@
 //! keys for reads that miss lie between the others.
 //!
 //! Values are slices of a pool of random bytes: they are cheap to make and cannot be compressed.
+//! With `compressible`, the end of each piece of 100 bytes repeats its beginning, as in RocksDB's
+//! `db_bench`, and values begin with a piece.
 
 use super::sizes::Sizes;
 use rand::rngs::Xoshiro256PlusPlus;
@@ -27,6 +29,8 @@ pub fn mix(number: u64) -> u64 {
 pub const MIN_KEY_SIZE: usize = 8;
 /// The size of the pool that values are cut from, beyond one value.
 const POOL: usize = 1 << 20;
+/// The bytes of the pool that repeat among themselves.
+const PIECE: usize = 100;
 /// Records have smaller numbers. Other numbers belong to keys that do not exist.
 const MISSING: u64 = 1 << 63;
 
@@ -51,6 +55,9 @@ pub struct Shape {
     /// The order of keys.
     #[serde(default)]
     pub order: KeyOrder,
+    /// The share of a value's bytes that repeat earlier ones, in percent: 0 to 99.
+    #[serde(default)]
+    pub compressible: u8,
 }
 
 impl Shape {
@@ -64,7 +71,7 @@ impl Shape {
 impl Default for Shape {
     /// 24 + 176 bytes, hashed.
     fn default() -> Self {
-        Self { key_size: 24, values: Sizes::Fixed(176), order: KeyOrder::Hashed }
+        Self { key_size: 24, values: Sizes::Fixed(176), order: KeyOrder::Hashed, compressible: 0 }
     }
 }
 
@@ -83,7 +90,7 @@ impl Data {
     #[must_use]
     pub fn new(key_size: usize, value_size: usize, seed: u64) -> Self {
         let values = Sizes::Fixed(value_size);
-        Self::shaped(Shape { key_size, values, order: KeyOrder::Hashed }, seed)
+        Self::shaped(Shape { key_size, values, ..Shape::default() }, seed)
     }
 
     /// Records of this shape.
@@ -96,6 +103,12 @@ impl Data {
         assert!(key_size >= MIN_KEY_SIZE, "keys of {key_size} bytes cannot all differ");
         let mut pool = vec![0; POOL + shape.values.max()];
         Xoshiro256PlusPlus::seed_from_u64(seed).fill_bytes(&mut pool);
+        let fresh = PIECE - usize::from(shape.compressible.min(99));
+        for piece in pool.chunks_mut(PIECE) {
+            for at in fresh..piece.len() {
+                piece[at] = piece[at - fresh];
+            }
+        }
         let mean = shape.pair_bytes().round() as u64;
         Self { shape, mean, pool }
     }
@@ -177,7 +190,10 @@ impl Data {
     #[must_use]
     #[inline]
     pub fn value_of(&self, size: usize, random: u64) -> &[u8] {
-        let start = random as u32 as usize % POOL;
+        let mut start = random as u32 as usize % POOL;
+        if self.shape.compressible > 0 {
+            start -= start % PIECE;
+        }
         &self.pool[start..start + size]
     }
 }
@@ -238,6 +254,21 @@ mod tests {
             });
             let below = below.count();
             assert!((2300..2700).contains(&below), "{below} of 10,000 are in the first quarter");
+        }
+    }
+
+    #[test]
+    fn the_share_that_repeats_is_as_said() {
+        for compressible in [0, 50, 90] {
+            let data = Data::shaped(Shape { compressible, ..Shape::default() }, 1);
+            let fresh = PIECE - usize::from(compressible);
+            let pool = &data.pool[..PIECE * 1000];
+            let repeats = pool
+                .chunks(PIECE)
+                .map(|piece| (fresh..PIECE).filter(|&at| piece[at] == piece[at - fresh]).count());
+            assert_eq!(repeats.sum::<usize>(), 1000 * usize::from(compressible));
+            let beginnings: HashSet<_> = pool.chunks(PIECE).map(|piece| &piece[..8]).collect();
+            assert_eq!(beginnings.len(), 1000);
         }
     }
 

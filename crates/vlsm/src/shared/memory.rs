@@ -142,6 +142,7 @@ pub(crate) struct Memory {
 impl Memory {
     pub fn new(options: &Options, spare: u64, wake: Arc<dyn Condition>) -> Self {
         let limit = options.memory_limit.0;
+        assert!(limit > 0, "an open sets the limit (Options::set_memory)");
         let cache_limit = options.cache_limit.map_or(limit, |most| most.0.min(limit));
         let this = Self {
             limit,

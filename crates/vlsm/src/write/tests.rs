@@ -134,7 +134,8 @@ impl Alone {
     }
 }
 
-fn shared(env: &Arc<dyn Env>, options: Options) -> Arc<Shared> {
+fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
+    options.set_memory(None);
     let work = env.condition(Duration::ZERO);
     let bytes = Memtable::arena_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let memory = Arc::new(Memory::new(&options, 0, work.clone()));

@@ -178,8 +178,10 @@ fn every_shape_of_records_has_the_same_bytes() {
     for key_size in [8, 16, 23, 24, 48] {
         for order in [KeyOrder::Hashed, KeyOrder::Sequential] {
             for values in sizes {
-                let shape = Shape { key_size, values, order };
-                same_calls(&format!("{shape:?}"), &workload, shape, 5000, 1);
+                for compressible in [0, 50] {
+                    let shape = Shape { key_size, values, order, compressible };
+                    same_calls(&format!("{shape:?}"), &workload, shape, 5000, 1);
+                }
             }
         }
     }
