@@ -152,9 +152,9 @@ pub mod policy {
 
 /// The examples of the README and of the guide run with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/guide.md")]
+#[doc = include_str!("../guide.md")]
 struct Guide;

@@ -98,7 +98,7 @@ pub struct Options {
     pub workers: usize,
     /// Threads that do the workers' file operations. Default: 4.
     pub io_threads: usize,
-    /// ByteCount that a job merges in one step. Default: 256 KB.
+    /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,
     /// One limit for all large memory: memtables, indexes and filters of open SSTs, cached blocks,
     /// memtables and blocks that readers pin, and buffers of jobs. Default: 0, a sixteenth of the
