@@ -44,7 +44,7 @@ pub trait Env: Send + Sync + 'static {
     /// Monotonic time since the creation of the environment.
     fn now(&self) -> Duration;
 
-    /// Wall-clock time since the Unix epoch, for file stamps and the LOG only.
+    /// Wall-clock time since the Unix epoch: for stamps in files, the LOG, and times to live.
     fn wall_clock(&self) -> Duration;
 
     /// A random number.
@@ -71,7 +71,7 @@ pub trait Env: Send + Sync + 'static {
     fn condition(&self, spin: Duration) -> Arc<dyn Condition>;
 
     /// Whether a thread that panics may still wait and use files, as the drop of the last handle to
-    /// a store does. Not where threads are simulated on one thread.
+    /// a store does. A simulator that runs all threads on one says no.
     fn works_while_panicking(&self) -> bool {
         true
     }

@@ -96,7 +96,8 @@ pub struct Options {
     pub device: DeviceMap,
     /// Worker threads for flushes and compactions; 0 for one per core. Default: 0.
     pub workers: usize,
-    /// Threads that do the workers' file operations. Default: 4.
+    /// Threads that do the workers' file operations, and part of the reads of `multi_get`. Default:
+    /// 4.
     pub io_threads: usize,
     /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,

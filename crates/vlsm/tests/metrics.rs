@@ -194,10 +194,12 @@ fn snapshots_are_counted_with_their_age() {
     let stats = db.stats().snapshots;
     assert_eq!(stats.count, 4);
     assert!(stats.oldest.unwrap().0 >= 20_000, "{stats:?}");
+    let before = stats.oldest.unwrap();
     drop((old, clone));
     let stats = db.stats().snapshots;
     assert_eq!(stats.count, 3);
-    assert!(stats.oldest.unwrap().0 < 20_000_000, "{stats:?}");
+    // The young one is at least 20 ms younger; the time between the two looks may be as long.
+    assert!(stats.oldest.unwrap() < before || before.0 > 1_000_000, "{stats:?}");
     drop((young, walk, transaction));
     assert_eq!(db.stats().snapshots.count, 0);
     db.close().unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use tiny::tiny;
-use vlsm::{Builder, ByteCount, Bytes, Db, Error, Keyspace, KeyspaceOptions};
+use vlsm::{Builder, ByteCount, Bytes, Db, Error, Keyspace, KeyspaceOptions, SstFileWriter};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
 
@@ -52,7 +52,7 @@ impl Crowd {
         now.1 = now.1.max(now.0);
         self.changed.notify_all();
         let alone = |now: &mut (usize, usize)| now.1 < 4;
-        let waited = self.changed.wait_timeout_while(now, Duration::from_millis(100), alone);
+        let waited = self.changed.wait_timeout_while(now, Duration::from_secs(2), alone);
         waited.unwrap().0.0 -= 1;
     }
 }
@@ -87,6 +87,39 @@ fn what_is_not_in_memory_is_read_at_the_same_time_and_once() {
     assert!(near.iter().all(|found| matches!(found, Ok(Some(_)))));
     let misses = db.stats().cache_misses - misses;
     assert!((1..=12).contains(&misses), "{misses} blocks for 50 neighbours");
+    db.close().unwrap();
+}
+
+/// Nothing stays in memory, so that each read has to go to the disk.
+#[test]
+fn without_a_cache_a_block_is_read_once_and_copies_of_a_file_are_told_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.sst");
+    let mut writer = SstFileWriter::create(&file).unwrap();
+    for number in 0..KEYS {
+        writer.put(key(number), value(number)).unwrap();
+    }
+    writer.finish().unwrap();
+    let db = Db::builder(folder.path().join("store")).configure(|options| {
+        options.memory_limit = options.least_memory();
+        options.cache_limit = Some(ByteCount::ZERO);
+    });
+    let db = db.open().unwrap();
+    let main = db.default_keyspace();
+    main.ingest([&file]).unwrap();
+    let before = db.snapshot();
+    main.delete_range(..).unwrap();
+    let deleted = db.snapshot();
+    main.ingest([&file]).unwrap();
+
+    let keys: Vec<String> = (2_000..2_016).chain(100..110).map(key).collect();
+    let read = db.stats().cache_misses;
+    let found = main.multi_get(&keys);
+    assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))));
+    let read = db.stats().cache_misses - read;
+    assert!(read <= 6, "{read} reads for two neighbourhoods of less than a block");
+    assert!(before.multi_get(&main, &keys).iter().all(|found| matches!(found, Ok(Some(_)))));
+    assert!(deleted.multi_get(&main, &keys).iter().all(|found| matches!(found, Ok(None))));
     db.close().unwrap();
 }
 

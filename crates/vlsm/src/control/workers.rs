@@ -195,7 +195,8 @@ impl Control {
         let stopped = self.shared.counters.stopped_writers.get() > 0;
         let calls =
             self.jobs.tables.cache().counters().misses + self.shared.counters.wal_syncs.get();
-        let urgent = stopped || self.is_pressed();
+        let yields = self.shared.options.policy.tree.jobs_yield;
+        let urgent = stopped || (yields && self.is_pressed());
         self.shared.io.bulk().note_clients(calls, urgent);
         let stepped =
             catch_unwind(AssertUnwindSafe(|| job.step(&self.jobs, self.shared.options.quantum)));

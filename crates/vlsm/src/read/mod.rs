@@ -20,6 +20,7 @@ use crate::shared::Shared;
 use pins::Pins;
 use snapshots::Snapshots;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use table_cache::TableCache;
 use view::{FilteredTrees, Moment, Pinned, Views};
@@ -31,6 +32,8 @@ pub(crate) struct Reader {
     tables: Arc<TableCache>,
     snapshots: Arc<Snapshots>,
     pins: Pins,
+    /// Threads of the pool that take part in reads of several keys, queued ones included.
+    helpers: Arc<AtomicUsize>,
 }
 
 impl Reader {
@@ -46,6 +49,7 @@ impl Reader {
             tables: tables.clone(),
             snapshots: snapshots.clone(),
             pins: Pins::default(),
+            helpers: Arc::default(),
         }
     }
 

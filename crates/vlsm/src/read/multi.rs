@@ -14,19 +14,21 @@
 //! ([`Reader::find`]). A call keeps at most 64 readers and 4 MB of blocks, and one more block.
 //!
 //! Threads and locks: the caller takes part in the reading, so it never waits for a busy pool, only
-//! for reads that have begun. The pool's queue may keep a finished round until a thread has seen
-//! it.
+//! for reads that have begun. All calls together leave one of the pool's threads to jobs. A
+//! round that is finished before a thread takes part keeps nothing of what was read.
 
 use crate::read::Reader;
 use crate::read::get::Newest;
 use crate::read::table_cache::TableCache;
 use crate::read::view::{Moment, TreeView};
+use crate::sync::Mutex;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use vlsm_core::{Error, FileUid, Result, Seq, Table};
+use vlsm_core::{Error, FileNumber, FileUid, Result, Seq, Table};
 use vlsm_disk::Condition;
 use vlsm_disk::sst::block::Block;
 use vlsm_disk::sst::{ReadStats, SstReader};
@@ -60,13 +62,20 @@ enum Missing {
 }
 
 impl Missing {
-    /// Its file, and its number there; none for the reader itself.
-    fn place(&self) -> (FileUid, Option<usize>) {
+    fn place(&self) -> Place {
         match self {
-            Self::Reader(table) => (table.file.uid, None),
-            Self::Block(reader, number) => (reader.summary().uid, Some(*number)),
+            Self::Reader(table) => Place::Reader(table.file.number),
+            Self::Block(reader, number) => Place::Block(reader.summary().uid, *number),
         }
     }
+}
+
+/// Names something that has to be read. Two copies of an ingested file have one uid and the same
+/// blocks, but their readers see them at different sequence numbers.
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    Reader(FileNumber),
+    Block(FileUid, usize),
 }
 
 /// Something that was read.
@@ -78,7 +87,7 @@ enum Fetched {
 /// All that was read for some keys.
 #[derive(Default)]
 struct AtHand {
-    readers: FxHashMap<FileUid, Arc<SstReader>>,
+    readers: FxHashMap<FileNumber, Arc<SstReader>>,
     blocks: FxHashMap<(FileUid, usize), Block>,
     bytes: u64,
 }
@@ -87,7 +96,7 @@ struct AtHand {
 #[derive(Default)]
 struct Round {
     missing: Vec<Missing>,
-    places: FxHashSet<(FileUid, Option<usize>)>,
+    places: FxHashSet<Place>,
     bytes: u64,
 }
 
@@ -107,7 +116,7 @@ impl Round {
 /// A round under way.
 struct Fetch {
     missing: Vec<Missing>,
-    fetched: Vec<OnceLock<Fetched>>,
+    fetched: Vec<Mutex<Option<Fetched>>>,
     /// The next one to be read, and the number of those that are not read yet.
     next: AtomicUsize,
     left: AtomicUsize,
@@ -126,6 +135,27 @@ impl Drop for Made<'_> {
     }
 }
 
+/// A thread of the pool that is to take part in a round, from its submission on.
+struct Helper {
+    fetch: Arc<Fetch>,
+    all: Arc<AtomicUsize>,
+}
+
+impl Helper {
+    /// One more helper, if there are fewer than `most`.
+    fn new(fetch: &Arc<Fetch>, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let more = |count| (count < most).then_some(count + 1);
+        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self { fetch: fetch.clone(), all: all.clone() })
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.all.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Fetch {
     /// Reads until everything is taken.
     fn run(&self) {
@@ -139,10 +169,7 @@ impl Fetch {
                     reader.fetch(*number, self.tables.cache()).map(Fetched::Block)
                 }
             };
-            if let Ok(fetched) = fetched {
-                // Nobody else has this index.
-                let _ = self.fetched[index].set(fetched);
-            }
+            *self.fetched[index].lock() = fetched.ok();
         }
     }
 
@@ -193,19 +220,25 @@ impl Reader {
             for place in 0..left {
                 let index = keys[place];
                 let (tree, key) = asked[index];
-                let search = |table: &Arc<Table>| self.search_at_hand(&hand, table, at.seq, key);
-                match self.find(tree, at.seq, key, || at.now, &search) {
-                    Ok(value) => found[index] = Ok(value),
-                    Err(Stop::Failed(error)) => found[index] = Err(error),
-                    Err(Stop::Missing(missing)) => {
-                        round.add(missing, &hand);
-                        keys[stopped] = index;
-                        stopped += 1;
-                    }
+                let stats = Cell::default();
+                let search =
+                    |table: &Arc<Table>| self.search_at_hand(&hand, table, at.seq, key, &stats);
+                let searched = self.find(tree, at.seq, key, || at.now, &search);
+                if let Err(Stop::Missing(missing)) = searched {
+                    round.add(missing, &hand);
+                    keys[stopped] = index;
+                    stopped += 1;
+                    continue;
                 }
+                // Only now, because the filters of a search that stopped are asked again.
+                self.count_filter(&stats.get());
+                found[index] = searched.map_err(|stop| match stop {
+                    Stop::Failed(error) => error,
+                    Stop::Missing(_) => unreachable!("it would have continued above"),
+                });
             }
             left = stopped;
-            if round.missing.len() < 2 || !self.fetch(round, &mut hand) {
+            if stopped < 2 || round.missing.is_empty() || !self.fetch(round, &mut hand) {
                 break;
             }
         }
@@ -219,29 +252,30 @@ impl Reader {
         table: &Arc<Table>,
         seq: Seq,
         key: &[u8],
+        counted: &Cell<ReadStats>,
     ) -> Result<Newest, Stop> {
-        let uid = table.file.uid;
+        let (uid, file) = (table.file.uid, table.file.number);
         let kept = table.attachment.get::<SstReader>();
-        let Some(reader) = kept.or_else(|| hand.readers.get(&uid).map(|reader| &**reader)) else {
+        let Some(reader) = kept.or_else(|| hand.readers.get(&file).map(|reader| &**reader)) else {
             return Err(Stop::Missing(Missing::Reader(table.clone())));
         };
         let cover = match table.file.range_tombstones {
             0 => Seq::ZERO,
             _ => reader.range_tombstones().cover(key, seq),
         };
-        let mut stats = ReadStats::default();
+        let mut stats = counted.get();
         let found = reader.get_from(key, seq, &mut stats, |number, _| {
             let held = hand.blocks.get(&(uid, number)).cloned();
             if let Some(block) = held.or_else(|| reader.cached(number, self.tables.cache())) {
                 return Ok(block);
             }
-            let shared = table.attachment.share().or_else(|| hand.readers.get(&uid).cloned());
+            let shared = table.attachment.share().or_else(|| hand.readers.get(&file).cloned());
             Err(Stop::Missing(match shared {
                 Some(reader) => Missing::Block(reader, number),
                 None => Missing::Reader(table.clone()),
             }))
         })?;
-        self.count_filter(&stats);
+        counted.set(stats);
         Ok((found, cover))
     }
 
@@ -250,16 +284,17 @@ impl Reader {
         let count = round.missing.len();
         let fetch = Arc::new(Fetch {
             missing: round.missing,
-            fetched: (0..count).map(|_| OnceLock::new()).collect(),
+            fetched: (0..count).map(|_| Mutex::new(None)).collect(),
             next: AtomicUsize::new(0),
             left: AtomicUsize::new(count),
             done: self.shared.env.condition(Duration::ZERO),
             tables: self.tables.clone(),
         });
-        for _ in 0..(count - 1).min(self.shared.options.io_threads) {
-            let helper = fetch.clone();
+        let most = (self.shared.options.io_threads - 1).max(1);
+        for _ in 1..count {
+            let Some(helper) = Helper::new(&fetch, &self.helpers, most) else { break };
             let read = move || {
-                helper.run();
+                helper.fetch.run();
                 Ok(())
             };
             drop(self.shared.io.submit(read));
@@ -267,12 +302,12 @@ impl Reader {
         fetch.run();
         fetch.wait();
         for (missing, fetched) in fetch.missing.iter().zip(&fetch.fetched) {
-            match (missing.place(), fetched.get()) {
-                ((uid, None), Some(Fetched::Reader(reader))) => {
-                    hand.readers.insert(uid, reader.clone());
+            match (missing.place(), fetched.lock().take()) {
+                (Place::Reader(file), Some(Fetched::Reader(reader))) => {
+                    hand.readers.insert(file, reader);
                 }
-                ((uid, Some(number)), Some(Fetched::Block(block))) => {
-                    hand.blocks.insert((uid, number), block.clone());
+                (Place::Block(uid, number), Some(Fetched::Block(block))) => {
+                    hand.blocks.insert((uid, number), block);
                 }
                 _ => return false,
             }
