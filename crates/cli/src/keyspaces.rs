@@ -1,47 +1,130 @@
-//! `keyspaces`: the keyspaces of a store, read from its manifest. So it works beside a program that
-//! has the store open, and on keyspaces whose merge operator is not known here.
+//! `keyspaces`: lists the keyspaces of a store, clears and drops them. The list is read from the
+//! manifest, so it works beside a program that has the store open, and on keyspaces whose merge
+//! operator is not known here. The others open the store, and ask for `--yes`.
 
 use crate::catalog::Catalog;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
+use crate::output::OutputArgs;
 use crate::paint::Paint;
 use crate::progress::grouped;
+use crate::store::no_keyspace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use vlsm::{Db, Error, Keyspace};
 use vlsm_core::{Bytes, Micros};
-use vlsm_disk::manifest::Keyspace;
+use vlsm_disk::manifest;
 
 const EXAMPLES: &str = "\
 Examples:
   vlsm keyspaces my-store
   vlsm keyspaces my-store --json | jq -r '.[].keyspace'
+  vlsm keyspaces clear my-store cache --yes
+  vlsm keyspaces drop my-store cache --yes
 
 Entries and sizes are those of SSTs; what is only in the WAL is not counted.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub struct Args {
+    #[command(subcommand)]
+    change: Option<Change>,
     /// Folder of the store
-    store: PathBuf,
+    #[arg(required = true)]
+    store: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// A change of a keyspace.
+#[derive(Debug, clap::Subcommand)]
+enum Change {
+    /// Remove everything that a keyspace holds
+    Clear(ChangeArgs),
+    /// Remove a keyspace with everything that it holds
+    Drop(ChangeArgs),
+}
+
+/// The keyspace to change.
+#[derive(Debug, clap::Args)]
+struct ChangeArgs {
+    /// Folder of the store
+    store: PathBuf,
+    /// Name of the keyspace
+    keyspace: String,
+    /// Do it: what is removed cannot be brought back
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+impl Change {
+    fn run(&self) -> Result {
+        let (done, args) = match self {
+            Self::Clear(args) => ("cleared", args),
+            Self::Drop(args) => ("dropped", args),
+        };
+        let (db, keyspace) = open(&args.store, &args.keyspace)?;
+        args.confirm(done)?;
+        match self {
+            Self::Clear(_) => keyspace.clear()?,
+            Self::Drop(_) => db.drop_keyspace(&keyspace)?,
+        }
+        drop(keyspace);
+        db.close()?;
+        let line = format!("keyspace {:?} is {done}", args.keyspace);
+        args.output.tell(Some(line), json!({ "keyspace": args.keyspace, "change": done }))
+    }
+}
+
+/// Opens a store to change one of its keyspaces.
+fn open(store: &Path, name: &str) -> Result<(Db, Keyspace)> {
+    let db = Db::builder(store).create_if_missing(false).keep_unknown_operators(true).open()?;
+    match db.keyspace(name) {
+        Err(Error::NoSuchKeyspace(_)) => {
+            Err(no_keyspace(name, db.keyspaces().iter().map(String::as_str)))
+        }
+        keyspace => Ok((db, keyspace?)),
+    }
+}
+
+impl ChangeArgs {
+    fn confirm(&self, done: &str) -> Result {
+        if self.yes {
+            return Ok(());
+        }
+        Err(Failure::new(format!(
+            "keyspace {:?} would be {done}, and nothing of it could be brought back: say --yes if \
+             you mean it",
+            self.keyspace
+        )))
+    }
+}
+
 /// A line of the list.
 struct Row<'a> {
-    keyspace: &'a Keyspace,
+    keyspace: &'a manifest::Keyspace,
     /// The merge operator and the time to live that it was made with.
     options: Vec<(&'a str, Value)>,
     entries: u64,
     bytes: Bytes,
 }
 
-/// Prints the list.
+/// Prints the list, or makes a change.
 pub fn run(args: &Args) -> Result {
-    let state = Catalog::read(&args.store)?.state;
+    if let Some(change) = &args.change {
+        return change.run();
+    }
+    let store = args.store.as_ref().expect("the command line requires it");
+    let state = Catalog::read(store)?.state;
     let rows = state.keyspaces.values().map(|keyspace| {
         let trees = keyspace.regions.iter().filter_map(|region| state.trees.get(&region.tree));
         let mut row = Row {

@@ -129,6 +129,12 @@ pub enum Error {
     /// There is no keyspace of this name.
     #[error("there is no keyspace {0:?}: create it first")]
     NoSuchKeyspace(String),
+    /// The keyspace of this handle was dropped. Snapshots from before that still read it.
+    #[error("the keyspace {0:?} was dropped: its handles are of no use any more")]
+    KeyspaceDropped(String),
+    /// A keyspace that every store has cannot be dropped.
+    #[error("the keyspace {0:?} cannot be dropped, because every store has it: clear it instead")]
+    KeyspaceNeeded(String),
     /// The keyspace exists, with other options.
     #[error(
         "there is a keyspace {keyspace:?} already, made with other options: {}. Ask for the \
@@ -246,6 +252,8 @@ pub enum ConflictKind {
     /// None that is known: while the commit checked its reads, files were ingested or too much was
     /// written to look at.
     Unchecked,
+    /// The keyspace was cleared or dropped after the transaction began.
+    Keyspace,
 }
 
 impl fmt::Display for ConflictKind {
@@ -254,6 +262,7 @@ impl fmt::Display for ConflictKind {
             Self::Key => "another write changed a key that it had read",
             Self::Range => "another write changed a range that it had read",
             Self::Unchecked => "too much was written while its reads were checked",
+            Self::Keyspace => "its keyspace was cleared or dropped after the transaction began",
         })
     }
 }

@@ -114,11 +114,21 @@ pub enum Bug {
     CheckedTooEarly,
     /// The commit of a transaction overlooks files that are ingested meanwhile.
     IngestUnchecked,
+    /// A keyspace is cleared or dropped without a record in the manifest.
+    ClearUnrecorded,
+    /// A keyspace is cleared before what was written earlier is durable.
+    ClearUnsynced,
+    /// A reader from before a keyspace was cleared sees it cleared.
+    ClearSeenEarly,
+    /// A batch that was filled before a keyspace was cleared is lost with the keyspace's contents.
+    FormerBatchLost,
+    /// The result of a job is installed although its tree is not in use any more.
+    GoneInstalled,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 51] = [
+    pub const ALL: [Self; 56] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -170,6 +180,11 @@ impl Bug {
         Self::OwnWriteUnseen,
         Self::CheckedTooEarly,
         Self::IngestUnchecked,
+        Self::ClearUnrecorded,
+        Self::ClearUnsynced,
+        Self::ClearSeenEarly,
+        Self::FormerBatchLost,
+        Self::GoneInstalled,
     ];
 }
 

@@ -20,6 +20,7 @@
 //! | [`serial`] | concurrent transactions, and the order that explains what they saw |
 //! | [`full`] | a disk that is full for a while |
 //! | [`closure`] | what is written can be read again |
+//! | [`spaces`] | keyspaces that are made, cleared and dropped, with crashes |
 //! | [`crash`] | a script crashed before and after every mutating file operation |
 //! | [`salvage`] | a damaged log, salvaged; salvages that crash |
 //! | [`flip`] | a store at rest, damaged everywhere |
@@ -46,6 +47,7 @@ pub mod rng;
 pub mod salvage;
 pub mod script;
 pub mod serial;
+pub mod spaces;
 pub mod tally;
 pub mod trace;
 pub mod world;

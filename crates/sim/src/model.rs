@@ -159,7 +159,8 @@ impl Run {
             968..982 => ("release", self.release()),
             982..988 => ("ingest", self.ingest()),
             988..994 => ("flush", self.world().flush()),
-            994..996 => ("idle", self.world().wait_idle()),
+            994 => ("idle", self.world().wait_idle()),
+            995 => ("clear", self.clear()),
             996..998 => ("look", self.look()),
             998 => ("time passes", self.expire()),
             _ => ("reopen", self.reopen()),
@@ -264,6 +265,14 @@ impl Run {
     fn commit(&mut self, writes: &[Write], promise: Promise) -> Result<()> {
         self.world().write(writes, promise)?;
         writes.iter().for_each(|write| self.contents.apply(write));
+        Ok(())
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        let space = self.space();
+        self.world().clear(space)?;
+        let all = Op::DeleteRange(vec![0xFF; 100]);
+        self.contents.apply(&Write { space, key: Vec::new(), op: all });
         Ok(())
     }
 

@@ -299,6 +299,11 @@ impl World {
         self.db.write(&batch, options)
     }
 
+    /// Removes everything of a keyspace.
+    pub fn clear(&self, space: usize) -> Result<()> {
+        self.space(space).clear()
+    }
+
     /// The value of a key.
     pub fn get(&self, space: usize, key: &[u8]) -> Result<Option<Vec<u8>>> {
         Ok(self.space(space).get(key)?.map(|value| value.to_vec()))

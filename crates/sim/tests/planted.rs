@@ -16,7 +16,7 @@ use vlsm_sim::disk::{Damage, Disk};
 use vlsm_sim::full::opens_full_of_leftovers;
 use vlsm_sim::model;
 use vlsm_sim::script::{Player, Script};
-use vlsm_sim::serial;
+use vlsm_sim::{serial, spaces};
 
 /// A check, and how often at most it is tried with other seeds.
 type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
@@ -31,6 +31,8 @@ const CHECKS: &[Check] = &[
     ("copies and keyspaces made at once tear no batch", 400, common::copies_tear_no_batch),
     ("a refused ingest does not come back", 60, common::refused_ingests_stay_away),
     ("a disk full of leftovers keeps no store closed", 8, opens_full_of_leftovers),
+    ("keyspaces live and die", 60, |seed| spaces::live(seed).map(drop)),
+    ("keyspaces crash", 12, |seed| spaces::crash_every(seed, 3).map(drop)),
     ("concurrent transactions have an order", 400, |seed| serial::run(seed).map(drop)),
     ("hot keys hide nothing newer", 60, common::hot_keys_hide_nothing),
     ("a crash at every file operation with hot keys", 9, |seed| {

@@ -2,15 +2,25 @@
 //!
 //! A keyspace is one or more *regions*: trees over a static partition of its key range, fixed when
 //! it is created (vLSM (2024), §2.1). The handles that users have are in `keyspace`.
+//!
+//! To clear a keyspace gives it new trees; to drop one leaves it without. Both happen at a sequence
+//! number: readers before it see the former trees ([`KeyspaceInfo::life`]). A batch that was filled
+//! before names former trees; the catalog knows what took their place ([`Catalog::current`]).
+//!
+//! Threads and locks: a keyspace's trees change under the sequencing lock and are read without a
+//! lock. The lists are locked for a short time.
 
 use crate::rules::{Extensions, Rules};
 use crate::shared::clock::Clock;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Error, OptionDifference, Result, TreeId};
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{Error, OptionDifference, Result, Seq, TreeId};
 use vlsm_disk::manifest;
 
 /// The keyspace that every store has.
@@ -166,13 +176,63 @@ impl KeyspaceOptions {
     }
 }
 
+/// The number of the first tree of a keyspace that has none, because it was dropped.
+const NO_TREE: u64 = u64::MAX;
+/// Former trees are remembered for at most so many clears and drops.
+const FORMER_MAX: usize = 4096;
+
+/// The trees of a keyspace, one for each region, which are numbered one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trees {
+    first: u64,
+    count: usize,
+}
+
+impl Trees {
+    /// The trees of these regions.
+    ///
+    /// # Errors
+    /// If they are not numbered one after the other.
+    fn of(regions: &[manifest::Region]) -> Result<Self, String> {
+        let (first, count) =
+            (regions.first().map_or(NO_TREE, |region| region.tree.0), regions.len());
+        let trees = Self { first, count };
+        let numbered = first.checked_add(count as u64).is_some()
+            && trees.iter().eq(regions.iter().map(|region| region.tree));
+        numbered.then_some(trees).ok_or_else(|| "its trees are not in order".to_owned())
+    }
+
+    /// The tree of a region.
+    pub fn tree(self, region: usize) -> TreeId {
+        debug_assert!(region < self.count, "region {region} of {}", self.count);
+        TreeId(self.first + region as u64)
+    }
+
+    pub fn iter(self) -> impl ExactSizeIterator<Item = TreeId> + DoubleEndedIterator + use<> {
+        (0..self.count).map(move |region| self.tree(region))
+    }
+
+    /// The region of a tree.
+    pub fn region(self, tree: TreeId) -> Option<usize> {
+        let region = tree.0.checked_sub(self.first)? as usize;
+        (region < self.count).then_some(region)
+    }
+}
+
 /// An open keyspace: its identity, options, trees, and the rules for its entries.
 pub(crate) struct KeyspaceInfo {
     /// The random number of its store.
     pub store: u64,
+    /// Its number in the manifest when it was opened or made.
+    pub number: u64,
+    /// Its number in the manifest now.
+    id: AtomicU64,
     pub name: String,
     pub options: KeyspaceOptions,
-    pub trees: Vec<TreeId>,
+    /// The first of its trees; [`NO_TREE`] once it was dropped.
+    first: AtomicU64,
+    /// The sequence number from which on it has these trees.
+    since: AtomicU64,
     pub rules: Arc<Rules>,
     /// The clock that decides when a put expires.
     pub clock: Arc<Clock>,
@@ -210,18 +270,67 @@ impl KeyspaceInfo {
         Err(Error::KeyspaceExists { keyspace: self.name.clone(), differences })
     }
 
+    /// The number of its regions.
+    pub fn region_count(&self) -> usize {
+        self.options.splits.len() + 1
+    }
+
+    /// Its number in the manifest.
+    pub fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    fn trees_from(&self, first: u64) -> Result<Trees> {
+        match first {
+            NO_TREE => Err(Error::KeyspaceDropped(self.name.clone())),
+            first => Ok(Trees { first, count: self.region_count() }),
+        }
+    }
+
+    /// The trees of all its regions, of which this is the first.
+    pub fn trees_from_first(&self, first: TreeId) -> Trees {
+        Trees { first: first.0, count: self.region_count() }
+    }
+
+    /// The trees that take its writes.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`].
+    #[inline]
+    pub fn trees(&self) -> Result<Trees> {
+        self.trees_from(self.first.load(Ordering::Acquire))
+    }
+
+    /// Its trees for a reader at a sequence number; none if that reader sees former ones.
+    ///
+    /// The caller has loaded the sequence number before. The writer stores `since`, then `first`,
+    /// and then makes `since` visible. So a reader that still finds the former first tree is before
+    /// `since`, and one that finds the new tree finds its `since`, too.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`].
+    #[inline]
+    pub fn life(&self, seq: Seq) -> Result<Option<Trees>> {
+        let first = self.first.load(Ordering::SeqCst);
+        if seq.0 < self.since.load(Ordering::SeqCst) && !planted::is(Bug::ClearSeenEarly) {
+            return Ok(None);
+        }
+        self.trees_from(first).map(Some)
+    }
+
     /// Index of the region that holds a key.
     pub fn region_of(&self, key: &[u8]) -> usize {
         self.options.splits.partition_point(|split| split.as_ref() <= key)
     }
 
-    /// The tree of the region that holds a key.
+    /// The tree that takes the writes of a key.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`].
     #[inline]
-    pub fn tree_of(&self, key: &[u8]) -> TreeId {
-        match self.trees.as_slice() {
-            [only] => *only,
-            trees => trees[self.region_of(key)],
-        }
+    pub fn tree_of(&self, key: &[u8]) -> Result<TreeId> {
+        let region = if self.options.splits.is_empty() { 0 } else { self.region_of(key) };
+        Ok(self.trees()?.tree(region))
     }
 
     /// Builds a keyspace from its record in the manifest.
@@ -244,8 +353,19 @@ impl KeyspaceInfo {
             Error::InvalidArgument(what)
         })?;
         let rules = extensions.rules(&name, options.merge_operator.as_deref(), options.ttl)?;
-        let trees = keyspace.regions.iter().map(|region| region.tree).collect();
-        Ok(Self { store, name, options, trees, rules, clock: clock.clone() })
+        let trees = Trees::of(&keyspace.regions)
+            .map_err(|why| Error::InvalidArgument(format!("keyspace {name:?}: {why}")))?;
+        Ok(Self {
+            store,
+            number: keyspace.id,
+            id: AtomicU64::new(keyspace.id),
+            name,
+            options,
+            first: AtomicU64::new(trees.first),
+            since: AtomicU64::new(0),
+            rules,
+            clock: clock.clone(),
+        })
     }
 }
 
@@ -257,6 +377,10 @@ pub(crate) struct Catalog {
     /// The code that the store was opened with.
     extensions: Extensions,
     keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,
+    /// The trees that keyspaces had before they were cleared or dropped, the latest last.
+    former: Mutex<VecDeque<(Trees, Arc<KeyspaceInfo>)>>,
+    /// Whether there are any.
+    any_former: AtomicBool,
 }
 
 impl Catalog {
@@ -266,7 +390,14 @@ impl Catalog {
         extensions: Extensions,
         keyspaces: Vec<Arc<KeyspaceInfo>>,
     ) -> Self {
-        Self { store, clock, extensions, keyspaces: Mutex::new(keyspaces) }
+        Self {
+            store,
+            clock,
+            extensions,
+            keyspaces: Mutex::new(keyspaces),
+            former: Mutex::default(),
+            any_former: AtomicBool::new(false),
+        }
     }
 
     /// The keyspace of this name.
@@ -279,9 +410,67 @@ impl Catalog {
         self.keyspaces.lock().clone()
     }
 
-    /// The keyspace that a tree belongs to.
+    /// The keyspace that a tree belongs to, or belonged to.
     pub fn owner(&self, tree: TreeId) -> Option<Arc<KeyspaceInfo>> {
-        self.keyspaces.lock().iter().find(|info| info.trees.contains(&tree)).cloned()
+        let has = |info: &&Arc<KeyspaceInfo>| {
+            info.trees().is_ok_and(|trees| trees.region(tree).is_some())
+        };
+        let owner = self.keyspaces.lock().iter().find(has).cloned();
+        owner.or_else(|| self.former(tree).map(|(_, info)| info))
+    }
+
+    fn former(&self, tree: TreeId) -> Option<(usize, Arc<KeyspaceInfo>)> {
+        let former = self.former.lock();
+        let mut found = former.iter().rev();
+        found.find_map(|(trees, info)| Some((trees.region(tree)?, info.clone())))
+    }
+
+    /// Whether a keyspace was cleared or dropped since the store was opened. Exact in the
+    /// sequencing step.
+    #[inline]
+    pub fn any_former(&self) -> bool {
+        self.any_former.load(Ordering::Relaxed)
+    }
+
+    /// The tree that takes the writes for a former one.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`]; [`Error::InvalidArgument`] if that was too long ago.
+    pub fn current(&self, tree: TreeId) -> Result<TreeId> {
+        let Some((region, info)) = self.former(tree) else {
+            return Err(Error::InvalidArgument(
+                "the writes were prepared before their keyspace was dropped or cleared, and so \
+                 were thousands of others since: prepare them again"
+                    .into(),
+            ));
+        };
+        Ok(info.trees()?.tree(region))
+    }
+
+    /// A keyspace has other trees from this sequence number on, or none. In the sequencing step,
+    /// when the view has them and before the number is visible.
+    pub fn replace(&self, info: &Arc<KeyspaceInfo>, seq: Seq, new: Option<(u64, Trees)>) {
+        {
+            let mut former = self.former.lock();
+            former.extend(info.trees().ok().map(|trees| (trees, info.clone())));
+            if former.len() > FORMER_MAX {
+                former.pop_front();
+            }
+        }
+        self.any_former.store(true, Ordering::Relaxed);
+        if new.is_none() {
+            self.keyspaces.lock().retain(|other| !Arc::ptr_eq(other, info));
+        }
+        if let Some((id, _)) = new {
+            info.id.store(id, Ordering::Relaxed);
+        }
+        info.since.store(seq.0, Ordering::SeqCst);
+        info.first.store(new.map_or(NO_TREE, |(_, trees)| trees.first), Ordering::SeqCst);
+    }
+
+    /// The trees of regions that were not made yet.
+    pub fn trees_of(regions: &[manifest::Region]) -> Trees {
+        Trees::of(regions).expect("new regions are numbered in order")
     }
 
     /// Builds a keyspace from its record in the manifest.

@@ -13,10 +13,12 @@ use crate::keyspace::{Keyspace, write_one};
 use crate::open::{Opening, open};
 use crate::options::{Options, WriteOptions};
 use crate::paths::absolute;
+use crate::replace::drop_keyspace;
 use crate::rules::{CompactionFilter, Extensions, MergeOperator, NamedFilter};
 use crate::shared::events::Listener;
 use crate::snapshot::Snapshot;
 use crate::stats::{Stats, stats};
+use crate::write::batch::other_store;
 use bytes::Bytes;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -290,6 +292,36 @@ impl Db {
         Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
+    /// Removes a keyspace with everything that it holds, durably. However much that is, it costs one
+    /// record in the manifest, and the files are removed in the background. Snapshots and iterators
+    /// from before go on reading what they saw; every other call of the keyspace's handles returns
+    /// [`Error::KeyspaceDropped`]. The name is free for a new keyspace.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// use vlsm::{Db, Error, KeyspaceOptions};
+    ///
+    /// let db = Db::open(folder.path().join("store"))?;
+    /// let old = db.create_keyspace("sessions", KeyspaceOptions::new())?;
+    /// old.put("ada", "online")?;
+    /// db.drop_keyspace(&old)?;
+    /// assert!(matches!(old.get("ada"), Err(Error::KeyspaceDropped(_))));
+    /// assert_eq!(db.keyspaces(), ["default"]);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceNeeded`] for the keyspace `default`, which can be cleared. Else as
+    /// [`Keyspace::clear`].
+    pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
+        if keyspace.info.store != self.engine.shared.store_uid {
+            return Err(other_store());
+        }
+        drop_keyspace(&self.engine, &keyspace.info)
+    }
+
     /// The names of all keyspaces.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
@@ -409,8 +441,7 @@ impl Db {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        self.engine.reader.get(self.default.tree_of(key), key, None)
+        self.engine.reader.get(&self.default, key.as_ref(), None)
     }
 
     /// The values of several keys of the keyspace `default`, as [`Keyspace::multi_get`] does.

@@ -1,11 +1,12 @@
 //! A registered sequence number that a snapshot or an iterator holds. While it is held, neither
 //! jobs nor compaction filters change the state that it shows.
 
+use crate::catalog::KeyspaceInfo;
 use crate::handle::Handle;
 use crate::read::view::{FilteredTrees, Moment, TreeView};
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::TreeId;
+use vlsm_core::Result;
 
 /// One registration; released when dropped.
 pub(crate) struct Held {
@@ -31,9 +32,21 @@ impl Held {
         Self { engine: engine.clone(), at, kept }
     }
 
-    /// The tree to read from in place of the current one.
-    pub fn tree(&self, id: TreeId) -> Option<&Arc<TreeView>> {
-        self.kept.as_ref().and_then(|kept| kept.tree(id))
+    /// Whether it keeps views of trees, so that not all are read from the current one.
+    pub fn keeps_any(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// The tree of a keyspace's region to read from, and whether it is kept for this reader.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
+    pub fn tree(&self, keyspace: &KeyspaceInfo, region: usize) -> Result<(Arc<TreeView>, bool)> {
+        let tree = self.engine.reader.tree_at(keyspace, region, self.at.seq)?;
+        match self.kept.as_ref().and_then(|kept| kept.tree(tree.id)) {
+            Some(kept) => Ok((kept.clone(), true)),
+            None => Ok((tree, false)),
+        }
     }
 }
 

@@ -269,7 +269,7 @@ impl<'a> Ingest<'a> {
         if region != keyspace.region_of(&properties.largest) {
             return wrong("it spans regions of the keyspace; write a file for each region");
         }
-        Ok(Checked { source: path.to_owned(), tree: keyspace.trees[region], summary })
+        Ok(Checked { source: path.to_owned(), tree: keyspace.trees()?.tree(region), summary })
     }
 
     /// Step 1, the copy.
@@ -300,6 +300,12 @@ impl<'a> Ingest<'a> {
     /// Steps 2 to 6. Returns how long the barrier was held.
     fn bring_in(&self, copies: &mut Copies<'_>) -> Result<Duration> {
         let _alone = self.engine.installer.without_ingests()?;
+        // No keyspace is cleared or dropped from here on.
+        let view = self.engine.reader.views().load_full();
+        for file in copies.files.iter_mut().filter(|file| view.find(file.tree).is_none()) {
+            file.tree = self.engine.catalog.current(file.tree)?;
+        }
+        drop(view);
         // Sync most of the WAL before writers have to wait.
         self.engine.log.sync_all()?;
         let mut deep = true;

@@ -132,7 +132,7 @@ impl Iter {
         hi: Bound<Bytes>,
     ) -> Self {
         let front = End::at(keyspace, lo.clone(), 0);
-        let back = End::at(keyspace, hi.clone(), keyspace.trees.len() - 1);
+        let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
         let finished = is_empty(&lo, &hi);
         let engine = &held.engine;
         engine.shared.counters.scans.add(1);
@@ -177,11 +177,8 @@ impl Iter {
         if self.info.store != engine.shared.store_uid {
             return Err(other_store());
         }
-        let id = self.info.trees[end.region];
-        let (tree, since) = match self.held.tree(id) {
-            Some(kept) => (kept.clone(), None),
-            None => (engine.reader.views().load().tree(id).clone(), Some(engine.shared.env.now())),
-        };
+        let (tree, kept) = self.held.tree(&self.info, end.region)?;
+        let since = (!kept).then(|| engine.shared.env.now());
         let at = self.held.at;
         let cursor = UserCursor::new(&tree, engine.reader.tables(), at, direction, end.resume())?;
         Ok(Walk { cursor, tree, since })
@@ -278,7 +275,8 @@ impl Drop for Iter {
                 Bound::Included(key) | Bound::Excluded(key) => &key[..],
                 Bound::Unbounded => &[],
             };
-            let tree = self.info.tree_of(key);
+            // One that was dropped since is not traced.
+            let Ok(tree) = self.info.tree_of(key) else { return };
             let scan = (tree, Asked::Scan(self.returned), key);
             let shared = &self.held.engine.shared;
             shared.tracer.record(&shared.io, begun, [scan].into_iter());

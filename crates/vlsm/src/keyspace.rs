@@ -9,6 +9,7 @@ use crate::ingest::{IngestOptions, IngestReport, ingest};
 use crate::iter::{Iter, count};
 use crate::options::WriteOptions;
 use crate::read::size::ApproximateSize;
+use crate::replace::clear;
 use crate::salvage::Salvage;
 use crate::write::Writer;
 use crate::write::batch::Batch;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 #[cfg(doc)]
 use vlsm_core::Error;
-use vlsm_core::{Result, TreeId};
+use vlsm_core::Result;
 
 /// A handle to one keyspace of an open store. Cheap to clone and to share between threads.
 #[derive(Clone)]
@@ -54,11 +55,7 @@ impl Keyspace {
     /// The number of its regions.
     #[must_use]
     pub fn region_count(&self) -> usize {
-        self.info.trees.len()
-    }
-
-    pub(crate) fn tree_of(&self, key: &[u8]) -> TreeId {
-        self.info.tree_of(key)
+        self.info.region_count()
     }
 
     /// Sets a key to a value.
@@ -217,8 +214,7 @@ impl Keyspace {
     /// the merge operator could not combine the operands, or panicked;
     /// [`Error::UnknownMergeOperator`] if it is not known.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        let key = key.as_ref();
-        self.engine.reader.get(self.tree_of(key), key, None)
+        self.engine.reader.get(&self.info, key.as_ref(), None)
     }
 
     /// The values of several keys, all as of one moment, in the order of `keys`. Each key has a
@@ -236,10 +232,13 @@ impl Keyspace {
         let reader = &self.engine.reader;
         let keys: Vec<K> = keys.into_iter().collect();
         reader.admit(keys.len());
-        let pinned = reader.pin();
+        let (pinned, trees) = match reader.pin_keyspace(&self.info) {
+            Ok(pinned) => pinned,
+            Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+        };
         let asked = keys.iter().map(|key| {
             let key = key.as_ref();
-            (&**pinned.view.tree(self.tree_of(key)), key)
+            (&**pinned.view.pinned(trees.tree(self.info.region_of(key))), key)
         });
         reader.multi_get(&asked.collect::<Vec<_>>(), pinned.at)
     }
@@ -303,6 +302,36 @@ impl Keyspace {
     ) -> Result<IngestReport> {
         let files: Vec<_> = files.into_iter().map(|file| file.as_ref().to_owned()).collect();
         ingest(&self.engine, &self.info, &files, options)
+    }
+
+    /// Removes everything that the keyspace holds, durably. However much that is, it costs one record
+    /// in the manifest, and the files are removed in the background. Snapshots and iterators from
+    /// before go on reading what they saw. The options stay.
+    ///
+    /// Writes by other threads at the same time are either removed or not. A transaction that began
+    /// before and has read or written the keyspace fails with [`Error::Conflict`].
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let cache = db.create_keyspace("cache", vlsm::KeyspaceOptions::new())?;
+    /// cache.put("page", "text")?;
+    /// let before = db.snapshot();
+    /// cache.clear()?;
+    /// assert!(cache.is_empty()?);
+    /// assert!(before.contains_key(&cache, "page")?);
+    /// # drop(before);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`]. [`Error::NoSpace`] on a full device: nothing has changed then.
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the WAL or the
+    /// manifest, after which a reopened store has cleared the keyspace or not.
+    pub fn clear(&self) -> Result<()> {
+        clear(&self.engine, &self.info)
     }
 
     /// The approximate size of a range of keys on disk and in memory. Old versions and tombstones

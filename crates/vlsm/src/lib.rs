@@ -57,6 +57,7 @@ mod own_writes;
 mod paths;
 mod read;
 mod recovery;
+mod replace;
 mod rules;
 mod salvage;
 mod shared;

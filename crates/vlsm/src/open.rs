@@ -24,7 +24,7 @@
 //! of cut off, and no worker is started.
 
 use crate::aside::Lost;
-use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
+use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions, Trees};
 use crate::device;
 use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
@@ -364,7 +364,7 @@ fn add_recovered(
 ) {
     let rules = |info: &Arc<KeyspaceInfo>| {
         let rules = info.rules.clone();
-        info.trees.clone().into_iter().map(move |tree| (tree, rules.clone()))
+        info.trees().into_iter().flat_map(Trees::iter).map(move |tree| (tree, rules.clone()))
     };
     let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();
     let idle = || Memtable::idle(MemtableId(shared.numbers.next_memtable()));

@@ -22,7 +22,7 @@ use crate::held::Held;
 use crate::read::merge_cursor::Direction;
 use crate::read::table_cache::TableCache;
 use crate::read::user_cursor::UserCursor;
-use crate::read::view::{StoreView, TreeView};
+use crate::read::view::TreeView;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -60,7 +60,8 @@ pub struct DamagedRange {
 pub struct Salvage {
     info: Arc<KeyspaceInfo>,
     held: Held,
-    view: Arc<StoreView>,
+    /// Its trees, as they were at the begin.
+    trees: Result<Vec<Arc<TreeView>>>,
     region: usize,
     walk: Option<UserCursor>,
     damages: Arc<Damages>,
@@ -88,11 +89,12 @@ impl Damages {
 impl Salvage {
     pub(crate) fn new(engine: &Handle, info: &Arc<KeyspaceInfo>) -> Self {
         let held = Held::now(engine);
-        let view = engine.reader.views().load_full();
+        let trees = (0..info.region_count()).map(|region| Ok(held.tree(info, region)?.0));
+        let trees = trees.collect();
         Self {
             info: info.clone(),
             held,
-            view,
+            trees,
             region: 0,
             walk: None,
             damages: Arc::default(),
@@ -147,9 +149,8 @@ impl Salvage {
             let walk = match &mut self.walk {
                 Some(walk) => walk,
                 None => {
-                    let tree = self.info.trees[self.region];
                     let walk =
-                        self.begin(self.held.tree(tree).unwrap_or_else(|| self.view.tree(tree)))?;
+                        self.begin(&self.trees.as_ref().map_err(Clone::clone)?[self.region])?;
                     self.walk.insert(walk)
                 }
             };
@@ -206,7 +207,7 @@ impl Iterator for Salvage {
                 Ok(None) => {
                     self.walk = None;
                     self.region += 1;
-                    self.finished = self.region == self.info.trees.len();
+                    self.finished = self.region == self.info.region_count();
                 }
                 Err(error) => {
                     self.finished = true;

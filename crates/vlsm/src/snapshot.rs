@@ -39,13 +39,16 @@ impl Snapshot {
             return Err(other_store());
         }
         let reader = &self.held.engine.reader;
-        let tree = keyspace.tree_of(key);
-        match self.held.tree(tree) {
-            Some(kept) => {
+        if !self.held.keeps_any() {
+            return reader.get(&keyspace.info, key, Some(self.held.at));
+        }
+        let (tree, kept) = self.held.tree(&keyspace.info, keyspace.info.region_of(key))?;
+        match kept {
+            true => {
                 reader.admit(1);
-                reader.get_in(kept, self.held.at, key)
+                reader.get_in(&tree, self.held.at, key)
             }
-            None => reader.get(tree, key, Some(self.held.at)),
+            false => reader.get(&keyspace.info, key, Some(self.held.at)),
         }
     }
 
@@ -70,11 +73,15 @@ impl Snapshot {
             return keys.iter().map(|_| Err(other_store())).collect();
         }
         engine.reader.admit(keys.len());
-        let view = engine.reader.views().load();
+        let info = &keyspace.info;
+        let trees = (0..info.region_count()).map(|region| Ok(self.held.tree(info, region)?.0));
+        let trees = match trees.collect::<Result<Vec<_>>>() {
+            Ok(trees) => trees,
+            Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+        };
         let asked = keys.iter().map(|key| {
             let key = key.as_ref();
-            let tree = keyspace.tree_of(key);
-            (&**self.held.tree(tree).unwrap_or_else(|| view.tree(tree)), key)
+            (&*trees[info.region_of(key)], key)
         });
         engine.reader.multi_get(&asked.collect::<Vec<_>>(), self.held.at)
     }

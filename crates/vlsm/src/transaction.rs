@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::key::successor;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Error, Result};
+use vlsm_core::{ConflictKind, Error, Result};
 use vlsm_disk::Env;
 
 /// How often [`Db::transact`] runs a transaction at most.
@@ -57,7 +57,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 /// writes are visible to others after [`Transaction::commit`]. The commit fails with
 /// [`Error::Conflict`], and writes nothing, if another write has changed a key or a part of a range
 /// that the transaction read; then it must be run again, which [`Db::transact`] does by itself.
-/// Writes to keys that were not read cause no conflict. The exceptions are an ingest, or very many
+/// Writes to keys that were not read cause no conflict. The exceptions are a keyspace that was
+/// cleared or dropped since the begin, and an ingest, or very many
 /// or very large writes, at the time of the commit, into regions of which something was read. A
 /// dropped transaction leaves nothing
 /// behind.
@@ -161,9 +162,10 @@ pub(crate) fn transact<T>(
     let mut tries = 1;
     loop {
         let mut transaction = Transaction::begin(engine);
-        let result = work(&mut transaction)?;
-        match transaction.commit_with(options) {
-            Ok(()) => return Ok(result),
+        let result = work(&mut transaction)
+            .and_then(|result| transaction.commit_with(options).map(|()| result));
+        match result {
+            Ok(result) => return Ok(result),
             Err(Error::Conflict { .. }) if tries < TRANSACT_TRIES => {}
             Err(error) => return Err(error),
         }
@@ -210,7 +212,9 @@ impl Transaction {
         if keyspace.info.store != self.snapshot.held.engine.shared.store_uid {
             return Err(other_store());
         }
-        let tree = keyspace.tree_of(key);
+        let held = &self.snapshot.held;
+        let trees = held.engine.reader.trees_at(&keyspace.info, held.at.seq)?;
+        let tree = trees.tree(keyspace.info.region_of(key));
         let below = || {
             self.reads.lock().add_key(tree, key)?;
             self.snapshot.get(keyspace, key)
@@ -218,7 +222,7 @@ impl Transaction {
         if planted::is(Bug::OwnWriteUnseen) {
             return below();
         }
-        let own = self.own.say(tree, key, self.snapshot.held.at.now)?;
+        let own = self.own.say(tree, key, held.at.now)?;
         own.value(&keyspace.info.rules, key, below)
     }
 
@@ -254,12 +258,15 @@ impl Transaction {
         if keyspace.info.store != self.snapshot.held.engine.shared.store_uid {
             return keys.iter().map(|_| Err(other_store())).collect();
         }
+        let (info, held) = (&keyspace.info, &self.snapshot.held);
+        let trees = match held.engine.reader.trees_at(info, held.at.seq) {
+            Ok(trees) => trees,
+            Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
+        };
+        let tree_of = |key: &[u8]| trees.tree(info.region_of(key));
         let say = |key: &K| match planted::is(Bug::OwnWriteUnseen) {
             true => Ok(Say::Nothing),
-            false => {
-                let key = key.as_ref();
-                self.own.say(keyspace.tree_of(key), key, self.snapshot.held.at.now)
-            }
+            false => self.own.say(tree_of(key.as_ref()), key.as_ref(), held.at.now),
         };
         let says: Vec<_> = keys.iter().map(say).collect();
         let undecided = |say: &Result<Say>| matches!(say, Ok(Say::Nothing | Say::Operands(_)));
@@ -267,7 +274,7 @@ impl Transaction {
         let asked: Vec<&[u8]> = asked.map(|(key, _)| key.as_ref()).collect();
         let noted = {
             let mut reads = self.reads.lock();
-            asked.iter().try_for_each(|key| reads.add_key(keyspace.tree_of(key), key))
+            asked.iter().try_for_each(|key| reads.add_key(tree_of(key), key))
         };
         let below = match noted {
             Ok(()) => self.snapshot.multi_get(keyspace, &asked),
@@ -340,14 +347,15 @@ impl Transaction {
     /// # Errors
     /// [`Error::InvalidArgument`] for a key or value over the limits, a transaction of more than
     /// [`MAX_BATCH_LEN`](crate::MAX_BATCH_LEN) bytes, or a keyspace of another store. The
-    /// transaction is as before then.
+    /// transaction is as before then. So it is after [`Error::KeyspaceDropped`], and after
+    /// [`Error::Conflict`], if the keyspace was cleared since the transaction began.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.add(|batch| batch.put(keyspace, key, value))
+        self.add(keyspace, |batch| batch.put(keyspace, key, value))
     }
 
     /// Sets a key of a keyspace to a value that expires after `ttl` from now.
@@ -361,7 +369,7 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        self.add(|batch| batch.put_with_ttl(keyspace, key, value, ttl))
+        self.add(keyspace, |batch| batch.put_with_ttl(keyspace, key, value, ttl))
     }
 
     /// Removes a key of a keyspace, if it exists.
@@ -369,7 +377,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
-        self.add(|batch| batch.delete(keyspace, key))
+        self.add(keyspace, |batch| batch.delete(keyspace, key))
     }
 
     /// Removes all keys of a range.
@@ -377,7 +385,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::put`].
     pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) -> Result<()> {
-        self.add(|batch| batch.delete_range(keyspace, range))
+        self.add(keyspace, |batch| batch.delete_range(keyspace, range))
     }
 
     /// Changes the value of a key by an operand of the keyspace's merge operator. This reads
@@ -391,21 +399,37 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         operand: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.add(|batch| batch.merge(keyspace, key, operand))
+        self.add(keyspace, |batch| batch.merge(keyspace, key, operand))
     }
 
     /// Adds a write, or refuses it and leaves the transaction as it was.
-    fn add(&mut self, add: impl FnOnce(&mut Batch)) -> Result<()> {
+    fn add(&mut self, keyspace: &Keyspace, add: impl FnOnce(&mut Batch)) -> Result<()> {
         let before = self.batch.len();
         add(&mut self.batch);
         let store = self.snapshot.held.engine.shared.store_uid;
         let refused = self.batch.take_error().or_else(|| self.batch.check(store).err());
+        let refused = refused.or_else(|| self.check_trees(keyspace, before).err());
         if let Some(error) = refused {
             self.batch.truncate(before);
             return Err(error);
         }
         self.see_writes_from(before);
         Ok(())
+    }
+
+    /// Whether these writes go to the trees that the transaction reads: not after its keyspace was
+    /// cleared.
+    fn check_trees(&self, keyspace: &Keyspace, first: usize) -> Result<()> {
+        let held = &self.snapshot.held;
+        let trees = held.engine.reader.trees_at(&keyspace.info, held.at.seq)?;
+        let mut writes = self.batch.entries()[first..].iter();
+        match writes.all(|entry| trees.region(entry.tree).is_some()) {
+            true => Ok(()),
+            false => Err(Error::Conflict {
+                keyspace: keyspace.info.name.clone(),
+                what: ConflictKind::Keyspace,
+            }),
+        }
     }
 
     fn see_writes_from(&mut self, first: usize) {

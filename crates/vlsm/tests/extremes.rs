@@ -182,7 +182,7 @@ fn numbers_end_before_they_wrap() {
 /// A keyspace for which there is no tree number left is refused, and nothing of it stays.
 #[test]
 fn trees_end_before_their_numbers() {
-    let disk = aged(|state| state.numbers.next_tree = (1 << 20) - 2);
+    let disk = aged(|state| state.numbers.next_tree = (1 << 40) - 2);
     let db = plain(&disk, false).unwrap();
     let make = |name: &str, splits: &[&'static str]| {
         db.create_keyspace(name, KeyspaceOptions::splits(splits.to_vec())).map(drop)

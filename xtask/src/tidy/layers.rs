@@ -77,6 +77,7 @@ const ENGINE: &[&str] = &[
     "verify",
     "checkpoint",
     "ingest",
+    "replace",
     // The face.
     "held",
     "iter",

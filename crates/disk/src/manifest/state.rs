@@ -9,8 +9,8 @@ use vlsm_core::{Micros, Seq, TreeId, Version, VersionEdit, Violation};
 
 /// The most keyspaces of a store.
 pub const KEYSPACES_MAX: usize = 16_384;
-/// The bound of tree numbers over a store's life. They are indices of a vector.
-const TREES_MAX: u64 = 1 << 20;
+/// The bound of tree numbers over a store's life.
+const TREES_MAX: u64 = 1 << 40;
 
 /// One part of a keyspace's key range, with a tree of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +149,17 @@ impl State {
         Ok(())
     }
 
+    /// Whether trees can have such numbers.
+    ///
+    /// # Errors
+    /// The numbers have been used up.
+    pub fn check_trees(&self, regions: &[Region]) -> Result<(), Violation> {
+        match regions.iter().any(|region| region.tree.0 >= TREES_MAX) {
+            true => Err(Violation("no further tree can be made".into())),
+            false => Ok(()),
+        }
+    }
+
     /// Whether a keyspace can be added, without adding it.
     ///
     /// # Errors
@@ -169,9 +180,7 @@ impl State {
         if self.keyspaces.len() >= KEYSPACES_MAX {
             return fail("there are too many");
         }
-        if keyspace.regions.iter().any(|region| region.tree.0 >= TREES_MAX) {
-            return fail("no further tree can be made");
-        }
+        self.check_trees(&keyspace.regions)?;
         let trees: BTreeSet<TreeId> = keyspace.regions.iter().map(|region| region.tree).collect();
         let taken = trees.iter().any(|tree| self.trees.contains_key(tree));
         if taken || trees.len() != keyspace.regions.len() {

@@ -105,6 +105,11 @@ impl Chains {
         }
     }
 
+    /// The tree is not in use any more: nobody waits for its memtables.
+    pub fn forget(&mut self, tree: TreeId) {
+        self.waiting.remove(&tree);
+    }
+
     fn end(&mut self, tree: TreeId, now: Micros) -> Option<Event> {
         let waiting = self.waiting.remove(&tree)?;
         let waited = now.saturating_sub(Micros(waiting.since.as_micros() as u64));

@@ -28,6 +28,11 @@ impl Manuals {
         requests.iter().find(|request| request.0 == tree).map(|request| request.1.clone())
     }
 
+    /// Ends the requests of a tree that is not in use any more.
+    pub fn forget(&self, tree: TreeId) {
+        self.requests.lock().retain(|request| request.0 != tree);
+    }
+
     fn has(&self, request: &Arc<Mutex<Manual>>) -> bool {
         self.requests.lock().iter().any(|other| Arc::ptr_eq(&other.1, request))
     }
@@ -62,8 +67,10 @@ impl Control {
             return Ok(());
         }
         let (upto, now) = (self.views.visible(), self.shared.clock.now());
-        let last = hi.map_or(keyspace.trees.len() - 1, |hi| keyspace.region_of(hi));
-        let trees = &keyspace.trees[keyspace.region_of(lo)..=last];
+        let last = hi.map_or(keyspace.region_count() - 1, |hi| keyspace.region_of(hi));
+        let all = keyspace.trees()?;
+        let trees: Vec<TreeId> =
+            (keyspace.region_of(lo)..=last).map(|region| all.tree(region)).collect();
         self.writer.flush_trees(|tree| trees.contains(&tree))?;
         let manuals = &self.manuals;
         let manual = || Manual::new(lo.clone(), hi.cloned(), upto, now);

@@ -201,6 +201,15 @@ impl State {
         Busy { reservations: jobs.map(held).collect() }
     }
 
+    /// Forgets what was proposed for a tree that is not in use any more, and cancels its jobs: their
+    /// results would not be installed.
+    pub fn forget_tree(&mut self, tree: TreeId) {
+        self.known.remove(&tree);
+        self.chains.forget(tree);
+        let jobs = self.jobs.iter_mut().filter(|slot| slot.candidate.tree == tree);
+        jobs.filter(|slot| !slot.installing).for_each(|slot| slot.cancelled = true);
+    }
+
     /// Forgets the jobs of which nothing more comes.
     pub fn drop_ended(&mut self, channel: &Channel) {
         let ended = channel.take_ended();

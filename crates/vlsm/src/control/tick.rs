@@ -71,6 +71,15 @@ impl Control {
         Ok(())
     }
 
+    /// A tree is not in use any more: its keyspace was cleared or dropped.
+    fn forget_tree(&self, tree: TreeId) {
+        self.state.lock().forget_tree(tree);
+        self.manuals.forget(tree);
+        self.shared.channel.made_room();
+        // A worker ends the cancelled jobs.
+        self.shared.channel.wake();
+    }
+
     /// Pauses these jobs and resumes all others. True if a paused job was resumed.
     fn pause(&self, state: &mut State, paused: &[JobId]) -> bool {
         let mut resumed = false;
@@ -116,12 +125,16 @@ impl World for Ticking<'_> {
         self.view = views.load_full();
         shared.counters.shape_asks.add(held.len() as u64);
         let changed = |(id, busy)| {
-            let older = self.view.tree(id).older_part();
-            let tree = older.as_ref().unwrap_or(self.view.tree(id));
+            let Some(tree) = self.view.find(id) else {
+                self.control.forget_tree(id);
+                return None;
+            };
+            let older = tree.older_part();
+            let tree = older.as_ref().unwrap_or(tree);
             let (version, facts) = (tree.version.clone(), self.control.facts(tree));
-            Changed { tree: id, busy, version, facts, may_start: shared.health.is_running() }
+            Some(Changed { tree: id, busy, version, facts, may_start: shared.health.is_running() })
         };
-        held.into_iter().map(changed).collect()
+        held.into_iter().filter_map(changed).collect()
     }
 
     fn add_asked(&mut self, changed: &Changed, candidates: &mut Candidates) {
@@ -149,7 +162,10 @@ impl World for Ticking<'_> {
     fn observe(&mut self) -> Observed {
         let (signals, candidates, running) = {
             let state = self.control.state.lock();
+            // One of a tree that is not in use any more is forgotten with the next tick.
+            let in_use = |candidate: &Arc<Candidate>| self.view.find(candidate.tree).is_some();
             let known = state.known.values().flat_map(|known| known.candidates.iter().cloned());
+            let known = known.filter(in_use);
             (self.control.signals(&self.view, &state), known.collect(), state.running())
         };
         let candidates = self.control.shared.affordable(candidates);

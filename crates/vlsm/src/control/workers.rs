@@ -271,7 +271,8 @@ impl Control {
     /// is graded against the next level, as its tree is before the result is installed.
     fn count_vssts(&self, counter: &LevelCounter, candidate: &Candidate, edit: &VersionEdit) {
         let (view, policy) = (self.views.load_full(), &self.shared.options.policy);
-        let version = &view.tree(candidate.tree).version;
+        let Some(tree) = view.find(candidate.tree) else { return };
+        let version = &tree.version;
         let is = |table: &Table, next: u8, overlap, wanted| {
             let (next, max) = (version.level(next), policy.tree.growth as f64);
             u64::from(grade(&table.range, table.bytes, next, overlap, max) == wanted)

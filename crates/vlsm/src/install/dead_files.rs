@@ -11,17 +11,17 @@
 
 use crate::shared::Shared;
 use crate::sync::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use vlsm_core::event::Event;
-use vlsm_core::{Error, FileMeta, Result};
+use vlsm_core::{Error, FileMeta, FileNumber, Result};
 use vlsm_disk::sst::sst_path;
 
 /// Files that are to be removed.
 #[derive(Default)]
 pub(crate) struct DeadFiles {
-    zombies: Mutex<Vec<Arc<FileMeta>>>,
+    zombies: Mutex<BTreeMap<FileNumber, Arc<FileMeta>>>,
     /// Dead files that the system did not remove when asked.
     stuck: Mutex<VecDeque<Arc<FileMeta>>>,
 }
@@ -30,30 +30,28 @@ impl DeadFiles {
     /// Notes files that left the current version.
     pub fn bury(&self, files: impl IntoIterator<Item = Arc<FileMeta>>) {
         let mut zombies = self.zombies.lock();
+        // A file that is consumed slice by slice is named several times.
         for file in files {
-            // A file that is consumed slice by slice is named several times.
-            if !zombies.iter().any(|zombie| zombie.number == file.number) {
-                zombies.push(file);
-            }
+            zombies.entry(file.number).or_insert(file);
         }
     }
 
     /// Whether there is a zombie that nobody sees any more.
     pub fn any_dead(&self) -> bool {
-        self.zombies.lock().iter().any(|file| Arc::strong_count(file) == 1)
+        self.zombies.lock().values().any(|file| Arc::strong_count(file) == 1)
     }
 
     /// Number of zombies and their bytes, with those that cannot be removed.
     pub fn zombies(&self) -> (usize, u64) {
         let (zombies, stuck) = (self.zombies.lock(), self.stuck.lock());
-        let bytes = zombies.iter().chain(stuck.iter()).map(|file| file.bytes.0).sum();
+        let bytes = zombies.values().chain(stuck.iter()).map(|file| file.bytes.0).sum();
         (zombies.len() + stuck.len(), bytes)
     }
 
     /// Number and bytes of the zombies that somebody still uses.
     pub fn pinned(&self) -> (u64, u64) {
         let zombies = self.zombies.lock();
-        let used = zombies.iter().filter(|file| Arc::strong_count(file) > 1);
+        let used = zombies.values().filter(|file| Arc::strong_count(file) > 1);
         used.fold((0, 0), |(count, bytes), file| (count + 1, bytes + file.bytes.0))
     }
 
@@ -67,7 +65,7 @@ impl DeadFiles {
     pub fn remove(&self, shared: &Shared) {
         self.retry(shared);
         let mut dead = Vec::new();
-        self.zombies.lock().retain(|file| {
+        self.zombies.lock().retain(|_, file| {
             let unseen = Arc::strong_count(file) == 1;
             if unseen {
                 dead.push(file.clone());

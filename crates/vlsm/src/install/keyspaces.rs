@@ -1,14 +1,34 @@
-//! Creates a keyspace: a record in the manifest, then empty trees in the view. A record that a full
-//! device refused is cut off the manifest, so no crash brings it back.
+//! Creates, clears and drops keyspaces: a record in the manifest, then the trees in the view. A
+//! record that a full device refused is cut off the manifest, so no crash brings it back.
+//!
+//! To clear a keyspace is to drop it and to create one with the same name, options and splits and
+//! with new trees, in one record. Numbers of trees are never used again, so recovery recognizes
+//! what was written to old trees, in the WAL or in files, and ignores it.
+//!
+//! 1. The WAL is synced by the caller, so what was written before is not lost by a crash that the
+//!    change survives.
+//! 2. The record is appended and synced. After a crash from here on the change is there.
+//! 3. The view gets the new trees (`write/retire`). The batches between 2 and 3 are ordered before
+//!    the change.
+//! 4. The files of the old trees become zombies, and go when no reader sees them. Results of jobs
+//!    of the old trees are not installed.
 
 use super::{Installer, Leader, violated};
-use crate::catalog::{KeyspaceInfo, KeyspaceOptions, check_name};
+use crate::catalog::{Catalog, KeyspaceInfo, KeyspaceOptions, Trees, check_name};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Error, MemtableId, Result, TreeId, Version};
+use vlsm_core::{Error, MemtableId, Result, Seq, TreeId, Version};
 use vlsm_disk::manifest::{self, Record};
+
+/// The trees that take the place of a keyspace's old ones.
+pub(crate) struct Replacement {
+    /// The keyspace's new number in the manifest.
+    pub id: u64,
+    pub trees: Trees,
+    pub views: Vec<TreeView>,
+}
 
 impl Installer {
     /// Makes a keyspace. Waits for the manifest; not for latency paths.
@@ -51,26 +71,93 @@ impl Installer {
         let info = self.catalog.info(&keyspace)?;
         // Tried before the write: a record that cannot be applied could not be read, either.
         leader.state.check_new(&keyspace).map_err(|why| Error::InvalidArgument(why.0))?;
-        let records = [Record::CreateKeyspace(keyspace), Record::Numbers(grown)];
-        let added = self.append(leader, &records).or_else(|refused| match refused {
+        self.record(leader, &[Record::CreateKeyspace(keyspace), Record::Numbers(grown)])?;
+        self.views.add(info.trees()?.iter().map(|tree| self.empty_tree(tree, &info)));
+        self.catalog.add(info.clone());
+        Ok(info)
+    }
+
+    /// Makes changes of keyspaces durable, or nothing of them.
+    fn record(&self, leader: &mut Leader, records: &[Record]) -> Result<()> {
+        let added = self.append(leader, records).or_else(|refused| match refused {
             // Nothing of it may be there after a crash, either.
             Error::NoSpace { .. } => leader.manifest.forget_refused().and(Err(refused)),
             _ => Err(refused),
         });
         added.map_err(|error| self.shared.failed(error))?;
-        for record in &records {
-            leader.state.apply(record).map_err(violated)?;
-        }
-        let tree = |id: &TreeId| TreeView {
-            id: *id,
+        records.iter().try_for_each(|record| leader.state.apply(record).map_err(violated))
+    }
+
+    fn empty_tree(&self, id: TreeId, info: &KeyspaceInfo) -> TreeView {
+        TreeView {
+            id,
             active: Memtable::idle(MemtableId(self.shared.numbers.next_memtable())),
             immutables: Vec::new(),
             version: Arc::new(Version::default()),
             rules: info.rules.clone(),
             mixed: false,
-        };
-        self.views.add(info.trees.iter().map(tree));
-        self.catalog.add(info.clone());
-        Ok(info)
+        }
+    }
+
+    /// Removes all of a keyspace, and the keyspace unless it `stays`. `retire` is step 3. Waits for
+    /// the manifest; not for latency paths.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`], or any error of writing the manifest.
+    pub fn replace_trees(
+        self: &Arc<Self>,
+        info: &Arc<KeyspaceInfo>,
+        stays: bool,
+        retire: impl FnOnce(Option<Replacement>) -> Result<Seq>,
+    ) -> Result<Seq> {
+        self.alone(|leader| {
+            self.shared.health.check()?;
+            let old = info.trees()?;
+            let state = &leader.state;
+            let known = state.keyspaces.get(&info.id());
+            let known = known.ok_or_else(|| Error::KeyspaceDropped(info.name.clone()))?;
+            let files: Vec<_> = old
+                .iter()
+                .filter_map(|tree| state.trees.get(&tree))
+                .flat_map(|version| version.tables())
+                .map(|(_, table)| table.file.clone())
+                .collect();
+            let mut records = vec![Record::DropKeyspace(known.id)];
+            let mut new = None;
+            if stays {
+                let (id, first) = (state.numbers.next_keyspace, state.numbers.next_tree);
+                let regions = info.options.regions(first);
+                let grown = manifest::Numbers {
+                    next_keyspace: id + 1,
+                    next_tree: first + regions.len() as u64,
+                    ..manifest::Numbers::default()
+                };
+                let trees = Catalog::trees_of(&regions);
+                state.check_trees(&regions).map_err(|why| Error::InvalidArgument(why.0))?;
+                let made = manifest::Keyspace { id, regions, ..known.clone() };
+                records.extend([Record::CreateKeyspace(made), Record::Numbers(grown)]);
+                let views = trees.iter().map(|tree| self.empty_tree(tree, info)).collect();
+                new = Some(Replacement { id, trees, views });
+            }
+            let unrecorded = planted::is(Bug::ClearUnrecorded);
+            if !unrecorded {
+                self.record(leader, &records)?;
+            }
+            let seq = retire(new)?;
+            if !unrecorded {
+                self.dead.bury(files);
+            }
+            Ok(seq)
+        })
+    }
+
+    /// Releases the WALs that only trees needed that are not in use any more.
+    pub fn release_wals(self: &Arc<Self>) -> Result<()> {
+        self.alone(|leader| {
+            let min_wal = self.log.oldest_needed(&self.views, &[]);
+            self.list_wals(leader, min_wal, self.log.listed(min_wal))?;
+            self.log.release(min_wal);
+            Ok(())
+        })
     }
 }

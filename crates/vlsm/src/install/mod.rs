@@ -30,7 +30,7 @@
 
 pub(crate) mod dead_files;
 mod evict;
-mod keyspaces;
+pub(crate) mod keyspaces;
 mod snapshot;
 mod wals;
 
@@ -233,6 +233,19 @@ impl Installer {
 
     /// False when there is no space: the requests wait in the queue then.
     fn install_or_put_back(self: &Arc<Self>, leader: &mut Leader, requests: Vec<Request>) -> bool {
+        let in_use = |request: &Request| {
+            leader.state.trees.contains_key(&request.tree) || planted::is(Bug::GoneInstalled)
+        };
+        let (requests, gone): (Vec<_>, Vec<_>) = requests.into_iter().partition(in_use);
+        for request in &gone {
+            // Its keyspace was cleared or dropped while the job ran.
+            self.remove_outputs(request);
+            self.shared.channel.job_ended(request.job, request.tree);
+        }
+        if requests.is_empty() {
+            self.waiting.store(false, Ordering::Release);
+            return true;
+        }
         // Requests that wait for space may be in the manifest already.
         let begun = self.waits();
         let result = self.install_group(leader, &requests);
@@ -277,7 +290,8 @@ impl Installer {
         forgotten.map(|()| found)
     }
 
-    /// Removes the files that a job wrote for a store that was closed before they were installed.
+    /// Removes the files that a job wrote for a store that was closed before they were installed, or
+    /// for a tree that is not in use any more.
     fn remove_outputs(&self, request: &Request) {
         let inputs = || request.inputs.iter().map(|file| file.number);
         for change in &request.edit.changes {

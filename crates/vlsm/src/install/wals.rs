@@ -25,7 +25,12 @@ impl Installer {
         })
     }
 
-    fn list_wals(&self, leader: &mut Leader, min_wal: u64, wals: Vec<u64>) -> Result<()> {
+    pub(super) fn list_wals(
+        &self,
+        leader: &mut Leader,
+        min_wal: u64,
+        wals: Vec<u64>,
+    ) -> Result<()> {
         let clock = self.shared.clock.to_record();
         // After a change that failed, the manifest may list other files than the state.
         let known = leader.manifest.is_certain()

@@ -320,7 +320,10 @@ impl Reader {
             return Ok(None);
         }
         for (&id, of) in &reads.0 {
-            let tree = pinned.view.tree(id);
+            let Some(tree) = pinned.view.find(id) else {
+                // The keyspace was cleared or dropped.
+                return Ok(Some(Change { tree: id, kind: ConflictKind::Keyspace }));
+            };
             for key in &of.keys {
                 if self.key_changed(tree, key, since, at)? {
                     return Ok(Some(Change { tree: id, kind: ConflictKind::Key }));

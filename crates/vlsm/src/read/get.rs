@@ -13,6 +13,7 @@
 //! merge operator, the key's versions are collected in a second pass ([`Reader::collect`]). A read
 //! error ends the search: it never lets an older value show.
 
+use crate::catalog::KeyspaceInfo;
 use crate::memtable::Memtable;
 use crate::read::Reader;
 use crate::read::view::{Moment, Source, TreeView};
@@ -22,7 +23,7 @@ use crate::trace::Asked;
 use bytes::Bytes;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Cursor, Error, Micros, Result, Seq, Table, Trailer, TreeId};
+use vlsm_core::{Cursor, Error, Micros, Result, Seq, Table, Trailer};
 use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
@@ -31,22 +32,38 @@ pub(super) type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
     /// The value of a key, now or as of the moment that a snapshot holds.
-    pub fn get(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
+    pub fn get(
+        &self,
+        keyspace: &KeyspaceInfo,
+        key: &[u8],
+        at: Option<Moment>,
+    ) -> Result<Option<Bytes>> {
         match self.shared.begin(Timed::Get) {
-            None => self.look_up(tree, key, at),
-            Some(started) => self.look_up_measured(started, tree, key, at),
+            None => self.look_up(keyspace, key, at),
+            Some(started) => self.look_up_measured(started, keyspace, key, at),
         }
     }
 
     #[inline]
-    fn look_up(&self, tree: TreeId, key: &[u8], at: Option<Moment>) -> Result<Option<Bytes>> {
+    fn look_up(
+        &self,
+        keyspace: &KeyspaceInfo,
+        key: &[u8],
+        at: Option<Moment>,
+    ) -> Result<Option<Bytes>> {
         self.admit(1);
-        let view = self.views.load();
-        match at {
-            Some(at) => self.get_in(view.tree(tree), at, key),
-            None => {
-                self.resolve(view.tree(tree), self.views.visible(), key, || self.shared.clock.now())
+        let region = keyspace.region_of(key);
+        loop {
+            let view = self.views.load();
+            let seq = at.map_or_else(|| self.views.visible(), |at| at.seq);
+            if let Some(tree) = view.tree_at(keyspace, region, seq)? {
+                return match at {
+                    Some(at) => self.get_in(tree, at, key),
+                    None => self.resolve(tree, seq, key, || self.shared.clock.now()),
+                };
             }
+            // The keyspace was cleared just now.
+            self.shared.env.interleave();
         }
     }
 
@@ -55,11 +72,11 @@ impl Reader {
     fn look_up_measured(
         &self,
         started: Started<'_>,
-        tree: TreeId,
+        keyspace: &KeyspaceInfo,
         key: &[u8],
         at: Option<Moment>,
     ) -> Result<Option<Bytes>> {
-        let found = self.look_up(tree, key, at)?;
+        let found = self.look_up(keyspace, key, at)?;
         self.shared.end(Some(started));
         Ok(found)
     }

@@ -16,6 +16,7 @@ pub(crate) mod table_cache;
 pub(crate) mod user_cursor;
 pub(crate) mod view;
 
+use crate::catalog::{KeyspaceInfo, Trees};
 use crate::shared::Shared;
 use pins::Pins;
 use snapshots::Snapshots;
@@ -23,7 +24,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use table_cache::TableCache;
-use view::{FilteredTrees, Moment, Pinned, Views};
+use view::{FilteredTrees, Moment, Pinned, TreeView, Views};
+use vlsm_core::{Result, Seq};
 
 /// Reads an open store.
 pub(crate) struct Reader {
@@ -71,6 +73,52 @@ impl Reader {
         let (view, seq) = self.views.pin(&*self.shared.env);
         let at = Moment { seq, now: self.shared.clock.now() };
         Pinned { view, at }
+    }
+
+    /// A moment that is visible now, and the trees of a keyspace at that moment. The view has them.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
+    pub fn pin_keyspace(&self, keyspace: &KeyspaceInfo) -> Result<(Pinned, Trees)> {
+        loop {
+            let pinned = self.pin();
+            let first = pinned.view.tree_at(keyspace, 0, pinned.at.seq)?.map(|tree| tree.id);
+            if let Some(first) = first {
+                return Ok((pinned, keyspace.trees_from_first(first)));
+            }
+            // The keyspace was cleared just now.
+            self.shared.env.interleave();
+        }
+    }
+
+    /// The tree of a keyspace's region that a registered reader at `seq` sees.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
+    pub fn tree_at(
+        &self,
+        keyspace: &KeyspaceInfo,
+        region: usize,
+        seq: Seq,
+    ) -> Result<Arc<TreeView>> {
+        loop {
+            if let Some(tree) = self.views.load().tree_at(keyspace, region, seq)? {
+                return Ok(tree.clone());
+            }
+            // The keyspace was cleared just now.
+            self.shared.env.interleave();
+        }
+    }
+
+    /// The trees of a keyspace that a registered reader at `seq` sees.
+    ///
+    /// # Errors
+    /// As [`Reader::tree_at`].
+    pub fn trees_at(&self, keyspace: &KeyspaceInfo, seq: Seq) -> Result<Trees> {
+        match keyspace.life(seq)? {
+            Some(trees) => Ok(trees),
+            None => Ok(keyspace.trees_from_first(self.tree_at(keyspace, 0, seq)?.id)),
+        }
     }
 
     /// The open SSTs.

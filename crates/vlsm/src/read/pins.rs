@@ -80,9 +80,11 @@ impl Drop for Pin {
 }
 
 impl Reader {
-    /// Takes walks on outdated views back from iterators. Returns the time of the next check, if
+    /// Takes walks on outdated views back from iterators, and lets go of retired trees that no
+    /// reader sees any more. Returns the time of the next check, if
     /// some walks may continue until then.
     pub fn take_back(&self) -> Option<Duration> {
+        self.views.let_go(|| self.snapshots.numbers());
         let open: Vec<_> = {
             let open = self.pins.open.lock();
             open.values().filter_map(Weak::upgrade).collect()
@@ -98,7 +100,10 @@ impl Reader {
             let Holds { front, back } = &mut *held;
             let mut taken = Vec::new();
             for end in [front, back] {
-                let outdated = |walk: &&mut Walk| !Arc::ptr_eq(&walk.tree, view.tree(walk.tree.id));
+                let outdated = |walk: &&mut Walk| {
+                    let current = view.find_any(walk.tree.id);
+                    !current.is_some_and(|current| Arc::ptr_eq(&walk.tree, current))
+                };
                 let Some(walk) = end.as_mut().filter(outdated) else { continue };
                 let Some(until) = walk.since.map(|since| since + HELD_MAX) else { continue };
                 if until <= now {

@@ -37,10 +37,10 @@ impl Reader {
         if hi.is_some_and(|hi| hi <= lo) {
             return Ok(size);
         }
-        let view = self.views.load_full();
-        let last = hi.map_or(keyspace.trees.len() - 1, |hi| keyspace.region_of(hi));
-        for tree in &keyspace.trees[keyspace.region_of(lo)..=last] {
-            let tree = view.tree(*tree);
+        let (pinned, trees) = self.pin_keyspace(keyspace)?;
+        let last = hi.map_or(keyspace.region_count() - 1, |hi| keyspace.region_of(hi));
+        for region in keyspace.region_of(lo)..=last {
+            let tree = pinned.view.pinned(trees.tree(region));
             for (_, table) in tree.version.tables() {
                 self.add_table(table, lo, hi, &mut size)?;
             }

@@ -124,6 +124,11 @@ impl Snapshots {
     }
 
     /// All held sequence numbers, ascending.
+    pub fn numbers(&self) -> Vec<Seq> {
+        self.held.lock().counts.keys().copied().collect()
+    }
+
+    /// The same, for a job that begins.
     pub fn frozen(&self) -> Vec<Seq> {
         let held = self.held.lock();
         let overlooked = usize::from(planted::is(Bug::SnapshotOverlooked));

@@ -12,9 +12,14 @@
 //! Age order: mostly all memtables are newer than all of L0. While ingested files lie in L0 above
 //! memtables that wait for their flush, they are interleaved ([`TreeView::sources`]).
 //!
+//! The trees of a keyspace that was cleared or dropped leave the view of those who write. They stay,
+//! as they were then, for readers whose sequence number is from before ([`Views::retire`]), until
+//! there is no such reader ([`Views::let_go`]).
+//!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.
 
+use crate::catalog::{KeyspaceInfo, Trees};
 use crate::memtable::Memtable;
 use crate::rules::Rules;
 use crate::sync::Mutex;
@@ -22,7 +27,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Micros, Seq, Tables, TreeId, Version};
+use vlsm_core::{Micros, Result, Seq, Tables, TreeId, Version};
 use vlsm_disk::Env;
 
 /// One tree at one moment.
@@ -88,10 +93,23 @@ impl TreeView {
     }
 }
 
-/// All trees at one moment, indexed by [`TreeId`].
+/// The trees that a keyspace had until it was cleared or dropped, for readers from before.
+pub(crate) struct Retired {
+    /// The keyspace ([`KeyspaceInfo::number`]).
+    keyspace: u64,
+    /// Readers from this sequence number on do not see them.
+    until: Seq,
+    /// Its trees by region.
+    trees: Vec<Arc<TreeView>>,
+}
+
+/// All trees at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct StoreView {
-    trees: Vec<Option<Arc<TreeView>>>,
+    /// The trees in use, in order of their numbers.
+    trees: Vec<Arc<TreeView>>,
+    /// In the order in which they were retired.
+    retired: Vec<Arc<Retired>>,
     filtered: Arc<FilteredTrees>,
 }
 
@@ -108,23 +126,72 @@ impl FilteredTrees {
 }
 
 impl StoreView {
-    /// The tree of this number.
+    /// The tree of this number, which is in use.
     ///
     /// # Panics
-    /// When there is none: handles name only trees that exist.
+    /// When there is none.
     pub fn tree(&self, id: TreeId) -> &Arc<TreeView> {
-        let slot = self.trees.get(id.0 as usize).and_then(Option::as_ref);
-        slot.expect("handles are made from the trees of the store")
+        self.find(id).expect("the tree is in use")
     }
 
-    /// The tree of this number, unless its keyspace was dropped.
+    /// The tree of this number, unless its keyspace was dropped or cleared.
+    #[inline]
     pub fn find(&self, id: TreeId) -> Option<&Arc<TreeView>> {
-        self.trees.get(id.0 as usize).and_then(Option::as_ref)
+        // Where nothing was dropped, numbers are indices.
+        match self.trees.get(id.0 as usize) {
+            Some(tree) if tree.id == id => Some(tree),
+            _ => self.search(id),
+        }
     }
 
-    /// All trees.
+    fn search(&self, id: TreeId) -> Option<&Arc<TreeView>> {
+        let found = self.trees.binary_search_by_key(&id, |tree| tree.id);
+        found.ok().map(|index| &self.trees[index])
+    }
+
+    /// The tree of a keyspace's region that a reader at `seq` sees. None if this view is too old or
+    /// too new for that: the caller takes another one, and loads `seq` again if it is not
+    /// registered. `seq` was loaded before this call.
+    ///
+    /// # Errors
+    /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
+    #[inline]
+    pub fn tree_at(
+        &self,
+        keyspace: &KeyspaceInfo,
+        region: usize,
+        seq: Seq,
+    ) -> Result<Option<&Arc<TreeView>>> {
+        match keyspace.life(seq)? {
+            Some(trees) => Ok(self.find(trees.tree(region)).or_else(|| {
+                // A reader that found the former trees of a keyspace.
+                self.former(keyspace, region, seq)
+            })),
+            None => Ok(self.former(keyspace, region, seq)),
+        }
+    }
+
+    #[cold]
+    fn former(&self, keyspace: &KeyspaceInfo, region: usize, seq: Seq) -> Option<&Arc<TreeView>> {
+        let of =
+            |retired: &&Arc<Retired>| retired.keyspace == keyspace.number && seq < retired.until;
+        self.retired.iter().find(of).map(|retired| &retired.trees[region])
+    }
+
+    /// A tree that a reader found in this view.
+    pub fn pinned(&self, id: TreeId) -> &Arc<TreeView> {
+        self.find_any(id).expect("it was found in this view")
+    }
+
+    /// The tree that a walk is on, as it is in this view; none if no reader may begin on it.
+    pub fn find_any(&self, id: TreeId) -> Option<&Arc<TreeView>> {
+        let retired = || self.retired.iter().flat_map(|retired| &retired.trees);
+        self.find(id).or_else(|| retired().find(|tree| tree.id == id))
+    }
+
+    /// The trees in use.
     pub fn trees(&self) -> impl Iterator<Item = &Arc<TreeView>> {
-        self.trees.iter().flatten()
+        self.trees.iter()
     }
 
     /// The trees among them that compaction filters may change.
@@ -133,12 +200,20 @@ impl StoreView {
     }
 
     fn set(&mut self, tree: TreeView) {
-        let (index, filters) = (tree.id.0 as usize, tree.rules.filter.is_some());
-        self.trees[index] = Some(Arc::new(tree.ordered()));
-        if filters {
-            let filtered = self.trees().filter(|tree| tree.rules.filter.is_some());
-            self.filtered = Arc::new(FilteredTrees(filtered.cloned().collect()));
+        let filters = tree.rules.filter.is_some();
+        let tree = Arc::new(tree.ordered());
+        match self.trees.binary_search_by_key(&tree.id, |tree| tree.id) {
+            Ok(index) => self.trees[index] = tree,
+            Err(index) => self.trees.insert(index, tree),
         }
+        if filters {
+            self.note_filtered();
+        }
+    }
+
+    fn note_filtered(&mut self) {
+        let filtered = self.trees().filter(|tree| tree.rules.filter.is_some());
+        self.filtered = Arc::new(FilteredTrees(filtered.cloned().collect()));
     }
 }
 
@@ -221,13 +296,48 @@ impl Views {
     pub fn add(&self, trees: impl IntoIterator<Item = TreeView>) {
         let _held = self.change.lock();
         let mut next = StoreView::clone(&self.load());
-        for tree in trees {
-            let index = tree.id.0 as usize;
-            if next.trees.len() <= index {
-                next.trees.resize(index + 1, None);
-            }
-            next.set(tree);
+        trees.into_iter().for_each(|tree| next.set(tree));
+        self.current.store(Arc::new(next));
+    }
+
+    /// Retires the trees of a keyspace: readers from `until` on see `new` ones in their place.
+    /// Returns what was retired.
+    pub fn retire(
+        &self,
+        keyspace: &KeyspaceInfo,
+        old: Trees,
+        until: Seq,
+        new: Vec<TreeView>,
+    ) -> Vec<Arc<TreeView>> {
+        let _held = self.change.lock();
+        let mut next = StoreView::clone(&self.load());
+        let trees: Vec<_> = old.iter().map(|id| next.tree(id).clone()).collect();
+        next.trees.retain(|tree| old.region(tree.id).is_none());
+        let filters = trees.iter().any(|tree| tree.rules.filter.is_some());
+        let retired = Retired { keyspace: keyspace.number, until, trees: trees.clone() };
+        next.retired.push(Arc::new(retired));
+        new.into_iter().for_each(|tree| next.set(tree));
+        if filters {
+            next.note_filtered();
         }
+        self.current.store(Arc::new(next));
+        trees
+    }
+
+    /// Lets go of retired trees that no reader sees any more. `held` are the sequence numbers that
+    /// readers hold, asked after the visible one was loaded.
+    pub fn let_go(&self, held: impl FnOnce() -> Vec<Seq>) {
+        if self.load().retired.is_empty() {
+            return;
+        }
+        let visible = self.visible();
+        let oldest = held().into_iter().next().unwrap_or(Seq::MAX).min(visible);
+        if self.load().retired.iter().all(|retired| retired.until > oldest) {
+            return;
+        }
+        let _held = self.change.lock();
+        let mut next = StoreView::clone(&self.load());
+        next.retired.retain(|retired| retired.until > oldest);
         self.current.store(Arc::new(next));
     }
 }

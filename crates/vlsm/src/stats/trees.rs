@@ -52,8 +52,9 @@ impl Trees {
     pub fn keyspaces(&self, engine: &Engine) -> Vec<KeyspaceStats> {
         let infos = engine.catalog.keyspaces();
         let known = infos.iter().filter_map(|info| {
-            let trees: Option<Vec<&Tree>> = info.trees.iter().map(|id| self.0.get(id)).collect();
-            let trees = trees?;
+            // One that was dropped or cleared just now has no tree in the view.
+            let ids: Vec<TreeId> = info.trees().ok()?.iter().collect();
+            let trees = ids.iter().map(|id| self.0.get(id)).collect::<Option<Vec<&Tree>>>()?;
             Some(KeyspaceStats {
                 name: info.name.clone(),
                 regions: trees.len() as u64,
@@ -63,8 +64,8 @@ impl Trees {
                 entries: trees.iter().map(|tree| tree.entries).sum(),
                 tombstones: trees.iter().map(|tree| tree.tombstones).sum(),
                 debt: trees.iter().map(|tree| tree.debt).sum(),
-                waits: waits(engine, &info.trees),
-                chains: engine.control.state().chains.waited_by(&info.trees),
+                waits: waits(engine, &ids),
+                chains: engine.control.state().chains.waited_by(&ids),
             })
         });
         known.collect()

@@ -32,11 +32,18 @@ impl Transaction {
         lo: Bound<Bytes>,
         hi: Bound<Bytes>,
     ) -> TransactionIter {
-        let info = keyspace.info.clone();
-        let place = match info.store == self.snapshot.held.engine.shared.store_uid {
-            true => noted(&self.reads, &info, &lo, &hi),
+        let (info, held) = (keyspace.info.clone(), &self.snapshot.held);
+        let trees = match info.store == held.engine.shared.store_uid {
+            true => held.engine.reader.trees_at(&info, held.at.seq),
             false => Err(other_store()),
         };
+        let trees = trees.map(|trees| trees.iter().collect::<Vec<_>>());
+        let place = match &trees {
+            Ok(trees) => noted(&self.reads, (&info, trees), &lo, &hi),
+            Err(error) => Err(error.clone()),
+        };
+        // Without trees its place is an error, which is returned first.
+        let trees = trees.unwrap_or_default();
         TransactionIter {
             base: self.snapshot.range(keyspace, (lo.clone(), hi.clone())),
             front: None,
@@ -47,6 +54,7 @@ impl Transaction {
             },
             now: self.snapshot.held.at.now,
             info,
+            trees,
             reads: self.reads.clone(),
             finished: place.is_ok() && is_empty(&lo, &hi),
             place,
@@ -61,12 +69,12 @@ impl Transaction {
 /// Notes a range of which nothing is read yet, and returns its place among the reads.
 fn noted(
     reads: &Mutex<Reads>,
-    info: &KeyspaceInfo,
+    keyspace: (&KeyspaceInfo, &[TreeId]),
     lo: &Bound<Bytes>,
     hi: &Bound<Bytes>,
 ) -> Result<usize> {
     reads.lock().add_range(RangeRead {
-        trees: touched(info, lo, hi),
+        trees: touched(keyspace, lo, hi),
         lo: lo.clone(),
         hi: hi.clone(),
         front: None,
@@ -76,13 +84,17 @@ fn noted(
 }
 
 /// The trees of the regions that a range touches.
-fn touched(info: &KeyspaceInfo, lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> Vec<TreeId> {
+fn touched(
+    (info, trees): (&KeyspaceInfo, &[TreeId]),
+    lo: &Bound<Bytes>,
+    hi: &Bound<Bytes>,
+) -> Vec<TreeId> {
     let region = |bound: &Bound<Bytes>, none: usize| match bound {
         Bound::Included(key) | Bound::Excluded(key) => info.region_of(key),
         Bound::Unbounded => none,
     };
-    let (first, last) = (region(lo, 0), region(hi, info.trees.len() - 1));
-    info.trees.get(first..=last).unwrap_or_default().to_vec()
+    let (first, last) = (region(lo, 0), region(hi, trees.len() - 1));
+    trees.get(first..=last).unwrap_or_default().to_vec()
 }
 
 /// A pair of the snapshot that was looked at and not returned yet: a key and its value, or the
@@ -101,6 +113,8 @@ pub struct TransactionIter {
     own: Arc<OwnWrites>,
     now: Micros,
     info: Arc<KeyspaceInfo>,
+    /// The trees of the keyspace that the transaction sees.
+    trees: Vec<TreeId>,
     /// The lower end of the range.
     from: Bound<Bytes>,
     /// What is left of the range.
@@ -141,7 +155,7 @@ impl TransactionIter {
         let lo = if below { self.from.clone() } else { Bound::Included(key) };
         // A walk of its own, so that nothing of the old one's pairs ahead has to be undone.
         if self.place.is_ok() {
-            self.place = noted(&self.reads, &self.info, &lo, &self.hi);
+            self.place = noted(&self.reads, (&self.info, &self.trees), &lo, &self.hi);
         }
         self.finished = self.place.is_ok() && is_empty(&lo, &self.hi);
         self.base = self.base.again(lo.clone(), self.hi.clone());
@@ -152,7 +166,7 @@ impl TransactionIter {
     /// deleted by a range. Where the two sides have met, the last pair may be the one that the
     /// other side has looked at.
     fn look(&mut self, side: Side) -> Result<Option<Bytes>> {
-        let Self { base, front, back, own, info, .. } = self;
+        let Self { base, front, back, own, info, trees, .. } = self;
         let (ahead, other) = match side {
             Side::Front => (front, back),
             Side::Back => (back, front),
@@ -172,7 +186,7 @@ impl TransactionIter {
             };
             match pair {
                 None => break,
-                Some((key, _)) if own.deletes(info.tree_of(&key), &key) => {}
+                Some((key, _)) if own.deletes(trees[info.region_of(&key)], &key) => {}
                 pair => *ahead = pair,
             }
         }
@@ -184,8 +198,8 @@ impl TransactionIter {
         loop {
             let base = self.look(side)?;
             let own = match side {
-                Side::Front => self.own.first_in(&self.info.trees, &self.lo, &self.hi),
-                Side::Back => self.own.last_in(&self.info.trees, &self.lo, &self.hi),
+                Side::Front => self.own.first_in(&self.trees, &self.lo, &self.hi),
+                Side::Back => self.own.last_in(&self.trees, &self.lo, &self.hi),
             };
             let own = own.cloned();
             let Some((base_first, own_first)) = first(base, own.as_ref(), side) else {
@@ -203,7 +217,7 @@ impl TransactionIter {
                 Side::Back => self.hi = Bound::Excluded(key.clone()),
             }
             let below = || below.map(|(_, value)| value).transpose();
-            let say = self.own.say(self.info.tree_of(&key), &key, self.now)?;
+            let say = self.own.say(self.trees[self.info.region_of(&key)], &key, self.now)?;
             if let Some(value) = say.value(&self.info.rules, &key, below).transpose() {
                 return Ok(Some((key, value)));
             }

@@ -113,7 +113,7 @@ impl Batch {
         if lo >= hi {
             return;
         }
-        for region in keyspace.region_of(&lo)..keyspace.trees.len() {
+        for region in keyspace.region_of(&lo)..keyspace.region_count() {
             let splits = &keyspace.options.splits;
             let from = match region.checked_sub(1) {
                 Some(before) => (&lo[..]).max(&splits[before][..]),
@@ -147,7 +147,13 @@ impl Batch {
             self.refuse(other_store());
             return;
         }
-        let tree = keyspace.tree_of(key);
+        match keyspace.tree_of(key) {
+            Ok(tree) => self.add_to(tree, kind, key, value),
+            Err(dropped) => self.refuse(dropped),
+        }
+    }
+
+    fn add_to(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
         self.encoded.add(tree, kind, key, value);
         let end = self.encoded_len() as u32;
         let value_len = if kind.has_value() { value.len() + varint_len(value.len()) } else { 0 };
@@ -181,6 +187,15 @@ impl Batch {
         self.entries.clear();
         self.store = None;
         self.error = None;
+    }
+
+    /// The same writes, each to the tree that `moved` puts in the place of its own.
+    pub(crate) fn moved(&self, moved: impl Fn(TreeId) -> Result<TreeId>) -> Result<Self> {
+        let mut batch = Self { store: self.store, ..Self::default() };
+        for entry in &self.entries {
+            batch.add_to(moved(entry.tree)?, entry.kind, self.key(entry), self.value(entry));
+        }
+        Ok(batch)
     }
 
     /// Removes all writes behind the first `len`.

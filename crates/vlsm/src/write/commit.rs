@@ -59,6 +59,8 @@ struct Sequenced {
 /// The result of the sequencing step.
 enum Attempt {
     Sequenced(Sequenced),
+    /// One of its trees is a former one of its keyspace, which was cleared or dropped.
+    Moved,
     /// There is no room in a memtable for now, and why.
     Full(WaitCause),
     /// Too many batches are on their way to being published.
@@ -142,9 +144,28 @@ impl Writer {
     ) -> Result<()> {
         batch.check(self.shared.store_uid)?;
         self.shared.health.check()?;
-        if batch.is_empty() {
+        if batch.is_empty() || self.write_once(batch, options, basis)? {
             return Ok(());
         }
+        // Its keyspaces were cleared or dropped since it was filled.
+        if planted::is(Bug::FormerBatchLost) {
+            return Ok(());
+        }
+        loop {
+            let moved = self.moved(batch)?;
+            if self.write_once(&moved, options, basis)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Commits a batch. False, with nothing changed, if one of its trees is a former one.
+    fn write_once(
+        self: &Arc<Self>,
+        batch: &Batch,
+        options: WriteOptions,
+        basis: Option<&Basis<'_>>,
+    ) -> Result<bool> {
         let started = self.shared.begin(Timed::Write);
         let env = &*self.shared.env;
         // A refused transaction has written nothing, so those are traced later.
@@ -171,10 +192,15 @@ impl Writer {
             None => self.sequence((batch, None), &staged, durability, give_up),
             Some(basis) => self.sequence_checked(batch, basis, &staged, durability, give_up),
         };
-        let mut sequenced = sequenced.map_err(|error| {
+        let sequenced = sequenced.map_err(|error| {
             self.log.unpin(staged.pinned());
             give_back(error)
         })?;
+        let Some(mut sequenced) = sequenced else {
+            self.log.unpin(staged.pinned());
+            admitted.inspect(|admitted| self.shared.gate.give_back(*admitted));
+            return Ok(false);
+        };
         if basis.is_some() {
             self.trace(batch);
         }
@@ -202,7 +228,7 @@ impl Writer {
             self.wait_for_sync(sequenced.position)?;
         }
         self.shared.end(started);
-        Ok(())
+        Ok(true)
     }
 
     /// Stage 6.
@@ -239,9 +265,11 @@ impl Writer {
         staged: &Staged,
         durability: Durability,
         give_up: Option<Duration>,
-    ) -> Result<Sequenced> {
-        if let Attempt::Sequenced(sequenced) = self.try_sequence(batch, staged, durability)? {
-            return Ok(sequenced);
+    ) -> Result<Option<Sequenced>> {
+        match self.try_sequence(batch, staged, durability)? {
+            Attempt::Sequenced(sequenced) => return Ok(Some(sequenced)),
+            Attempt::Moved => return Ok(None),
+            _ => {}
         }
         let since = self.shared.env.now();
         self.shared.counters.waiting_writers.add(1);
@@ -260,7 +288,7 @@ impl Writer {
         staged: &Staged,
         durability: Durability,
         give_up: Option<Duration>,
-    ) -> Result<Sequenced> {
+    ) -> Result<Option<Sequenced>> {
         let mut since = basis.since;
         let mut checks = 1;
         loop {
@@ -289,15 +317,18 @@ impl Writer {
         durability: Durability,
         since: Duration,
         give_up: Option<Duration>,
-    ) -> Result<Sequenced> {
+    ) -> Result<Option<Sequenced>> {
         let (mut cause, tree) = (WaitCause::MemtableFull, tree_of(batch.0));
         loop {
             let room = self.shared.channel.room_epoch();
             let published = self.publisher.epoch();
             let attempt = self.try_sequence(batch, staged, durability)?;
-            if let Attempt::Sequenced(sequenced) = attempt {
+            if matches!(attempt, Attempt::Sequenced(_) | Attempt::Moved) {
                 self.shared.note_wait_of(tree, cause, since);
-                return Ok(sequenced);
+                return Ok(match attempt {
+                    Attempt::Sequenced(sequenced) => Some(sequenced),
+                    _ => None,
+                });
             }
             let now = self.shared.env.now();
             if give_up.is_some_and(|give_up| now >= give_up) {
@@ -306,7 +337,7 @@ impl Writer {
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
-                Attempt::Sequenced(_) => {}
+                Attempt::Sequenced(_) | Attempt::Moved => {}
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
                     self.publisher.wait(published, give_up);
@@ -342,6 +373,9 @@ impl Writer {
             return Ok(Attempt::Crowded);
         }
         check.map_or(Ok(()), Check::pass)?;
+        if self.catalog.any_former() && self.names_former(batch) {
+            return Ok(Attempt::Moved);
+        }
         let first_seq = Seq(sequence.next_seq);
         let len = record_len(staged.record(batch));
         if durability != Durability::NoWal && !self.log.make_room(&mut sequence, len) {
@@ -538,7 +572,10 @@ fn check_one_keyspace(catalog: &Catalog, batch: &Batch) -> Result<()> {
         return Ok(());
     }
     let owner = catalog.owner(first.tree);
-    let owns = |entry: &Entry| owner.as_ref().is_some_and(|info| info.trees.contains(&entry.tree));
+    let owns = |entry: &Entry| {
+        let other = catalog.owner(entry.tree);
+        owner.as_ref().zip(other).is_some_and(|(owner, other)| Arc::ptr_eq(owner, &other))
+    };
     if batch.entries().iter().all(owns) {
         return Ok(());
     }

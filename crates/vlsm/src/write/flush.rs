@@ -39,7 +39,9 @@ impl Writer {
             self.shared.health.check()?;
             let view = self.views.load_full();
             let flushed = |(tree, id): &(TreeId, MemtableId)| {
-                view.tree(*tree).immutables.iter().all(|memtable| memtable.id() > *id)
+                // One that was dropped or cleared is not flushed any more.
+                view.find(*tree)
+                    .is_none_or(|tree| tree.immutables.iter().all(|memtable| memtable.id() > *id))
             };
             if targets.iter().all(flushed) {
                 return Ok(());

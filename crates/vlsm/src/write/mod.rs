@@ -1,6 +1,7 @@
 //! The write path, in the order a batch goes through it: the gate (`shared/gate`) → [`commit`]
 //! (sequence, memtable, WAL, [`publish`]; [`large`] for large batches) with [`rotate`] when a
 //! memtable is full.
+//! [`retire`] is the moment at which a keyspace is cleared or dropped;
 //! [`barrier`] orders operations other than batches (ingests) among the batches, [`flush`] waits
 //! until memtables are flushed; [`keep`] brings hot keys of memtables that are flushed into the
 //! active one; [`check`] compares a transaction's reads with the batches before its own.
@@ -16,6 +17,7 @@ pub(crate) mod flush;
 pub(crate) mod keep;
 pub(crate) mod large;
 pub(crate) mod publish;
+pub(crate) mod retire;
 pub(crate) mod rotate;
 
 use crate::catalog::Catalog;

@@ -1,0 +1,43 @@
+//! `vlsm keyspaces`: the list, and what clears and drops keyspaces.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::World;
+
+#[test]
+fn a_keyspace_is_cleared_and_dropped_only_on_purpose() {
+    let world = World::new();
+    world.run(&["put", "s", "key", "kept"]).ok();
+    world.run(&["put", "s", "page", "text", "--keyspace", "cache", "--create"]).ok();
+    let in_cache = || world.run(&["get", "s", "page", "--keyspace", "cache"]);
+    for change in ["clear", "drop"] {
+        world.run(&["keyspaces", change, "s", "cache"]).fails(1, &["\"cache\"", "--yes"]);
+        assert!(in_cache().ok().contains("text"));
+    }
+    let json = world.run(&["keyspaces", "clear", "s", "cache", "--yes", "--json"]).ok();
+    assert!(json.contains("\"change\": \"cleared\""), "{json}");
+    let cleared = world.run(&["keyspaces", "clear", "s", "cache", "--yes"]);
+    assert!(cleared.err.contains("\"cache\" is cleared"), "{cleared:?}");
+    in_cache().fails(1, &[]);
+    assert!(world.run(&["keyspaces", "s"]).ok().contains("cache"));
+    world.run(&["keyspaces", "drop", "s", "cache", "--yes"]).ok();
+    assert!(!world.run(&["keyspaces", "s"]).ok().contains("cache"));
+    in_cache().fails(1, &["no keyspace \"cache\""]);
+    assert!(world.run(&["get", "s", "key"]).ok().contains("kept"));
+    assert!(world.run(&["verify", "s"]).code == 0);
+}
+
+#[test]
+fn mistakes_with_keyspaces_are_told() {
+    let world = World::new();
+    world.run(&["put", "s", "key", "kept"]).ok();
+    let run = |args: &[&str]| world.run(&[&["keyspaces"], args].concat());
+    run(&["drop", "s", "default", "--yes"]).fails(1, &["\"default\"", "clear it instead"]);
+    run(&["drop", "s", "typo", "--yes"]).fails(1, &["no keyspace \"typo\"", "default"]);
+    run(&["clear", "nowhere", "default", "--yes"]).fails(1, &["no store at"]);
+    run(&["clear", "s", "--yes"]).fails(2, &["<KEYSPACE>"]);
+    run(&[]).fails(2, &["<STORE>"]);
+    assert!(world.run(&["get", "s", "key"]).ok().contains("kept"));
+    assert!(!world.path("nowhere").exists());
+}
