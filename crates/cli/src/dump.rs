@@ -263,6 +263,9 @@ fn show_item(item: &Item, out: &mut impl Write) -> Result {
             }
         }
         Item::Record(Record::DropKeyspace(id)) => writeln!(out, "  keyspace {id} is dropped")?,
+        Item::Record(Record::AlterKeyspace { id, name, options }) => {
+            writeln!(out, "  keyspace {id} is {name:?} {options} from here on")?;
+        }
         Item::Record(Record::Numbers(n)) => {
             write!(out, "  next file {}, keyspace {}, ", n.next_file, n.next_keyspace)?;
             write!(out, "tree {}, run {}; ", n.next_tree, n.next_run)?;

@@ -1,6 +1,7 @@
-//! `keyspaces`: lists the keyspaces of a store, clears and drops them. The list is read from the
-//! manifest, so it works beside a program that has the store open, and on keyspaces whose merge
-//! operator is not known here. The others open the store, and ask for `--yes`.
+//! `keyspaces`: lists the keyspaces of a store, clears, drops and renames them. The list is read
+//! from the manifest, so it works beside a program that has the store open, and on keyspaces whose
+//! merge operator is not known here. The others open the store; what removes something asks for
+//! `--yes`.
 
 use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
@@ -11,7 +12,7 @@ use crate::store::no_keyspace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use vlsm::{Db, Error, Keyspace};
 use vlsm_core::{Bytes, Micros};
 use vlsm_disk::manifest;
@@ -22,6 +23,7 @@ Examples:
   vlsm keyspaces my-store --json | jq -r '.[].keyspace'
   vlsm keyspaces clear my-store cache --yes
   vlsm keyspaces drop my-store cache --yes
+  vlsm keyspaces rename my-store draft book
 
 Entries and sizes are those of SSTs; what is only in the WAL is not counted.";
 
@@ -50,49 +52,76 @@ enum Change {
     Clear(ChangeArgs),
     /// Remove a keyspace with everything that it holds
     Drop(ChangeArgs),
+    /// Give a keyspace another name
+    Rename {
+        #[command(flatten)]
+        which: Which,
+        /// Its new name
+        name: String,
+    },
 }
 
 /// The keyspace to change.
 #[derive(Debug, clap::Args)]
-struct ChangeArgs {
+struct Which {
     /// Folder of the store
     store: PathBuf,
     /// Name of the keyspace
     keyspace: String,
-    /// Do it: what is removed cannot be brought back
-    #[arg(long)]
-    yes: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
 
+/// The keyspace of which something is removed.
+#[derive(Debug, clap::Args)]
+struct ChangeArgs {
+    #[command(flatten)]
+    which: Which,
+    /// Do it: what is removed cannot be brought back
+    #[arg(long)]
+    yes: bool,
+}
+
 impl Change {
     fn run(&self) -> Result {
-        let (done, args) = match self {
-            Self::Clear(args) => ("cleared", args),
-            Self::Drop(args) => ("dropped", args),
+        let (Self::Clear(ChangeArgs { which, .. })
+        | Self::Drop(ChangeArgs { which, .. })
+        | Self::Rename { which, .. }) = self;
+        let (db, keyspace) = which.open()?;
+        let done = match self {
+            Self::Clear(args) => {
+                args.confirm("cleared")?;
+                keyspace.clear()?;
+                "cleared"
+            }
+            Self::Drop(args) => {
+                args.confirm("dropped")?;
+                db.drop_keyspace(&keyspace)?;
+                "dropped"
+            }
+            Self::Rename { name, .. } => {
+                keyspace.rename(name)?;
+                "renamed"
+            }
         };
-        let (db, keyspace) = open(&args.store, &args.keyspace)?;
-        args.confirm(done)?;
-        match self {
-            Self::Clear(_) => keyspace.clear()?,
-            Self::Drop(_) => db.drop_keyspace(&keyspace)?,
-        }
         drop(keyspace);
         db.close()?;
-        let line = format!("keyspace {:?} is {done}", args.keyspace);
-        args.output.tell(Some(line), json!({ "keyspace": args.keyspace, "change": done }))
+        let line = format!("keyspace {:?} is {done}", which.keyspace);
+        which.output.tell(Some(line), json!({ "keyspace": which.keyspace, "change": done }))
     }
 }
 
-/// Opens a store to change one of its keyspaces.
-fn open(store: &Path, name: &str) -> Result<(Db, Keyspace)> {
-    let db = Db::builder(store).create_if_missing(false).keep_unknown_operators(true).open()?;
-    match db.keyspace(name) {
-        Err(Error::NoSuchKeyspace(_)) => {
-            Err(no_keyspace(name, db.keyspaces().iter().map(String::as_str)))
+impl Which {
+    /// Opens the store to change the keyspace.
+    fn open(&self) -> Result<(Db, Keyspace)> {
+        let Self { store, keyspace: name, .. } = self;
+        let db = Db::builder(store).create_if_missing(false).keep_unknown_operators(true).open()?;
+        match db.keyspace(name) {
+            Err(Error::NoSuchKeyspace(_)) => {
+                Err(no_keyspace(name, db.keyspaces().iter().map(String::as_str)))
+            }
+            keyspace => Ok((db, keyspace?)),
         }
-        keyspace => Ok((db, keyspace?)),
     }
 }
 
@@ -104,7 +133,7 @@ impl ChangeArgs {
         Err(Failure::new(format!(
             "keyspace {:?} would be {done}, and nothing of it could be brought back: say --yes if \
              you mean it",
-            self.keyspace
+            self.which.keyspace
         )))
     }
 }

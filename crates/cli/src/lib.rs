@@ -101,7 +101,7 @@ enum Command {
     Export(export::Args),
     /// Print the contents of a store, by keyspace and kind of file
     Stats(inspect::StatsArgs),
-    /// List the keyspaces of a store with their options, clear or drop one
+    /// List the keyspaces of a store with their options; clear, drop or rename one
     Keyspaces(keyspaces::Args),
     /// Print the tree: runs of L0, levels, SSTs
     Levels(inspect::LevelsArgs),

@@ -29,6 +29,22 @@ fn a_keyspace_is_cleared_and_dropped_only_on_purpose() {
 }
 
 #[test]
+fn a_keyspace_is_renamed() {
+    let world = World::new();
+    world.run(&["put", "s", "title", "A tale", "--keyspace", "draft", "--create"]).ok();
+    world.run(&["put", "s", "title", "Other", "--keyspace", "taken", "--create"]).ok();
+    let rename = |to: &str| world.run(&["keyspaces", "rename", "s", "draft", to]);
+    rename("taken").fails(1, &["there is a keyspace \"taken\" already"]);
+    rename("a/b").fails(2, &["'/'"]);
+    assert!(rename("book").err.contains("keyspace \"draft\" is renamed"));
+    rename("again").fails(1, &["no keyspace \"draft\""]);
+    assert!(world.run(&["get", "s", "title", "--keyspace", "book"]).ok().contains("A tale"));
+    world.run(&["keyspaces", "rename", "s", "default", "x"]).fails(1, &["\"default\""]);
+    let dump = world.run(&["keyspaces", "s"]).ok();
+    assert!(dump.contains("book") && !dump.contains("draft"), "{dump}");
+}
+
+#[test]
 fn mistakes_with_keyspaces_are_told() {
     let world = World::new();
     world.run(&["put", "s", "key", "kept"]).ok();

@@ -132,9 +132,27 @@ pub enum Error {
     /// The keyspace of this handle was dropped. Snapshots from before that still read it.
     #[error("the keyspace {0:?} was dropped: its handles are of no use any more")]
     KeyspaceDropped(String),
-    /// A keyspace that every store has cannot be dropped.
-    #[error("the keyspace {0:?} cannot be dropped, because every store has it: clear it instead")]
+    /// A keyspace that every store has cannot be dropped or renamed.
+    #[error(
+        "the keyspace {0:?} cannot be dropped or renamed, because every store has it: clear it \
+         instead"
+    )]
     KeyspaceNeeded(String),
+    /// A keyspace cannot get a name that another one has.
+    #[error("there is a keyspace {0:?} already: choose another name")]
+    NameTaken(String),
+    /// Options of a keyspace cannot change, because what is in it would have another meaning.
+    #[error(
+        "options of the keyspace {keyspace:?} cannot change after it was made: {}. Create another \
+         keyspace, and copy what is in this one",
+        join(differences)
+    )]
+    OptionFixed {
+        /// The keyspace.
+        keyspace: String,
+        /// The options that would change.
+        differences: Vec<OptionDifference>,
+    },
     /// The keyspace exists, with other options.
     #[error(
         "there is a keyspace {keyspace:?} already, made with other options: {}. Ask for the \

@@ -1,5 +1,5 @@
-//! The lives of keyspaces: made, filled, cleared, dropped and made again, with a crash at every
-//! file operation.
+//! The lives of keyspaces: made, filled, renamed, cleared, dropped and made again, with a crash at
+//! every file operation.
 //!
 //! 1. One client makes random changes, drawn from a seed. After each it compares all keyspaces with
 //!    a sorted map for each, and a snapshot with what it has shown before.
@@ -23,7 +23,7 @@ use vlsm_core::Error;
 const CHANGES: usize = 24;
 
 /// The names of the keyspaces that come and go.
-const NAMES: [&str; 2] = ["red", "blue"];
+const NAMES: [&str; 3] = ["red", "blue", "green"];
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 type State = BTreeMap<String, Pairs>;
@@ -199,6 +199,30 @@ impl Client {
         )
     }
 
+    /// Gives a keyspace a name that is free.
+    fn rename(&mut self) -> Outcome<()> {
+        let (from, to) = (self.any_name(), *self.rng.pick(&NAMES));
+        if from == "default" || self.book.lock().last().contains_key(to) {
+            let keyspace = self.db.keyspace(&from).map_err(told)?;
+            return match keyspace.rename(to) {
+                Err(Error::KeyspaceNeeded(_) | Error::NameTaken(_)) => Ok(()),
+                Ok(()) if from == to => Ok(()),
+                other => Err(format!("{from} became {to}: {other:?}")),
+            };
+        }
+        // A rename does not make earlier writes durable.
+        self.put(true)?;
+        let keyspace = self.db.keyspace(&from).map_err(told)?;
+        self.change(
+            true,
+            |state| {
+                let pairs = state.remove(&from).unwrap_or_default();
+                state.insert(to.to_owned(), pairs);
+            },
+            |_| keyspace.rename(to),
+        )
+    }
+
     fn snapshot(&mut self) -> Outcome<()> {
         if self.snapshot.take().is_some() {
             return Ok(());
@@ -211,7 +235,7 @@ impl Client {
     }
 
     fn step(&mut self) -> Outcome<()> {
-        match self.rng.below(20) {
+        match self.rng.below(21) {
             0..8 => {
                 let lasts = self.rng.one_in(3);
                 self.put(lasts)
@@ -222,6 +246,7 @@ impl Client {
             13..15 => self.drop_one(),
             15..17 => self.create(),
             17 => self.write_late(),
+            18 => self.rename(),
             _ => self.snapshot(),
         }
     }

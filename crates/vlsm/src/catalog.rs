@@ -10,171 +10,24 @@
 //! Threads and locks: a keyspace's trees change under the sequencing lock and are read without a
 //! lock. The lists are locked for a short time.
 
+mod options;
+
+pub use options::KeyspaceOptions;
+
 use crate::rules::{Extensions, Rules};
 use crate::shared::clock::Clock;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Error, OptionDifference, Result, Seq, TreeId};
+use vlsm_core::{Error, Result, Seq, TreeId};
 use vlsm_disk::manifest;
 
 /// The keyspace that every store has.
 pub const DEFAULT_KEYSPACE: &str = "default";
-
-/// Options of a new keyspace. They are fixed for its life.
-///
-/// ```
-/// # fn main() -> vlsm::Result<()> {
-/// # let folder = tempfile::tempdir().unwrap();
-/// use vlsm::{Db, KeyspaceOptions};
-///
-/// let db = Db::open(folder.path().join("store"))?;
-/// let visits = db.create_keyspace("visits", KeyspaceOptions::new().merge_operator("add"))?;
-/// visits.merge("ada", 1u64.to_le_bytes())?;
-/// visits.merge("ada", 1u64.to_le_bytes())?;
-/// assert_eq!(visits.get("ada")?.as_deref(), Some(&2u64.to_le_bytes()[..]));
-///
-/// let hour = std::time::Duration::from_secs(3600);
-/// let sessions = db.create_keyspace("sessions", KeyspaceOptions::new().ttl(hour))?;
-/// sessions.put("ada", "here for an hour")?;
-/// # db.close()
-/// # }
-/// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeyspaceOptions {
-    /// The keys at which the second and each further region begins: strictly ascending, not empty
-    /// keys.
-    pub splits: Vec<Bytes>,
-    /// The name of the operator for [`Keyspace::merge`](crate::Keyspace::merge): `append`, `add`,
-    /// `max`, or one given to [`Builder::merge_operator`](crate::Builder::merge_operator).
-    pub merge_operator: Option<String>,
-    /// Time until a put expires. Excludes a merge operator.
-    pub ttl: Option<Duration>,
-}
-
-/// The options as the manifest stores them; the regions have a field of their own there.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Recorded {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    merge_operator: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ttl_micros: Option<u64>,
-}
-
-impl KeyspaceOptions {
-    /// The default options: one region.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Divides the keyspace into regions at these keys; one more region lies before the first key.
-    #[must_use]
-    pub fn splits(splits: impl IntoIterator<Item = impl Into<Bytes>>) -> Self {
-        Self { splits: splits.into_iter().map(Into::into).collect(), ..Self::default() }
-    }
-
-    /// Sets the merge operator.
-    #[must_use]
-    pub fn merge_operator(self, name: impl Into<String>) -> Self {
-        Self { merge_operator: Some(name.into()), ..self }
-    }
-
-    /// Values expire after this time.
-    #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self { ttl: Some(ttl), ..self }
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        let ascending = self.splits.windows(2).all(|pair| pair[0] < pair[1]);
-        if !ascending || self.splits.iter().any(Bytes::is_empty) {
-            return Err(Error::InvalidArgument(
-                "the split keys of a keyspace must be strictly ascending and not empty".into(),
-            ));
-        }
-        if self.ttl.is_some() && self.merge_operator.is_some() {
-            return Err(Error::InvalidArgument(
-                "a keyspace cannot have both a merge operator and a time to live: an operand over \
-                 a value that expires would have no meaning that lasts"
-                    .into(),
-            ));
-        }
-        let micros = self.ttl.map_or(1, |ttl| ttl.as_micros());
-        if micros == 0 || i64::try_from(micros).is_err() {
-            return Err(Error::InvalidArgument(
-                "the time to live of a keyspace must be between one microsecond and 290,000 years"
-                    .into(),
-            ));
-        }
-        Ok(())
-    }
-
-    /// The options that differ from these.
-    fn differences(&self, asked: &Self) -> Vec<OptionDifference> {
-        let mut differences = Vec::new();
-        let mut compare = |option, existing: String, asked: String| {
-            differences.push(OptionDifference::new(option, existing, asked));
-        };
-        if self.splits != asked.splits {
-            // Keys appear in no error, so only their number is shown, and whether only they differ.
-            let (ours, theirs) = (self.splits.len(), asked.splits.len());
-            let other = if ours == theirs { "other " } else { "" };
-            let count = |count, other| {
-                let s = if count == 1 { "" } else { "s" };
-                format!("{count} {other}key{s}")
-            };
-            compare("splits", count(ours, ""), count(theirs, other));
-        }
-        if self.merge_operator != asked.merge_operator {
-            let say = |name: &Option<String>| match name {
-                Some(name) => format!("{name:?}"),
-                None => "none".to_owned(),
-            };
-            compare("merge_operator", say(&self.merge_operator), say(&asked.merge_operator));
-        }
-        if self.ttl != asked.ttl {
-            let say = |ttl: Option<Duration>| match ttl {
-                Some(ttl) => format!("{ttl:?}"),
-                None => "none".to_owned(),
-            };
-            compare("ttl", say(self.ttl), say(asked.ttl));
-        }
-        differences
-    }
-
-    /// The regions; their trees are numbered from `first` on.
-    pub(crate) fn regions(&self, first: u64) -> Vec<manifest::Region> {
-        let los = std::iter::once(Bytes::new()).chain(self.splits.iter().cloned());
-        los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
-    }
-
-    /// Encodes the merge operator and the time to live as text for the manifest.
-    pub(crate) fn to_text(&self) -> Result<String> {
-        let recorded = Recorded {
-            merge_operator: self.merge_operator.clone(),
-            ttl_micros: self.ttl.map(|ttl| ttl.as_micros() as u64),
-        };
-        toml::to_string(&recorded).map_err(|error| Error::Internal(error.to_string()))
-    }
-
-    /// Reads the options of a keyspace from its record in the manifest.
-    fn of(keyspace: &manifest::Keyspace) -> Result<Self, String> {
-        let recorded: Recorded = toml::from_str(&keyspace.options).map_err(|e| e.to_string())?;
-        Ok(Self {
-            splits: keyspace.regions.iter().skip(1).map(|region| region.lo.clone()).collect(),
-            merge_operator: recorded.merge_operator,
-            ttl: recorded.ttl_micros.map(Duration::from_micros),
-        })
-    }
-}
 
 /// The number of the first tree of a keyspace that has none, because it was dropped.
 const NO_TREE: u64 = u64::MAX;
@@ -219,6 +72,36 @@ impl Trees {
     }
 }
 
+/// The regions that begin at these keys; their trees are numbered from `first` on.
+pub(crate) fn regions_from(splits: &[Bytes], first: u64) -> Vec<manifest::Region> {
+    let los = std::iter::once(Bytes::new()).chain(splits.iter().cloned());
+    los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
+}
+
+/// What can change of a keyspace while it is in use.
+pub(crate) struct Made {
+    pub name: String,
+    pub options: KeyspaceOptions,
+    pub rules: Arc<Rules>,
+}
+
+impl Made {
+    /// Reads it from a keyspace's record in the manifest.
+    fn of(keyspace: &manifest::Keyspace, opened_as: &str, extensions: &Extensions) -> Result<Self> {
+        let name = keyspace.name.clone();
+        let options = KeyspaceOptions::of(keyspace).map_err(|why| {
+            let what = format!(
+                "the options of keyspace {name:?} in the manifest are not known here: use a newer \
+                 vlsm ({why})"
+            );
+            Error::InvalidArgument(what)
+        })?;
+        let (operator, own) = (options.merge_operator.as_deref(), options.own());
+        let rules = extensions.rules((&name, opened_as), operator, options.ttl, own)?;
+        Ok(Self { name, options, rules })
+    }
+}
+
 /// An open keyspace: its identity, options, trees, and the rules for its entries.
 pub(crate) struct KeyspaceInfo {
     /// The random number of its store.
@@ -227,13 +110,16 @@ pub(crate) struct KeyspaceInfo {
     pub number: u64,
     /// Its number in the manifest now.
     id: AtomicU64,
-    pub name: String,
-    pub options: KeyspaceOptions,
+    /// The keys at which its second and each further region begins.
+    pub splits: Vec<Bytes>,
+    /// Its name when it was opened or made. Its compaction filter stays that of this name, because
+    /// jobs with the filter may be under way when it is renamed.
+    opened_as: String,
+    made: ArcSwap<Made>,
     /// The first of its trees; [`NO_TREE`] once it was dropped.
     first: AtomicU64,
     /// The sequence number from which on it has these trees.
     since: AtomicU64,
-    pub rules: Arc<Rules>,
     /// The clock that decides when a put expires.
     pub clock: Arc<Clock>,
 }
@@ -261,18 +147,30 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 }
 
 impl KeyspaceInfo {
-    /// Refuses options that it was not made with.
+    /// Its name, options and rules as they are now.
+    #[inline]
+    pub fn made(&self) -> arc_swap::Guard<Arc<Made>> {
+        self.made.load()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.made().name.clone()
+    }
+
+    /// Refuses options that it does not have.
     pub fn check_options(&self, asked: &KeyspaceOptions) -> Result<()> {
-        let differences = self.options.differences(asked);
+        let made = self.made();
+        let differences = made.options.differences(asked);
         if differences.is_empty() {
             return Ok(());
         }
-        Err(Error::KeyspaceExists { keyspace: self.name.clone(), differences })
+        Err(Error::KeyspaceExists { keyspace: made.name.clone(), differences })
     }
 
     /// The number of its regions.
     pub fn region_count(&self) -> usize {
-        self.options.splits.len() + 1
+        self.splits.len() + 1
     }
 
     /// Its number in the manifest.
@@ -282,7 +180,7 @@ impl KeyspaceInfo {
 
     fn trees_from(&self, first: u64) -> Result<Trees> {
         match first {
-            NO_TREE => Err(Error::KeyspaceDropped(self.name.clone())),
+            NO_TREE => Err(Error::KeyspaceDropped(self.name())),
             first => Ok(Trees { first, count: self.region_count() }),
         }
     }
@@ -320,7 +218,7 @@ impl KeyspaceInfo {
 
     /// Index of the region that holds a key.
     pub fn region_of(&self, key: &[u8]) -> usize {
-        self.options.splits.partition_point(|split| split.as_ref() <= key)
+        self.splits.partition_point(|split| split.as_ref() <= key)
     }
 
     /// The tree that takes the writes of a key.
@@ -329,7 +227,7 @@ impl KeyspaceInfo {
     /// [`Error::KeyspaceDropped`].
     #[inline]
     pub fn tree_of(&self, key: &[u8]) -> Result<TreeId> {
-        let region = if self.options.splits.is_empty() { 0 } else { self.region_of(key) };
+        let region = if self.splits.is_empty() { 0 } else { self.region_of(key) };
         Ok(self.trees()?.tree(region))
     }
 
@@ -344,26 +242,19 @@ impl KeyspaceInfo {
         keyspace: &manifest::Keyspace,
         extensions: &Extensions,
     ) -> Result<Self> {
-        let name = keyspace.name.clone();
-        let options = KeyspaceOptions::of(keyspace).map_err(|why| {
-            let what = format!(
-                "the options of keyspace {name:?} in the manifest are not known here: use a newer \
-                 vlsm ({why})"
-            );
-            Error::InvalidArgument(what)
-        })?;
-        let rules = extensions.rules(&name, options.merge_operator.as_deref(), options.ttl)?;
+        let made = Made::of(keyspace, &keyspace.name, extensions)?;
+        let name = &made.name;
         let trees = Trees::of(&keyspace.regions)
             .map_err(|why| Error::InvalidArgument(format!("keyspace {name:?}: {why}")))?;
         Ok(Self {
             store,
             number: keyspace.id,
             id: AtomicU64::new(keyspace.id),
-            name,
-            options,
+            splits: made.options.splits.clone(),
+            opened_as: made.name.clone(),
+            made: ArcSwap::from_pointee(made),
             first: AtomicU64::new(trees.first),
             since: AtomicU64::new(0),
-            rules,
             clock: clock.clone(),
         })
     }
@@ -402,7 +293,7 @@ impl Catalog {
 
     /// The keyspace of this name.
     pub fn keyspace(&self, name: &str) -> Option<Arc<KeyspaceInfo>> {
-        self.keyspaces.lock().iter().find(|info| info.name == name).cloned()
+        self.keyspaces.lock().iter().find(|info| info.made().name == name).cloned()
     }
 
     /// All keyspaces.
@@ -479,6 +370,19 @@ impl Catalog {
     /// As [`KeyspaceInfo::of`].
     pub fn info(&self, keyspace: &manifest::Keyspace) -> Result<Arc<KeyspaceInfo>> {
         KeyspaceInfo::of(&self.clock, self.store, keyspace, &self.extensions).map(Arc::new)
+    }
+
+    /// What a changed record of a keyspace makes of it.
+    ///
+    /// # Errors
+    /// As [`KeyspaceInfo::of`].
+    pub fn altered(&self, info: &KeyspaceInfo, record: &manifest::Keyspace) -> Result<Made> {
+        Made::of(record, &info.opened_as, &self.extensions)
+    }
+
+    /// A keyspace has another name, or other options, from here on.
+    pub fn alter(&self, info: &KeyspaceInfo, made: Made) {
+        info.made.store(Arc::new(made));
     }
 
     /// Adds one that was made.

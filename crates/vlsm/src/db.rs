@@ -292,10 +292,10 @@ impl Db {
         Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
-    /// Removes a keyspace with everything that it holds, durably. However much that is, it costs one
-    /// record in the manifest, and the files are removed in the background. Snapshots and iterators
-    /// from before go on reading what they saw; every other call of the keyspace's handles returns
-    /// [`Error::KeyspaceDropped`]. The name is free for a new keyspace.
+    /// Removes a keyspace with everything that it holds, durably. However much that is, it costs
+    /// one record in the manifest, and the files are removed in the background. Snapshots and
+    /// iterators from before go on reading what they saw. Every other call of the keyspace's
+    /// handles returns [`Error::KeyspaceDropped`]. The name is free for a new keyspace.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -325,7 +325,7 @@ impl Db {
     /// The names of all keyspaces.
     #[must_use]
     pub fn keyspaces(&self) -> Vec<String> {
-        self.engine.catalog.keyspaces().iter().map(|info| info.name.clone()).collect()
+        self.engine.catalog.keyspaces().iter().map(|info| info.name()).collect()
     }
 
     /// The keyspace `default`.

@@ -104,7 +104,7 @@ impl Above for Engine {
 
 impl Informed for Engine {
     fn keyspace_of(&self, tree: TreeId) -> Option<String> {
-        self.catalog.owner(tree).map(|info| info.name.clone())
+        self.catalog.owner(tree).map(|info| info.name())
     }
 
     fn behind(&self, tree: TreeId, since: Duration) -> Option<Behind> {

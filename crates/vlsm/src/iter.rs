@@ -316,7 +316,7 @@ impl std::iter::FusedIterator for Iter {}
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("keyspace", &self.info.name).finish_non_exhaustive()
+        f.debug_struct("Iter").field("keyspace", &self.info.name()).finish_non_exhaustive()
     }
 }
 

@@ -42,14 +42,67 @@ thread_local! {
 impl Keyspace {
     /// The name of the keyspace.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.info.name
+    pub fn name(&self) -> String {
+        self.info.name()
     }
 
-    /// The options that it was made with.
+    /// Its options.
     #[must_use]
-    pub fn options(&self) -> &KeyspaceOptions {
-        &self.info.options
+    pub fn options(&self) -> KeyspaceOptions {
+        self.info.made().options.clone()
+    }
+
+    /// Gives the keyspace another name, durably. All its handles follow, and the old name is free.
+    /// Its compaction filter stays until the store is closed; after that it has the one that the
+    /// store is opened with for the new name.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let draft = db.create_keyspace("draft", vlsm::KeyspaceOptions::new())?;
+    /// draft.put("title", "A tale")?;
+    /// draft.rename("book")?;
+    /// assert_eq!(draft.name(), "book");
+    /// assert!(db.keyspace("book")?.contains_key("title")?);
+    /// assert!(db.keyspace("draft").is_err());
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`] if another keyspace has the name, [`Error::InvalidArgument`] for a name
+    /// that no keyspace can have, [`Error::KeyspaceNeeded`] for the keyspace `default`,
+    /// [`Error::KeyspaceDropped`]. [`Error::NoSpace`] on a full device: nothing has changed then.
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the manifest.
+    pub fn rename(&self, name: &str) -> Result<()> {
+        self.engine.installer.rename_keyspace(&self.info, name)
+    }
+
+    /// Changes the options, durably. What is already written stays as it is: a new time to live
+    /// holds for later puts, and compression, block length and filters hold for SSTs that are
+    /// written from here on, so compactions bring them in step by step.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// use vlsm::{Compression, KeyspaceOptions};
+    ///
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let pages = db.create_keyspace("pages", KeyspaceOptions::new())?;
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// pages.set_options(pages.options().ttl(hour).compression([Compression::Lz4]))?;
+    /// assert_eq!(pages.options().ttl, Some(hour));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OptionFixed`] if the splits or the merge operator would change;
+    /// [`Error::InvalidArgument`] or [`Error::InvalidOption`] for impossible options. Else as
+    /// [`Keyspace::rename`].
+    pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
+        self.engine.installer.set_keyspace_options(&self.info, &options)
     }
 
     /// The number of its regions.
@@ -304,9 +357,9 @@ impl Keyspace {
         ingest(&self.engine, &self.info, &files, options)
     }
 
-    /// Removes everything that the keyspace holds, durably. However much that is, it costs one record
-    /// in the manifest, and the files are removed in the background. Snapshots and iterators from
-    /// before go on reading what they saw. The options stay.
+    /// Removes everything that the keyspace holds, durably. However much that is, it costs one
+    /// record in the manifest, and the files are removed in the background. Snapshots and iterators
+    /// from before go on reading what they saw. The options stay.
     ///
     /// Writes by other threads at the same time are either removed or not. A transaction that began
     /// before and has read or written the keyspace fails with [`Error::Conflict`].
@@ -423,6 +476,6 @@ pub(crate) fn write_one(
 
 impl fmt::Debug for Keyspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keyspace").field("name", &self.info.name).finish_non_exhaustive()
+        f.debug_struct("Keyspace").field("name", &self.info.name()).finish_non_exhaustive()
     }
 }

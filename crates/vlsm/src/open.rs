@@ -24,7 +24,9 @@
 //! of cut off, and no worker is started.
 
 use crate::aside::Lost;
-use crate::catalog::{Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions, Trees};
+use crate::catalog::{
+    Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions, Trees, regions_from,
+};
 use crate::device;
 use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
@@ -33,7 +35,7 @@ use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
 use crate::read::view::{TreeView, Views};
 use crate::recovery::{Begun, Recovery};
-use crate::rules::{Extensions, Rules};
+use crate::rules::{Extensions, Own, Rules};
 use crate::shared::channel::Channel;
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
@@ -91,11 +93,9 @@ impl Opening {
         }
         if let Some(options) = &self.default_keyspace {
             options.check()?;
-            self.extensions.rules(
-                DEFAULT_KEYSPACE,
-                options.merge_operator.as_deref(),
-                options.ttl,
-            )?;
+            let operator = options.merge_operator.as_deref();
+            let names = (DEFAULT_KEYSPACE, DEFAULT_KEYSPACE);
+            self.extensions.rules(names, operator, options.ttl, Own::default())?;
         }
         Ok(())
     }
@@ -315,7 +315,7 @@ fn manifest_of(
         id: 0,
         name: DEFAULT_KEYSPACE.to_owned(),
         options: options.to_text()?,
-        regions: options.regions(0),
+        regions: regions_from(&options.splits, 0),
     };
     let numbers = manifest::Numbers {
         next_file: 1,
@@ -346,7 +346,7 @@ fn keyspaces_of(
     let mut infos = Vec::with_capacity(state.keyspaces.len());
     for keyspace in state.keyspaces.values() {
         let info = KeyspaceInfo::of(clock, state.store_uid, keyspace, extensions)?;
-        if let Some(asked) = default.filter(|_| info.name == DEFAULT_KEYSPACE) {
+        if let Some(asked) = default.filter(|_| info.made().name == DEFAULT_KEYSPACE) {
             info.check_options(asked)?;
         }
         infos.push(Arc::new(info));
@@ -363,7 +363,7 @@ fn add_recovered(
     mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
 ) {
     let rules = |info: &Arc<KeyspaceInfo>| {
-        let rules = info.rules.clone();
+        let rules = info.made().rules.clone();
         info.trees().into_iter().flat_map(Trees::iter).map(move |tree| (tree, rules.clone()))
     };
     let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();

@@ -21,8 +21,8 @@ pub(crate) fn clear(engine: &Engine, keyspace: &Arc<KeyspaceInfo>) -> Result<()>
 
 /// Removes a keyspace.
 pub(crate) fn drop_keyspace(engine: &Engine, keyspace: &Arc<KeyspaceInfo>) -> Result<()> {
-    if keyspace.name == DEFAULT_KEYSPACE {
-        return Err(Error::KeyspaceNeeded(keyspace.name.clone()));
+    if keyspace.made().name == DEFAULT_KEYSPACE {
+        return Err(Error::KeyspaceNeeded(DEFAULT_KEYSPACE.into()));
     }
     replace(engine, keyspace, false)
 }

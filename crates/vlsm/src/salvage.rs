@@ -222,7 +222,7 @@ impl std::iter::FusedIterator for Salvage {}
 
 impl std::fmt::Debug for Salvage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Salvage").field("keyspace", &self.info.name).finish_non_exhaustive()
+        f.debug_struct("Salvage").field("keyspace", &self.info.name()).finish_non_exhaustive()
     }
 }
 

@@ -223,7 +223,7 @@ impl Transaction {
             return below();
         }
         let own = self.own.say(tree, key, held.at.now)?;
-        own.value(&keyspace.info.rules, key, below)
+        own.value(&keyspace.info.made().rules, key, below)
     }
 
     /// As [`Transaction::get`]: an alias for users of pessimistic transactions. Here the commit
@@ -282,7 +282,8 @@ impl Transaction {
         };
         let mut below = below.into_iter();
         let mut below = || below.next().expect("each undecided key was asked for");
-        let rules = &keyspace.info.rules;
+        let made = info.made();
+        let rules = &made.rules;
         let value = |(key, say): (&K, Result<Say>)| say?.value(rules, key.as_ref(), &mut below);
         keys.iter().zip(says).map(value).collect()
     }
@@ -426,7 +427,7 @@ impl Transaction {
         match writes.all(|entry| trees.region(entry.tree).is_some()) {
             true => Ok(()),
             false => Err(Error::Conflict {
-                keyspace: keyspace.info.name.clone(),
+                keyspace: keyspace.info.name(),
                 what: ConflictKind::Keyspace,
             }),
         }

@@ -248,7 +248,7 @@ const OTHER_CALLS: &[(&str, OtherCall)] = &[
     ("Db::start_trace", |s| s.db.start_trace("/trace").map(done)),
     ("Db::end_trace, without one", |s| s.db.end_trace().map(done)),
     ("Db::stats", |s| Ok(done(s.db.stats()))),
-    ("Keyspace::name", |s| Ok(s.words.name().into())),
+    ("Keyspace::name", |s| Ok(s.words.name())),
     ("Keyspace::first", |s| s.words.first().map(pair)),
     ("Keyspace::last", |s| s.words.last().map(pair)),
     ("Keyspace::is_empty", |s| s.words.is_empty().map(|is| is.to_string())),

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use vlsm::{
-    Batch, ConflictKind, Db, Error, Keyspace, KeyspaceOptions, SstFileWriter, WriteOptions,
+    Batch, Compression, ConflictKind, Db, Error, Keyspace, KeyspaceOptions, SstFileWriter,
+    WriteOptions,
 };
 
 struct Store {
@@ -58,7 +59,7 @@ fn every_call_of_a_dropped_keyspaces_handle_says_so() {
     transaction.put(&cache, "also", "before").unwrap();
     db.drop_keyspace(&cache).unwrap();
 
-    assert_eq!((cache.name(), cache.region_count()), ("cache", 2));
+    assert_eq!((cache.name(), cache.region_count()), ("cache".into(), 2));
     dropped(cache.get("a"));
     dropped(cache.contains_key("a"));
     dropped(cache.multi_get(["a"]).remove(0));
@@ -126,7 +127,7 @@ fn the_options_of_a_cleared_keyspace_stay() {
         }
         db.flush().unwrap();
         sums.clear().unwrap();
-        assert_eq!(sums.options(), &options);
+        assert_eq!(sums.options(), options);
     }
     sums.merge("h", one).unwrap();
     db.close().unwrap();
@@ -307,4 +308,102 @@ fn clearing_beside_writers_loses_no_later_write() {
     let db = Db::open(&path).unwrap();
     assert_eq!(db.keyspace("cache").unwrap().len().unwrap(), left);
     assert_eq!(db.keyspace("other").unwrap().len().unwrap(), 3);
+}
+
+#[test]
+fn a_renamed_keyspace_keeps_its_handles_and_data() {
+    let Store { db, path, _folder } = store();
+    let sums = db.create_keyspace("draft", KeyspaceOptions::new().merge_operator("add")).unwrap();
+    let (other, one) = (sums.clone(), 1_u64.to_le_bytes());
+    sums.merge("a", one).unwrap();
+    db.flush().unwrap();
+    sums.merge("a", one).unwrap();
+    db.create_keyspace("taken", KeyspaceOptions::new()).unwrap();
+    let mut batch = Batch::new();
+    batch.merge(&sums, "a", one);
+    assert!(matches!(sums.rename("taken"), Err(Error::NameTaken(name)) if name == "taken"));
+    assert!(matches!(sums.rename("default"), Err(Error::NameTaken(_))));
+    assert!(matches!(sums.rename(""), Err(Error::InvalidArgument(_))));
+    let default = db.default_keyspace();
+    assert!(matches!(default.rename("x"), Err(Error::KeyspaceNeeded(_))));
+    sums.rename("draft").unwrap();
+    sums.rename("book").unwrap();
+    db.write(&batch, WriteOptions::default()).unwrap();
+    assert_eq!((other.name(), db.keyspaces()[1].as_str()), ("book".into(), "book"));
+    let refused = other.merge("a", "short").unwrap_err().to_string();
+    assert!(refused.contains("\"book\""), "{refused}");
+    let fresh = db.create_keyspace("draft", KeyspaceOptions::new()).unwrap();
+    assert!(fresh.is_empty().unwrap());
+    sums.clear().unwrap();
+    sums.merge("a", one).unwrap();
+    db.close().unwrap();
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.keyspace("book").unwrap().get("a").unwrap().as_deref(), Some(&one[..]));
+    assert!(db.keyspace("draft").unwrap().is_empty().unwrap());
+}
+
+#[test]
+fn options_that_can_change_do_and_last() {
+    let Store { db, path, _folder } = store();
+    let options = KeyspaceOptions::splits(["m"]).compression([Compression::None]);
+    let pages = db.create_keyspace("pages", options).unwrap();
+    let fill = |round: u32| {
+        for key in 0..2_000_u32 {
+            pages.put(key.to_be_bytes(), format!("{round} {}", "words ".repeat(30))).unwrap();
+        }
+        db.flush().unwrap();
+        pages.compact_range(..).unwrap();
+        pages.approximate_size(..).unwrap().bytes.0
+    };
+    let plain = fill(1);
+    let own = || {
+        pages
+            .options()
+            .compression([Compression::Lz4])
+            .block_bytes(vlsm::ByteCount::kib(16))
+            .bits_per_key(4)
+            .memtable_bytes(vlsm::ByteCount::kib(64))
+            .ttl(Duration::from_secs(3600))
+    };
+    pages.set_options(own()).unwrap();
+    let small = fill(2);
+    assert!(small * 2 < plain, "compressed {small}, before {plain}");
+    let fixed = |options| match pages.set_options(options).unwrap_err() {
+        Error::OptionFixed { keyspace, differences } => {
+            assert_eq!((keyspace.as_str(), differences.len()), ("pages", 1));
+            differences[0].option
+        }
+        other => panic!("{other:?}"),
+    };
+    let mut others = own();
+    others.splits = vec!["other".into()];
+    assert_eq!(fixed(others), "splits");
+    let mut others = pages.options().merge_operator("add");
+    others.ttl = None;
+    assert_eq!(fixed(others), "merge_operator");
+    let impossible = [
+        pages.options().bits_per_key(999),
+        pages.options().block_bytes(vlsm::ByteCount(1)),
+        pages.options().compression([]),
+        pages.options().memtable_bytes(vlsm::ByteCount(1)),
+    ];
+    for options in impossible {
+        let refused = pages.set_options(options).unwrap_err();
+        assert!(matches!(refused, Error::InvalidOption { .. }), "{refused}");
+    }
+    let asked = own();
+    db.close().unwrap();
+    assert!(matches!(pages.set_options(asked.clone()), Err(Error::Closed)));
+    let db = Db::open(&path).unwrap();
+    assert_eq!(db.create_keyspace("pages", asked.clone()).unwrap().options(), asked);
+    let differs = db.create_keyspace("pages", asked.bits_per_key(5)).unwrap_err().to_string();
+    assert!(differs.contains("bits_per_key is 4, and 5"), "{differs}");
+}
+
+#[test]
+fn a_small_memtable_flushes_early() {
+    let Store { db, path, _folder } = store();
+    let options = KeyspaceOptions::new().memtable_bytes(vlsm::ByteCount::kib(64));
+    fill(&db.create_keyspace("log", options).unwrap(), 3_000);
+    soon("a flush of the small memtables", || ssts(&path) > 0);
 }

@@ -12,6 +12,8 @@
 //!                  | last sequence number
 //! 5 edit           tree | flags | [flushed sequence number] | count | cursor* | count | change*
 //! 6 WALs           count | number*, ascending
+//! 7 clock          microseconds
+//! 8 alter keyspace id | name | options
 //! cursor           level u8 | 0 or 1 key
 //! change           place | 0 origin u8 table, or 1 file, range
 //! place            level u8 | run, for level 0
@@ -47,6 +49,7 @@ const NUMBERS: u8 = 4;
 const EDIT: u8 = 5;
 const WALS: u8 = 6;
 const CLOCK: u8 = 7;
+const ALTER_KEYSPACE: u8 = 8;
 
 const FLAG_FLUSHED: u8 = 1;
 const FLAG_SLICE: u8 = 1;
@@ -108,6 +111,12 @@ pub fn put_record(out: &mut Vec<u8>, record: &Record) {
         Record::DropKeyspace(id) => {
             out.push(DROP_KEYSPACE);
             put_varint(out, *id);
+        }
+        Record::AlterKeyspace { id, name, options } => {
+            out.push(ALTER_KEYSPACE);
+            put_varint(out, *id);
+            put_bytes(out, name.as_bytes());
+            put_bytes(out, options.as_bytes());
         }
         Record::Numbers(n) => {
             out.push(NUMBERS);
@@ -256,6 +265,11 @@ pub fn read_item(reader: &mut Reader<'_>, files: &mut Files) -> Read<Item> {
             Record::Wals(wals)
         }
         CLOCK => Record::Clock(Micros(reader.varint()?)),
+        ALTER_KEYSPACE => Record::AlterKeyspace {
+            id: reader.varint()?,
+            name: read_text(reader)?,
+            options: read_text(reader)?,
+        },
         _ => return Err(Malformed("an unknown kind of change")),
     };
     Ok(Item::Record(record))

@@ -74,6 +74,15 @@ pub enum Record {
     CreateKeyspace(Keyspace),
     /// Removes a keyspace with its trees.
     DropKeyspace(u64),
+    /// Changes the name and the options of a keyspace.
+    AlterKeyspace {
+        /// Its number.
+        id: u64,
+        /// Its name from here on.
+        name: String,
+        /// Its options from here on.
+        options: String,
+    },
     /// Changes a tree.
     Edit(TreeId, VersionEdit),
     /// Raises counters. A field of zero changes nothing.
@@ -119,6 +128,7 @@ impl State {
                 }
                 Ok(())
             }
+            Record::AlterKeyspace { id, name, options } => self.alter(*id, name, options),
             Record::Edit(tree, edit) => {
                 let version = self.trees.get_mut(tree);
                 let version =
@@ -139,6 +149,17 @@ impl State {
                 Ok(())
             }
         }
+    }
+
+    fn alter(&mut self, id: u64, name: &str, options: &str) -> Result<(), Violation> {
+        let taken = |other: &Keyspace| other.id != id && other.name == name;
+        if self.keyspaces.values().any(taken) {
+            return Err(Violation(format!("keyspace {id}: its name is taken")));
+        }
+        let known = self.keyspaces.get_mut(&id);
+        let known = known.ok_or_else(|| Violation(format!("there is no keyspace {id}")))?;
+        (known.name, known.options) = (name.to_owned(), options.to_owned());
+        Ok(())
     }
 
     fn create(&mut self, keyspace: &Keyspace) -> Result<(), Violation> {

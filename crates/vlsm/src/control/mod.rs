@@ -201,8 +201,8 @@ impl State {
         Busy { reservations: jobs.map(held).collect() }
     }
 
-    /// Forgets what was proposed for a tree that is not in use any more, and cancels its jobs: their
-    /// results would not be installed.
+    /// Forgets what was proposed for a tree that is not in use any more, and cancels its jobs:
+    /// their results would not be installed.
     pub fn forget_tree(&mut self, tree: TreeId) {
         self.known.remove(&tree);
         self.chains.forget(tree);

@@ -31,7 +31,7 @@ impl Control {
             tree: tree.id,
             now: self.shared.now_micros(),
             memtables: tree.immutables.iter().map(facts).collect(),
-            memtable_bytes: self.memtable_bytes(),
+            memtable_bytes: Bytes(tree.rules.own.memtable_bytes(self.memtable_bytes().0)),
         }
     }
 

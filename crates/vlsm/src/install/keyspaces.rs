@@ -14,7 +14,9 @@
 //!    of the old trees are not installed.
 
 use super::{Installer, Leader, violated};
-use crate::catalog::{Catalog, KeyspaceInfo, KeyspaceOptions, Trees, check_name};
+use crate::catalog::{
+    Catalog, DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions, Trees, check_name, regions_from,
+};
 use crate::memtable::Memtable;
 use crate::read::view::TreeView;
 use std::sync::Arc;
@@ -60,7 +62,7 @@ impl Installer {
         check_name(name)?;
         let numbers = leader.state.numbers;
         let (id, first) = (numbers.next_keyspace, numbers.next_tree);
-        let regions = options.regions(first);
+        let regions = regions_from(&options.splits, first);
         let grown = manifest::Numbers {
             next_keyspace: id + 1,
             next_tree: first + regions.len() as u64,
@@ -94,7 +96,7 @@ impl Installer {
             active: Memtable::idle(MemtableId(self.shared.numbers.next_memtable())),
             immutables: Vec::new(),
             version: Arc::new(Version::default()),
-            rules: info.rules.clone(),
+            rules: info.made().rules.clone(),
             mixed: false,
         }
     }
@@ -115,7 +117,7 @@ impl Installer {
             let old = info.trees()?;
             let state = &leader.state;
             let known = state.keyspaces.get(&info.id());
-            let known = known.ok_or_else(|| Error::KeyspaceDropped(info.name.clone()))?;
+            let known = known.ok_or_else(|| Error::KeyspaceDropped(info.name()))?;
             let files: Vec<_> = old
                 .iter()
                 .filter_map(|tree| state.trees.get(&tree))
@@ -126,7 +128,7 @@ impl Installer {
             let mut new = None;
             if stays {
                 let (id, first) = (state.numbers.next_keyspace, state.numbers.next_tree);
-                let regions = info.options.regions(first);
+                let regions = regions_from(&info.splits, first);
                 let grown = manifest::Numbers {
                     next_keyspace: id + 1,
                     next_tree: first + regions.len() as u64,
@@ -148,6 +150,78 @@ impl Installer {
                 self.dead.bury(files);
             }
             Ok(seq)
+        })
+    }
+
+    /// Gives a keyspace another name.
+    ///
+    /// # Errors
+    /// [`Error::NameTaken`], [`Error::KeyspaceNeeded`], [`Error::KeyspaceDropped`], or any error of
+    /// writing the manifest.
+    pub fn rename_keyspace(self: &Arc<Self>, info: &Arc<KeyspaceInfo>, name: &str) -> Result<()> {
+        check_name(name)?;
+        self.alter(info, |known| {
+            if known.name == name {
+                return Ok(());
+            }
+            if known.name == DEFAULT_KEYSPACE {
+                return Err(Error::KeyspaceNeeded(known.name.clone()));
+            }
+            if self.catalog.keyspace(name).is_some() {
+                return Err(Error::NameTaken(name.to_owned()));
+            }
+            name.clone_into(&mut known.name);
+            Ok(())
+        })
+    }
+
+    /// Changes the options of a keyspace.
+    ///
+    /// # Errors
+    /// [`Error::OptionFixed`], [`Error::KeyspaceDropped`], or any error of writing the manifest.
+    pub fn set_keyspace_options(
+        self: &Arc<Self>,
+        info: &Arc<KeyspaceInfo>,
+        options: &KeyspaceOptions,
+    ) -> Result<()> {
+        options.check()?;
+        self.alter(info, |known| {
+            let differences = info.made().options.fixed_differences(options);
+            if !differences.is_empty() {
+                return Err(Error::OptionFixed { keyspace: known.name.clone(), differences });
+            }
+            known.options = options.to_text()?;
+            Ok(())
+        })
+    }
+
+    /// Changes a keyspace's record, then its rules in the view. Readers and jobs under way keep the
+    /// rules that they began with.
+    fn alter(
+        self: &Arc<Self>,
+        info: &Arc<KeyspaceInfo>,
+        change: impl FnOnce(&mut manifest::Keyspace) -> Result<()>,
+    ) -> Result<()> {
+        self.alone(|leader| {
+            self.shared.health.check()?;
+            info.trees()?;
+            let known = leader.state.keyspaces.get(&info.id());
+            let known = known.ok_or_else(|| Error::KeyspaceDropped(info.name()))?;
+            let mut changed = known.clone();
+            change(&mut changed)?;
+            if changed == *known {
+                return Ok(());
+            }
+            let made = self.catalog.altered(info, &changed)?;
+            let manifest::Keyspace { id, name, options, .. } = changed;
+            self.record(leader, &[Record::AlterKeyspace { id, name, options }])?;
+            let rules = made.rules.clone();
+            self.catalog.alter(info, made);
+            for tree in info.trees()?.iter() {
+                let rules = rules.clone();
+                self.views.update(tree, |tree| TreeView { rules, ..tree.clone() });
+            }
+            Ok(())
         })
     }
 

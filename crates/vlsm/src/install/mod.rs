@@ -290,8 +290,8 @@ impl Installer {
         forgotten.map(|()| found)
     }
 
-    /// Removes the files that a job wrote for a store that was closed before they were installed, or
-    /// for a tree that is not in use any more.
+    /// Removes the files that a job wrote for a store that was closed before they were installed,
+    /// or for a tree that is not in use any more.
     fn remove_outputs(&self, request: &Request) {
         let inputs = || request.inputs.iter().map(|file| file.number);
         for change in &request.edit.changes {

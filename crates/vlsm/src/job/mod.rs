@@ -237,7 +237,7 @@ impl Job {
         let level = self.candidate.output_level;
         let sst_options = SstOptions {
             sketch: *sketches && level == 0,
-            ..shared.options.sst(level, shared.env.wall_clock())
+            ..self.context.rules.own.sst(&shared.options, level, shared.env.wall_clock())
         };
         let cutter = Cutter::of(rule, version, &self.candidate.range);
         let env = shared.env.clone();

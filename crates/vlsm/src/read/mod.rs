@@ -142,5 +142,9 @@ impl Reader {
     /// Takes back a registration.
     pub fn release(&self, at: Moment) {
         self.snapshots.release(at.seq);
+        if self.views.any_retired() {
+            // A worker lets go of them, if this was the last reader.
+            self.shared.channel.wake();
+        }
     }
 }

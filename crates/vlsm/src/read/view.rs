@@ -12,9 +12,9 @@
 //! Age order: mostly all memtables are newer than all of L0. While ingested files lie in L0 above
 //! memtables that wait for their flush, they are interleaved ([`TreeView::sources`]).
 //!
-//! The trees of a keyspace that was cleared or dropped leave the view of those who write. They stay,
-//! as they were then, for readers whose sequence number is from before ([`Views::retire`]), until
-//! there is no such reader ([`Views::let_go`]).
+//! The trees of a keyspace that was cleared or dropped leave the view of those who write. They
+//! stay, as they were then, for readers whose sequence number is from before ([`Views::retire`]),
+//! until there is no such reader ([`Views::let_go`]).
 //!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.
@@ -23,7 +23,7 @@ use crate::catalog::{KeyspaceInfo, Trees};
 use crate::memtable::Memtable;
 use crate::rules::Rules;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
@@ -238,13 +238,16 @@ pub(crate) struct Views {
     current: ArcSwap<StoreView>,
     change: Mutex<()>,
     visible: AtomicU64,
+    /// Whether there are retired trees.
+    any_retired: AtomicBool,
 }
 
 impl Views {
     /// No tree, and all writes visible up to `visible`.
     pub fn new(visible: Seq) -> Self {
         let (current, change) = (ArcSwap::default(), Mutex::default());
-        Self { current, change, visible: AtomicU64::new(visible.0) }
+        let (visible, any_retired) = (AtomicU64::new(visible.0), AtomicBool::new(false));
+        Self { current, change, visible, any_retired }
     }
 
     /// All writes up to here are visible.
@@ -316,12 +319,19 @@ impl Views {
         let filters = trees.iter().any(|tree| tree.rules.filter.is_some());
         let retired = Retired { keyspace: keyspace.number, until, trees: trees.clone() };
         next.retired.push(Arc::new(retired));
+        self.any_retired.store(true, Ordering::SeqCst);
         new.into_iter().for_each(|tree| next.set(tree));
         if filters {
             next.note_filtered();
         }
         self.current.store(Arc::new(next));
         trees
+    }
+
+    /// Whether there are retired trees, which readers from before may see.
+    #[inline]
+    pub fn any_retired(&self) -> bool {
+        self.any_retired.load(Ordering::SeqCst)
     }
 
     /// Lets go of retired trees that no reader sees any more. `held` are the sequence numbers that
@@ -338,6 +348,7 @@ impl Views {
         let _held = self.change.lock();
         let mut next = StoreView::clone(&self.load());
         next.retired.retain(|retired| retired.until > oldest);
+        self.any_retired.store(!next.retired.is_empty(), Ordering::SeqCst);
         self.current.store(Arc::new(next));
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod resolve;
 pub use compaction_filter::{CompactionFilter, Decision};
 pub use merge_operator::MergeOperator;
 
+use crate::options::{Compression, Options};
 use crate::shared::callback::{Guarded, Panicked};
 use crate::shared::events::Events;
 use merge_operator::{Unknown, built_in};
@@ -23,7 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Callback;
 use vlsm_core::key::MAX_VALUE_LEN;
-use vlsm_core::{Error, Result};
+use vlsm_core::{ByteCount, Error, Result};
+use vlsm_disk::sst::SstOptions;
 
 /// The code that a store is opened with.
 #[derive(Default, Clone)]
@@ -71,15 +73,16 @@ impl Extensions {
         Ok(())
     }
 
-    /// The rules of a keyspace.
+    /// The rules of a keyspace. It has the compaction filter of the name that it was opened as.
     ///
     /// # Errors
     /// [`Error::UnknownMergeOperator`].
     pub fn rules(
         &self,
-        keyspace: &str,
+        (keyspace, opened_as): (&str, &str),
         operator: Option<&str>,
         ttl: Option<Duration>,
+        own: Own,
     ) -> Result<Arc<Rules>> {
         let mut unknown = false;
         let operator = match operator {
@@ -97,12 +100,13 @@ impl Extensions {
                 Some(Guarded::new(code, Callback::MergeOperator, (name, keyspace), events))
             }
         };
-        let filter = self.filters.iter().find(|filter| filter.keyspace == keyspace);
+        let filter = self.filters.iter().find(|filter| filter.keyspace == opened_as);
         let filter = filter.map(|NamedFilter { name, filter, .. }| {
             let (code, events) = (filter.clone(), self.events.clone());
             Guarded::new(code, Callback::CompactionFilter, (name, keyspace), events)
         });
-        Ok(Arc::new(Rules { keyspace: keyspace.to_owned(), operator, unknown, ttl, filter }))
+        let keyspace = keyspace.to_owned();
+        Ok(Arc::new(Rules { keyspace, operator, unknown, ttl, filter, own }))
     }
 
     fn operator(&self, name: &str) -> Option<Arc<dyn MergeOperator>> {
@@ -127,6 +131,55 @@ pub(crate) struct Rules {
     /// The time to live of a put that does not set one.
     pub ttl: Option<Duration>,
     pub filter: Option<Guarded<dyn CompactionFilter>>,
+    pub own: Own,
+}
+
+/// The options of SSTs and memtables that a keyspace has in place of the store's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub compression: Option<Vec<Compression>>,
+    pub block_bytes: Option<ByteCount>,
+    pub bits_per_key: Option<u32>,
+    pub memtable_bytes: Option<ByteCount>,
+}
+
+impl Own {
+    /// The store's options with these in their place.
+    fn over(&self, options: &Options) -> Options {
+        let mut options = options.clone();
+        if let Some(compression) = &self.compression {
+            options.compression.clone_from(compression);
+        }
+        options.block_bytes = self.block_bytes.unwrap_or(options.block_bytes);
+        options.bits_per_key = self.bits_per_key.unwrap_or(options.bits_per_key);
+        options
+    }
+
+    /// Refuses impossible values.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn check(&self) -> Result<()> {
+        self.over(&Options::default()).check()?;
+        match self.memtable_bytes {
+            Some(bytes) if bytes < ByteCount::kib(64) => Err(Error::InvalidOption {
+                option: "memtable_bytes",
+                why: format!("it is {bytes}, and the least is 64 KiB"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of an SST that is written for a level.
+    pub fn sst(&self, options: &Options, level: u8, created: Duration) -> SstOptions {
+        self.over(options).sst(level, created)
+    }
+
+    /// The size at which a memtable is sealed, if the store seals it at `store`.
+    #[inline]
+    pub fn memtable_bytes(&self, store: u64) -> u64 {
+        self.memtable_bytes.map_or(store, |own| own.0.min(store))
+    }
 }
 
 impl Rules {

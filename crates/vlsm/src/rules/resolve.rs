@@ -115,6 +115,7 @@ mod tests {
     use super::*;
     use crate::catalog::KeyspaceOptions;
     use crate::rules::Extensions;
+    use crate::rules::Own;
 
     /// One version, as in `7+b` (an operand), `5=a` (a value), `3-` (a tombstone), `4@9a` (a value
     /// that expires at 9).
@@ -137,7 +138,7 @@ mod tests {
     fn versions_add_up_the_same_from_both_ends() {
         let options = KeyspaceOptions::new().merge_operator("append");
         let rules = Extensions::default()
-            .rules("words", options.merge_operator.as_deref(), None)
+            .rules(("words", "words"), options.merge_operator.as_deref(), None, Own::default())
             .expect("known");
         // The versions, the newest range tombstone over them, the time; what the key has.
         let cases = [

@@ -56,7 +56,7 @@ impl Trees {
             let ids: Vec<TreeId> = info.trees().ok()?.iter().collect();
             let trees = ids.iter().map(|id| self.0.get(id)).collect::<Option<Vec<&Tree>>>()?;
             Some(KeyspaceStats {
-                name: info.name.clone(),
+                name: info.name(),
                 regions: trees.len() as u64,
                 levels: summed(trees.iter().copied()),
                 memtable_bytes: trees.iter().map(|tree| tree.memtable_bytes).sum(),

@@ -218,7 +218,7 @@ impl TransactionIter {
             }
             let below = || below.map(|(_, value)| value).transpose();
             let say = self.own.say(self.trees[self.info.region_of(&key)], &key, self.now)?;
-            if let Some(value) = say.value(&self.info.rules, &key, below).transpose() {
+            if let Some(value) = say.value(&self.info.made().rules, &key, below).transpose() {
                 return Ok(Some((key, value)));
             }
         }

@@ -45,7 +45,8 @@ impl Batch {
     }
 
     pub(crate) fn add_put(&mut self, keyspace: &KeyspaceInfo, key: &[u8], value: &[u8]) {
-        match keyspace.rules.ttl {
+        let ttl = keyspace.made().rules.ttl;
+        match ttl {
             None => self.add(keyspace, Kind::Put, key, value),
             Some(ttl) => self.add_expiring(keyspace, key, value, ttl),
         }
@@ -58,11 +59,12 @@ impl Batch {
         value: &[u8],
         ttl: Duration,
     ) {
-        if keyspace.rules.operator.is_some() {
+        let made = keyspace.made();
+        if made.rules.operator.is_some() {
             let what = format!(
                 "keyspace {:?} has a merge operator, so its values cannot expire: put without a \
                  time to live, or use another keyspace",
-                keyspace.name
+                made.name
             );
             self.refuse(Error::InvalidArgument(what));
             return;
@@ -75,7 +77,8 @@ impl Batch {
     }
 
     pub(crate) fn add_merge(&mut self, keyspace: &KeyspaceInfo, key: &[u8], operand: &[u8]) {
-        match keyspace.rules.check_operand(key, operand) {
+        let checked = keyspace.made().rules.check_operand(key, operand);
+        match checked {
             Ok(()) => self.add(keyspace, Kind::Merge, key, operand),
             Err(error) => self.refuse(error),
         }
@@ -114,7 +117,7 @@ impl Batch {
             return;
         }
         for region in keyspace.region_of(&lo)..keyspace.region_count() {
-            let splits = &keyspace.options.splits;
+            let splits = &keyspace.splits;
             let from = match region.checked_sub(1) {
                 Some(before) => (&lo[..]).max(&splits[before][..]),
                 None => &lo[..],

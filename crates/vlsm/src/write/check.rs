@@ -349,7 +349,7 @@ impl Writer {
     /// The error for a read that has changed.
     pub fn conflict(&self, change: Change) -> Error {
         let owner = self.catalog.owner(change.tree);
-        let keyspace = owner.map_or_else(String::new, |info| info.name.clone());
+        let keyspace = owner.map_or_else(String::new, |info| info.name());
         Error::Conflict { keyspace, what: change.kind }
     }
 }

@@ -365,15 +365,12 @@ impl Writer {
     ) -> Result<Attempt> {
         let (batch, check) = batch;
         let mut sequence = self.log.sequence();
-        self.shared.health.check()?;
-        if self.closing.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
+        self.check_open()?;
         if self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(Attempt::Crowded);
         }
         check.map_or(Ok(()), Check::pass)?;
-        if self.catalog.any_former() && self.names_former(batch) {
+        if self.names_former(batch) {
             return Ok(Attempt::Moved);
         }
         let first_seq = Seq(sequence.next_seq);

@@ -124,7 +124,7 @@ impl Writer {
             bytes += Memtable::entry_size(hot.key.len(), hot.value.len(), hot.seq);
         }
         let len = record_len(batch.payload().len());
-        if !self.has_room_to_keep(&holder, bytes) || !self.log.make_room(sequence, len) {
+        if !self.has_room_to_keep(tree, &holder, bytes) || !self.log.make_room(sequence, len) {
             return None;
         }
         let first_seq = Seq(sequence.next_seq);
@@ -144,8 +144,9 @@ impl Writer {
 
     /// Whether so much more fits into the active memtable, within the bounds of memory and without
     /// a rotation.
-    fn has_room_to_keep(&self, active: &Memtable, bytes: usize) -> bool {
-        if (active.bytes() + bytes) as u64 > self.shared.channel.memtable_bytes() {
+    fn has_room_to_keep(&self, tree: &TreeView, active: &Memtable, bytes: usize) -> bool {
+        let sealed_at = tree.rules.own.memtable_bytes(self.shared.channel.memtable_bytes());
+        if (active.bytes() + bytes) as u64 > sealed_at {
             return false;
         }
         if active.has_room(bytes) {

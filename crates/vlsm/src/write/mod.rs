@@ -28,6 +28,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use check::Recent;
 use publish::{PUBLISH_SPIN, Publisher};
 use std::sync::Arc;
+use vlsm_core::{Error, Result};
 
 /// Takes the writes of an open store.
 pub(crate) struct Writer {
@@ -79,6 +80,15 @@ impl Writer {
     pub fn wake(&self) {
         self.shared.gate.wake();
         self.publisher.wake();
+    }
+
+    /// Refuses to write if the store has failed or is being closed. In the sequencing step.
+    fn check_open(&self) -> Result<()> {
+        self.shared.health.check()?;
+        match self.closing.load(Ordering::Relaxed) {
+            true => Err(Error::Closed),
+            false => Ok(()),
+        }
     }
 
     /// Takes no write from here on. False when it took none before.

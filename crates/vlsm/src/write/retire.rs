@@ -79,10 +79,10 @@ impl Writer {
     }
 
     /// Whether one of a batch's trees is a former one. In the sequencing step.
-    #[cold]
+    #[inline]
     pub(super) fn names_former(&self, batch: &Batch) -> bool {
-        let view = self.views.load();
-        let former = |entry: &Entry| view.find(entry.tree).is_none();
-        batch.entries().iter().any(former)
+        let view = || self.views.load();
+        let former = |entry: &Entry| view().find(entry.tree).is_none();
+        self.catalog.any_former() && batch.entries().iter().any(former)
     }
 }

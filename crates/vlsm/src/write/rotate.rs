@@ -34,9 +34,10 @@ impl Writer {
         spared: impl Fn(TreeId) -> bool,
     ) -> Result<bool, WaitCause> {
         let view = self.views.load();
-        let active = &view.tree(tree).active;
-        // A schedule may have memtables sealed before they are full.
-        let sealed_at = self.shared.channel.memtable_bytes();
+        let view = view.tree(tree);
+        let active = &view.active;
+        // A schedule may have memtables sealed before they are full, and so may the keyspace.
+        let sealed_at = view.rules.own.memtable_bytes(self.shared.channel.memtable_bytes());
         let small = sealed_at == u64::MAX || (active.bytes() + bytes) as u64 <= sealed_at;
         if small && active.has_room(bytes) {
             return Ok(false);
@@ -61,7 +62,8 @@ impl Writer {
         let view = self.views.load();
         let view = view.tree(tree);
         let active = &view.active;
-        let sealed_at = usize::try_from(self.shared.channel.memtable_bytes()).unwrap_or(usize::MAX);
+        let sealed_at = view.rules.own.memtable_bytes(self.shared.channel.memtable_bytes());
+        let sealed_at = usize::try_from(sealed_at).unwrap_or(usize::MAX);
         let small = active.is_empty() || active.bytes() + bytes <= sealed_at;
         if small && active.growth_for(bytes).is_some() {
             active.grow_for(bytes);

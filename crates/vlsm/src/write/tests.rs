@@ -6,7 +6,7 @@ mod check;
 mod keep;
 
 use super::Writer;
-use crate::catalog::{Catalog, KeyspaceInfo, KeyspaceOptions};
+use crate::catalog::{Catalog, KeyspaceInfo, regions_from};
 use crate::log::Log;
 use crate::log::live::LiveWal;
 use crate::memtable::{ArenaPool, Memtable};
@@ -67,7 +67,7 @@ impl Alone {
         options.wal_file_bytes = Bytes::mib(4);
         let shared = shared(&env, options);
         let views = Arc::new(Views::new(Seq::ZERO));
-        let regions = KeyspaceOptions::default().regions(0);
+        let regions = regions_from(&[], 0);
         let (id, name, text) = (0, "default".to_owned(), String::new());
         let recorded = manifest::Keyspace { id, name, options: text, regions };
         let (clock, code) = (shared.clock.clone(), Extensions::default());
@@ -77,7 +77,7 @@ impl Alone {
             active: Memtable::idle(MemtableId(shared.numbers.next_memtable())),
             immutables: Vec::new(),
             version: Arc::new(Version::default()),
-            rules: keyspace.rules.clone(),
+            rules: keyspace.made().rules.clone(),
             mixed: false,
         }]);
         let prepared = prepare_next(&disk, Path::new(FOLDER), 1, 7, 4 << 20, None);
