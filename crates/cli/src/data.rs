@@ -285,7 +285,7 @@ pub struct ScanArgs {
     #[arg(long, value_enum, default_value = "tsv", hide_possible_values = true)]
     format: Format,
     /// Print JSON, an object per line: the same as --format json
-    #[arg(long)]
+    #[arg(long, conflicts_with = "format")]
     json: bool,
     /// Keys and values are hexadecimal, in the options too
     #[arg(long)]

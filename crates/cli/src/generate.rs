@@ -1,7 +1,7 @@
 //! `completions` and `man`: what a shell and the manual know of the command line, generated from
 //! the command line itself. So nothing in them can be out of date.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, say};
 use clap::Command;
 use clap_mangen::Man;
 use std::io::{self, Write};
@@ -73,9 +73,8 @@ pub fn man(args: &ManArgs, command: Command) -> Result {
         let path = args.folder.join(format!("{name}.1"));
         std::fs::write(&path, page).map_err(|error| failed(&path, &error))?;
     }
-    let mut out = io::stdout().lock();
-    writeln!(out, "wrote {} pages into {}", pages.len(), args.folder.display())?;
-    Ok(out.flush()?)
+    say(format_args!("wrote {} pages into {}", pages.len(), args.folder.display()));
+    Ok(())
 }
 
 /// The pages of a command and of those below it, with their names.

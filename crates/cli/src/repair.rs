@@ -3,12 +3,13 @@
 //!
 //! 1. Read the manifest. If it is damaged, the state is that of its readable beginning (`source`).
 //! 2. Check every SST that the state names. Copy the WALs, the SSTs, damaged ones too, and write a
-//!    manifest with the state: from here on all work is on the copy.
+//!    manifest with the state: from here on all work is on the copy. An SST of which the copy fails
+//!    is damaged, too.
 //! 3. Read the keyspaces that lost SSTs by a salvage, and write their readable pairs within the
 //!    ranges of these SSTs into files (`rescue`). So no older value shows where a newer one is
 //!    lost.
-//! 4. Open the copy with the salvage of the WAL and of SSTs, which drops the damaged ones. Remove
-//!    the ranges, and ingest the files.
+//! 4. Open the copy with the salvage of the WAL and of SSTs, which drops the damaged ones; if it
+//!    drops another one, the repair fails. Remove the ranges, ingest the files, and flush.
 //! 5. Verify the new store completely.
 //!
 //! Step 3 reads values, and cannot keep what is more than a value: operands of an operator that is
@@ -28,13 +29,14 @@ use crate::paint::Paint;
 use crate::progress::grouped;
 use rescue::Rescued;
 use serde_json::{Value, json};
-use source::Source;
+use source::{DamagedTable, Source};
 use std::io::{self, Write};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vlsm::{Db, Event};
-use vlsm_core::Error;
+use vlsm_core::{Error, FileNumber};
+use vlsm_disk::sst::sst_number;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,24 +84,57 @@ struct Report {
 /// Repairs a store.
 pub fn run(args: &Args) -> Result {
     let source = Source::open(&args.store)?;
-    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    if absolute(&args.target).starts_with(absolute(&args.store)) {
+    let target = real(&args.target);
+    if target.starts_with(real(&args.store)) {
         let why = "the new store would be inside of the damaged one: name a folder elsewhere";
         return Err(Failure::usage(why));
     }
-    let made = prepare(&args.target)?;
-    let report = repair(&source, &args.target).inspect_err(|_| clean(&args.target, made))?;
+    let made = prepare(&target)?;
+    let repaired = save(&source, &target, source.damaged_tables());
+    let report = repaired.inspect_err(|_| clean(&target, made)).map_err(not_usage)?;
     tell(args, &report)?;
-    match report.lost.is_empty() && report.remarks.is_empty() {
+    let missing = [
+        (report.lost.len() as u64, "lost range of keys", "lost ranges of keys"),
+        (report.remarks.len() as u64, "remark", "remarks"),
+    ];
+    let missing = missing.into_iter().filter(|(count, ..)| *count > 0);
+    let missing: Vec<String> =
+        missing.map(|(count, one, more)| counted(count, one, more)).collect();
+    match missing.is_empty() {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "{} is a sound store, but not everything could be saved: {} ranges of keys are lost, \
-             and there are {} remarks",
+            "{} is a sound store, but not everything could be saved: see {}",
             args.target.display(),
-            grouped(report.lost.len() as u64),
-            grouped(report.remarks.len() as u64),
+            missing.join(" and "),
         ))),
     }
+}
+
+/// The path without `..` and links, also where its end does not exist yet.
+fn real(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut real = PathBuf::new();
+    for part in absolute.components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            part => real.push(part),
+        }
+        real = std::fs::canonicalize(&real).unwrap_or(real);
+    }
+    real
+}
+
+/// The failure of a repair, which is never that of the command line.
+fn not_usage(failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(what) => Failure::Failed(what),
+        other => other,
+    }
+}
+
+/// A number of things.
+fn counted(count: u64, one: &str, more: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { more })
 }
 
 /// Makes the folder of the new store, which must not hold anything. Whether it did not exist.
@@ -129,13 +164,14 @@ fn clean(target: &Path, made: bool) {
     entries.for_each(|entry| drop(std::fs::remove_file(entry.path())));
 }
 
-fn repair(source: &Source, target: &Path) -> Result<Report> {
-    let damaged = source.damaged_tables();
+/// Makes the new store. The tables are those that are known to be damaged.
+fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Result<Report> {
     let mut remarks = source.remarks();
-    remarks.extend(source.copy(target)?);
+    remarks.extend(source.copy(target, &mut damaged)?);
     let rescued = rescue::read(source, target, &damaged)?;
     let (db, told) = opened(target, true)?;
-    for Rescued { keyspace, ranges, file, .. } in &rescued {
+    told.all_known(&damaged)?;
+    for Rescued { keyspace, ranges, files, .. } in &rescued {
         let keyspace = db.keyspace(keyspace)?;
         for range in ranges {
             let to = match range.hi_inclusive {
@@ -144,12 +180,14 @@ fn repair(source: &Source, target: &Path) -> Result<Report> {
             };
             keyspace.delete_range((Bound::Included(range.lo.clone()), to))?;
         }
-        if let Some(file) = file {
-            keyspace.ingest([file])?;
+        if !files.is_empty() {
+            keyspace.ingest(files)?;
         }
     }
+    // So the entries of the WAL are counted with the others.
+    db.flush()?;
     db.close()?;
-    remarks.extend(std::mem::take(&mut *told.lock().unwrap_or_else(PoisonError::into_inner)));
+    remarks.append(&mut told.lock().remarks);
     // The damaged files themselves, which the old store has, too.
     let _ = std::fs::remove_dir_all(target.join("lost"));
     let mut lost: Vec<Lost> = rescued.iter().flat_map(|rescued| rescued.lost()).collect();
@@ -178,7 +216,35 @@ fn repair(source: &Source, target: &Path) -> Result<Report> {
 }
 
 /// What the opening of a store told.
-type Told = Arc<Mutex<Vec<String>>>;
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Salvage>>);
+
+/// What a salvage could not keep.
+#[derive(Default)]
+struct Salvage {
+    /// Of the WAL.
+    remarks: Vec<String>,
+    /// The SSTs, with their damage.
+    ssts: Vec<(Option<FileNumber>, Error)>,
+}
+
+impl Told {
+    fn lock(&self) -> MutexGuard<'_, Salvage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if an SST was dropped of which nothing else tells that it is lost.
+    fn all_known(&self, damaged: &[DamagedTable]) -> Result {
+        let known = |number| damaged.iter().any(|table| Some(table.file) == number);
+        match self.lock().ssts.iter().find(|(number, _)| !known(*number)) {
+            None => Ok(()),
+            Some((_, error)) => Err(Failure::new(format!(
+                "the copy of an SST that was sound is damaged: {error}; the new store is removed \
+                 again: check the devices of both stores, and repair into another folder"
+            ))),
+        }
+    }
+}
 
 /// Opens the new store: to read what its damaged SSTs still hold, or for good without them. What is
 /// told about the WAL comes with it.
@@ -188,6 +254,11 @@ fn opened(target: &Path, write: bool) -> Result<(Db, Told)> {
         let told = told.clone();
         move |event: &Event| {
             let text = match event {
+                Event::SstLost { path, error, .. } => {
+                    let name = Path::new(path.file_name().unwrap_or_default());
+                    told.lock().ssts.push((sst_number(name), error.clone()));
+                    return;
+                }
                 Event::WalDamaged { .. } => event.to_string(),
                 Event::WalLost { path, batches, .. } => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -195,7 +266,7 @@ fn opened(target: &Path, write: bool) -> Result<(Db, Told)> {
                 }
                 _ => return,
             };
-            told.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+            told.lock().remarks.push(text);
         }
     };
     let db = Db::builder(target)
@@ -240,10 +311,10 @@ fn tell(args: &Args, report: &Report) -> Result {
     }
     out.flush()?;
     say(format_args!(
-        "saved into {}: {} entries in {} SSTs",
+        "saved into {}: {} in {}",
         args.target.display(),
-        grouped(report.entries),
-        grouped(report.ssts)
+        counted(report.entries, "entry", "entries"),
+        counted(report.ssts, "SST", "SSTs"),
     ));
     Ok(())
 }
@@ -287,4 +358,62 @@ fn hopeless(path: &Path, why: impl std::fmt::Display) -> Failure {
 /// A store that is in use.
 fn in_use(path: &Path, holder: vlsm_core::LockHolder) -> Failure {
     Failure::from(Error::Locked { path: path.to_owned(), holder })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A closed store of one SST, and the SST's path.
+    fn of_one_sst(folder: &Path) -> (PathBuf, PathBuf) {
+        let store = folder.join("store");
+        let db = Db::open(&store).unwrap();
+        for number in 0..2000 {
+            db.put(format!("key{number:04}"), "v".repeat(100)).unwrap();
+        }
+        db.flush().unwrap();
+        db.close().unwrap();
+        let names = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap().path());
+        let mut ssts = names.filter(|path| path.extension().is_some_and(|end| end == "sst"));
+        let sst = ssts.next().unwrap();
+        assert!(ssts.next().is_none());
+        (store, sst)
+    }
+
+    #[test]
+    fn an_sst_that_cannot_be_copied_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, sst) = of_one_sst(folder.path());
+        let source = Source::open(&store).unwrap();
+        let damaged = source.damaged_tables();
+        assert!(damaged.is_empty());
+        // What reads well once may fail the next time.
+        std::fs::remove_file(&sst).unwrap();
+        let target = folder.path().join("new");
+        std::fs::create_dir(&target).unwrap();
+        let report = save(&source, &target, damaged).unwrap();
+        assert_eq!(report.lost.len(), 1);
+        let lost = &report.lost[0];
+        assert_eq!((&lost.from[..], lost.keyspace.as_str()), (&b"key0000"[..], "default"));
+        assert_eq!(report.entries, 0);
+    }
+
+    #[test]
+    fn a_copy_that_turns_out_damaged_is_no_repair() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, sst) = of_one_sst(folder.path());
+        let source = Source::open(&store).unwrap();
+        let damaged = source.damaged_tables();
+        // The copy gets other bytes than the check got, as from a device that fails.
+        let mut bytes = std::fs::read(&sst).unwrap();
+        let at = bytes.len() / 2;
+        bytes[at] ^= 1;
+        std::fs::write(&sst, bytes).unwrap();
+        let target = folder.path().join("new");
+        std::fs::create_dir(&target).unwrap();
+        let Err(Failure::Failed(what)) = save(&source, &target, damaged) else {
+            panic!("it loses an SST that nothing lists");
+        };
+        assert!(what.contains("the copy of an SST that was sound is damaged"), "{what}");
+    }
 }

@@ -160,6 +160,7 @@ impl Shell {
 
     /// Chooses a keyspace.
     fn choose(&mut self, name: &str) -> Result {
+        self.reopen()?;
         let names = self.names();
         if !names.iter().any(|known| known == name) {
             return Err(crate::store::no_keyspace(name, names.iter().map(String::as_str)));
@@ -173,6 +174,7 @@ impl Shell {
         if let Some((name, why)) = NOT_HERE.iter().find(|(name, _)| *name == words[0]) {
             return Err(Failure::usage(format!("the shell has no command {name}: {why}")));
         }
+        is_known(words[0])?;
         let words = self.completed(words);
         let parsed = Cli::try_parse_from(std::iter::once("vlsm").chain(words.iter().map(|w| &**w)));
         let mut command = match parsed {
@@ -187,6 +189,10 @@ impl Shell {
         };
         if matches!(command, Command::Verify(_)) && self.access != Access::Read {
             return self.while_closed(command);
+        }
+        // A command opens the store itself where it gets none, and not by the options of the shell.
+        if command.store_args().is_some() || matches!(command, Command::Checkpoint(_)) {
+            self.reopen()?;
         }
         if let Some(args) = command.store_args() {
             if args.differs() {
@@ -242,15 +248,39 @@ impl Shell {
             db.close()?;
         }
         let outcome = crate::run(command);
-        match open_db(&self.args, self.access) {
-            Ok(db) => self.db = Some(db),
-            Err(failure) => {
-                // The next command tries again, and says why it cannot.
-                let _ = failure.report("vlsm");
-            }
+        if let Err(failure) = self.reopen() {
+            // The next command tries again, and says why it cannot.
+            let _ = failure.report("vlsm");
         }
         outcome
     }
+
+    /// Opens the store again, by the options of the shell, if it is closed.
+    fn reopen(&mut self) -> Result {
+        if self.db.is_none() {
+            let access = match self.access {
+                // It exists by now, or was moved away.
+                Access::Create => Access::Write,
+                access => access,
+            };
+            self.db = Some(open_db(&self.args, access)?);
+        }
+        Ok(())
+    }
+}
+
+/// Fails if the program has no command of this name.
+fn is_known(name: &str) -> Result {
+    let known = Cli::command();
+    let names = known.get_subcommands().map(clap::Command::get_name);
+    let mut names: Vec<&str> = names.chain(OWN.map(|(name, _)| name)).collect();
+    if names.contains(&name) || name.starts_with('-') {
+        return Ok(());
+    }
+    names.retain(|name| !NOT_HERE.iter().any(|(other, _)| other == name));
+    let near = vlsm_policy::names::nearest(name, names.into_iter());
+    let near = near.map_or_else(String::new, |near| format!(" (did you mean {near:?}?)"));
+    Err(Failure::new(format!("there is no command {name:?}{near}: help lists them")))
 }
 
 /// Lists the commands.

@@ -104,6 +104,7 @@ fn scan_covers_what_is_asked_for() {
     assert_eq!(scan(&["--hex", "--from", "62", "--limit", "1"]), "62\t7662\n");
     let json = "{\"key\": \"b\", \"value\": \"vb\"}\n";
     assert_eq!(scan(&["--format", "json", "--from", "b", "--limit", "1"]), json);
+    world.run(&["scan", "s", "--format", "tsv", "--json"]).fails(2, &["--format", "--json"]);
     assert_eq!(scan(&["--from", "b", "--to", "a"]), "");
 }
 

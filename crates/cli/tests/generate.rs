@@ -50,7 +50,9 @@ fn bash_completes_a_command_and_an_option() {
 #[test]
 fn the_manual_has_a_page_for_every_command() {
     let world = World::new();
-    let said = world.run(&["man", "new/man1"]).ok();
+    let run = world.run(&["man", "new/man1"]);
+    let said = run.err.clone();
+    assert_eq!(run.ok(), "", "stdout is for data");
     let pages = names(&world.path("new/man1"));
     assert!(said.starts_with(&format!("wrote {} pages", pages.len())), "{said}");
     for command in vlsm_cli::command().get_subcommands().map(clap::Command::get_name) {

@@ -5,6 +5,7 @@ mod common;
 
 use common::World;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
 
 /// What a shell prints for these lines.
 fn shell(world: &World, args: &[&str], lines: &[&str]) -> common::Run {
@@ -54,6 +55,7 @@ fn errors_do_not_end_it() {
         &[
             "get none",
             "frobnicate",
+            "scna --limit 1",
             "put 'a",
             "put only-a-key",
             "scan --prefix a --from b",
@@ -69,7 +71,8 @@ fn errors_do_not_end_it() {
     assert_eq!(run.out, "v\n");
     let says = [
         "no such key",
-        "frobnicate",
+        "there is no command \"frobnicate\": help lists them",
+        "there is no command \"scna\" (did you mean \"scan\"?): help lists them",
         "a quote ' does not end",
         "VALUE",
         "--prefix",
@@ -78,7 +81,7 @@ fn errors_do_not_end_it() {
         "no command bench",
         "one already",
         "the store is open already",
-        "10 commands failed",
+        "11 commands failed",
     ];
     run.fails(1, &says);
     assert!(!world.path("frobnicate").exists());
@@ -165,6 +168,27 @@ fn the_times_are_told_on_request() {
     let none = world.run_with(&["shell", "none"], b"get a\n");
     none.fails(1, &["none", "no store", "--create"]);
     assert!(!world.path("none").exists());
+}
+
+#[test]
+fn a_store_that_does_not_open_again_is_not_opened_in_another_way() {
+    let world = World::new();
+    world.file("options.toml", "[policy.tree]\nmemtable_bytes = '1M'\n");
+    let args = ["shell", "s", "--create", "--options", "options.toml"];
+    let mut child = world.command(&args).spawn().unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    writeln!(input, "put a b\nget a").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "b");
+    std::fs::remove_file(world.path("options.toml")).unwrap();
+    writeln!(input, "verify\nput c d\nuse default\nscan").unwrap();
+    drop(input);
+    assert!(lines.next().is_none(), "nothing is read or written by other options");
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("options.toml: ").count(), 4, "{said}");
+    assert!(said.contains("3 commands failed"), "{said}");
+    assert_eq!(world.run(&["scan", "s", "--count"]).ok(), "1\n");
 }
 
 /// The input of a shell from a pipe is also what `import` and `put --file -` read.

@@ -169,7 +169,7 @@ pub enum Error {
     /// open, or a key that has operands cannot be read.
     #[error(
         "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
-         the store with a program that registers it; nothing was changed"
+         the store with a program that registers it; nothing is lost"
     )]
     UnknownMergeOperator {
         /// The keyspace.

@@ -148,8 +148,9 @@ impl Iter {
         Self::within(&self.info, self.held.clone(), lo, hi)
     }
 
-    /// The key whose operands the merge operator could not combine, if the last result was
-    /// [`Error::MergeFailed`]; else none. A put or delete of the key makes it readable again.
+    /// The key whose operands could not be combined, if the last result was
+    /// [`Error::MergeFailed`] or [`Error::UnknownMergeOperator`]; else none. A put or delete of the
+    /// key makes it readable again.
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()

@@ -64,7 +64,7 @@ fn a_store_does_not_open_without_its_operators_and_stays_as_it_is() {
             if keyspace == "default" && name == "test.join")
     };
     assert!(is_right(&error), "{error}");
-    assert!(error.to_string().contains("nothing was changed"));
+    assert!(error.to_string().contains("nothing is lost"));
     assert_eq!(content(&path), before);
     let error = Db::builder(&path).read_only(true).open().unwrap_err();
     assert!(is_right(&error), "{error}");

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm::Env;
-use vlsm_core::{Error, FileNumber, KeyRange};
+use vlsm_core::{Error, FileNumber, KeyRange, Table};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{Fs, Lock, OpenOptions, posix::PosixFs};
 use vlsm_disk::manifest::format::Item;
@@ -33,9 +33,17 @@ pub struct Source {
 
 /// A table of a damaged SST.
 pub struct DamagedTable {
+    pub file: FileNumber,
     pub keyspace: String,
     pub range: KeyRange,
     pub error: Error,
+}
+
+impl DamagedTable {
+    fn new(keyspace: &str, table: &Table, error: Error) -> Self {
+        let (keyspace, range) = (keyspace.to_owned(), table.range.clone());
+        Self { file: table.file.number, keyspace, range, error }
+    }
 }
 
 impl Source {
@@ -71,23 +79,25 @@ impl Source {
     pub fn damaged_tables(&self) -> Vec<DamagedTable> {
         let mut checked: BTreeMap<FileNumber, Option<Error>> = BTreeMap::new();
         let mut found = Vec::new();
-        for keyspace in self.state.keyspaces.values() {
-            let trees = keyspace.regions.iter().map(|region| region.tree);
-            for tree in trees {
-                let Some(version) = self.state.trees.get(&tree) else { continue };
-                for (_, table) in version.tables() {
-                    let number = table.file.number;
-                    let damage = checked.entry(number).or_insert_with(|| {
-                        let path = sst_path(&self.folder, number);
-                        damage(&path, &table.file).err()
-                    });
-                    let Some(error) = damage.clone() else { continue };
-                    let (keyspace, range) = (keyspace.name.clone(), table.range.clone());
-                    found.push(DamagedTable { keyspace, range, error });
-                }
-            }
+        for (keyspace, table) in self.tables() {
+            let number = table.file.number;
+            let damage = checked.entry(number).or_insert_with(|| {
+                let path = sst_path(&self.folder, number);
+                damage(&path, &table.file).err()
+            });
+            found.extend(damage.clone().map(|error| DamagedTable::new(keyspace, table, error)));
         }
         found
+    }
+
+    /// All tables, each with the name of its keyspace.
+    fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.state.keyspaces.values().flat_map(|keyspace| {
+            let trees = keyspace.regions.iter().map(|region| region.tree);
+            let versions = trees.filter_map(|tree| self.state.trees.get(&tree));
+            let tables = versions.flat_map(|version| version.tables());
+            tables.map(|(_, table)| (keyspace.name.as_str(), &**table))
+        })
     }
 
     /// What a damaged manifest leaves unknown.
@@ -101,8 +111,9 @@ impl Source {
     }
 
     /// Copies the store's files into a new folder, as far as they can be read, with a manifest of
-    /// the state. Returns what is missing besides damaged SSTs.
-    pub fn copy(&self, target: &Path) -> Result<Vec<String>> {
+    /// the state. Returns what is missing besides damaged SSTs; an SST that cannot be copied,
+    /// though it was sound, is one of the damaged.
+    pub fn copy(&self, target: &Path, damaged: &mut Vec<DamagedTable>) -> Result<Vec<String>> {
         let mut remarks = Vec::new();
         let tables = self.state.trees.values().flat_map(|version| version.tables());
         let mut numbers: Vec<FileNumber> = tables.map(|(_, table)| table.file.number).collect();
@@ -112,8 +123,15 @@ impl Source {
         for number in numbers {
             let from = sst_path(&self.folder, number);
             named.push(from.clone());
-            // What cannot be read is damaged, and told as such.
-            let _ = copy(&from, target)?;
+            let Some(error) = copy(&from, target)? else { continue };
+            if !damaged.iter().any(|table| table.file == number) {
+                let error = Error::io("cannot read SST", &from, error);
+                let tables = self.tables().filter(|(_, table)| table.file.number == number);
+                damaged
+                    .extend(tables.map(|(keyspace, table)| {
+                        DamagedTable::new(keyspace, table, error.clone())
+                    }));
+            }
         }
         let failed = |error: io::Error| Failure::file("cannot list", &self.folder, &error);
         let (mut others, mut wals) = (Vec::new(), Vec::new());

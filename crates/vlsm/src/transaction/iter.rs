@@ -104,8 +104,9 @@ type Ahead = Option<(Bytes, Result<Bytes>)>;
 /// Pairs of a keyspace as a [`Transaction`] sees them, in key order, with the writes that it had
 /// made when the iterator began.
 ///
-/// Errors are as those of [`Iter`]: after [`Error::MergeFailed`] it continues with the next key,
-/// after any other error it is at its end.
+/// Errors are as those of [`Iter`]: after [`Error::MergeFailed`] or
+/// [`Error::UnknownMergeOperator`] it continues with the next key, after any other error it is at
+/// its end.
 pub struct TransactionIter {
     base: Iter,
     front: Ahead,
@@ -135,8 +136,8 @@ enum Side {
 }
 
 impl TransactionIter {
-    /// The key whose operands the merge operator could not combine, if the last result was
-    /// [`Error::MergeFailed`]; else none.
+    /// The key whose operands could not be combined, if the last result was
+    /// [`Error::MergeFailed`] or [`Error::UnknownMergeOperator`]; else none.
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()
