@@ -364,12 +364,14 @@ impl Catalog {
         Trees::of(regions).expect("new regions are numbered in order")
     }
 
-    /// Builds a keyspace from its record in the manifest.
+    /// Builds a new keyspace from its record for the manifest. Its merge operator has to be known,
+    /// even if those of the keyspaces that exist need not be.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`].
     pub fn info(&self, keyspace: &manifest::Keyspace) -> Result<Arc<KeyspaceInfo>> {
-        KeyspaceInfo::of(&self.clock, self.store, keyspace, &self.extensions).map(Arc::new)
+        let code = self.extensions.keeping(false);
+        KeyspaceInfo::of(&self.clock, self.store, keyspace, &code).map(Arc::new)
     }
 
     /// What a changed record of a keyspace makes of it.

@@ -362,7 +362,9 @@ impl Keyspace {
     /// from before go on reading what they saw. The options stay.
     ///
     /// Writes by other threads at the same time are either removed or not. A transaction that began
-    /// before and has read or written the keyspace fails with [`Error::Conflict`].
+    /// before fails with [`Error::Conflict`] if it has read the keyspace, or writes to it after
+    /// this. If it only wrote to it before this, it may commit, and its writes come after the
+    /// clear, like those of a [`Batch`](crate::Batch) that was filled before.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {

@@ -115,8 +115,8 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
     let clock = Arc::new(Clock::new(&env, state.clock));
-    let code = extensions.keeping(keep_unknown);
-    let keyspaces = keyspaces_of(&clock, &state, &code, default_keyspace.as_ref())?;
+    let extensions = extensions.keeping(keep_unknown);
+    let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
     check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let next_file = there.next_number(&state);

@@ -110,6 +110,29 @@ fn only_keys_with_operands_cannot_be_read() {
 }
 
 #[test]
+fn a_keyspace_is_renamed_and_cleared_without_its_operator() {
+    let (_folder, path) = filled();
+    let db = without(&path);
+    let words = db.keyspace("words").unwrap();
+    words.rename("texts").unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    assert!(words.set_options(words.options().ttl(hour)).is_err(), "its values cannot expire");
+    words.set_options(words.options().block_bytes(vlsm::ByteCount::kib(8))).unwrap();
+    db.close().unwrap();
+    let db = with_join(&path);
+    let texts = db.keyspace("texts").unwrap();
+    assert_eq!(texts.options().block_bytes, Some(vlsm::ByteCount::kib(8)));
+    let expected = texts.len().unwrap();
+    assert!(expected > 0);
+    db.close().unwrap();
+    let db = without(&path);
+    let texts = db.keyspace("texts").unwrap();
+    texts.clear().unwrap();
+    assert!(texts.is_empty().unwrap());
+    db.close().unwrap();
+}
+
+#[test]
 fn what_need_not_merge_works_and_the_operator_reads_the_rest_later() {
     let (folder, path) = filled();
     let db = without(&path);

@@ -105,9 +105,12 @@ impl Chains {
         }
     }
 
-    /// The tree is not in use any more: nobody waits for its memtables.
+    /// The tree is not in use any more: nobody waits for its memtables. The sums over all trees
+    /// keep its chains.
     pub fn forget(&mut self, tree: TreeId) {
         self.waiting.remove(&tree);
+        self.by_tree.remove(&tree);
+        self.ended.remove(&tree);
     }
 
     fn end(&mut self, tree: TreeId, now: Micros) -> Option<Event> {
@@ -255,5 +258,9 @@ mod tests {
         assert_eq!((one.count, one.width_total, one.width_max), (2, ByteCount(50), ByteCount(30)));
         assert_eq!((one.waited_total, one.waited_max), (Micros(500), Micros(300)));
         assert_eq!(chains.waited_by(&[TreeId(9)]), ChainSummary::default());
+        let all = chains.waited().clone();
+        [1, 2].into_iter().for_each(|tree| chains.forget(TreeId(tree)));
+        assert_eq!(*chains.waited(), all);
+        assert!(chains.by_tree.is_empty() && chains.ended.is_empty() && chains.waiting.is_empty());
     }
 }

@@ -75,6 +75,7 @@ impl Control {
     fn forget_tree(&self, tree: TreeId) {
         self.state.lock().forget_tree(tree);
         self.manuals.forget(tree);
+        self.shared.counters.attribution.forget(tree);
         self.shared.channel.made_room();
         // A worker ends the cancelled jobs.
         self.shared.channel.wake();

@@ -49,8 +49,7 @@ pub(crate) struct NamedFilter {
 }
 
 impl Extensions {
-    /// The same, for the keyspaces that exist: one that is made later needs its operator in any
-    /// case.
+    /// The same, with or without an error for an operator that is missing.
     pub fn keeping(&self, keep_unknown: bool) -> Self {
         Self { keep_unknown, ..self.clone() }
     }

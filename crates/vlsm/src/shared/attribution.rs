@@ -66,6 +66,11 @@ impl Attribution {
         waited.total += took;
     }
 
+    /// The tree is not in use any more.
+    pub fn forget(&self, tree: TreeId) {
+        self.waits.lock().retain(|(other, _), _| *other != tree);
+    }
+
     /// The waits of these trees for a cause.
     pub fn of(&self, trees: &[TreeId], cause: WaitCause) -> Waited {
         let waits = self.waits.lock();
@@ -74,5 +79,24 @@ impl Attribution {
             count: sum.count + one.count,
             total: sum.total + one.total,
         })
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_waits_of_a_tree_are_forgotten_with_it() {
+        let attribution = Attribution::default();
+        let second = Duration::from_secs(1);
+        for tree in [TreeId(1), TreeId(2)] {
+            attribution.add(tree, WaitCause::MemtableFull, second);
+            attribution.add(tree, WaitCause::WalQueue, second);
+        }
+        attribution.forget(TreeId(1));
+        let of = |tree| attribution.of(&[tree], WaitCause::MemtableFull);
+        assert_eq!((of(TreeId(1)).count, of(TreeId(2)).count), (0, 1));
+        assert_eq!(attribution.waits.lock().len(), 2);
     }
 }

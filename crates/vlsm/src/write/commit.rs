@@ -324,6 +324,8 @@ impl Writer {
             let published = self.publisher.epoch();
             let attempt = self.try_sequence(batch, staged, durability)?;
             if matches!(attempt, Attempt::Sequenced(_) | Attempt::Moved) {
+                // A former tree is forgotten.
+                let tree = tree.filter(|_| !matches!(attempt, Attempt::Moved));
                 self.shared.note_wait_of(tree, cause, since);
                 return Ok(match attempt {
                     Attempt::Sequenced(sequenced) => Some(sequenced),

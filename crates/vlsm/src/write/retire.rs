@@ -81,8 +81,14 @@ impl Writer {
     /// Whether one of a batch's trees is a former one. In the sequencing step.
     #[inline]
     pub(super) fn names_former(&self, batch: &Batch) -> bool {
-        let view = || self.views.load();
-        let former = |entry: &Entry| view().find(entry.tree).is_none();
-        self.catalog.any_former() && batch.entries().iter().any(former)
+        if !self.catalog.any_former() {
+            return false;
+        }
+        let (view, mut known) = (self.views.load(), None);
+        let former = |entry: &Entry| {
+            // Mostly the entries of one tree follow each other.
+            known.replace(entry.tree) != Some(entry.tree) && view.find(entry.tree).is_none()
+        };
+        batch.entries().iter().any(former)
     }
 }
