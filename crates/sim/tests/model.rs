@@ -25,7 +25,7 @@ fn equals_the_oracle() {
     common::counts(std::iter::once(all).chain(sum.iter().map(|(name, count)| (*name, *count))));
     common::none(&failures);
     if full {
-        assert!(sum.len() == 17 && sum.values().all(|count| *count > 0), "{sum:?}");
+        assert!(sum.len() == 18 && sum.values().all(|count| *count > 0), "{sum:?}");
     }
 }
 
