@@ -24,8 +24,8 @@ struct Queue {
     db: Db,
     waiting: Keyspace,
     running: Keyspace,
-    /// The number of the next job. It is locked while a job is added, so that jobs become visible in
-    /// the order of their numbers.
+    /// The number of the next job. It is locked while a job is added, so that jobs become visible
+    /// in the order of their numbers.
     next: Mutex<u64>,
     /// No job with a smaller number waits, and none will.
     front: AtomicU64,

@@ -159,3 +159,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../guide.md")]
 struct Guide;
+
+/// The example in the page for users of other stores, too.
+#[cfg(doctest)]
+#[doc = include_str!("../moving.md")]
+struct Moving;

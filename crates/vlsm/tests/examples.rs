@@ -1,9 +1,15 @@
 //! Every example runs, twice on the same store. Their own assertions check what they show.
 #![allow(dead_code, reason = "the main of an example is not called here")]
-#![allow(clippy::disallowed_methods, reason = "a test of programs, which reads their folder")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test of programs, which reads their folder"
+)]
 
 #[path = "../examples/async_tokio.rs"]
 mod async_tokio;
+#[path = "../examples/bank.rs"]
+mod bank;
 #[path = "../examples/cache.rs"]
 mod cache;
 #[path = "../examples/counters.rs"]
@@ -31,6 +37,17 @@ fn twice(run: fn(&Path) -> vlsm::Result<String>) -> [String; 2] {
 fn async_tokio_streams_what_tasks_wrote() {
     let said = "1000 pairs written by 20 tasks and read as a stream\n";
     assert_eq!(twice(async_tokio::run), [said, said]);
+}
+
+#[test]
+fn bank_keeps_its_books() {
+    let folder = tempfile::tempdir().unwrap();
+    for backup in 1..3 {
+        let said = bank::run(folder.path()).unwrap();
+        assert!(said.contains("times login, transfer, move; backup "), "{backup}: {said}");
+    }
+    let bank = bank::Bank::open(vlsm::Db::builder(folder.path().join("store"))).unwrap();
+    assert_eq!(bank.audit().unwrap().total, bank::ACCOUNTS * bank::BALANCE);
 }
 
 #[test]
@@ -64,7 +81,8 @@ fn series_keep_their_averages() {
     assert_eq!(twice(series::run), [said, said]);
 }
 
-/// An example that nobody runs would rot. One is not tested here: a server that ends with its input.
+/// An example that nobody runs would rot. One is not tested here: a server that ends with its
+/// input.
 #[test]
 fn each_example_is_tested_here() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
