@@ -5,6 +5,7 @@
 use crate::failure::{Failure, Result};
 use crate::output::OutputArgs;
 use crate::progress::grouped;
+use crate::store::say_beside;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use vlsm::{CopyReport, Db};
@@ -16,7 +17,8 @@ Examples:
   vlsm checkpoint my-store /mnt/disk/backup     SSTs are copied if they cannot be linked
   vlsm verify backup-monday
 
-The target must be new or empty. It becomes a store of its own: restore copies it back, and every
+This works while another process has the store open: the copy is then as of now. The target must be
+new or empty. It becomes a store of its own: restore copies it back, and every
 other command works on it. A linked SST shares its bytes with the store: to survive the loss of the
 disk, copy the checkpoint to another disk.";
 
@@ -60,14 +62,25 @@ pub fn checkpoint(args: &CheckpointArgs) -> Result {
     let report = match &args.opened {
         Some(db) => db.checkpoint(&args.target).map_err(refused)?,
         None => {
-            let builder = Db::builder(&args.store).create_if_missing(false);
-            let db = builder.keep_unknown_operators(true).open()?;
+            let db = open(&args.store)?;
             let report = db.checkpoint(&args.target).map_err(refused)?;
             db.close()?;
             report
         }
     };
     done("checkpoint", &args.target, report, args.output)
+}
+
+/// Opens the store, or reads it beside the process that has it open.
+fn open(store: &Path) -> Result<Db> {
+    let builder = || Db::builder(store).create_if_missing(false).keep_unknown_operators(true);
+    match builder().open() {
+        Err(locked @ Error::Locked { .. }) => {
+            say_beside(&locked);
+            Ok(builder().follow(true).open()?)
+        }
+        opened => Ok(opened?),
+    }
 }
 
 /// Restores a checkpoint.

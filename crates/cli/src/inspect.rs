@@ -27,10 +27,10 @@ Examples:
   vlsm stats my-store --json | jq .files
   vlsm stats my-store --prometheus > /var/lib/node-exporter/vlsm.prom
 
-This works while the store is in use, except with --prometheus: that opens the store to read it, so
-all counters are zero, and levels, keyspaces and files are as they are. An application that has the
-store open serves the same page itself (Stats::prometheus). For latencies, stalls and amplification
-use vlsm bench.";
+This works while the store is in use. With --prometheus all counters are zero, because they are
+those of the process that writes; levels, keyspaces and files are as they are. An application that
+has the store open serves the same page itself (Stats::prometheus). For latencies, stalls and
+amplification use vlsm bench.";
 
 /// Options of `stats`.
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,8 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vlsm::{
-    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Event, IngestOptions, IngestReport, Keyspace,
-    KeyspaceOptions, Options, WriteOptions,
+    Batch, Builder, DEFAULT_KEYSPACE, Db, Durability, Error, Event, IngestOptions, IngestReport,
+    Keyspace, KeyspaceOptions, LockHolder, Options, WriteOptions,
 };
 
 /// The store and keyspace of a command.
@@ -77,12 +77,19 @@ pub struct Store {
 /// The keys a scan covers.
 pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// The metrics of a store that nobody has open, in the text format of Prometheus.
+/// The metrics of a store that this program only reads, in the text format of Prometheus.
 ///
 /// # Errors
 /// Any error of opening it.
 pub fn metrics(store: &Path) -> Result<String> {
-    let db = Db::builder(store).read_only(true).keep_unknown_operators(true).open()?;
+    let builder = || Db::builder(store).read_only(true).keep_unknown_operators(true);
+    let db = match builder().open() {
+        Err(error @ Error::Locked { .. }) => {
+            say_beside(&error);
+            builder().follow(true).open()?
+        }
+        opened => opened?,
+    };
     let page = db.stats().prometheus();
     db.close()?;
     Ok(page)
@@ -274,12 +281,31 @@ pub fn no_keyspace<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Fail
     ))
 }
 
-/// Opens the engine.
+/// Opens the engine. A command that only reads works beside a process that has the store open: it
+/// then shows the store as it is at that moment.
 pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
     if let Some(db) = &args.opened {
         return Ok(db.clone());
     }
-    Ok(builder(args, access)?.open()?)
+    match builder(args, access)?.open() {
+        Err(error @ Error::Locked { .. }) if access == Access::Read => {
+            say_beside(&error);
+            Ok(builder(args, access)?.follow(true).open()?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Says that a command reads a store that is in use.
+pub fn say_beside(locked: &Error) {
+    let what = "reading beside it, as of now";
+    match locked {
+        Error::Locked { path, holder: LockHolder::Process(id) } => {
+            say(format_args!("{} is in use by process {id}: {what}", path.display()));
+        }
+        Error::Locked { path, .. } => say(format_args!("{} is in use: {what}", path.display())),
+        other => say(format_args!("{other}: {what}")),
+    }
 }
 
 /// Reads a file of options.

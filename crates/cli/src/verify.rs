@@ -6,11 +6,12 @@
 use crate::failure::{Failure, Result, say};
 use crate::paint::Paint;
 use crate::progress::{Progress, grouped};
+use crate::store::say_beside;
 use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use vlsm::{Env, Finding, Severity, VerifyReport};
+use vlsm::{Db, Env, Error, Finding, Severity, VerifyProgress, VerifyReport};
 use vlsm_disk::env_real::RealEnv;
 
 const EXAMPLES: &str = "\
@@ -19,9 +20,10 @@ Examples:
   vlsm verify my-store --json | jq '.findings[].path'
   vlsm verify my-store && vlsm checkpoint my-store backup-monday
 
-This reads every SST, WAL and manifest completely. The store must be closed, or open read-only. The
-exit code is 1 if anything is damaged. Bytes and order are checked, not the meaning of values:
-vlsm scan --failed lists the keys whose operands the merge operator cannot combine.";
+This reads every SST, WAL and manifest completely. If another process has the store open, it is
+checked as of now, and leftovers are not looked for. The exit code is 1 if anything is damaged.
+Bytes and order are checked, not the meaning of values: vlsm scan --failed lists the keys whose
+operands the merge operator cannot combine.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -38,9 +40,15 @@ pub struct Args {
 pub fn run(args: &Args) -> Result {
     let env: Arc<dyn Env> = RealEnv::new();
     let bar = Progress::new(Some(0));
-    let report = vlsm::verify_with(&env, &args.store, &mut |progress| {
-        bar.bytes(progress.done.0, progress.total.0);
-    });
+    let mut tell = |progress: VerifyProgress<'_>| bar.bytes(progress.done.0, progress.total.0);
+    let report = match vlsm::verify_with(&env, &args.store, &mut tell) {
+        Err(locked @ Error::Locked { .. }) => {
+            say_beside(&locked);
+            let builder = Db::builder(&args.store).follow(true).keep_unknown_operators(true);
+            builder.open().and_then(|reader| reader.verify(&mut tell))
+        }
+        report => report,
+    };
     bar.clear();
     let report = report?;
     let mut out = io::BufWriter::new(io::stdout().lock());

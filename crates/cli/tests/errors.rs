@@ -40,9 +40,23 @@ fn a_second_opener() {
     let line = format!("key\t{}\n", "x".repeat(1000));
     (0..5000).for_each(|_| stdin.write_all(line.as_bytes()).unwrap());
     let holder = format!("is in use by process {}", first.id());
-    for command in [&["get", "s", "k"][..], &["put", "s", "k", "w"], &["verify", "s"]] {
-        world.run(command).fails(1, &[&holder]);
+    world.run(&["put", "s", "k", "w"]).fails(1, &[&holder]);
+    // A command that only reads works beside it, and says so.
+    let reads = [
+        (&["get", "s", "k"][..], "v\n"),
+        (&["scan", "s", "--to", "key"], "k\tv\n"),
+        (&["verify", "s"], ""),
+        (&["checkpoint", "s", "copy"], ""),
+    ];
+    for (command, out) in reads {
+        let run = world.run(command);
+        assert_eq!(run.err.matches(&holder).count(), 1, "{run:?}");
+        assert_eq!(run.ok(), out);
     }
+    assert_eq!(world.run(&["get", "copy", "k"]).ok(), "v\n");
+    world.run(&["size", "s"]).ok();
+    world.run(&["stats", "s"]).ok();
+    world.run(&["keyspaces", "s"]).ok();
     drop(stdin);
     assert!(first.wait().unwrap().success());
     assert_eq!(world.run(&["get", "s", "k"]).ok(), "v\n");

@@ -59,6 +59,15 @@ pub enum Error {
     /// The store was opened read-only.
     #[error("the store was opened read-only: open it without `read_only` to change it")]
     OpenedReadOnly,
+    /// A reader beside the process that writes cannot see a later state of the store. What it saw
+    /// before stays readable.
+    #[error("cannot follow the store at {}: {why}", path.display())]
+    CannotFollow {
+        /// The folder of the store.
+        path: PathBuf,
+        /// The reason, and what to do.
+        why: String,
+    },
     /// The store is already open, in another process or by another handle of this process.
     ///
     /// A store stays open until `Db::close` is called on one of its handles, or the last of them is

@@ -248,6 +248,15 @@ pub fn encode_record(out: &mut Vec<u8>, uid: u64, offset: u64, head: &RecordHead
     out.extend_from_slice(&[0; ALIGN as usize][..padding]);
 }
 
+/// Whether these bytes, from `offset` of a file on, begin with the header of a record of this file.
+/// The payload is not read.
+#[must_use]
+pub fn begins_record(bytes: &[u8], uid: u64, offset: u64) -> bool {
+    let Some(header) = bytes.get(..RECORD_HEADER_LEN) else { return false };
+    let expected = crc32c::crc32c_append(seed(uid, offset), &header[4..]);
+    RecordKind::from_u8(header[23]).is_some() && header[..4] == expected.to_le_bytes()
+}
+
 /// A record that verified.
 #[derive(Debug, Clone)]
 pub struct Record {

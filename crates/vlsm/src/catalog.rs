@@ -260,6 +260,34 @@ impl KeyspaceInfo {
     }
 }
 
+/// A keyspace as another process recorded it.
+pub(crate) struct FollowedOne {
+    pub info: Arc<KeyspaceInfo>,
+    /// Its name, options and rules, if it was known before.
+    made: Option<Made>,
+    id: u64,
+    pub trees: Trees,
+}
+
+impl FollowedOne {
+    /// Its rules.
+    pub fn rules(&self) -> Arc<Rules> {
+        match &self.made {
+            Some(made) => made.rules.clone(),
+            None => self.info.made().rules.clone(),
+        }
+    }
+}
+
+/// The keyspaces as another process recorded them.
+#[derive(Default)]
+pub(crate) struct Followed {
+    /// All of them.
+    pub now: Vec<FollowedOne>,
+    /// Those that were known and have other trees now, or none.
+    pub gone: Vec<Arc<KeyspaceInfo>>,
+}
+
 /// All keyspaces of an open store.
 pub(crate) struct Catalog {
     /// The random number of the store.
@@ -385,6 +413,54 @@ impl Catalog {
     /// A keyspace has another name, or other options, from here on.
     pub fn alter(&self, info: &KeyspaceInfo, made: Made) {
         info.made.store(Arc::new(made));
+    }
+
+    /// All keyspaces as another process recorded them.
+    ///
+    /// # Errors
+    /// As [`KeyspaceInfo::of`]; nothing is changed then.
+    pub fn follow(&self, state: &manifest::State) -> Result<Followed> {
+        let known = self.keyspaces();
+        let mut followed = Followed::default();
+        for keyspace in state.keyspaces.values() {
+            let splits = || keyspace.regions.iter().skip(1).map(|region| &region.lo);
+            let alike = |known: &&Arc<KeyspaceInfo>| splits().eq(known.splits.iter());
+            // A rename keeps the number, a clear the name.
+            let same = known.iter().filter(alike).find(|known| known.id() == keyspace.id);
+            let named = || {
+                let gone = |known: &&Arc<KeyspaceInfo>| !state.keyspaces.contains_key(&known.id());
+                let mut gone = known.iter().filter(alike).filter(gone);
+                gone.find(|known| known.name() == keyspace.name)
+            };
+            let (info, made) = match same.or_else(named) {
+                Some(info) => (info.clone(), Some(self.altered(info, keyspace)?)),
+                None => (self.info(keyspace)?, None),
+            };
+            let trees = Trees::of(&keyspace.regions).map_err(|why| {
+                Error::InvalidArgument(format!("keyspace {:?}: {why}", keyspace.name))
+            })?;
+            followed.now.push(FollowedOne { info, made, id: keyspace.id, trees });
+        }
+        let stays = |info: &&Arc<KeyspaceInfo>| {
+            let found = followed.now.iter().find(|one| Arc::ptr_eq(&one.info, info));
+            found.is_some_and(|one| info.trees().is_ok_and(|known| known == one.trees))
+        };
+        followed.gone = known.iter().filter(|info| !stays(info)).cloned().collect();
+        Ok(followed)
+    }
+
+    /// Makes these the keyspaces from a sequence number on, when the view has their trees.
+    pub fn take_over(&self, followed: Followed, seq: Seq) {
+        for info in &followed.gone {
+            let now = followed.now.iter().find(|one| Arc::ptr_eq(&one.info, info));
+            self.replace(info, seq, now.map(|one| (one.id, one.trees)));
+        }
+        let mut now = Vec::with_capacity(followed.now.len());
+        for FollowedOne { info, made, .. } in followed.now {
+            made.into_iter().for_each(|made| self.alter(&info, made));
+            now.push(info);
+        }
+        *self.keyspaces.lock() = now;
     }
 
     /// Adds one that was made.

@@ -21,29 +21,35 @@
 //! the WALs from the oldest one on contain, in order, all batches that are not in the tables. From
 //! these a recovery gets exactly a prefix of the batches.
 //!
+//! Where another process writes the store, the moment is that of a look (`follow`): the state, the
+//! batches that are in no SST, and the SSTs held open. The batches go into one new WAL of the copy.
+//!
 //! A crash on the way leaves a folder without `CURRENT`, which is not a store; after a failure the
 //! new files are removed. Threads: any, and it blocks. No lock is held over a file call except, for
 //! a short time, the leadership of installs.
 
-use crate::copies::{copy, link};
+use crate::copies::{copy, link, link_held};
 use crate::engine::Engine;
+use crate::follow::{Look, alone, look_from, patiently, state_of};
 use crate::open::enter_read_only;
 use crate::paths::{absolute, check_apart};
+use crate::read::table_cache::Held;
 use crate::recovery::recover_options;
+use crate::shared::Shared;
 use crate::verify::{Severity, VerifyReport, verify_locked};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{ByteCount, Error, FileMeta, FileNumber, Result};
+use vlsm_core::{ByteCount, Error, FileMeta, FileNumber, Result, Seq};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{Fs, Lock};
 use vlsm_disk::manifest::{self, Manifest, State};
 use vlsm_disk::sst::sst_path;
 use vlsm_disk::wal::reader::recover;
-use vlsm_disk::wal::wal_path;
+use vlsm_disk::wal::{Rewrite, wal_path};
 
 /// The name of the file that is locked in every store.
 const LOCK: &str = "LOCK";
@@ -65,6 +71,9 @@ pub struct CopyReport {
 /// Makes a copy of the store in a new or empty folder.
 pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
     let Engine { shared, log, installer, writer, .. } = engine;
+    if engine.reader.views().follows() {
+        return checkpoint_beside(engine, target);
+    }
     shared.health.check()?;
     let target = absolute(&**shared.env.fs(), target)?;
     if writer.wrote_unlogged() {
@@ -83,7 +92,42 @@ pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
         copy.wals(&wals.map(end).collect::<Vec<_>>())
     });
     log.unpin(Some(first));
-    result.and_then(|()| copy.finish(state)).inspect_err(|_| copy.undo())
+    result.and_then(|()| copy.finish(state, &Held::new())).inspect_err(|_| copy.undo())
+}
+
+/// Makes a copy of a store that another process writes, as of the moment of a look. The batches
+/// that are in no SST are copied into one new WAL.
+fn checkpoint_beside(engine: &Engine, target: &Path) -> Result<CopyReport> {
+    let Shared { env, dir, .. } = &*engine.shared;
+    let fs = &**env.fs();
+    let target = absolute(fs, target)?;
+    let seen = alone(engine)?;
+    let mut copy = Copy::begin(env, dir, &target)?;
+    let looked = patiently(env, dir, || {
+        let mut state = state_of(engine)?;
+        let number = state.numbers.next_file;
+        state.numbers.next_file += 1;
+        let mut rewrite = Rewrite::begin(fs, &target, number, env.random())?;
+        match look_from(engine, &seen, state, Some(&mut rewrite)) {
+            Ok(look) => Ok((look, rewrite)),
+            Err(failure) => {
+                rewrite.give_up();
+                Err(failure)
+            }
+        }
+    });
+    let result = looked.and_then(|(look, rewrite)| {
+        let Look { state, last_seq, held, .. } = look;
+        let number = rewrite.number();
+        copy.made.push(rewrite.path().to_owned());
+        let path = wal_path(&target, number);
+        let wal = copy.make(&path, || rewrite.finish(0, Seq(last_seq.0 + 1)))?;
+        copy.report.wals += 1;
+        copy.report.bytes += ByteCount(wal.capacity());
+        copy.wals.push(number);
+        copy.finish(state, &held)
+    });
+    result.inspect_err(|_| copy.undo())
 }
 
 /// The moment of a checkpoint: the manifest's state, the oldest WAL that it needs (pinned from here
@@ -149,7 +193,7 @@ pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<Co
     let mut copy = Copy::begin(env, from, target)?;
     let result = checked(env, from).and_then(|(state, wals)| {
         copy.wals(&wals)?;
-        copy.finish(state)
+        copy.finish(state, &Held::new())
     });
     drop(lock);
     result.inspect_err(|_| copy.undo())
@@ -246,15 +290,18 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Steps 4 and 5.
-    fn finish(&mut self, state: State) -> Result<CopyReport> {
+    /// Steps 4 and 5. SSTs that are held may be gone from the folder.
+    fn finish(&mut self, state: State, held: &Held) -> Result<CopyReport> {
         let fs = self.env.fs().clone();
         let tables = state.trees.values().flat_map(|version| version.tables());
         let files: BTreeMap<FileNumber, &Arc<FileMeta>> =
             tables.map(|(_, table)| (table.file.number, &table.file)).collect();
         for (number, file) in &files {
             let (from, to) = (sst_path(self.from, *number), sst_path(self.to, *number));
-            let linked = self.make(&to, || link(&*fs, &from, &to))?;
+            let linked = self.make(&to, || match held.get(&(*number, file.uid)) {
+                Some(held) => link_held(&*fs, &*held.file, &from, &to),
+                None => link(&*fs, &from, &to),
+            })?;
             self.report.copied += u64::from(!linked);
             self.report.ssts += 1;
             self.report.bytes += file.bytes;

@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result};
-use vlsm_disk::fs::{Fs, OpenOptions};
+use vlsm_disk::aligned::AlignedBuf;
+use vlsm_disk::fs::{File, Fs, OpenOptions};
 
 /// Bytes that are copied at once.
 const COPY_LEN: usize = 1 << 20;
@@ -22,6 +23,31 @@ pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
             _ => Err(Error::io("cannot link to", to, error)),
         },
     }
+}
+
+/// As [`link`], of a file that another process may remove: it is held open.
+pub(crate) fn link_held(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) -> Result<bool> {
+    match link(fs, from, to) {
+        Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+        linked => return linked,
+    }
+    let read = |error| Error::io("cannot read", from, error);
+    let write = |error| Error::io("cannot write", to, error);
+    let target = fs.open(to, OpenOptions::CREATE).map_err(write)?;
+    let len = file.len().map_err(read)?;
+    // The file may be open for direct I/O.
+    let mut buf = AlignedBuf::zeroed(COPY_LEN);
+    let mut at = 0;
+    while at < len {
+        let count = file.read_at(&mut buf, at).map_err(read)?;
+        if count == 0 {
+            return Err(Error::corruption(from, at, "the file is cut off"));
+        }
+        target.write_at(&buf[..count], at).map_err(write)?;
+        at += count as u64;
+    }
+    target.sync().map_err(write)?;
+    Ok(false)
 }
 
 /// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.

@@ -64,6 +64,7 @@ pub struct Builder {
     path: PathBuf,
     options: Options,
     read_only: bool,
+    pub(crate) follow: bool,
     env: Option<Arc<dyn Env>>,
     listener: Option<Listener>,
     allow_missing_ssts: bool,
@@ -218,7 +219,8 @@ impl Builder {
         options.set_memory(env.memory_bytes());
         let how = Opening {
             options,
-            read_only: self.read_only,
+            read_only: self.read_only || self.follow,
+            follow: self.follow,
             partial: self.allow_missing_ssts,
             listener: self.listener,
             extensions: self.extensions,
@@ -249,6 +251,7 @@ impl Db {
             path,
             options: Options::default(),
             read_only: false,
+            follow: false,
             env: None,
             listener: None,
             allow_missing_ssts: false,

@@ -18,9 +18,10 @@ use crate::write::Writer;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Behind;
-use vlsm_core::{Micros, Result, TreeId};
+use vlsm_core::{Micros, Result, Seq, TreeId};
 use vlsm_disk::fs::Lock;
 use vlsm_disk::manifest::{Manifest, State};
+use vlsm_disk::wal::reader::LiveWal;
 use vlsm_policy::{Deciders, DeviceMap, Shape};
 
 /// An open store.
@@ -34,6 +35,20 @@ pub(crate) struct Engine {
     pub control: Arc<Control>,
     /// Held until the store is closed.
     pub lock: Mutex<Option<Box<dyn Lock>>>,
+    /// What was seen of a store that another process writes. Held by the thread that looks for
+    /// more, and only taken with `try_lock`.
+    pub catching_up: Mutex<Seen>,
+}
+
+/// The ends of the files that were read last of a store that another process writes.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// The manifest, and its length.
+    pub position: (u64, u64),
+    /// The last WAL; none before the first look, and where there was none.
+    pub last: Option<LiveWal>,
+    /// The last sequence number.
+    pub seq: Seq,
 }
 
 /// The parts that an open has recovered or made, for [`Engine::compose`].
@@ -81,9 +96,18 @@ impl Engine {
             shape,
             deciders,
         }));
-        let lock = Mutex::new(lock);
-        let engine = Self { shared, catalog, reader, log, installer, writer, control, lock };
-        let engine = Arc::new(engine);
+        let (lock, catching_up) = (Mutex::new(lock), Mutex::default());
+        let engine = Arc::new(Self {
+            shared,
+            catalog,
+            reader,
+            log,
+            installer,
+            writer,
+            control,
+            lock,
+            catching_up,
+        });
         let above: Arc<dyn Above> = engine.clone();
         engine.log.attach(Arc::downgrade(&above));
         let informed: Arc<dyn Informed> = engine.clone();

@@ -29,6 +29,7 @@
 
 mod aside;
 mod batch;
+mod beside;
 mod bounds;
 mod budget;
 mod catalog;
@@ -41,6 +42,7 @@ mod device;
 mod engine;
 mod external;
 mod folder;
+mod follow;
 mod handle;
 mod held;
 mod ingest;

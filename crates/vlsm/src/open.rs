@@ -21,7 +21,9 @@
 //!
 //! A read-only open executes 1 to 4 and writes nothing: the lock is shared (none if there is no
 //! LOCK file: the folder was never opened as a store), the manifest's torn end is ignored instead
-//! of cut off, and no worker is started.
+//! of cut off, and no worker is started. Where another process may write the store, there is no
+//! lock either, the SSTs are held open, and the open is repeated while that process changes the
+//! files (`follow`).
 
 use crate::aside::Lost;
 use crate::catalog::{
@@ -30,12 +32,14 @@ use crate::catalog::{
 use crate::device;
 use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
+use crate::follow::{bound_of, check_wals, hold, patiently, trees_of};
 use crate::log as wal;
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
-use crate::read::view::{TreeView, Views};
-use crate::recovery::{Begun, Recovery};
-use crate::rules::{Extensions, Own, Rules};
+use crate::read::table_cache::Held;
+use crate::read::view::Views;
+use crate::recovery::{Begun, Logged, Memtables, Recovery};
+use crate::rules::{Extensions, Own};
 use crate::shared::channel::Channel;
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
@@ -54,7 +58,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, Error, MemtableId, Micros, Result, TreeId, Version};
+use vlsm_core::{Bytes, Error, Micros, Result, Seq, Version};
 use vlsm_disk::Env;
 use vlsm_disk::env::{Condition, Priority};
 use vlsm_disk::fs::Lock;
@@ -64,9 +68,12 @@ use vlsm_disk::wal::reader::Recovered;
 use vlsm_policy::{Deciders, DeviceMap, Shape};
 
 /// The arguments of an open.
+#[derive(Clone)]
 pub(crate) struct Opening {
     pub options: Options,
     pub read_only: bool,
+    /// Whether another process may write the store meanwhile. Includes `read_only`.
+    pub follow: bool,
     /// Whether SSTs may be missing.
     pub partial: bool,
     pub listener: Option<Listener>,
@@ -81,6 +88,11 @@ impl Opening {
     fn check(&self) -> Result<()> {
         self.options.check()?;
         self.extensions.check()?;
+        if self.follow && (self.partial || self.options.salvage_wal || self.options.salvage_ssts) {
+            let why = "a store that another process may be writing cannot be salvaged, because its \
+                       files change: close it there, and open it with `read_only`";
+            return Err(Error::InvalidArgument(why.into()));
+        }
         if self.partial && !self.read_only {
             let why = "allow_missing_ssts works only together with read_only: a store that lacks \
                        SSTs cannot be written to";
@@ -103,14 +115,19 @@ impl Opening {
 
 /// Opens the store in a folder.
 pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
-    let start = env.now();
     opening.check()?;
-    let keep_unknown = opening.keep_unknown;
-    let Opening { options, read_only, listener, extensions, default_keyspace, partial, .. } =
-        opening;
-    let lock = if read_only { enter_read_only(&env, dir)? } else { enter(&env, dir, &options)? };
-    let log_in = (options.log && !read_only).then_some(dir);
-    let (events, extensions) = events_of(&env, log_in, listener, extensions);
+    if opening.follow {
+        return patiently(&env, dir, || Ok(open_once(env.clone(), dir, opening.clone())?));
+    }
+    open_once(env.clone(), dir, opening)
+}
+
+fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engine>> {
+    let (start, lock) = (env.now(), lock_of(&env, dir, &opening)?);
+    let Opening { options, read_only, follow, listener, .. } = opening;
+    let Opening { extensions, default_keyspace, partial, keep_unknown, .. } = opening;
+    let logs = options.log && !read_only;
+    let (events, extensions) = events_of(&env, logs.then_some(dir), listener, extensions);
     let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
@@ -121,19 +138,24 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let next_file = there.next_number(&state);
     let folder = Settling::new(&env, dir, &events, &state, &there, &lost, manifest);
-    let (wake, next) = (env.condition(Duration::ZERO), counter());
+    let (wake, next_memtable) = (env.condition(Duration::ZERO), &counter());
     let (memory, arenas) = memory_of(&options, &wake);
-    let log = Recovery {
-        folder: &folder,
+    let from = Logged {
+        env: &env,
+        dir,
+        events: &events,
+        state: &state,
         options: &options,
         arenas: &arenas,
-        next_memtable: &next,
+        next_memtable,
         clock: &clock,
-        number: next_file,
         read_only,
+        bound: follow.then(|| bound_of(&memory)),
     };
     let io = io_of(&env, dir, &options, wake.clone())?;
-    let Begun { memtables, last_seq, recovered, live, wal } = log.begin()?;
+    let log = Recovery { folder: &folder, from, number: next_file }.begin()?;
+    let Begun { memtables, last_seq, recovered, live, wal } = log;
+    let held = if follow { held_of(&from, &recovered)? } else { Held::new() };
     let manifest = folder.into_manifest();
     let device = device_of(&env, dir, &options, &deciders, read_only)?;
     let shared = Arc::new(Shared {
@@ -141,7 +163,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         space: Space::default(),
         reserve: Reserve::default(),
         counters: Counters::default(),
-        numbers: Numbers::new(next_file + 1, state.numbers.next_run, next()),
+        numbers: Numbers::new(next_file + 1, state.numbers.next_run, next_memtable()),
         channel: Channel::new(&*env, wake),
         gate: Gate::new(env.condition(Duration::ZERO)),
         arenas: Arc::new(arenas),
@@ -155,8 +177,7 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         io,
         clock,
     });
-    let views = Views::new(last_seq);
-    add_recovered(&shared, &views, &keyspaces, &state, memtables);
+    let views = views_of(&shared, &keyspaces, &state, memtables, last_seq, follow);
     let engine = Engine::compose(Opened {
         catalog: Catalog::new(state.store_uid, shared.clock.clone(), extensions, keyspaces),
         log: wal::Log::new(&shared, last_seq, wal, live),
@@ -168,9 +189,29 @@ pub(crate) fn open(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Ar
         lock,
         shared,
     });
-    begin_work(&engine, read_only, &recovered).inspect_err(|_| end_threads(&engine))?;
-    tell_opened(&engine.shared, &recovered, start);
-    Ok(engine)
+    begin_work(&engine, read_only, held, &recovered).inspect_err(|_| end_threads(&engine))?;
+    Ok(tell_opened(engine, &recovered, start))
+}
+
+/// Steps 1 and 2. A store that another process may write is not locked.
+fn lock_of(env: &Arc<dyn Env>, dir: &Path, opening: &Opening) -> Result<Option<Box<dyn Lock>>> {
+    if opening.follow {
+        check_there(env, dir)?;
+        return Ok(None);
+    }
+    match opening.read_only {
+        true => enter_read_only(env, dir),
+        false => enter(env, dir, &opening.options),
+    }
+}
+
+/// Opens the SSTs of a store that another process may write, and checks that it gave up none of the
+/// WALs that were read.
+fn held_of(from: &Logged<'_>, recovered: &Recovered) -> Result<Held> {
+    let (fs, direct) = (&**from.env.fs(), from.options.direct_reads);
+    let held = hold(fs, from.dir, from.state, &Held::new(), direct)?;
+    check_wals(fs, recovered)?;
+    Ok(held)
 }
 
 /// Numbers from 1 on.
@@ -284,16 +325,22 @@ fn locked(env: &Arc<dyn Env>, dir: &Path, lock: &Path) -> Error {
 /// Steps 1 and 2 of a read-only open. Several readers may hold the lock together, and no writer
 /// beside them.
 pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
+    check_there(env, dir)?;
     let fs = env.fs();
-    if Manifest::probe(&**fs, dir)? != Presence::Store {
-        return Err(Error::Missing { path: dir.to_owned() });
-    }
     let path = dir.join("LOCK");
     match fs.lock_shared(&path) {
         Ok(Some(lock)) => Ok(Some(lock)),
         Ok(None) => Err(locked(env, dir, &path)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("cannot lock", &path, error)),
+    }
+}
+
+/// There is a store.
+fn check_there(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
+    match Manifest::probe(&**env.fs(), dir)? {
+        Presence::Store => Ok(()),
+        Presence::Missing | Presence::Empty => Err(Error::Missing { path: dir.to_owned() }),
     }
 }
 
@@ -355,32 +402,31 @@ fn keyspaces_of(
 }
 
 /// Makes the first view: versions from the manifest, memtables from the WAL.
-fn add_recovered(
+fn views_of(
     shared: &Shared,
-    views: &Views,
     keyspaces: &[Arc<KeyspaceInfo>],
     state: &State,
-    mut memtables: BTreeMap<TreeId, Vec<Arc<Memtable>>>,
-) {
+    memtables: Memtables,
+    last_seq: Seq,
+    follow: bool,
+) -> Views {
+    let views = Views::new(last_seq);
     let rules = |info: &Arc<KeyspaceInfo>| {
         let rules = info.made().rules.clone();
         info.trees().into_iter().flat_map(Trees::iter).map(move |tree| (tree, rules.clone()))
     };
-    let rules: BTreeMap<TreeId, Arc<Rules>> = keyspaces.iter().flat_map(rules).collect();
-    let idle = || Memtable::idle(MemtableId(shared.numbers.next_memtable()));
-    let tree = |(id, version): (&TreeId, &Version)| {
-        let mut immutables = memtables.remove(id).unwrap_or_default();
-        let active = immutables.pop().unwrap_or_else(idle);
-        immutables.iter().for_each(|sealed| sealed.note_sealed(shared.env.now()));
-        let version = Arc::new(version.clone());
-        let rules = rules[id].clone();
-        TreeView { id: *id, active, immutables, version, rules, mixed: false }
-    };
-    views.add(state.trees.iter().map(tree).collect::<Vec<_>>());
+    let rules = keyspaces.iter().flat_map(rules).collect();
+    let trees = trees_of(shared, &rules, state, memtables);
+    match follow {
+        true => views.follow(trees, &[], last_seq),
+        false => views.add(trees),
+    }
+    views
 }
 
 /// Steps 7 and 8.
-fn begin_work(engine: &Engine, read_only: bool, recovered: &Recovered) -> Result<()> {
+fn begin_work(engine: &Engine, read_only: bool, held: Held, recovered: &Recovered) -> Result<()> {
+    engine.reader.tables().hold(held);
     if read_only {
         return Ok(());
     }
@@ -406,11 +452,13 @@ fn end_threads(engine: &Engine) {
     engine.shared.io.shutdown();
 }
 
-fn tell_opened(shared: &Shared, recovered: &Recovered, start: Duration) {
+fn tell_opened(engine: Arc<Engine>, recovered: &Recovered, start: Duration) -> Arc<Engine> {
+    let shared = &engine.shared;
     if let Some(error) = recovered.damage.clone() {
         shared.emit(Event::WalDamaged { error });
     }
     let took = Micros(shared.env.now().saturating_sub(start).as_micros() as u64);
     let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
     shared.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });
+    engine
 }

@@ -28,7 +28,7 @@
 use crate::aside::keep_aside;
 use crate::folder::Settling;
 use crate::log::live::LiveWal;
-use crate::memtable::{ArenaPool, Memtable, range_size};
+use crate::memtable::{ArenaGauges, ArenaPool, Memtable, range_size};
 use crate::options::Options;
 use crate::shared::clock::Clock;
 use crate::shared::events::Events;
@@ -42,6 +42,7 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     Bytes, Error, FileNumber, Kind, MemtableId, Result, Seq, Trailer, TreeId, Version, key,
 };
+use vlsm_disk::Env;
 use vlsm_disk::manifest::State;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
 use vlsm_disk::wal::salvage::LostWal;
@@ -74,18 +75,56 @@ struct Replay<'a> {
     seq_max: Seq,
     /// Whether copies of hot keys were dropped.
     dropped: bool,
+    /// The bound of the memtables' memory, if there is one.
+    bound: Option<MemoryBound<'a>>,
 }
 
 /// The recovery of a store from its WALs, while it is being opened.
 pub(crate) struct Recovery<'a> {
     pub folder: &'a Settling<'a>,
+    pub from: Logged<'a>,
+    /// The new WAL gets this number.
+    pub number: u64,
+}
+
+/// A log to replay into memtables, and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Logged<'a> {
+    pub env: &'a Arc<dyn Env>,
+    pub dir: &'a Path,
+    pub events: &'a Events,
+    pub state: &'a State,
     pub options: &'a Options,
     pub arenas: &'a ArenaPool,
     pub next_memtable: &'a dyn Fn() -> u64,
     pub clock: &'a Clock,
-    /// The new WAL gets this number.
-    pub number: u64,
+    /// Whether the store is only read.
     pub read_only: bool,
+    /// The bound of the memtables' memory. A store that is opened for writing has none: its workers
+    /// flush what is too much.
+    pub bound: Option<MemoryBound<'a>>,
+}
+
+/// The most memory that memtables of all states may take.
+#[derive(Clone, Copy)]
+pub(crate) struct MemoryBound<'a> {
+    pub gauges: &'a ArenaGauges,
+    pub bytes: u64,
+}
+
+impl MemoryBound<'_> {
+    fn check(&self, dir: &Path) -> Result<()> {
+        if self.gauges.in_use() + self.gauges.pinned.get() <= self.bytes {
+            return Ok(());
+        }
+        let why = format!(
+            "the writes that are in its WAL and in no SST yet need more than the {} that \
+             memory_limit leaves for them here: raise memory_limit, or try again when the process \
+             that writes has flushed them",
+            Bytes(self.bytes)
+        );
+        Err(Error::CannotFollow { path: dir.to_owned(), why })
+    }
 }
 
 /// A log that was replayed, and how it goes on.
@@ -99,13 +138,13 @@ pub(crate) struct Begun {
 }
 
 /// Memtables of each tree, oldest first.
-type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
+pub(crate) type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
 
 impl Recovery<'_> {
     /// Replays the log and begins the new WAL; a store that is only read has none.
     pub fn begin(&self) -> Result<Begun> {
-        if self.read_only {
-            let (memtables, last_seq, recovered) = self.replay(true, None)?;
+        if self.from.read_only {
+            let (memtables, last_seq, recovered) = self.from.replay(true, None)?;
             recovered
                 .lost
                 .iter()
@@ -116,15 +155,15 @@ impl Recovery<'_> {
         if planted::is(Bug::RefusedOpeningWrites) {
             self.folder.settle()?;
         }
-        if planted::is(Bug::WalTailTrusted) && !self.options.salvage_wal {
-            self.replay(true, None)?;
+        if planted::is(Bug::WalTailTrusted) && !self.from.options.salvage_wal {
+            self.from.replay(true, None)?;
             return self.go_on();
         }
-        match self.take_over(FIRST_WAL_BYTES.min(self.options.wal_file_bytes.0)) {
+        match self.take_over(FIRST_WAL_BYTES.min(self.from.options.wal_file_bytes.0)) {
             Err(Error::NoSpace { .. }) => {}
             begun => return begun,
         }
-        self.replay(true, None)?;
+        self.from.replay(true, None)?;
         self.folder.settle()?;
         reserve::give_away(&**self.folder.env, self.folder.dir);
         match self.take_over(SHORT_WAL_BYTES) {
@@ -133,62 +172,13 @@ impl Recovery<'_> {
         }
     }
 
-    /// Replays the log; copies the batches that are not in tables yet into `rewrite`.
-    fn replay(
-        &self,
-        read_only: bool,
-        mut rewrite: Option<&mut Rewrite<'_>>,
-    ) -> Result<(Memtables, Seq, Recovered)> {
-        let Self { options, arenas, next_memtable, clock, .. } = *self;
-        let Settling { env, events, dir, state, .. } = *self.folder;
-        let (trees, last_seq, memtables) = (&state.trees, last_seq_of(state), BTreeMap::new());
-        let trees_end = state.numbers.next_tree;
-        // An opening that only reads assigns no sequence numbers.
-        let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
-        let mut replay = Replay {
-            memtables,
-            last_seq,
-            trees,
-            arenas,
-            next_memtable,
-            clock,
-            trees_end,
-            seq_max,
-            dropped: false,
-        };
-        let mut told = env.now();
-        let mut sink = |batch: Replayed| {
-            let now = env.now();
-            if now.saturating_sub(told) >= PROGRESS {
-                told = now;
-                let (done, total) = (Bytes(batch.done), Bytes(batch.total));
-                events.emit(Event::Recovering { done, total });
-            }
-            replay.batch(dir, &batch, rewrite.as_deref_mut())
-        };
-        let how = recover_options(state, options.salvage_wal, read_only);
-        let recovered = recover(&**env.fs(), dir, how, &mut sink)?;
-        replay.end();
-        let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
-        let Replay { memtables, last_seq, dropped, .. } = replay;
-        if dropped && !read_only {
-            // In a log that goes on they would come back over what is flushed meanwhile.
-            return Err(Error::NoSpace { path: dir.to_owned() });
-        }
-        let last_seq = last_seq.max(floor);
-        if last_seq > seq_max {
-            return Err(used_up(dir));
-        }
-        Ok((memtables, last_seq, recovered))
-    }
-
     /// A new WAL that holds all that is not in tables, with so much room for more. The older ones
     /// become leftovers.
     fn take_over(&self, room: u64) -> Result<Begun> {
         let Settling { env, dir, .. } = *self.folder;
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
         // The old files need not be durable: the new one holds all of it.
-        let replayed = self.replay(true, Some(&mut rewrite));
+        let replayed = self.from.replay(true, Some(&mut rewrite));
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
         self.folder.settle().inspect_err(|_| rewrite.give_up())?;
@@ -202,7 +192,7 @@ impl Recovery<'_> {
     /// A new WAL that seals the last one, which takes the least space.
     fn go_on(&self) -> Result<Begun> {
         self.folder.settle()?;
-        let (memtables, last_seq, recovered) = self.replay(false, None)?;
+        let (memtables, last_seq, recovered) = self.from.replay(false, None)?;
         if !recovered.lost.is_empty() {
             // What is given up would lie in a file that goes on, and be written over one day.
             return Err(Error::NoSpace { path: self.folder.dir.to_owned() });
@@ -233,6 +223,60 @@ impl Recovery<'_> {
     }
 }
 
+impl Logged<'_> {
+    /// Replays the log; copies the batches that are not in tables yet into `rewrite`.
+    pub fn replay(
+        &self,
+        read_only: bool,
+        mut rewrite: Option<&mut Rewrite<'_>>,
+    ) -> Result<(Memtables, Seq, Recovered)> {
+        let Self { env, events, dir, state, options, arenas, next_memtable, clock, .. } = *self;
+        let (trees, memtables) = (&state.trees, BTreeMap::new());
+        // What is sequenced may not be in the WAL yet.
+        let last_seq =
+            if self.bound.is_some() { written_seq_of(state) } else { last_seq_of(state) };
+        let trees_end = state.numbers.next_tree;
+        // An opening that only reads assigns no sequence numbers.
+        let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
+        let mut replay = Replay {
+            memtables,
+            last_seq,
+            trees,
+            arenas,
+            next_memtable,
+            clock,
+            trees_end,
+            seq_max,
+            dropped: false,
+            bound: self.bound,
+        };
+        let mut told = env.now();
+        let mut sink = |batch: Replayed| {
+            let now = env.now();
+            if now.saturating_sub(told) >= PROGRESS {
+                told = now;
+                let (done, total) = (Bytes(batch.done), Bytes(batch.total));
+                events.emit(Event::Recovering { done, total });
+            }
+            replay.batch(dir, &batch, rewrite.as_deref_mut())
+        };
+        let how = recover_options(state, options.salvage_wal, read_only);
+        let recovered = recover(&**env.fs(), dir, how, &mut sink)?;
+        replay.end();
+        let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
+        let Replay { memtables, last_seq, dropped, .. } = replay;
+        if dropped && !read_only {
+            // In a log that goes on they would come back over what is flushed meanwhile.
+            return Err(Error::NoSpace { path: dir.to_owned() });
+        }
+        let last_seq = last_seq.max(floor);
+        if last_seq > seq_max {
+            return Err(used_up(dir));
+        }
+        Ok((memtables, last_seq, recovered))
+    }
+}
+
 /// Tells what a WAL holds that a salvage gave up.
 fn tell_lost(events: &Events, path: PathBuf, wal: &LostWal) {
     events.emit(Event::WalLost { path, batches: wal.batches, seqs: wal.seqs });
@@ -248,6 +292,13 @@ pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> 
 fn last_seq_of(state: &State) -> Seq {
     let flushed = state.trees.values().map(|version| version.flushed_seq);
     flushed.fold(state.numbers.last_seq, Ord::max)
+}
+
+/// The writes up to here that are in tables.
+fn written_seq_of(state: &State) -> Seq {
+    let tables = state.trees.values().flat_map(Version::tables);
+    let flushed = state.trees.values().map(|version| version.flushed_seq);
+    tables.map(|(_, table)| table.file.seq_max).chain(flushed).fold(Seq::ZERO, Ord::max)
 }
 
 /// The error of a store whose next sequence numbers would not fit.
@@ -301,6 +352,7 @@ impl Replay<'_> {
         batch: &Replayed,
         rewrite: Option<&mut Rewrite<'_>>,
     ) -> Result<()> {
+        self.bound.map_or(Ok(()), |bound| bound.check(dir))?;
         let mut seq = batch.first_seq;
         let wal = rewrite.as_ref().map_or(batch.wal, |rewrite| rewrite.number());
         let (mut needed, mut dropped) = (false, Vec::new());

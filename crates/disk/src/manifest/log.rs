@@ -429,6 +429,16 @@ pub fn read(fs: &dyn Fs, dir: &Path) -> Result<Found> {
     }
 }
 
+/// The number of the current manifest and the length of its file. Each change of the store's state
+/// changes one of them. Both are zero where they cannot be read.
+#[must_use]
+pub fn position(fs: &dyn Fs, dir: &Path) -> (u64, u64) {
+    let Ok(number) = read_current(fs, dir) else { return (0, 0) };
+    let file = fs.open(&manifest_path(dir, number), OpenOptions::READ);
+    let len = file.and_then(|file| file.len());
+    len.map_or((0, 0), |len| (number, len))
+}
+
 fn read_numbered(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Found> {
     let path = manifest_path(dir, number);
     let failed = |error| Error::io("cannot read manifest", &path, error);

@@ -19,11 +19,13 @@
 
 use crate::codec::Reader;
 use crate::fs::{Fs, OpenOptions, read_all};
-use crate::record::{Record, RecordKind, Records, Seal, SealKind, Tail, checksum};
+use crate::record::{
+    RECORD_HEADER_LEN, Record, RecordKind, Records, Seal, SealKind, Tail, begins_record, checksum,
+};
 pub use crate::wal::files::read_header;
 use crate::wal::files::{Candidate, Found, list, missing};
 use crate::wal::salvage::{LostWal, lost, whole_begin};
-use crate::wal::wal_path;
+use crate::wal::{wal_number, wal_path};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -70,10 +72,43 @@ pub struct Replayed {
 pub struct LiveWal {
     /// Its number.
     pub number: u64,
+    /// Its random number.
+    pub uid: u64,
     /// Its path.
     pub path: PathBuf,
     /// Its valid length.
     pub len: u64,
+}
+
+impl LiveWal {
+    /// Whether the path still names this file. A file that is used again gets another header,
+    /// durably, before any of its records is overwritten. So if this is true after the records were
+    /// read, they were all of this file.
+    #[must_use]
+    pub fn is_there(&self, fs: &dyn Fs) -> bool {
+        let header = read_header(fs, &self.path, self.number);
+        header.is_ok_and(|(header, _)| header.uid == self.uid)
+    }
+
+    /// Whether the log ends with this file as it was read: the file is still there without another
+    /// record, and no later one was started.
+    #[must_use]
+    pub fn is_end(&self, fs: &dyn Fs, dir: &Path) -> bool {
+        let mut next = [0; RECORD_HEADER_LEN];
+        let file = fs.open(&self.path, OpenOptions::READ);
+        let read = file.and_then(|file| file.read_at(&mut next, self.len));
+        let Ok(read) = read else { return false };
+        let Ok(names) = fs.read_dir(dir) else { return false };
+        let numbers = names.iter().filter_map(|name| wal_number(name));
+        let mut later = numbers.filter(|number| *number > self.number);
+        let is_prepared = |number| {
+            let header = read_header(fs, &wal_path(dir, number), number);
+            header.is_ok_and(|(header, _)| !header.started)
+        };
+        !begins_record(&next[..read], self.uid, self.len)
+            && later.all(is_prepared)
+            && self.is_there(fs)
+    }
 }
 
 /// The result of a recovery.
@@ -281,7 +316,7 @@ impl Replay<'_> {
             let ended = self.file(&path, header.number, &mut records, recovered, sink);
             // Recorded even after a failure: salvage ends the log here.
             let (number, uid, len) = (header.number, header.uid, records.offset());
-            recovered.live.push(LiveWal { number, path: path.clone(), len });
+            recovered.live.push(LiveWal { number, uid, path: path.clone(), len });
             let kind = SealKind::Recovered;
             recovered.end = Some(Seal { number, uid, len, synced: len, kind });
             ended?;

@@ -305,6 +305,20 @@ impl Installer {
     }
 
     /// Takes the leadership, if it is free.
+    /// Replaces the state by a later one, which another process recorded.
+    pub fn follow(&self, state: State) {
+        loop {
+            let epoch = self.shared.channel.room_epoch();
+            if let Some(mut leader) = self.lead() {
+                // The old one is dropped when the leadership is given up.
+                let _old = std::mem::replace(&mut leader.state, state);
+                drop(leader);
+                return;
+            }
+            self.shared.channel.wait_for_room(epoch, None);
+        }
+    }
+
     fn lead(&self) -> Option<Leading<'_>> {
         let held = Some(self.leader.try_lock()?);
         Some(Leading { held, watch: Some(self.shared.watch()), shared: &self.shared })

@@ -128,7 +128,17 @@ impl Reader {
 
     /// Registers a reader at this moment; with the trees that it has to keep as they are, because a
     /// compaction filter may change a later state of them.
+    ///
+    /// In a store that another process writes the reader keeps all trees, because that process
+    /// compacts them without knowing the reader.
     pub fn register(&self, now: Option<Duration>) -> (Moment, Option<Arc<FilteredTrees>>) {
+        if self.views.follows() {
+            // The view comes first (`Views::follow`).
+            let all = self.views.load().filtered().clone();
+            self.shared.env.interleave();
+            let seq = self.snapshots.register(now, || self.views.visible());
+            return (Moment { seq, now: self.shared.clock.now() }, Some(all));
+        }
         let seq = self.snapshots.register(now, || self.views.visible());
         let at = Moment { seq, now: self.shared.clock.now() };
         (at, self.snapshots.keep_filtered(&self.views))

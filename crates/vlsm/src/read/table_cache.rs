@@ -3,18 +3,23 @@
 //! Readers (index and filter of a file in memory) are kept in the tables of the current version, as
 //! far as the ledger has room for them; else a file is opened for one use. The coldest ones are
 //! evicted by an install that changes nothing else ([`without_cold`]).
+//!
+//! Where another process writes the store, it may remove a file that is shown here. So the files of
+//! all views are held open ([`Held`]), and readers are made from these.
 
 use crate::shared::Shared;
 use crate::shared::counters::Counter;
 use crate::shared::events::Events;
 use crate::shared::memory::Memory;
+use crate::sync::Mutex;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::event::Event;
-use vlsm_core::{Error, FileMeta, Result, Table, Version};
+use vlsm_core::{Error, FileMeta, FileNumber, FileUid, Result, Table, Version};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::fs::pool::FilePool;
 use vlsm_disk::sst::{BlockCache, SstCursor, SstReader, sst_path};
@@ -60,6 +65,17 @@ pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) 
     any.then_some(next)
 }
 
+/// Files that stay open although another process removes them, by number and uid.
+pub(crate) type Held = BTreeMap<(FileNumber, FileUid), HeldFile>;
+
+/// A file that stays open as long as a table shows it.
+#[derive(Clone)]
+pub(crate) struct HeldFile {
+    /// The metadata that all its tables share.
+    pub meta: Arc<FileMeta>,
+    pub file: Arc<dyn File>,
+}
+
 /// Opens SSTs, and keeps their readers.
 pub(crate) struct TableCache {
     dir: PathBuf,
@@ -71,6 +87,8 @@ pub(crate) struct TableCache {
     /// Whether [`Event::Buffered`] was told.
     buffered: AtomicBool,
     open_bytes: Counter,
+    /// Not empty only in a store that another process writes.
+    held: Mutex<Held>,
 }
 
 impl TableCache {
@@ -85,7 +103,26 @@ impl TableCache {
             direct_reads: options.direct_reads,
             buffered: AtomicBool::new(false),
             open_bytes: Counter::default(),
+            held: Mutex::default(),
         }
+    }
+
+    /// The files that are held now.
+    pub fn held(&self) -> Held {
+        self.held.lock().clone()
+    }
+
+    /// Holds these files too, and lets go of those that no table shows any more.
+    pub fn hold(&self, files: Held) {
+        let mut held = self.held.lock();
+        held.extend(files);
+        let (shown, gone) = std::mem::take(&mut *held)
+            .into_iter()
+            .partition::<Held, _>(|(_, held)| Arc::strong_count(&held.meta) > 1);
+        *held = shown;
+        drop(held);
+        // Closed while no lock is held.
+        drop(gone);
     }
 
     /// Opens an SST, and tells where that cannot be done as asked for.
@@ -157,8 +194,13 @@ impl TableCache {
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);
-        let opened = self.open_file(&path, options);
-        let opened = opened.map_err(|error| Error::io("cannot open SST", &path, error))?;
+        let held = self.held.lock().get(&(file.number, file.uid)).map(|held| held.file.clone());
+        let opened = match held {
+            Some(held) => held,
+            None => self
+                .open_file(&path, options)
+                .map_err(|error| Error::io("cannot open SST", &path, error))?,
+        };
         let reader = SstReader::open(opened, &path, file)?;
         self.open_bytes.add(reader.open_bytes());
         Ok(reader)

@@ -111,9 +111,12 @@ pub(crate) struct StoreView {
     /// In the order in which they were retired.
     retired: Vec<Arc<Retired>>,
     filtered: Arc<FilteredTrees>,
+    /// Whether another process compacts the trees, so that each reader has to keep all of them.
+    follows: bool,
 }
 
-/// The trees of keyspaces with a compaction filter at one moment, in order of their numbers.
+/// The trees that readers have to keep at one moment, in order of their numbers: those of keyspaces
+/// with a compaction filter, or all trees of a store that another process writes.
 #[derive(Default)]
 pub(crate) struct FilteredTrees(Vec<Arc<TreeView>>);
 
@@ -206,14 +209,22 @@ impl StoreView {
             Ok(index) => self.trees[index] = tree,
             Err(index) => self.trees.insert(index, tree),
         }
-        if filters {
+        if filters && !self.follows {
             self.note_filtered();
         }
     }
 
     fn note_filtered(&mut self) {
-        let filtered = self.trees().filter(|tree| tree.rules.filter.is_some());
+        let filtered = self.trees().filter(|tree| self.follows || tree.rules.filter.is_some());
         self.filtered = Arc::new(FilteredTrees(filtered.cloned().collect()));
+    }
+
+    /// A view of these trees alone, in a store that another process writes.
+    fn followed(trees: impl IntoIterator<Item = TreeView>) -> Self {
+        let mut view = Self { follows: true, ..Self::default() };
+        trees.into_iter().for_each(|tree| view.set(tree));
+        view.note_filtered();
+        view
     }
 }
 
@@ -292,6 +303,37 @@ impl Views {
         let mut next = StoreView::clone(&self.load());
         let tree = change(next.tree(id));
         next.set(tree);
+        self.current.store(Arc::new(next));
+    }
+
+    /// Whether another process writes and compacts the store, so that each reader has to keep the
+    /// view that it began with.
+    pub fn follows(&self) -> bool {
+        self.load().follows
+    }
+
+    /// Replaces all trees by those of a later moment, as another process wrote them; all writes up
+    /// to `seq` are visible in them. A reader that loads the view before the sequence number gets
+    /// either moment as a whole: the larger number over the older trees shows the older moment.
+    ///
+    /// The trees of keyspaces that were cleared or dropped stay for readers from before.
+    pub fn follow(
+        &self,
+        trees: impl IntoIterator<Item = TreeView>,
+        gone: &[Arc<KeyspaceInfo>],
+        seq: Seq,
+    ) {
+        let mut next = StoreView::followed(trees);
+        let _held = self.change.lock();
+        let before = self.load_full();
+        next.retired.clone_from(&before.retired);
+        for info in gone {
+            let Ok(old) = info.trees() else { continue };
+            let trees = old.iter().filter_map(|id| before.find(id).cloned()).collect();
+            let retired = Retired { keyspace: info.number, until: seq, trees };
+            next.retired.push(Arc::new(retired));
+        }
+        self.publish(seq);
         self.current.store(Arc::new(next));
     }
 

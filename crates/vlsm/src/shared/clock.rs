@@ -42,6 +42,11 @@ impl Clock {
         Micros(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
     }
 
+    /// Does not fall below what another process has seen, from here on.
+    pub fn raise(&self, latest: Micros) {
+        self.latest.fetch_max(latest.0, Ordering::AcqRel);
+    }
+
     /// The moment at which a value that is put now expires.
     pub fn moment_after(&self, ttl: Duration) -> Micros {
         self.note_use();

@@ -166,6 +166,11 @@ impl Memory {
         this
     }
 
+    /// The bound of all kinds together.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// The share of memtables.
     pub fn memtable_share(&self) -> u64 {
         memtable_share(self.limit)

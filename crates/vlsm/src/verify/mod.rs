@@ -22,10 +22,13 @@ mod order;
 
 use crate::aside::ASIDE;
 use crate::device;
+use crate::engine::Engine;
+use crate::follow::{Look, alone, look, patiently};
 use crate::open::enter_read_only;
 use crate::paths::absolute;
+use crate::read::table_cache::Held;
 use crate::recovery::recover_options;
-use crate::shared::reserve;
+use crate::shared::{Shared, reserve};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,13 +36,13 @@ use std::sync::Arc;
 use vlsm_core::{Error, FileMeta, FileNumber, KeyRange, Result, Seq, TreeId, units};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
-use vlsm_disk::fs::{OpenOptions, read_all};
+use vlsm_disk::fs::{File, OpenOptions, read_all};
 use vlsm_disk::manifest::{self, State, manifest_number};
 use vlsm_disk::record::{Records, Tail};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{Properties, SstReader};
 use vlsm_disk::sst::{sst_number, sst_path};
-use vlsm_disk::wal::reader::{Replayed, read_header, recover};
+use vlsm_disk::wal::reader::{Recovered, Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 
 /// The most findings in a report.
@@ -172,7 +175,8 @@ pub(crate) fn verify_locked(
     names.sort();
     let report = VerifyReport::default();
     let total = units::ByteCount::ZERO;
-    let mut check = Check { env, dir, names, report, progress, total };
+    let held = Held::new();
+    let mut check = Check { env, dir, names, report, progress, total, held };
     let (manifest, state) = check.manifest();
     check.ssts(state.as_ref());
     if let Some(state) = &state
@@ -185,6 +189,27 @@ pub(crate) fn verify_locked(
     Ok(check.report)
 }
 
+/// Checks a store that another process writes, as of the moment of a look: the manifest, the SSTs
+/// and their order, and the WALs. What else is in the folder is that process's.
+pub(crate) fn verify_beside(
+    engine: &Engine,
+    progress: &mut dyn FnMut(VerifyProgress<'_>),
+) -> Result<VerifyReport> {
+    let Shared { env, dir, .. } = &*engine.shared;
+    let seen = alone(engine)?;
+    let Look { state, recovered, held, .. } = patiently(env, dir, || look(engine, &seen))?;
+    let (names, total) = (Vec::new(), units::ByteCount::ZERO);
+    let report = VerifyReport::default();
+    let mut check = Check { env, dir, names, report, progress, total, held };
+    check.regions(&dir.join(manifest::CURRENT), &state);
+    check.ssts(Some(&state));
+    if !check.report.damaged {
+        check.order(&state);
+    }
+    check.replayed(&recovered);
+    Ok(check.report)
+}
+
 struct Check<'a> {
     env: &'a Arc<dyn Env>,
     dir: &'a Path,
@@ -193,6 +218,8 @@ struct Check<'a> {
     report: VerifyReport,
     progress: &'a mut dyn FnMut(VerifyProgress<'_>),
     total: units::ByteCount,
+    /// The SSTs of a store that another process writes, which may be gone from the folder.
+    held: Held,
 }
 
 impl Check<'_> {
@@ -240,13 +267,17 @@ impl Check<'_> {
             }
         };
         let (path, state) = (found.path, found.state);
+        self.regions(&path, &state);
+        (Some(path), Some(state))
+    }
+
+    fn regions(&mut self, path: &Path, state: &State) {
         for keyspace in state.keyspaces.values() {
             for (index, region) in keyspace.regions.iter().enumerate() {
                 let end = keyspace.regions.get(index + 1).map(|next| &next.lo);
-                self.region(&path, &state, region.tree, &region.lo, end);
+                self.region(path, state, region.tree, &region.lo, end);
             }
         }
-        (Some(path), Some(state))
     }
 
     /// Checks that the tables of a tree lie within its region, and that their numbers are below the
@@ -290,9 +321,10 @@ impl Check<'_> {
         self.total = named.values().map(|file| file.bytes).sum();
         for (number, file) in &named {
             let path = sst_path(self.dir, *number);
-            match self.names.binary_search(&path) {
-                Ok(_) => self.sst(&path, Some(file)),
-                Err(_) => self.damage(&path, None, "the manifest names it, but it is missing"),
+            let is_held = self.held.contains_key(&(*number, file.uid));
+            match is_held || self.names.binary_search(&path).is_ok() {
+                true => self.sst(&path, Some(file)),
+                false => self.damage(&path, None, "the manifest names it, but it is missing"),
             }
         }
         for path in self.names.clone() {
@@ -344,11 +376,27 @@ impl Check<'_> {
     }
 
     fn open(&self, path: &Path, expected: Option<&Arc<FileMeta>>) -> Result<SstReader> {
-        let file = self.env.fs().open(path, OpenOptions::READ.direct(true));
-        let file = file.map_err(|error| Error::io("cannot open SST", path, error))?;
+        let file = self.file(path, expected, OpenOptions::READ.direct(true))?;
         match expected {
             Some(expected) => SstReader::open(file, path, expected),
             None => SstReader::open_unknown(file, path),
+        }
+    }
+
+    /// Opens an SST, unless it is held open.
+    fn file(
+        &self,
+        path: &Path,
+        expected: Option<&Arc<FileMeta>>,
+        how: OpenOptions,
+    ) -> Result<Arc<dyn File>> {
+        let held = expected.and_then(|file| self.held.get(&(file.number, file.uid)));
+        match held {
+            Some(held) => Ok(held.file.clone()),
+            None => {
+                let opened = self.env.fs().open(path, how);
+                opened.map_err(|error| Error::io("cannot open SST", path, error))
+            }
         }
     }
 
@@ -416,10 +464,7 @@ impl Check<'_> {
         };
         match recover(&*fs, dir, options, &mut sink) {
             Ok(recovered) => {
-                self.report.wals = recovered.live.len() as u64;
-                self.report.batches = recovered.batches;
-                let bytes = recovered.live.iter().map(|live| live.len).sum();
-                self.report.bytes += units::ByteCount(bytes);
+                self.replayed(&recovered);
                 None
             }
             Err(error) => {
@@ -431,6 +476,14 @@ impl Check<'_> {
                 Some(place)
             }
         }
+    }
+
+    /// Counts a log that was read.
+    fn replayed(&mut self, recovered: &Recovered) {
+        self.report.wals = recovered.live.len() as u64;
+        self.report.batches = recovered.batches;
+        let bytes = recovered.live.iter().map(|live| live.len).sum();
+        self.report.bytes += units::ByteCount(bytes);
     }
 
     /// Checks one WAL without the others.

@@ -12,8 +12,7 @@ use super::{Check, FINDINGS_MAX};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use vlsm_core::{
-    Cursor, Error, FileNumber, Place, RangeTombstones, Result, Seq, Table, Tables, Trailer,
-    Version, key,
+    Cursor, FileNumber, Place, RangeTombstones, Result, Seq, Table, Tables, Trailer, Version, key,
 };
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::manifest::State;
@@ -88,8 +87,7 @@ impl Walk {
 
 fn open(check: &Check<'_>, table: &Table) -> Result<Arc<SstReader>> {
     let path = sst_path(check.dir, table.file.number);
-    let file = check.env.fs().open(&path, OpenOptions::READ);
-    let file = file.map_err(|error| Error::io("cannot open SST", &path, error))?;
+    let file = check.file(&path, Some(&table.file), OpenOptions::READ)?;
     Ok(Arc::new(SstReader::open(file, &path, &table.file)?))
 }
 
