@@ -76,9 +76,10 @@ impl Db {
     ///
     /// # Errors
     /// The handle then shows what it showed before. [`Error::CannotFollow`] when the writes that
-    /// are in no SST need too much memory, when there are too many SSTs, or when another store is
-    /// in the folder. [`Error::UnknownMergeOperator`] of a new keyspace. [`Error::Corruption`] and
-    /// [`Error::Io`]. [`Error::InvalidArgument`] if the store was opened otherwise.
+    /// are in no SST need too much memory, when there are too many SSTs, when another store is in
+    /// the folder, or when the files changed under every look for 30 seconds.
+    /// [`Error::UnknownMergeOperator`] of a new keyspace. [`Error::Corruption`] and [`Error::Io`].
+    /// [`Error::Closed`]. [`Error::InvalidArgument`] if the store was opened otherwise.
     pub fn catch_up(&self) -> Result<Seq> {
         catch_up(&self.engine)
     }

@@ -415,6 +415,11 @@ impl Catalog {
         info.made.store(Arc::new(made));
     }
 
+    /// Builds a keyspace that exists from its record in the manifest.
+    fn opened(&self, keyspace: &manifest::Keyspace) -> Result<KeyspaceInfo> {
+        KeyspaceInfo::of(&self.clock, self.store, keyspace, &self.extensions)
+    }
+
     /// All keyspaces as another process recorded them.
     ///
     /// # Errors
@@ -434,7 +439,7 @@ impl Catalog {
             };
             let (info, made) = match same.or_else(named) {
                 Some(info) => (info.clone(), Some(self.altered(info, keyspace)?)),
-                None => (self.info(keyspace)?, None),
+                None => (Arc::new(self.opened(keyspace)?), None),
             };
             let trees = Trees::of(&keyspace.regions).map_err(|why| {
                 Error::InvalidArgument(format!("keyspace {:?}: {why}", keyspace.name))

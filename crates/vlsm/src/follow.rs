@@ -9,7 +9,10 @@
 //!    later manifest record has made it needless.
 //! 3. Open all SSTs that the trees name, and hold them open: the writer may remove their names at
 //!    any time.
-//! 4. Check that the WALs that were read are still those ([`LiveWal::is_there`]). The header of a
+//! 4. If the manifest has changed since step 1, read it again: no write of step 2 may be newer than
+//!    an ingest, or a change of the set of keyspaces, that only the later one has
+//!    ([`check_later`]).
+//! 5. Check that the WALs that were read are still those ([`LiveWal::is_there`]). The header of a
 //!    file that is used again changes before its records do.
 //!
 //! Any step may fail because the writer went on meanwhile: the manifest was replaced, a WAL is
@@ -41,7 +44,7 @@ use crate::rules::Rules;
 use crate::shared::Shared;
 use crate::shared::memory::Memory;
 use crate::sync::MutexGuard;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,6 +61,8 @@ use vlsm_disk::wal::reader::{LiveWal, Recovered};
 const SAME_MAX: u32 = 8;
 /// The most looks in one call.
 const LOOKS_MAX: u32 = 1000;
+/// No look begins so long after the first one of a call.
+const TIME_MAX: Duration = Duration::from_secs(30);
 /// The pause before the second look. It doubles while the manifest does not change.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -98,27 +103,30 @@ pub(crate) fn patiently<R>(
     mut look: impl FnMut() -> Result<R, Failure>,
 ) -> Result<R> {
     let (fs, condition) = (env.fs(), env.condition(Duration::ZERO));
-    let mut same = 0;
-    let mut last = None;
-    for _ in 0..LOOKS_MAX {
+    let (begun, mut same, mut looks) = (env.now(), 0, 0);
+    let last = loop {
         let before = manifest::log::position(&**fs, dir);
         let error = match look() {
             Ok(seen) => return Ok(seen),
             Err(Failure::Stays(error)) => return Err(error),
             Err(Failure::Passes(error)) => error,
         };
+        looks += 1;
         same = if manifest::log::position(&**fs, dir) == before { same + 1 } else { 0 };
         if same >= SAME_MAX {
             return Err(error);
         }
-        last = Some(error);
-        let until = env.now() + PAUSE * (1 << same);
-        condition.wait(condition.epoch(), Some(until));
-    }
-    let last = last.map_or_else(String::new, |error| format!(" (the last time: {error})"));
+        let now = env.now();
+        if looks >= LOOKS_MAX || now >= begun + TIME_MAX {
+            break error;
+        }
+        condition.wait(condition.epoch(), Some(now + PAUSE * (1 << same)));
+    };
+    let secs = env.now().saturating_sub(begun).as_secs();
     let why = format!(
-        "its files changed {LOOKS_MAX} times while they were read{last}: try again when fewer \
-         writes come, or give the process that writes larger memtables"
+        "it was read {looks} times in {secs} s, and each time its files changed meanwhile (the \
+         last time: {last}): try again when fewer writes come, or give the process that writes \
+         larger memtables"
     );
     Err(Error::CannotFollow { path: dir.to_owned(), why })
 }
@@ -134,6 +142,32 @@ pub(crate) fn check_wals(fs: &dyn Fs, recovered: &Recovered) -> Result<()> {
         None => Ok(()),
         Some(wal) => Err(Error::corruption(&wal.path, 0, "it became another WAL meanwhile")),
     }
+}
+
+/// Checks that no write up to `last_seq`, which the WALs had after the manifest had `state`, is
+/// newer than an ingest or a change of the set of keyspaces that came in between. These are only in
+/// the manifest. `position` was read before the manifest.
+pub(crate) fn check_later(
+    fs: &dyn Fs,
+    dir: &Path,
+    (state, position): (&State, (u64, u64)),
+    last_seq: Seq,
+) -> Result<()> {
+    if manifest::log::position(fs, dir) == position {
+        return Ok(());
+    }
+    let later = manifest::log::read(fs, dir)?.state;
+    let ingested = |state: &State| -> BTreeSet<FileUid> {
+        let tables = state.trees.values().flat_map(Version::tables);
+        let seen = |table: &Table| table.file.global_seq.is_some_and(|seq| seq <= last_seq);
+        tables.filter(|(_, table)| seen(table)).map(|(_, table)| table.file.uid).collect()
+    };
+    let same = later.keyspaces.keys().eq(state.keyspaces.keys());
+    if same && ingested(&later).is_subset(&ingested(state)) {
+        return Ok(());
+    }
+    let why = "files were ingested, or keyspaces made, cleared or dropped, while it was read";
+    Err(Error::corruption(dir, 0, why))
 }
 
 /// Opens the SSTs of a state that are not among the `known` ones. The result has all of the state.
@@ -201,22 +235,24 @@ pub(crate) fn look(engine: &Engine, seen: &Seen) -> Result<Look, Failure> {
     look_from(engine, seen, state_of(engine)?, None)
 }
 
-/// Step 1 of a look.
-pub(crate) fn state_of(engine: &Engine) -> Result<State, Failure> {
-    let Shared { env, dir, store_uid, .. } = &*engine.shared;
+/// Step 1 of a look: the state, and the position of the manifest before it was read.
+pub(crate) fn state_of(engine: &Engine) -> Result<(State, (u64, u64)), Failure> {
+    let Shared { env, dir, store_uid, health, .. } = &*engine.shared;
+    health.check_open()?;
+    let position = manifest::log::position(&**env.fs(), dir);
     let state = manifest::log::read(&**env.fs(), dir)?.state;
     if state.store_uid != *store_uid {
         let why = "another store is in its folder now: open that one".into();
         return Err(Failure::Stays(Error::CannotFollow { path: dir.clone(), why }));
     }
-    Ok(state)
+    Ok((state, position))
 }
 
 /// The other steps. With `rewrite`, the batches that are in no SST are copied there.
 pub(crate) fn look_from(
     engine: &Engine,
     seen: &Seen,
-    state: State,
+    (state, position): (State, (u64, u64)),
     rewrite: Option<&mut Rewrite<'_>>,
 ) -> Result<Look, Failure> {
     let shared = &*engine.shared;
@@ -237,6 +273,7 @@ pub(crate) fn look_from(
     let (memtables, last_seq, recovered) = logged.replay(true, rewrite)?;
     let held = hold(fs, dir, &state, &engine.reader.tables().held(), options.direct_reads)?;
     check_wals(fs, &recovered)?;
+    check_later(fs, dir, (&state, position), last_seq)?;
     let seen = seen.seq;
     if last_seq < seen {
         let why = format!(

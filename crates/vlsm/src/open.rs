@@ -32,7 +32,7 @@ use crate::catalog::{
 use crate::device;
 use crate::engine::{Engine, Opened};
 use crate::folder::{FilesThere, Settling, check_numbers, remove};
-use crate::follow::{bound_of, check_wals, hold, patiently, trees_of};
+use crate::follow::{bound_of, check_later, check_wals, hold, patiently, trees_of};
 use crate::log as wal;
 use crate::memtable::{ArenaPool, Memtable};
 use crate::options::Options;
@@ -126,7 +126,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let (start, lock) = (env.now(), lock_of(&env, dir, &opening)?);
     let Opening { options, read_only, follow, listener, .. } = opening;
     let Opening { extensions, default_keyspace, partial, keep_unknown, .. } = opening;
-    let logs = options.log && !read_only;
+    let (logs, position) = (options.log && !read_only, position_of(&env, dir, follow));
     let (events, extensions) = events_of(&env, logs.then_some(dir), listener, extensions);
     let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
@@ -155,7 +155,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let io = io_of(&env, dir, &options, wake.clone())?;
     let log = Recovery { folder: &folder, from, number: next_file }.begin()?;
     let Begun { memtables, last_seq, recovered, live, wal } = log;
-    let held = if follow { held_of(&from, &recovered)? } else { Held::new() };
+    let held = if follow { held_of(&from, &recovered, position, last_seq)? } else { Held::new() };
     let manifest = folder.into_manifest();
     let device = device_of(&env, dir, &options, &deciders, read_only)?;
     let shared = Arc::new(Shared {
@@ -205,12 +205,23 @@ fn lock_of(env: &Arc<dyn Env>, dir: &Path, opening: &Opening) -> Result<Option<B
     }
 }
 
+/// The position of the manifest of a store that another process may write.
+fn position_of(env: &Arc<dyn Env>, dir: &Path, follow: bool) -> (u64, u64) {
+    if follow { manifest::log::position(&**env.fs(), dir) } else { (0, 0) }
+}
+
 /// Opens the SSTs of a store that another process may write, and checks that it gave up none of the
 /// WALs that were read.
-fn held_of(from: &Logged<'_>, recovered: &Recovered) -> Result<Held> {
+fn held_of(
+    from: &Logged<'_>,
+    recovered: &Recovered,
+    position: (u64, u64),
+    last_seq: Seq,
+) -> Result<Held> {
     let (fs, direct) = (&**from.env.fs(), from.options.direct_reads);
     let held = hold(fs, from.dir, from.state, &Held::new(), direct)?;
     check_wals(fs, recovered)?;
+    check_later(fs, from.dir, (from.state, position), last_seq)?;
     Ok(held)
 }
 

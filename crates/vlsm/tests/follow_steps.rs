@@ -5,13 +5,13 @@
 mod ring;
 mod tiny;
 
-use ring::{check, write};
+use ring::{check, number, write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use tiny::tiny;
-use vlsm::{Builder, ByteCount, Db, Env, Error, KeyspaceOptions, Seq};
+use vlsm::{Builder, ByteCount, Db, Env, Error, KeyspaceOptions, Seq, SstFileWriter};
 use vlsm_disk::Fs;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::record::checksum;
@@ -186,6 +186,98 @@ fn the_writer_goes_on_before_any_file_operation_of_the_reader() {
     assert_eq!(check(&reader), written.load(SeqCst));
     assert!(reached > 10, "{reached}");
     drop((go_on, reader));
+    db.close().unwrap();
+}
+
+/// An ingest and a clear are only in the manifest, the writes after them in the WAL.
+#[test]
+fn no_write_shows_without_an_ingest_or_a_clear_before_it() {
+    let disk = SimFs::new();
+    let db = small(disk.clone()).open().unwrap();
+    let cleared = db.create_keyspace("cleared", KeyspaceOptions::new()).unwrap();
+    let (done, armed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let step = {
+        let (db, done, disk) = (db.clone(), done.clone(), disk.clone());
+        move || {
+            let n = done.fetch_add(1, SeqCst) + 1;
+            let (env, file): (Arc<dyn Env>, _) =
+                (RealEnv::with_fs(Arc::new(disk.clone())), format!("/ingest-{n}"));
+            let mut writer =
+                SstFileWriter::create_in(&env, Path::new(&file), db.options()).unwrap();
+            writer.put("ingested", n.to_be_bytes()).unwrap();
+            writer.finish().unwrap();
+            db.default_keyspace().ingest([file]).unwrap();
+            db.put("after ingest", n.to_be_bytes()).unwrap();
+            cleared.clear().unwrap();
+            db.put("after clear", n.to_be_bytes()).unwrap();
+            cleared.put("key", n.to_be_bytes()).unwrap();
+        }
+    };
+    step();
+    let hook = {
+        let (armed, step) = (armed.clone(), step.clone());
+        move || {
+            if armed.load(SeqCst) > 0 && armed.fetch_sub(1, SeqCst) == 1 {
+                step();
+            }
+        }
+    };
+    let ops = [Op::Open, Op::Read, Op::Len, Op::ReadDir, Op::Exists];
+    let faults = before_each(&disk, &ops, hook);
+    let check = |reader: &Db, at: u64| {
+        let (before, default) = (reader.snapshot(), reader.default_keyspace());
+        let get = |key: &str| before.get(&default, key).unwrap().map_or(0, |n| number(&n));
+        assert!(get("ingested") >= get("after ingest"), "{at}");
+        let key = before.get(&reader.keyspace("cleared").unwrap(), "key").unwrap();
+        assert!(key.is_none_or(|n| number(&n) == get("after clear")), "{at}");
+        get("after clear")
+    };
+    let reader = small(faults.clone()).follow(true).open().unwrap();
+    let mut reached = 0;
+    for at in 1..=40 {
+        for opens in [false, true] {
+            let before = done.load(SeqCst);
+            armed.store(at, SeqCst);
+            let seen = if opens {
+                let opened = small(faults.clone()).follow(true).open().unwrap();
+                reached += u64::from(armed.swap(0, SeqCst) == 0);
+                check(&opened, at)
+            } else {
+                reader.catch_up().unwrap();
+                reached += u64::from(armed.swap(0, SeqCst) == 0);
+                check(&reader, at)
+            };
+            assert!((before..=done.load(SeqCst)).contains(&seen), "{seen} after {before}, {at}");
+        }
+    }
+    assert!(reached > 20, "{reached}");
+    drop((step, reader));
+    db.close().unwrap();
+}
+
+#[test]
+fn to_catch_up_ends_with_the_store() {
+    let disk = SimFs::new();
+    let db = small(disk.clone()).open().unwrap();
+    let faults = FaultFs::new(Arc::new(disk));
+    let reader = small(faults.clone()).follow(true).open().unwrap();
+    db.put("key", "value").unwrap();
+    // It looks again and again: the WAL is gone each time, and the manifest changes.
+    let (changing, looks) = (db.clone(), AtomicU64::new(0));
+    let fault = Fault::Delay(Arc::new(move || {
+        let name = looks.fetch_add(1, SeqCst).to_string();
+        changing.create_keyspace(&name, KeyspaceOptions::new()).unwrap();
+    }));
+    let (ops, path) = (vec![Op::ReadDir], String::new());
+    faults.add(Rule { ops, path, nth: 1, forever: true, fault });
+    std::thread::scope(|scope| {
+        let catching_up = scope.spawn(|| reader.catch_up());
+        while db.keyspaces().len() < 4 {
+            std::thread::yield_now();
+        }
+        reader.clone().close().unwrap();
+        assert!(matches!(catching_up.join().unwrap(), Err(Error::Closed)));
+    });
     db.close().unwrap();
 }
 

@@ -133,6 +133,25 @@ fn a_keyspace_is_renamed_and_cleared_without_its_operator() {
 }
 
 #[test]
+fn a_reader_follows_keyspaces_with_operators_that_it_does_not_know() {
+    let (_folder, path) = filled();
+    let db = with_join(&path);
+    let reader = small(&path).keep_unknown_operators(true).follow(true).open().unwrap();
+    let options = KeyspaceOptions::new().merge_operator("test.join");
+    let more = db.create_keyspace("more", options).unwrap();
+    more.put("a", "1").unwrap();
+    db.keyspace("words").unwrap().rename("texts").unwrap();
+    reader.catch_up().unwrap();
+    assert_eq!(reader.keyspace("more").unwrap().get("a").unwrap().unwrap(), "1");
+    assert_eq!(reader.keyspace("texts").unwrap().get("a").unwrap().unwrap(), "1");
+    // Without the flag it says what is missing, and shows what it showed.
+    let strict = small(&path).follow(true).open().map(drop);
+    assert!(matches!(strict, Err(Error::UnknownMergeOperator { .. })), "{strict:?}");
+    reader.close().unwrap();
+    db.close().unwrap();
+}
+
+#[test]
 fn what_need_not_merge_works_and_the_operator_reads_the_rest_later() {
     let (folder, path) = filled();
     let db = without(&path);

@@ -304,7 +304,6 @@ impl Installer {
         }
     }
 
-    /// Takes the leadership, if it is free.
     /// Replaces the state by a later one, which another process recorded.
     pub fn follow(&self, state: State) {
         loop {
@@ -319,6 +318,7 @@ impl Installer {
         }
     }
 
+    /// Takes the leadership, if it is free.
     fn lead(&self) -> Option<Leading<'_>> {
         let held = Some(self.leader.try_lock()?);
         Some(Leading { held, watch: Some(self.shared.watch()), shared: &self.shared })

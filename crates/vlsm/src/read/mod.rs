@@ -133,10 +133,9 @@ impl Reader {
     /// compacts them without knowing the reader.
     pub fn register(&self, now: Option<Duration>) -> (Moment, Option<Arc<FilteredTrees>>) {
         if self.views.follows() {
-            // The view comes first (`Views::follow`).
-            let all = self.views.load().filtered().clone();
-            self.shared.env.interleave();
-            let seq = self.snapshots.register(now, || self.views.visible());
+            // Of one moment: the sequence number says which trees a keyspace had.
+            let register = || self.snapshots.register(now, || self.views.visible());
+            let (all, seq) = self.views.unchanged(|view| (view.filtered().clone(), register()));
             return (Moment { seq, now: self.shared.clock.now() }, Some(all));
         }
         let seq = self.snapshots.register(now, || self.views.visible());

@@ -312,6 +312,12 @@ impl Views {
         self.load().follows
     }
 
+    /// Does something with the view, which does not change meanwhile.
+    pub fn unchanged<R>(&self, action: impl FnOnce(&StoreView) -> R) -> R {
+        let _held = self.change.lock();
+        action(&self.load())
+    }
+
     /// Replaces all trees by those of a later moment, as another process wrote them; all writes up
     /// to `seq` are visible in them. A reader that loads the view before the sequence number gets
     /// either moment as a whole: the larger number over the older trees shows the older moment.
