@@ -3,8 +3,12 @@
 
 use crate::db::{Builder, Db};
 use crate::follow::catch_up;
+#[cfg(doc)]
+use crate::options::Options;
 use crate::verify::{VerifyProgress, VerifyReport, verify_beside};
 use std::path::Path;
+#[cfg(doc)]
+use vlsm_core::Error;
 use vlsm_core::{Result, Seq};
 
 impl Builder {

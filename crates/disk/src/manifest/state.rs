@@ -11,6 +11,8 @@ use vlsm_core::{Micros, Seq, TreeId, Version, VersionEdit, Violation};
 pub const KEYSPACES_MAX: usize = 16_384;
 /// The bound of tree numbers over a store's life.
 const TREES_MAX: u64 = 1 << 40;
+/// The most trees at one time: the regions of all keyspaces.
+const REGIONS_MAX: usize = 1 << 20;
 
 /// One part of a keyspace's key range, with a tree of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -153,8 +155,8 @@ impl State {
 
     fn alter(&mut self, id: u64, name: &str, options: &str) -> Result<(), Violation> {
         let taken = |other: &Keyspace| other.id != id && other.name == name;
-        if self.keyspaces.values().any(taken) {
-            return Err(Violation(format!("keyspace {id}: its name is taken")));
+        if name.is_empty() || self.keyspaces.values().any(taken) {
+            return Err(Violation(format!("keyspace {id}: its name is empty or taken")));
         }
         let known = self.keyspaces.get_mut(&id);
         let known = known.ok_or_else(|| Violation(format!("there is no keyspace {id}")))?;
@@ -200,6 +202,9 @@ impl State {
         }
         if self.keyspaces.len() >= KEYSPACES_MAX {
             return fail("there are too many");
+        }
+        if self.trees.len() + keyspace.regions.len() > REGIONS_MAX {
+            return fail("the store would have more than 1048576 regions");
         }
         self.check_trees(&keyspace.regions)?;
         let trees: BTreeSet<TreeId> = keyspace.regions.iter().map(|region| region.tree).collect();

@@ -13,8 +13,8 @@
 //! large, the block takes in the entry that does not fit, and the next block follows without a gap.
 //! Compressed blocks are not aligned.
 //!
-//! Data that cannot be compressed costs little: after [`FAILURES`] blocks in a row that did not
-//! shrink, one block in [`TRIAL_EVERY`] is tried, until one shrinks. The others are written as
+//! Data that cannot be compressed costs little: after four blocks in a row that did not
+//! shrink, one block in 32 is tried, until one shrinks. The others are written as
 //! without compression.
 //!
 //! Invariants: W1 entries strictly ascend in tree order, and fragments are disjoint and ascend; W2
