@@ -196,8 +196,8 @@ impl Shell {
         }
         if let Some(args) = command.store_args() {
             if args.differs() {
-                let why = "the store is open already: give --profile, --options and --salvage-… to \
-                           vlsm shell";
+                let why = "the store is open already: give --profile, --options, --salvage-wal \
+                           and --salvage-ssts to vlsm shell";
                 return Err(Failure::usage(why));
             }
             args.opened.clone_from(&self.db);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Options of other programs that texts name.
-const OF_OTHERS: [&str; 3] = ["kinds", "package", "release"];
+const OF_OTHERS: [&str; 4] = ["kinds", "local-file", "package", "release"];
 
 #[test]
 fn the_command_line_is_consistent() {
