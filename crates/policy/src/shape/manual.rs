@@ -7,6 +7,9 @@
 //! 3. The tables of the last level that hold tombstones, or values that had expired at the request,
 //!    are rewritten in place.
 //!
+//! Where a job of the shape makes the tree deeper meanwhile, the level that was the last goes down,
+//! too.
+//!
 //! Each pass covers the range once, so the request ends however much is written meanwhile. One job
 //! runs at a time, as narrow as the jobs of a shape. It waits for what other jobs hold and never
 //! cancels one. The only state is the current pass; everything else is read from the version.
@@ -42,7 +45,7 @@ pub struct Manual {
     from: Bytes,
     /// The files proposed last, and the end of their keys.
     proposed: Option<(Vec<FileNumber>, Bytes)>,
-    /// The last level at the time when L0 was done.
+    /// The last level, 0 until L0 is done.
     last: u8,
 }
 
@@ -78,10 +81,10 @@ impl Manual {
             if let Some(next) = self.out_of_l0(context) {
                 return next;
             }
-            self.last = context.version.depth().max(1);
             self.level = 1;
             self.end_with(context.version);
         }
+        self.follow(context.version.depth().max(1));
         loop {
             self.pass_by(context);
             if self.level > self.last {
@@ -91,9 +94,7 @@ impl Manual {
             if !group.is_empty() {
                 return self.propose(context, group);
             }
-            self.level += 1;
-            self.from = self.lo.clone();
-            self.proposed = None;
+            self.start(self.level + 1);
         }
     }
 
@@ -106,6 +107,25 @@ impl Manual {
             (Some(hi), Some(end)) => Some(hi.min(end)),
             (hi, end) => hi.or(end),
         };
+    }
+
+    /// A deeper last level, because a job of the shape moved tables there: they have to be looked
+    /// at, and the level that was the last lies above them now.
+    fn follow(&mut self, depth: u8) {
+        if depth <= self.last {
+            return;
+        }
+        if self.last > 0 && self.level >= self.last {
+            self.start(self.last);
+        }
+        self.last = depth;
+    }
+
+    /// Begins the pass over a level.
+    fn start(&mut self, level: u8) {
+        self.level = level;
+        self.from = self.lo.clone();
+        self.proposed = None;
     }
 
     /// Whether a table has keys of the range from `from` on.
@@ -207,131 +227,4 @@ fn end_of(range: &KeyRange) -> Bytes {
         end.push(0);
     }
     end.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::candidate::Reservation;
-    use vlsm_core::{FileMeta, JobId, VersionEdit, text};
-
-    /// Applies the result of a job: one output table with the candidate's key range.
-    fn apply(version: &Version, candidate: &Candidate, next_file: &mut u64) -> Version {
-        let mut edit = VersionEdit::default();
-        candidate.inputs.tables.iter().for_each(|(place, table)| edit.remove(*place, table));
-        let file = FileMeta {
-            number: FileNumber(*next_file),
-            bytes: ByteCount::mib(1),
-            smallest: candidate.range.lo.clone(),
-            largest: candidate.range.hi.clone(),
-            ..FileMeta::default()
-        };
-        *next_file += 1;
-        edit.add(candidate.output_level, Arc::new(Table::whole(Arc::new(file))));
-        edit.apply(version).expect("a sound edit")
-    }
-
-    fn table(file: u64, lo: &str, hi: &str, tombstones: u64) -> Arc<Table> {
-        Arc::new(Table::whole(Arc::new(FileMeta {
-            number: FileNumber(file),
-            bytes: ByteCount::mib(1),
-            smallest: lo.to_owned().into(),
-            largest: hi.to_owned().into(),
-            tombstones,
-            seq_min: Seq(file),
-            seq_max: Seq(file),
-            ..FileMeta::default()
-        })))
-    }
-
-    fn tree() -> Version {
-        let mut edit = VersionEdit::default();
-        for (run, lo, hi) in [(11, "x", "z"), (12, "a", "f"), (13, "b", "k"), (99, "a", "c")] {
-            let origin = vlsm_core::RunOrigin::Flush;
-            edit.add_l0(vlsm_core::RunId(run), origin, table(run, lo, hi, 0));
-        }
-        for (file, lo, hi, tombstones, level) in [
-            (1, "a", "d", 0, 1),
-            (2, "e", "h", 0, 1),
-            (3, "a", "c", 3, 3),
-            (4, "d", "g", 0, 3),
-            (5, "p", "q", 7, 3),
-        ] {
-            edit.add(level, table(file, lo, hi, tombstones));
-        }
-        for (file, key, expires) in [(6, "r", 7), (7, "s", 8)] {
-            let (smallest, largest) = (key.into(), key.into());
-            let (number, expires) = (FileNumber(file), Some(Micros(expires)));
-            let file = FileMeta { number, smallest, largest, expires, ..FileMeta::default() };
-            edit.add(3, Arc::new(Table::whole(Arc::new(file))));
-        }
-        edit.apply(&Version::default()).expect("sound")
-    }
-
-    fn run(mut version: Version, lo: &'static str, hi: Option<&'static str>) -> (Version, usize) {
-        let mut manual = Manual::new(lo.into(), hi.map(Into::into), Seq(50), Micros(7));
-        let (facts, options) = (TreeFacts::default(), TreeOptions::default());
-        let (mut jobs, mut next_file) = (0, 1000);
-        loop {
-            let idle = Busy::default();
-            let candidate = match manual.next(&version, &facts, &idle, &options) {
-                Next::Done => return (version, jobs),
-                Next::Wait => panic!("nothing to wait for"),
-                Next::Job(candidate) => candidate,
-            };
-            let again = manual.next(&version, &facts, &idle, &options);
-            assert_eq!(again, Next::Job(candidate.clone()), "the same until done");
-            // While a job holds it, it is not proposed again.
-            let candidate = Arc::new(*candidate);
-            let held = Reservation { job: JobId(1), candidate: candidate.clone() };
-            let busy = Busy { reservations: vec![held] };
-            assert_eq!(manual.next(&version, &facts, &busy, &options), Next::Wait);
-            version = apply(&version, &candidate, &mut next_file);
-            jobs += 1;
-            assert!(jobs < 50);
-        }
-    }
-
-    #[test]
-    fn everything_ends_in_the_last_level() {
-        let (version, jobs) = run(tree(), "", None);
-        let later: Vec<u64> = version.l0.iter().map(|run| run.id.0).collect();
-        assert_eq!(later, [99], "what came after the request stays: {}", text::print(&version));
-        assert!(version.levels[..2].iter().all(Tables::is_empty), "{}", text::print(&version));
-        let stale = version.levels[2].iter().any(|table| table.file.tombstones > 0);
-        assert!(!stale && jobs >= 5, "{jobs} jobs: {}", text::print(&version));
-    }
-
-    #[test]
-    fn it_ends_while_a_writer_appends_keys() {
-        let mut version = tree();
-        let mut manual = Manual::new(Bytes::new(), None, Seq(50), Micros(7));
-        let (facts, options) = (TreeFacts::default(), TreeOptions::default());
-        let mut next_file = 1000;
-        for round in 0..50 {
-            let next = manual.next(&version, &facts, &Busy::default(), &options);
-            let Next::Job(candidate) = next else {
-                assert_eq!(next, Next::Done);
-                return;
-            };
-            version = apply(&version, &candidate, &mut next_file);
-            let (key, mut edit) = (format!("zz{round:02}"), VersionEdit::default());
-            edit.add(1, table(2000 + round, &key, &key, 0));
-            version = edit.apply(&version).expect("sound");
-        }
-        panic!("it follows the writer: {}", text::print(&version));
-    }
-
-    #[test]
-    fn a_range_leaves_the_rest_where_it_is() {
-        let (version, jobs) = run(tree(), "p", Some("q"));
-        assert_eq!((version.l0.len(), jobs), (4, 1), "{}", text::print(&version));
-        assert_eq!(version.level(1).len(), 2);
-        assert!(version.level(3).find(b"p").is_some_and(|table| table.file.number.0 >= 1000));
-        let (version, jobs) = run(tree(), "r", Some("t"));
-        let rewritten = |key: &[u8]| version.level(3).find(key).map(|t| t.file.number.0 >= 1000);
-        assert_eq!((jobs, rewritten(b"r"), rewritten(b"s")), (1, Some(true), Some(false)));
-        let (same, jobs) = run(tree(), "m", Some("n"));
-        assert!(jobs == 0 && same == tree());
-    }
 }
