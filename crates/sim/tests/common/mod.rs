@@ -207,7 +207,7 @@ pub fn snapshots_stay_as_they_are(seed: u64) -> Result<(), String> {
                     0 => to_write.flush()?,
                     1 => brief.compact_range(..)?,
                     2..5 => main.put(key, value)?,
-                    _ => brief.put_with_ttl(key, value, micros(own.below(10_000)))?,
+                    _ => brief.put_with_ttl(key, value, micros(own.below(3_000)))?,
                 }
                 to_wait.sleep(micros(own.below(2) * n * 10));
                 Ok::<_, vlsm::Error>(())

@@ -159,7 +159,7 @@ impl Job {
         let frozen = snapshots.frozen();
         if planted::is(Bug::ClockReadLate) {
             // The thread stands still for a while.
-            (0..20).for_each(|_| drop(shared.env.fs().exists(&shared.dir)));
+            (0..60).for_each(|_| drop(shared.env.fs().exists(&shared.dir)));
             now = shared.clock.now();
         }
         let merge = MergeContext {
