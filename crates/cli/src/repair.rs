@@ -215,11 +215,11 @@ fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Resul
     Ok(Report { lost, remarks, entries: report.entries, ssts: report.ssts })
 }
 
-/// What the opening of a store told.
+/// The losses that the events of an opening report.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Salvage>>);
 
-/// What a salvage could not keep.
+/// The data that a salvage could not keep.
 #[derive(Default)]
 struct Salvage {
     /// Of the WAL.
@@ -387,7 +387,7 @@ mod tests {
         let source = Source::open(&store).unwrap();
         let damaged = source.damaged_tables();
         assert!(damaged.is_empty());
-        // What reads well once may fail the next time.
+        // A file that was read once may be gone at the second read.
         std::fs::remove_file(&sst).unwrap();
         let target = folder.path().join("new");
         std::fs::create_dir(&target).unwrap();

@@ -7,7 +7,7 @@ use common::World;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 
-/// What a shell prints for these lines.
+/// Runs a shell with these lines as its input.
 fn shell(world: &World, args: &[&str], lines: &[&str]) -> common::Run {
     let all = [&["shell", "s"], args].concat();
     world.run_with(&all, (lines.join("\n") + "\n").as_bytes())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of the store.
+/// An error of the store. Later versions may add fields to its variants, so match them with `..`.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -59,8 +59,8 @@ pub enum Error {
     /// The store was opened read-only.
     #[error("the store was opened read-only: open it without `read_only` to change it")]
     OpenedReadOnly,
-    /// A reader beside the process that writes cannot see a later state of the store. What it saw
-    /// before stays readable.
+    /// A reader beside the process that writes cannot see a later state of the store. The state
+    /// that it saw before stays readable.
     #[error("cannot follow the store at {}: {why}", path.display())]
     CannotFollow {
         /// The folder of the store.
@@ -326,7 +326,7 @@ fn join(differences: &[OptionDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// What helps against an error of the system, as the end of its message.
+/// The end of the message of a system error: advice, where there is some.
 fn remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(24) => ". The process has no file descriptors left: raise its limit (`ulimit -n`)",

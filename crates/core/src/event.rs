@@ -182,7 +182,7 @@ impl Behind {
     }
 }
 
-/// An event.
+/// An event. Later versions may add fields to its variants, so match them with `..`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {

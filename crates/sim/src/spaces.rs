@@ -78,7 +78,7 @@ impl Client {
         Ok(Self { env, db, book, rng, snapshot: None, dropped: Vec::new(), written: 0 })
     }
 
-    /// What the store shows.
+    /// The contents of the store, as its readers see them.
     fn read(&self) -> Outcome<State> {
         let mut state = State::new();
         for name in self.db.keyspaces() {

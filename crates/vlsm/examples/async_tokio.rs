@@ -51,7 +51,7 @@ fn stream(keyspace: Keyspace) -> mpsc::Receiver<Result<(Bytes, Bytes)>> {
     receiver
 }
 
-/// What a service does: many tasks write, one makes all of it durable, and others read.
+/// A service: many tasks write, one makes their writes durable, and others read.
 async fn serve(db: Db) -> Result<String> {
     const TASKS: u64 = 20;
     let items = db.default_keyspace();

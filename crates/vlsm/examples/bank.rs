@@ -3,7 +3,7 @@
 //! ```text
 //! cargo run -p vlsm --example bank                   # a demonstration in a temporary folder
 //! cargo run -p vlsm --example bank -- FOLDER work    # works until its input ends, or it is killed
-//! cargo run -p vlsm --example bank -- FOLDER follow  # beside a working bank: audits its backups
+//! cargo run -p vlsm --example bank -- FOLDER follow  # beside a working bank: audits it
 //! cargo run -p vlsm --example bank -- FOLDER audit   # of a bank that nobody works in
 //! ```
 //!
@@ -14,8 +14,8 @@
 //! 3. **Counters** of what was done are merged in the same transaction. So they are exact, and
 //!    cause no conflicts.
 //! 4. **Backups** are checkpoints with a number. Each has a name of its own only once it is whole.
-//!    A **follower**, another process, audits the newest one.
-//! 5. A **page of metrics** is served over HTTP.
+//! 5. A **follower**, another process, reads the store beside the bank that works, and audits it.
+//! 6. A **page of metrics** is served over HTTP.
 //!
 //! The audit reads one snapshot: the sum of all balances never changes, the index has exactly the
 //! accounts, and no session is seen after its time. `tests/bank.rs` kills the bank again and
@@ -105,7 +105,7 @@ fn now() -> Duration {
     SystemTime::UNIX_EPOCH.elapsed().expect("the clock is set")
 }
 
-/// What an audit has found, all as of one moment.
+/// The findings of an audit, all as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
     /// The sum of all balances.
@@ -151,9 +151,23 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Opens the bank for reading only. Nothing can be created then, so a bank has to be there.
+    /// Opens a bank that nobody works in, for reading only.
     pub fn look_into(folder: &Path) -> Result<Self> {
-        let db = Db::builder(folder).read_only(true).open()?;
+        Self::of(Db::builder(folder).read_only(true).open()?)
+    }
+
+    /// Opens a bank that another process works in, as it is now. [`Bank::catch_up`] shows it later.
+    pub fn beside(folder: &Path) -> Result<Self> {
+        Self::of(Db::open_read_only(folder)?)
+    }
+
+    /// Shows what the other process has done since.
+    pub fn catch_up(&self) -> Result<()> {
+        self.db.catch_up().map(drop)
+    }
+
+    /// A reader can create nothing, so the keyspaces have to be there.
+    fn of(db: Db) -> Result<Self> {
         let [accounts, by_city, sessions, counters] =
             ["accounts", "by_city", "sessions", "counters"].map(|name| db.keyspace(name));
         let (accounts, by_city) = (accounts?, by_city?);
@@ -162,11 +176,16 @@ impl Bank {
 
     /// Makes a session for an account and returns its token.
     pub fn login(&self, id: u64) -> Result<u64> {
+        self.login_for(id, SESSION)
+    }
+
+    /// Makes a session that ends after this time.
+    fn login_for(&self, id: u64, span: Duration) -> Result<u64> {
         let token: u64 = rand::random();
-        let until = (now() + SESSION).as_micros() as u64;
+        let until = (now() + span).as_micros() as u64;
         self.db.transact(|transaction| {
             let session = [id.to_be_bytes(), until.to_be_bytes()].concat();
-            transaction.put(&self.sessions, token.to_be_bytes(), session)?;
+            transaction.put_with_ttl(&self.sessions, token.to_be_bytes(), session, span)?;
             transaction.merge(&self.counters, Done::Login.key(), 1_u64.to_le_bytes())
         })?;
         Ok(token)
@@ -300,8 +319,8 @@ impl Bank {
         Ok(write!(stream, "Content-Length: {length}\r\nConnection: close\r\n\r\n{page}")?)
     }
 
-    /// What a clerk does: logs in, transfers, sometimes gives an account another city. `tell` is
-    /// called after each operation that is acknowledged, and ends the work by false.
+    /// Works as a clerk: logs in, transfers, gives an account another city. `tell` is called after
+    /// each operation that is acknowledged, and ends the work by false.
     pub fn work(&self, tell: impl Fn(Done) -> bool) -> Result<()> {
         loop {
             let token = self.login(rand::random_range(0..ACCOUNTS))?;
@@ -344,7 +363,7 @@ fn backups(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// Opens the newest backup for reading only, and audits it. None if there is no backup yet.
-pub fn follow(
+pub fn newest_backup(
     folder: &Path,
 ) -> std::result::Result<Option<(u64, Audit)>, Box<dyn std::error::Error>> {
     let found = backups(folder)?.pop();
@@ -382,7 +401,7 @@ pub fn serve_and_work(
 pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Error>> {
     let bank = Bank::open(Db::builder(folder.join("store")))?;
     let before = bank.audit()?;
-    let token = bank.login(7)?;
+    let token = bank.login_for(7, Duration::from_secs(3600))?;
     assert_eq!(bank.transfer(token, 8, 1)?, Ok(()));
     assert_eq!(bank.transfer(token, 7, 0)?, Ok(())); // to itself
     assert_eq!(bank.transfer(token, ACCOUNTS, 0)?, Err(Refused::NoAccount));
@@ -390,9 +409,11 @@ pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Err
     assert_eq!(bank.transfer(!token, 8, 0)?, Err(Refused::NoSession));
     bank.relocate(7, "Rome")?;
     assert_eq!(bank.in_city("Rome")?, [7]);
-    while bank.transfer(token, 8, 0)? != Err(Refused::NoSession) {
+    let brief = bank.login(7)?;
+    while bank.transfer(brief, 8, 0)? != Err(Refused::NoSession) {
         std::thread::sleep(Duration::from_millis(5)); // until the session has expired
     }
+    assert_eq!(bank.transfer(token, 8, 0)?, Ok(()));
 
     // Two clerks, until one of them has done 200 operations.
     let count = std::sync::atomic::AtomicU64::new(0);
@@ -417,8 +438,15 @@ pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Err
 
     // A backup is a bank of its own.
     bank.backup(&copies)?;
-    let (number, copy) = follow(&copies)?.expect("a backup was made");
+    let (number, copy) = newest_backup(&copies)?.expect("a backup was made");
     assert_eq!((copy.total, copy.counters), (after.total, after.counters));
+    // So is the bank, to a reader beside it.
+    let beside = Bank::beside(&folder.join("store"))?;
+    assert_eq!(beside.audit()?.counters, after.counters);
+    bank.relocate(7, "Oslo")?;
+    beside.catch_up()?;
+    assert_eq!(beside.audit()?.counters[2], after.counters[2] + 1);
+    beside.close()?;
     bank.close()?;
     let kinds = OPERATIONS.map(Done::key).join(", ");
     Ok(format!("{:?} times {kinds}; backup {number} has the same\n", after.counters))
@@ -448,13 +476,14 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
             let bank = Bank::look_into(&Path::new(folder).join("store"))?;
             println!("{:?}", bank.audit()?);
         }
-        [folder, "follow"] => loop {
-            match follow(&Path::new(folder).join("copies"))? {
-                Some((number, audit)) => println!("backup {number}: {audit:?}"),
-                None => println!("{folder} has no backups yet"),
+        [folder, "follow"] => {
+            let bank = Bank::beside(&Path::new(folder).join("store"))?;
+            loop {
+                println!("{:?}", bank.audit()?);
+                std::thread::sleep(Duration::from_millis(500));
+                bank.catch_up()?;
             }
-            std::thread::sleep(Duration::from_millis(500));
-        },
+        }
         _ => return Err("usage: bank [FOLDER [work | audit | follow]]".into()),
     }
     Ok(())

@@ -78,7 +78,7 @@ pub(crate) fn regions_from(splits: &[Bytes], first: u64) -> Vec<manifest::Region
     los.zip(first..).map(|(lo, tree)| manifest::Region { lo, tree: TreeId(tree) }).collect()
 }
 
-/// What can change of a keyspace while it is in use.
+/// The part of a keyspace that can change while it is in use.
 pub(crate) struct Made {
     pub name: String,
     pub options: KeyspaceOptions,
@@ -402,7 +402,7 @@ impl Catalog {
         KeyspaceInfo::of(&self.clock, self.store, keyspace, &code).map(Arc::new)
     }
 
-    /// What a changed record of a keyspace makes of it.
+    /// A keyspace as a changed record describes it.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`].

@@ -35,8 +35,8 @@ pub(crate) struct Engine {
     pub control: Arc<Control>,
     /// Held until the store is closed.
     pub lock: Mutex<Option<Box<dyn Lock>>>,
-    /// What was seen of a store that another process writes. Held by the thread that looks for
-    /// more, and only taken with `try_lock`.
+    /// The state of the last look at a store that another process writes. A thread holds it while
+    /// it catches up, and takes it only with `try_lock`.
     pub catching_up: Mutex<Seen>,
 }
 

@@ -274,8 +274,8 @@ impl Keyspace {
     /// result of its own, as from [`Keyspace::get`], so one that cannot be read does not hide the
     /// others; `collect::<Result<Vec<_>>>()` combines them.
     ///
-    /// What is not in memory is read together: up to [`Options::io_threads`] reads and the caller's
-    /// own are under way at the same time, and a block that several keys need is read once.
+    /// Blocks that are not in memory are read together: up to [`Options::io_threads`] reads are
+    /// under way at the same time, and a block that several keys need is read once.
     ///
     /// [`Options::io_threads`]: crate::Options::io_threads
     pub fn multi_get<K: AsRef<[u8]>>(

@@ -117,10 +117,11 @@ pub mod units {
     pub use vlsm_core::units::{GIB, KIB, MIB, parse_bytes, print_bytes};
 }
 
-/// What [`Builder::env`] replaces: the machine that a store runs on.
+/// The machine that a store runs on, which [`Builder::env`] replaces.
 ///
 /// An [`Env`] has a clock, threads, waits and a file system ([`Fs`](env::Fs)). Programs do not
-/// need one of their own; simulators and tests of failures do.
+/// need one of their own; simulators and tests of failures do. Later versions may add methods to
+/// these traits, each with a default.
 pub mod env {
     pub use vlsm_disk::env::{Condition, Env, Join, Priority};
     pub use vlsm_disk::env_real::RealEnv;

@@ -2,8 +2,9 @@
 //!
 //! 1. A child process, this program once more, opens the bank and works. After each operation that
 //!    was acknowledged it writes one byte to a pipe.
-//! 2. The parent kills it by SIGKILL at a random moment, and counts the bytes.
-//! 3. The parent audits the newest backup, as the bank's follower does, and the bank itself. The
+//! 2. The parent kills it by SIGKILL at a random moment, and counts the bytes. Until then it audits
+//!    the bank beside the child, again and again: no counter ever falls.
+//! 3. The parent audits the newest backup, and the bank itself, which has all that was seen. The
 //!    sum of balances, the index and the sessions must be right, and every counter must be at
 //!    least what was acknowledged, and at most what was asked for.
 //!
@@ -23,6 +24,8 @@ use bank::{Audit, Bank, OPERATIONS};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tiny::tiny;
 use vlsm::{ByteCount, Db};
@@ -45,15 +48,16 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let (mut least, mut before) = ([0; 3], open_and_audit(folder));
-    let (mut followed, mut flushed) = (0, 0);
+    let (mut followed, mut flushed, mut audits) = (0, 0, 0);
     for kill in 1..=kills {
-        let told = life(folder);
-        for (counter, told) in least.iter_mut().zip(told) {
-            *counter += told;
+        let (told, seen) = life(folder, least);
+        audits += seen.1;
+        for (counter, (told, seen)) in least.iter_mut().zip(told.into_iter().zip(seen.0)) {
+            *counter = (*counter + told).max(seen);
         }
         let copies = folder.join("copies");
         if copies.exists()
-            && let Some((number, copy)) = bank::follow(&copies).unwrap()
+            && let Some((number, copy)) = bank::newest_backup(&copies).unwrap()
         {
             assert!(number >= followed, "backup {number} after {followed}");
             followed = number;
@@ -75,8 +79,9 @@ fn main() {
         flushed += u64::from(told.iter().sum::<u64>() > 0);
         before = audit;
     }
-    println!("bank: {kills} kills, {before:?}, {followed} backups");
+    println!("bank: {kills} kills, {before:?}, {followed} backups, {audits} audits beside it");
     assert!(followed > 0, "no backup was made");
+    assert!(audits > kills / 2, "hardly any audit beside a bank that works");
     assert!(flushed > kills / 2, "most kills came before the first operation");
 }
 
@@ -99,9 +104,26 @@ fn live(folder: &Path) {
     bank::serve_and_work(&bank, &folder.join("copies"), tell).unwrap();
 }
 
-/// Starts a child, kills it at a random moment, and returns how often each operation was
-/// acknowledged.
-fn life(folder: &Path) -> [u64; 3] {
+/// Audits a bank that another process works in until `over`. Returns its last counters, which are
+/// at least `least`, and the number of audits.
+fn watch(folder: &Path, least: [u64; 3], over: &AtomicBool) -> ([u64; 3], u64) {
+    let bank = Bank::beside(&folder.join("store")).unwrap();
+    let (mut seen, mut audits) = (least, 0);
+    loop {
+        let now = bank.audit().unwrap().counters;
+        assert!(now.iter().zip(seen).all(|(now, seen)| *now >= seen), "{now:?} after {seen:?}");
+        (seen, audits) = (now, audits + 1);
+        if over.load(Ordering::Relaxed) {
+            bank.close().unwrap();
+            return (seen, audits);
+        }
+        bank.catch_up().unwrap();
+    }
+}
+
+/// Starts a child and kills it at a random moment. Returns how often each operation was
+/// acknowledged, and what was seen beside it.
+fn life(folder: &Path, least: [u64; 3]) -> ([u64; 3], ([u64; 3], u64)) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("BANK_FOLDER", folder).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -116,14 +138,19 @@ fn life(folder: &Path) -> [u64; 3] {
         child.kill().unwrap();
         child.wait().unwrap()
     });
+    let over = Arc::new(AtomicBool::new(false));
+    let (path, ended) = (folder.to_owned(), over.clone());
+    let watcher = std::thread::spawn(move || watch(&path, least, &ended));
     let mut len = first;
     while len > 0 {
         part[..len].iter().for_each(|at| told[usize::from(*at)] += 1);
         len = pipe.read(&mut part).unwrap();
     }
     let status = killer.join().unwrap();
+    over.store(true, Ordering::Relaxed);
+    let seen = watcher.join().unwrap();
     let mut said = String::new();
     errors.read_to_string(&mut said).unwrap();
     assert!(status.code().is_none(), "the bank ended by itself, {status}: {said}");
-    told
+    (told, seen)
 }

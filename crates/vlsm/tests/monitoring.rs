@@ -1,4 +1,4 @@
-//! What other crates of the ecosystem get from a store: the facade `metrics` and `tracing`.
+//! Statistics through the crate `metrics`, and events through the crate `tracing`.
 #![allow(clippy::unwrap_used)]
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};

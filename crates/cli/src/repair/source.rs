@@ -100,7 +100,7 @@ impl Source {
         })
     }
 
-    /// What a damaged manifest leaves unknown.
+    /// The gaps that a damaged manifest leaves.
     pub fn remarks(&self) -> Vec<String> {
         self.damage.iter().map(|why| format!("the manifest: {why}")).collect()
     }

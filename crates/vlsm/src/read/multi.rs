@@ -92,7 +92,7 @@ struct AtHand {
     bytes: u64,
 }
 
-/// What a round reads.
+/// The reads of a round.
 #[derive(Default)]
 struct Round {
     missing: Vec<Missing>,

@@ -1,4 +1,4 @@
-//! Who waits, for what, and behind which chain of compactions.
+//! The keyspaces whose writes wait, the causes, and the compaction chains ahead of them.
 //!
 //! 1. Events and statistics name a tree. People know keyspaces: the parts above
 //!    ([`Informed`]) tell a tree's keyspace, and the chain that a tree has waited for.

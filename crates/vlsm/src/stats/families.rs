@@ -24,7 +24,7 @@ use vlsm_core::event::WaitCause;
 /// The exponents of the smallest and the largest bucket's bound.
 const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
-/// What the values of a family are.
+/// The kind of a family's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -250,7 +250,7 @@ fn keyspaces(all: &mut Families, keyspaces: &[KeyspaceStats]) {
     keyspace_waits(all, keyspaces);
 }
 
-/// Who waited, for what: each keyspace with each cause that occurred in it.
+/// The waits of each keyspace, by each cause that occurred in it.
 fn keyspace_waits(all: &mut Families, keyspaces: &[KeyspaceStats]) {
     let mut waits = |name, help, of: fn(&KeyspaceWait) -> Value| {
         let samples = keyspaces.iter().flat_map(|keyspace| {
