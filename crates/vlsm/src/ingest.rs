@@ -184,6 +184,7 @@ impl<'a> Ingest<'a> {
         options: IngestOptions,
     ) -> Result<IngestReport> {
         self.engine.shared.health.check()?;
+        keyspace.trees()?;
         let files = files.iter().map(|path| absolute(&**self.engine.shared.env.fs(), path));
         let files = files.collect::<Result<Vec<_>>>()?;
         let mut checked = Vec::with_capacity(files.len());

@@ -205,7 +205,7 @@ impl Keyspace {
         write_one(&self.engine.writer, options, |batch| batch.merge(self, key, operand))
     }
 
-    /// Sets a key to a value that expires after `ttl` from now. A [`Batch`] does it with options.
+    /// Sets a key to a value that expires after `ttl` from now.
     ///
     /// # Errors
     /// As [`Keyspace::put`]; [`Error::InvalidArgument`] if the keyspace has a merge operator.
@@ -215,9 +215,21 @@ impl Keyspace {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        write_one(&self.engine.writer, WriteOptions::default(), |batch| {
-            batch.put_with_ttl(self, key, value, ttl);
-        })
+        self.put_with_ttl_with(key, value, ttl, WriteOptions::default())
+    }
+
+    /// Sets a key to a value that expires after `ttl` from now, with options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put_with_ttl`]; [`Error::Busy`] if a deadline was given and passed.
+    pub fn put_with_ttl_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+        options: WriteOptions,
+    ) -> Result<()> {
+        write_one(&self.engine.writer, options, |batch| batch.put_with_ttl(self, key, value, ttl))
     }
 
     /// Whether a key has a value.

@@ -38,6 +38,7 @@ mod close;
 mod control;
 mod copies;
 mod db;
+mod default;
 mod device;
 mod engine;
 mod external;

@@ -55,6 +55,14 @@ impl Store {
         store
     }
 
+    /// With both keyspaces dropped while the handles live on.
+    fn dropped() -> Self {
+        let store = Self::new();
+        store.db.drop_keyspace(&store.words).unwrap();
+        store.db.drop_keyspace(&store.plain).unwrap();
+        store
+    }
+
     fn read_only() -> Self {
         let Self { env, db, .. } = Self::new();
         db.close().unwrap();
@@ -120,6 +128,10 @@ const KEY_CALLS: &[(&str, KeyCall)] = &[
     ("Db::prefix", |s, _, key| counted(s.db.prefix(key))),
     ("Db::put", |s, _, key| s.db.put(key, "v").map(done)),
     ("Db::put_with", |s, _, key| s.db.put_with(key, "v", OPTIONS()).map(done)),
+    ("Db::put_with_ttl", |s, _, key| s.db.put_with_ttl(key, "v", HOUR).map(done)),
+    ("Db::put_with_ttl_with", |s, _, key| {
+        s.db.put_with_ttl_with(key, "v", HOUR, OPTIONS()).map(done)
+    }),
     ("Db::delete", |s, _, key| s.db.delete(key).map(done)),
     ("Db::delete_with", |s, _, key| s.db.delete_with(key, OPTIONS()).map(done)),
     ("Db::merge", |s, _, key| s.db.merge(key, "v").map(done)),
@@ -134,6 +146,9 @@ const KEY_CALLS: &[(&str, KeyCall)] = &[
     ("Keyspace::put", |s, _, key| s.words.put(key, "v").map(done)),
     ("Keyspace::put_with", |s, _, key| s.words.put_with(key, "v", OPTIONS()).map(done)),
     ("Keyspace::put_with_ttl", |s, _, key| s.plain.put_with_ttl(key, "v", HOUR).map(done)),
+    ("Keyspace::put_with_ttl_with", |s, _, key| {
+        s.plain.put_with_ttl_with(key, "v", HOUR, OPTIONS()).map(done)
+    }),
     ("Keyspace::delete", |s, _, key| s.words.delete(key).map(done)),
     ("Keyspace::delete_with", |s, _, key| s.words.delete_with(key, OPTIONS()).map(done)),
     ("Keyspace::merge", |s, _, key| s.words.merge(key, "v").map(done)),
@@ -234,6 +249,8 @@ type OtherCall = fn(&Store) -> Result<String>;
 const OTHER_CALLS: &[(&str, OtherCall)] = &[
     ("Db::first", |s| s.db.first().map(pair)),
     ("Db::last", |s| s.db.last().map(pair)),
+    ("Db::is_empty", |s| s.db.is_empty().map(|is| is.to_string())),
+    ("Db::len", |s| s.db.len().map(|len| len.to_string())),
     ("Db::iter", |s| counted(s.db.iter())),
     ("Db::keyspace", |s| s.db.keyspace("words").map(done)),
     ("Db::keyspaces", |s| Ok(s.db.keyspaces().join(" "))),
@@ -263,6 +280,17 @@ const OTHER_CALLS: &[(&str, OtherCall)] = &[
     ("Keyspace::ingest, a missing file", |s| s.words.ingest(["/missing"]).map(done)),
     ("Db::close", |s| s.db.clone().close().map(done)),
 ];
+
+/// The result of a call on a keyspace that was dropped, which has to leave the others as they are.
+fn dropped(name: &str, call: impl FnOnce(&Store) -> Result<String>) -> String {
+    if name.starts_with("Db::") {
+        return "-".into();
+    }
+    let store = Store::dropped();
+    let cell = outcome(call(&store));
+    assert_eq!(store.db.len().unwrap(), 2, "{name}: the keyspace `default`");
+    cell
+}
 
 /// Adds a row.
 fn row(table: &mut String, call: &str, cells: &[String]) {
@@ -303,6 +331,7 @@ fn keys() {
         for store in [Store::closed(), Store::read_only()] {
             cells.push(outcome(call(&store, &store.words, b"a")));
         }
+        cells.push(dropped(name, |store| call(store, &store.words, b"a")));
         row(&mut table, name, &cells);
     }
     same("keys", &table);
@@ -339,6 +368,7 @@ fn ranges() {
         for store in [Store::closed(), Store::read_only()] {
             cells.push(outcome(call(&store, &store.words, whole)));
         }
+        cells.push(dropped(name, |store| call(store, &store.words, whole)));
         row(&mut table, name, &cells);
     }
     same("ranges", &table);
@@ -350,14 +380,14 @@ fn states_of_a_store() {
     for (name, call) in SHARED_WHOLE_CALLS {
         let (store, other) = (Store::new(), Store::new());
         let mut cells = vec![outcome(call(&store, &other.words))];
-        for store in [Store::closed(), Store::read_only()] {
+        for store in [Store::closed(), Store::read_only(), Store::dropped()] {
             cells.push(outcome(call(&store, &store.words)));
         }
         row(&mut table, name, &cells);
     }
     for (name, call) in OTHER_CALLS {
         let mut cells = vec!["-".to_owned()];
-        for store in [Store::closed(), Store::read_only()] {
+        for store in [Store::closed(), Store::read_only(), Store::dropped()] {
             cells.push(outcome(call(&store)));
         }
         row(&mut table, name, &cells);

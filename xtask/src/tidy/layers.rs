@@ -87,6 +87,7 @@ const ENGINE: &[&str] = &[
     "batch",
     "snapshot",
     "db",
+    "default",
     "beside",
     "transaction",
     "single_key",
