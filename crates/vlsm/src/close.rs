@@ -4,7 +4,7 @@
 //!    at its end that records this.
 //! 2. All waiters are woken and return [`Error::Closed`](vlsm_core::Error::Closed); the workers
 //!    end, and running jobs are cancelled.
-//! 3. Dead SSTs and unneeded WALs are removed, and the LOCK is released.
+//! 3. The published statistics, dead SSTs and unneeded WALs are removed, and the LOCK is released.
 //!
 //! A latched store is closed, too; the call returns its last failure.
 
@@ -32,6 +32,7 @@ pub(crate) fn close(engine: &Engine) -> Result<()> {
     let ended_well = control.end_workers();
     control.discard_jobs();
     shared.io.shutdown();
+    shared.published.end(&*shared.env, &shared.dir);
     if result.is_ok() {
         // SSTs whose last reader left after the workers last looked.
         installer.dead().remove(shared);

@@ -13,6 +13,7 @@ use crate::read::table_cache::TableCache;
 use crate::read::view::Views;
 use crate::shared::Shared;
 use crate::shared::attribution::Informed;
+use crate::shared::published::Figures;
 use crate::sync::Mutex;
 use crate::write::Writer;
 use std::sync::Arc;
@@ -112,6 +113,8 @@ impl Engine {
         engine.log.attach(Arc::downgrade(&above));
         let informed: Arc<dyn Informed> = engine.clone();
         engine.shared.counters.attribution.attach(Arc::downgrade(&informed));
+        let figures: Arc<dyn Figures> = engine.clone();
+        engine.shared.published.attach(Arc::downgrade(&figures));
         engine
     }
 }

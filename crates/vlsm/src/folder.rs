@@ -6,6 +6,7 @@ use crate::aside::Lost;
 use crate::catalog::DEFAULT_KEYSPACE;
 use crate::device;
 use crate::shared::events::Events;
+use crate::shared::published;
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct FilesThere {
     old_wals: Vec<PathBuf>,
     /// The largest number of a WAL, or of one on its way; 0 without any.
     last_wal: u64,
+    /// Published statistics, and requests for them.
+    published: Vec<PathBuf>,
 }
 
 impl FilesThere {
@@ -75,12 +78,15 @@ impl FilesThere {
             None => wal(name).is_some() && name.to_string_lossy().ends_with(".wal.tmp"),
         };
         let old_wals = names.iter().filter(is_old).map(|name| dir.join(name)).collect();
-        Ok(Self { ssts, old_wals, last_wal })
+        let is_published =
+            |name: &&PathBuf| published::FILES.iter().any(|file| name.as_os_str() == *file);
+        let published = names.iter().filter(is_published).map(|name| dir.join(name)).collect();
+        Ok(Self { ssts, old_wals, last_wal, published })
     }
 
     /// Lists the files that the store no longer needs: SSTs that no tree names, manifests other
-    /// than the current one, WALs that the manifest does not need or that were never completed, the
-    /// scratch file of measuring.
+    /// than the current one, WALs that the manifest does not need or that were never completed,
+    /// published statistics, the scratch file of measuring.
     pub fn leftovers(
         &self,
         dir: &Path,
@@ -94,6 +100,7 @@ impl FilesThere {
         let mut paths: Vec<PathBuf> = orphans.map(|number| sst_path(dir, *number)).collect();
         paths.extend(manifest.unused()?);
         paths.extend_from_slice(&self.old_wals);
+        paths.extend_from_slice(&self.published);
         paths.push(dir.join(device::SCRATCH));
         Ok(paths)
     }

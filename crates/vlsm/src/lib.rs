@@ -99,7 +99,7 @@ pub use shared::events::Listener;
 pub use shared::latency::{LatencyBucket, LatencyStats};
 pub use shared::memory::MemoryStats;
 pub use snapshot::Snapshot;
-pub use stats::{FileStats, KeyspaceStats, KeyspaceWait, Latencies, LevelStats};
+pub use stats::{FileStats, JobStats, KeyspaceStats, KeyspaceWait, Latencies, LevelStats};
 pub use stats::{SnapshotStats, Stats, WaitStats, WorkStats};
 pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};

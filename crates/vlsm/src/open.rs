@@ -48,6 +48,7 @@ use crate::shared::gate::Gate;
 use crate::shared::health::Health;
 use crate::shared::memory::Memory;
 use crate::shared::numbers::Numbers;
+use crate::shared::published::Published;
 use crate::shared::reserve::Reserve;
 use crate::shared::space::Space;
 use crate::shared::{Shared, no_thread};
@@ -131,8 +132,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
-    let clock = Arc::new(Clock::new(&env, state.clock));
-    let extensions = extensions.keeping(keep_unknown);
+    let (clock, extensions) = (clock_of(&env, &state), extensions.keeping(keep_unknown));
     let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
     check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
@@ -163,6 +163,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
         space: Space::default(),
         reserve: Reserve::default(),
         counters: Counters::default(),
+        published: Published::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next_memtable()),
         channel: Channel::new(&*env, wake),
         gate: Gate::new(env.condition(Duration::ZERO)),
@@ -191,6 +192,11 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     });
     begin_work(&engine, read_only, held, &recovered).inspect_err(|_| end_threads(&engine))?;
     Ok(tell_opened(engine, &recovered, start))
+}
+
+/// The time by which values expire, which goes on from what the manifest recorded.
+fn clock_of(env: &Arc<dyn Env>, state: &State) -> Arc<Clock> {
+    Arc::new(Clock::new(env, state.clock))
 }
 
 /// Steps 1 and 2. A store that another process may write is not locked.

@@ -148,6 +148,10 @@ pub struct Options {
     pub salvage_ssts: bool,
     /// Write a readable LOG into the store's folder. Default: true.
     pub log: bool,
+    /// While another process asks for the statistics, as `vlsm top` does, write them to the file
+    /// `STATS.prom` in the store's folder each second. Without a request this costs one look for
+    /// a file a second. Default: true.
+    pub stats_on_request: bool,
 }
 
 impl Default for Options {
@@ -176,6 +180,7 @@ impl Default for Options {
             salvage_wal: false,
             salvage_ssts: false,
             log: true,
+            stats_on_request: true,
         }
     }
 }

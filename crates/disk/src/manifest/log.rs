@@ -142,7 +142,7 @@ impl Manifest {
             // An open may have begun the first WAL before the name of CURRENT was durable.
             let is_wal = names::number(name, "", ".wal.tmp").is_some();
             let is_manifest = manifest_number(name).is_some() || text == CURRENT_TMP;
-            is_wal || is_manifest || text.starts_with("LO")
+            is_wal || is_manifest || text.starts_with("LO") || text.starts_with("STATS.")
         };
         match names.iter().filter(|name| !leftover(name)).min() {
             None => Ok(Presence::Empty),

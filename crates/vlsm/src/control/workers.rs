@@ -72,6 +72,7 @@ impl Control {
     fn work_once(self: &Arc<Self>, priority: Priority) {
         let epoch = self.shared.channel.work().epoch();
         let look = self.look_in_time();
+        let publish = self.publish_in_time();
         let again = self.shared.channel.again_at().map(|time| Duration::from_micros(time.0));
         if self.shared.channel.has_marks()
             || again.is_some_and(|time| time <= self.shared.env.now())
@@ -91,7 +92,8 @@ impl Control {
                 // anew.
                 let soon = self.shared.env.now() + AGAIN_RETRY;
                 let again = again.map(|time| Duration::from_micros(time.0).max(soon));
-                let until = [unready, look, self.reader.take_back(), again, paced];
+                let publish = publish.filter(|_| priority == Priority::Normal);
+                let until = [unready, look, publish, self.reader.take_back(), again, paced];
                 let until = until.into_iter().flatten().min();
                 self.chores();
                 if !self.shared.channel.stopping() {
@@ -106,6 +108,21 @@ impl Control {
         for event in self.shared.channel.take_rotations() {
             self.shared.emit(event);
         }
+    }
+
+    /// Starts a look for a request for the statistics when it is due; returns the time of the next
+    /// one.
+    fn publish_in_time(&self) -> Option<Duration> {
+        let shared = &self.shared;
+        if !shared.options.stats_on_request || shared.channel.stopping() {
+            return None;
+        }
+        let (due, next) = shared.published.due(shared.env.now());
+        if due {
+            let on = shared.clone();
+            shared.in_background(move || on.published.look(&*on.env, &on.dir));
+        }
+        Some(next)
     }
 
     /// Fills the shelf of spare arenas in the background.

@@ -14,6 +14,7 @@ pub(crate) mod health;
 pub(crate) mod latency;
 pub(crate) mod memory;
 pub(crate) mod numbers;
+pub(crate) mod published;
 pub(crate) mod reserve;
 pub(crate) mod space;
 
@@ -29,6 +30,7 @@ use health::Health;
 use latency::{Started, Timed};
 use memory::Memory;
 use numbers::Numbers;
+use published::Published;
 use reserve::Reserve;
 use space::Space;
 use std::path::{Path, PathBuf};
@@ -57,6 +59,7 @@ pub(crate) struct Shared {
     pub space: Space,
     pub reserve: Reserve,
     pub counters: Counters,
+    pub published: Published,
     pub numbers: Numbers,
     pub memory: Arc<Memory>,
     pub arenas: Arc<ArenaPool>,

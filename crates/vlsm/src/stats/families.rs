@@ -14,7 +14,7 @@
 //! A histogram has a bucket for each power of two of nanoseconds from 512 ns to 17 s. Its counts
 //! are exact ([`LatencyStats::count_up_to`]).
 
-use super::{KeyspaceStats, KeyspaceWait, LevelStats, Stats, WorkStats};
+use super::{JobStats, KeyspaceStats, KeyspaceWait, LevelStats, Stats, WorkStats};
 use crate::control::chain::ChainSummary;
 use crate::shared::latency::LatencyStats;
 use std::time::Duration;
@@ -111,6 +111,7 @@ pub(super) fn families(stats: &Stats) -> Vec<Family> {
     chains(&mut all, stats);
     reads(&mut all, stats);
     jobs(&mut all, stats);
+    running(&mut all, stats);
     keyspaces(&mut all, &stats.keyspaces);
     memory(&mut all, stats);
     logs(&mut all, stats);
@@ -212,6 +213,28 @@ fn jobs(all: &mut Families, stats: &Stats) {
     count("vlsm_jobs_paused_total", "Pauses of jobs by the schedule.", |work| work.paused);
     all.count("vlsm_installs_total", "Results of jobs made part of the trees.", stats.installs);
     all.count("vlsm_rotations_total", "Memtables sealed.", stats.rotations);
+}
+
+/// The jobs under way, by the same places; those without a job have zeros.
+fn running(all: &mut Families, stats: &Stats) {
+    let levels = stats.jobs.iter().filter_map(|job| job.from).map(|level| usize::from(level) + 1);
+    let levels = levels.max().unwrap_or(0).max(stats.compactions.len());
+    let places: Vec<Option<u8>> = [None].into_iter().chain((0..levels as u8).map(Some)).collect();
+    let mut sum = |name, help, of: fn(&JobStats) -> u64| {
+        let sample = |place: &Option<u8>| {
+            let name = place.map_or("memtable".to_owned(), |level| level.to_string());
+            let jobs = stats.jobs.iter().filter(|job| job.from == *place);
+            (vec![("level", name)], Value::Count(jobs.map(of).sum()))
+        };
+        all.add(Kind::Gauge, name, help, places.iter().map(sample));
+    };
+    sum("vlsm_running_jobs", "Flushes and compactions under way, by source.", |_| 1);
+    let help = "Jobs among them that the schedule has paused.";
+    sum("vlsm_running_jobs_paused", help, |job| u64::from(job.paused));
+    let help = "Bytes that the jobs under way read in all, as expected.";
+    sum("vlsm_running_job_bytes", help, |job| job.bytes.0);
+    let help = "Bytes that the jobs under way have merged.";
+    sum("vlsm_running_job_done_bytes", help, |job| job.done.0);
 }
 
 fn keyspaces(all: &mut Families, keyspaces: &[KeyspaceStats]) {

@@ -7,6 +7,7 @@
 #[cfg(feature = "metrics")]
 mod facade;
 mod families;
+mod jobs;
 mod prometheus;
 mod trees;
 
@@ -17,6 +18,7 @@ use crate::shared::Shared;
 use crate::shared::counters::Counters;
 use crate::shared::latency::{LatencyStats, Timed};
 use crate::shared::memory::MemoryStats;
+pub use jobs::JobStats;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -321,6 +323,9 @@ pub struct Stats {
     /// The keyspaces at this moment, in the order in which they were created.
     #[serde(default)]
     pub keyspaces: Vec<KeyspaceStats>,
+    /// The jobs under way at this moment, the one that began first in front.
+    #[serde(default)]
+    pub jobs: Vec<JobStats>,
     /// The snapshots that are held at this moment.
     #[serde(default)]
     pub snapshots: SnapshotStats,
@@ -435,6 +440,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         compactions: compactions_of(counters),
         levels: trees.levels(),
         keyspaces: trees.keyspaces(engine),
+        jobs: jobs::jobs(engine),
         snapshots: snapshots(engine),
         files: files(engine, &view),
         chains,

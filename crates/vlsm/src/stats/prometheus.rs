@@ -3,12 +3,21 @@
 //! For each family a line with its help, one with its type, and a line for each sample. A histogram
 //! has a line for each bucket (all durations up to the bound `le`), their sum and their count. In a
 //! label's value `\`, `"` and line ends are escaped; there is nothing else to escape.
+//!
+//! The page that a store publishes for another process ([`Figures`]) has the same families. It
+//! begins with its time and its process, and a histogram has exactly the buckets in which there are
+//! durations: they are eight times as fine, and more come with time.
 
-use super::Stats;
 use super::families::{Family, Kind, Labels, Value, bounds, families};
+use super::{Stats, stats};
+use crate::engine::Engine;
 use crate::shared::latency::LatencyStats;
+use crate::shared::published::Figures;
 use std::fmt::Write as _;
 use std::time::Duration;
+
+/// The version of the published page. A reader refuses pages of a later one.
+const FORMAT: u32 = 1;
 
 impl Stats {
     /// The statistics in the text format that Prometheus scrapes. Serve them with the content type
@@ -30,14 +39,46 @@ impl Stats {
     #[must_use]
     pub fn prometheus(&self) -> String {
         let mut page = String::new();
-        for family in families(self) {
-            write_family(&mut page, &family);
-        }
+        write_families(&mut page, self, Buckets::PowersOfTwo);
         page
     }
 }
 
-fn write_family(page: &mut String, family: &Family) {
+/// The buckets of a histogram that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Buckets {
+    /// Always the same.
+    PowersOfTwo,
+    /// Those that are not empty, as fine as they were counted.
+    Filled,
+}
+
+impl Figures for Engine {
+    fn page(&self) -> String {
+        let mut page = String::new();
+        let now = self.shared.env.wall_clock().as_secs_f64().to_string();
+        let (name, help) = ("vlsm_page_timestamp_seconds", "Wall-clock time of this page.");
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {now}");
+        let (name, help) = ("vlsm_page_info", "The process that wrote this page.");
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge");
+        let labels = vec![
+            ("format", FORMAT.to_string()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("process", std::process::id().to_string()),
+        ];
+        write_sample(&mut page, name, "", &labels, None, "1");
+        write_families(&mut page, &stats(self), Buckets::Filled);
+        page
+    }
+}
+
+fn write_families(page: &mut String, stats: &Stats, buckets: Buckets) {
+    for family in families(stats) {
+        write_family(page, &family, buckets);
+    }
+}
+
+fn write_family(page: &mut String, family: &Family, buckets: Buckets) {
     let Family { name, kind, help, samples } = family;
     let kind = match kind {
         Kind::Counter => "counter",
@@ -51,14 +92,24 @@ fn write_family(page: &mut String, family: &Family) {
             Value::Number(number) => {
                 write_sample(page, name, "", labels, None, &number.to_string());
             }
-            Value::Histogram(latency) => write_histogram(page, name, labels, latency),
+            Value::Histogram(latency) => write_histogram(page, name, labels, latency, buckets),
         }
     }
 }
 
-fn write_histogram(page: &mut String, name: &str, labels: &Labels, latency: &LatencyStats) {
+fn write_histogram(
+    page: &mut String,
+    name: &str,
+    labels: &Labels,
+    latency: &LatencyStats,
+    buckets: Buckets,
+) {
     let seconds = |duration: Duration| duration.as_secs_f64().to_string();
-    for bound in bounds() {
+    let bounds: Vec<Duration> = match buckets {
+        Buckets::PowersOfTwo => bounds().collect(),
+        Buckets::Filled => latency.buckets.iter().map(|bucket| bucket.up_to).collect(),
+    };
+    for bound in bounds {
         let count = latency.count_up_to(bound).to_string();
         write_sample(page, name, "_bucket", labels, Some(&seconds(bound)), &count);
     }

@@ -3,6 +3,7 @@
 use super::families::families;
 use super::*;
 use crate::shared::latency::Histogram;
+use vlsm_core::event::JobKind;
 
 fn latency(nanos: &[u64]) -> LatencyStats {
     let histogram = Histogram::default();
@@ -15,6 +16,18 @@ fn wait(cause: WaitCause, nanos: &[u64]) -> WaitStats {
     let micros = |duration: Duration| Micros(duration.as_micros() as u64);
     let (total, longest) = (micros(latency.sum), micros(latency.max));
     WaitStats { cause, count: latency.count, total, longest, latency }
+}
+
+fn job(from: Option<u8>, bytes: u64, done: u64) -> JobStats {
+    JobStats {
+        keyspace: "default".into(),
+        kind: if from.is_none() { JobKind::Flush } else { JobKind::Compact },
+        from,
+        to: from.map_or(0, |level| level + 1),
+        bytes: ByteCount(bytes),
+        done: ByteCount(done),
+        paused: false,
+    }
 }
 
 /// A store with something of everything, and names that have to be escaped.
@@ -74,6 +87,11 @@ fn busy() -> Stats {
         keyspaces: vec![
             keyspace("default", vec![level(0, 2, 131_072, None), level(1, 4, 99, Some(1 << 20))]),
             keyspace("a \"quoted\" \\ name\n", vec![level(0, 0, 0, None)]),
+        ],
+        jobs: vec![
+            job(None, 4096, 1024),
+            job(Some(0), 9000, 8000),
+            JobStats { paused: true, ..job(Some(0), 1000, 0) },
         ],
         snapshots: SnapshotStats { count: 2, oldest: Some(Micros(1_500_000)) },
         write_limit: Some(BytesPerSec(1_000_000)),

@@ -28,7 +28,7 @@ use crate::open::enter_read_only;
 use crate::paths::absolute;
 use crate::read::table_cache::Held;
 use crate::recovery::recover_options;
-use crate::shared::{Shared, reserve};
+use crate::shared::{Shared, published, reserve};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -517,6 +517,7 @@ impl Check<'_> {
             let ours = manifest_number(Path::new(&name)).is_some()
                 || sst_number(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
+                || published::FILES.contains(&&*name)
                 || matches!(
                     name.as_str(),
                     "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME | reserve::NAME

@@ -142,6 +142,7 @@ fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
     let arenas = ArenaPool::new(bytes, 2, 0, memory.arenas.clone());
     let events = Arc::new(Events::new(env.clone(), None, None));
     Arc::new(Shared {
+        published: Default::default(),
         env: env.clone(),
         dir: FOLDER.into(),
         options,
