@@ -124,11 +124,18 @@ pub enum Bug {
     FormerBatchLost,
     /// The result of a job is installed although its tree is not in use any more.
     GoneInstalled,
+    /// A rename of a keyspace is not written to the manifest.
+    RenameUnrecorded,
+    /// A keyspace's new name can be seen before it is durable.
+    RenameSeenEarly,
+    /// A reader beside the process that writes overlooks what the manifest recorded while it read
+    /// the WALs.
+    LaterUnread,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 59] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -185,6 +192,9 @@ impl Bug {
         Self::ClearSeenEarly,
         Self::FormerBatchLost,
         Self::GoneInstalled,
+        Self::RenameUnrecorded,
+        Self::RenameSeenEarly,
+        Self::LaterUnread,
     ];
 }
 

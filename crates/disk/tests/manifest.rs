@@ -120,6 +120,10 @@ fn with_tail(number: u64) -> Record {
     Record::Edit(TreeId(2), edit)
 }
 
+fn alter(id: u64, name: &str, options: &str) -> Record {
+    Record::AlterKeyspace { id, name: name.to_owned(), options: options.to_owned() }
+}
+
 fn numbers(next_file: u64) -> Record {
     Record::Numbers(Numbers { next_file, min_wal: 3, ..Numbers::default() })
 }
@@ -134,6 +138,7 @@ fn groups() -> Vec<Vec<Record>> {
         vec![Record::DropKeyspace(1), flush(9)],
         vec![ranged(40), numbers(43), Record::Wals(vec![3, 41, 300]), Record::Clock(Micros(9))],
         vec![with_tail(50), numbers(51)],
+        vec![alter(0, "main", r#"{"ttl_micros":9}"#)],
     ]
 }
 
@@ -202,7 +207,9 @@ fn golden_bytes() {
         00000000630200000000000000000004185238a2b7d72f222f00000063020000
         00000000000000010502000001030001325e01000000000000e8076300000000
         0000000a01016e0170f403fd0320ac02043300000003000086a20ff700000000
-        000000006f0200000000000000000004"#]]
+        000000006f02000000000000000000044e4ba9a8a37f7e76180000006f020000
+        00000000000000010800046d61696e107b2274746c5f6d6963726f73223a397d
+        83050d520000000000000000780200000000000000000004"#]]
     .assert_eq(&hex(&content[4096..]));
 }
 

@@ -6,7 +6,7 @@
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
 //!    over time and check them, flush, and wait for the store to be idle ([`crate::actor`]).
 //!    Meanwhile administrators copy the store, restore, verify, scan, and create keyspaces
-//!    (`admin`).
+//!    (`admin`). In some lives a reader follows the store (`follower`).
 //! 3. In some lives file calls fail. The store may then refuse operations, but no answer may be
 //!    wrong, and reads may fail only if the faults hit reads.
 //! 4. The life ends with a power failure, the death of the process, or an orderly close. Everything
@@ -24,6 +24,7 @@ use crate::admin::{Admin, Copy, check_copies};
 use crate::device::{DeviceConfig, Fault, Kind, PASSING_MAX};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
+use crate::follower::Follower;
 use crate::history::{Loss, Promise};
 use crate::leaks::{leaks, takes_over};
 use crate::ledger::Ledger;
@@ -71,6 +72,9 @@ pub const CLASSES: [(Kind, &str, &str); 26] = [
     (Kind::NoThread, "spawn", ""),
 ];
 
+/// The number of the follower's draws.
+const FOLLOWER: u64 = 2_000;
+
 /// Seconds within which a store must notice that there is space again.
 const SPACE_LOOKS: u64 = 10;
 
@@ -89,6 +93,8 @@ pub struct Story {
     pub faults: bool,
     /// The store's mechanisms; none to choose them by the seed.
     pub mechanisms: Option<Mechanisms>,
+    /// Whether a reader follows the store in every life, instead of in some.
+    pub followed: bool,
     /// Changes the chosen options.
     pub tweak: fn(&mut Options),
 }
@@ -98,7 +104,8 @@ impl Story {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let (lives, clients, ops) = (4, 4, 60);
-        Self { seed, lives, clients, ops, faults: true, mechanisms: None, tweak: |_| {} }
+        let (faults, mechanisms, followed) = (true, None, false);
+        Self { seed, lives, clients, ops, faults, mechanisms, followed, tweak: |_| {} }
     }
 }
 
@@ -234,6 +241,8 @@ struct Plan {
     clients: usize,
     /// The number of administrators.
     admins: u64,
+    /// Whether a reader follows the store.
+    followed: bool,
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
@@ -264,7 +273,9 @@ impl Plan {
             space = Some((rng.below(most), Duration::from_micros(rng.below(300_000))));
         }
         let admins = *rng.pick(&[0, 0, 1, 2]);
-        Self { seed, options, clients, admins, ops, last, faults, space }
+        // Drawn aside, so that the other parameters of a story do not depend on it.
+        let followed = story.followed || Rng::new(seed).fork(FOLLOWER).one_in(3);
+        Self { seed, options, clients, admins, followed, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -345,6 +356,11 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
     for admin in 0..plan.admins {
         let mut admin = Admin::new(&world, env, shared, rng.fork(1_000 + admin), limits);
         tasks.push(env.task("administrator", move || admin.run()));
+    }
+    if plan.followed {
+        let (rng, may_fail) = (Rng::new(plan.seed ^ FOLLOWER), (limits, !plan.faults.is_empty()));
+        let mut follower = Follower::new(env, shared, &plan.options, rng, may_fail);
+        tasks.push(env.task("follower", move || follower.run()));
     }
     if let Some((_, span)) = plan.space {
         env.sleep(span);

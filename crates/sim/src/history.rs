@@ -168,6 +168,12 @@ impl History {
         self.clients.iter().map(|client| client.issued.len() as u64).collect()
     }
 
+    /// The cut that survives the death of the process, or else (`process` is false) a loss of power.
+    #[must_use]
+    pub fn kept(&self, process: bool) -> Cut {
+        if process { self.kept_by_process.clone() } else { self.kept_by_power.clone() }
+    }
+
     /// Records that the batches of this cut survive every loss from now on.
     pub fn keep(&mut self, cut: &Cut) {
         raise(&mut self.kept_by_process, cut);

@@ -124,6 +124,12 @@ impl Ledger {
         self.books.iter().map(|book| book.history.issued()).collect()
     }
 
+    /// The cuts that survive the death of the process, or else (`process` is false) a loss of power.
+    #[must_use]
+    pub fn kept(&self, process: bool) -> Cuts {
+        self.books.iter().map(|book| book.history.kept(process)).collect()
+    }
+
     /// Records a flush that has ended. The batches that were acknowledged before it survive every
     /// loss.
     pub fn flushed(&mut self, acknowledged: &Cuts) {
@@ -147,11 +153,19 @@ impl Ledger {
     /// # Errors
     /// The batch or the key that violates the history.
     pub fn check(&self, view: &Contents, must: &Cuts, may: &Cuts) -> Result<(), String> {
-        for (book, (must, may)) in self.books.iter().zip(must.iter().zip(may)) {
+        self.shown(view, must, may).map(drop)
+    }
+
+    /// Checks a view, and returns the cuts that it shows.
+    ///
+    /// # Errors
+    /// The batch or the key that violates the history.
+    pub fn shown(&self, view: &Contents, must: &Cuts, may: &Cuts) -> Result<Cuts, String> {
+        let checked = self.books.iter().zip(must.iter().zip(may)).map(|(book, (must, may))| {
             let told = |why| format!("{}{why}", book.name());
-            book.history.check(&book.part(view), must, may).map_err(told)?;
-        }
-        Ok(())
+            book.history.check(&book.part(view), must, may).map_err(told)
+        });
+        checked.collect()
     }
 
     /// Checks the contents of a reopened store, and takes them as the new state.

@@ -15,6 +15,7 @@
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
 //! | `admin` | administrators, which copy, restore and verify the store meanwhile |
+//! | `follower` | a reader beside them, as another process would be |
 //! | [`tally`] | counts of what happened in stories |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`serial`] | concurrent transactions, and the order that explains what they saw |
@@ -36,6 +37,7 @@ pub mod device;
 pub mod disk;
 pub mod env;
 pub mod flip;
+mod follower;
 pub mod full;
 pub mod history;
 mod leaks;

@@ -9,13 +9,15 @@
 //!    states that the book allows. It is then used, closed and opened once more.
 
 use crate::disk::{Damage, Disk};
-use crate::env::{End, SimConfig, SimEnv};
+use crate::env::{End, SimConfig, SimEnv, TaskHandle};
 use crate::rng::Rng;
 use crate::world::{FOLDER, pairs, tiny_options, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use vlsm::{Batch, Db, Durability, Keyspace, KeyspaceOptions, Snapshot, WriteOptions};
 use vlsm_core::Error;
 
@@ -219,8 +221,32 @@ impl Client {
                 let pairs = state.remove(&from).unwrap_or_default();
                 state.insert(to.to_owned(), pairs);
             },
-            |_| keyspace.rename(to),
+            |client| {
+                let (done, seen) = client.watch(to);
+                let renamed = keyspace.rename(to);
+                done.store(true, Ordering::Relaxed);
+                seen.join();
+                renamed
+            },
         )
+    }
+
+    /// Watches for a keyspace's new name from another task: once it has shown, no crash may take it
+    /// back, even if the call has not returned. Ends with the name or with the flag.
+    fn watch(&self, name: &'static str) -> (Arc<AtomicBool>, TaskHandle<()>) {
+        let done = Arc::new(AtomicBool::new(false));
+        let (env, db, book, over) =
+            (self.env.clone(), self.db.clone(), self.book.clone(), done.clone());
+        let task = self.env.task("watcher", move || {
+            while db.keyspace(name).is_err() && !over.load(Ordering::Relaxed) {
+                env.sleep(Duration::from_micros(1));
+            }
+            if db.keyspace(name).is_ok() {
+                let mut book = book.lock();
+                book.durable = book.states.len() - 1;
+            }
+        });
+        (done, task)
     }
 
     fn snapshot(&mut self) -> Outcome<()> {

@@ -15,7 +15,7 @@ use vlsm::{
     Options, Snapshot, SstFileWriter, WriteOptions,
 };
 use vlsm_core::event::Event;
-use vlsm_core::{Bytes, BytesPerSec, Error, Result};
+use vlsm_core::{Bytes, BytesPerSec, Error, Result, Seq};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::manifest;
 use vlsm_policy::{Busy, DeviceMap, PolicyOptions, TreeFacts, admission, schedule, shape};
@@ -229,13 +229,38 @@ impl World {
         Self::of(builder.create_if_missing(false).read_only(read_only).open()?)
     }
 
+    /// Opens the store of this machine beside the handle that writes it.
+    ///
+    /// # Errors
+    /// The engine's errors.
+    pub fn follow(env: &Arc<SimEnv>, options: &Options) -> Result<Self> {
+        let builder = Db::builder(Path::new(FOLDER)).env(env.clone()).options(options.clone());
+        Self::of(builder.follow(true).open()?)
+    }
+
+    /// Shows what was written meanwhile, in a store that is followed, with the keyspaces that were
+    /// made.
+    ///
+    /// # Errors
+    /// The engine's errors.
+    pub fn catch_up(&self) -> Result<Seq> {
+        let seq = self.db.catch_up()?;
+        *self.spaces.lock() = Self::spaces_of(&self.db)?;
+        Ok(seq)
+    }
+
     /// A store with all its keyspaces.
     fn of(db: Db) -> Result<Self> {
+        let spaces = Self::spaces_of(&db)?;
+        Ok(Self { db, spaces: Arc::new(Mutex::new(spaces)) })
+    }
+
+    fn spaces_of(db: &Db) -> Result<Vec<Keyspace>> {
         let first = SPACES.iter().map(|(name, _)| db.keyspace(name));
         let mut spaces = first.collect::<Result<Vec<_>>>()?;
         let later = (0..LATE_MAX).map_while(|number| db.keyspace(&late(number)).ok());
         spaces.extend(later);
-        Ok(Self { db, spaces: Arc::new(Mutex::new(spaces)) })
+        Ok(spaces)
     }
 
     /// Creates one more keyspace. False if there are enough, or if another task was faster.

@@ -65,6 +65,10 @@ fn every_answer_is_right_whatever_crashes() {
             "batch over a new keyspace",
             "scan",
             "verify refused",
+            "follower opened",
+            "follower caught up",
+            "follower held a snapshot",
+            "follower refused",
         ] {
             assert!(tally.admin.contains_key(what), "{what}: not once");
         }

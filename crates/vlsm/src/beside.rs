@@ -1,5 +1,5 @@
-//! The handle to a store that another process writes: how it is opened, and how it catches up. The
-//! work is in `follow`.
+//! Handles that only read: of a store that nobody writes, and of one that another process writes,
+//! which can catch up. The work is in `open` and `follow`.
 
 use crate::db::{Builder, Db};
 use crate::follow::catch_up;
@@ -12,8 +12,44 @@ use vlsm_core::Error;
 use vlsm_core::{Result, Seq};
 
 impl Builder {
+    /// Opens a store that nobody writes, for reading only. Default: false. Beside a process that
+    /// writes use [`Db::open_read_only`], which is [`Builder::follow`].
+    ///
+    /// | | `Builder::read_only` | [`Db::open_read_only`] |
+    /// |---|---|---|
+    /// | lock | shared: others may read, nobody may write | none |
+    /// | a process writes the store | [`Error::Locked`] | works |
+    /// | a process wants to write it later | it gets [`Error::Locked`] | it is not disturbed |
+    /// | later writes | there are none | show after [`Db::catch_up`] |
+    /// | SSTs | opened when needed | all held open |
+    ///
+    /// Neither changes anything in the folder, so no write permission is needed: the contents of
+    /// the WAL are read into memory, and no LOG is written.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("store");
+    /// use vlsm::{Db, Error};
+    ///
+    /// let db = Db::open(&path)?;
+    /// db.put("apple", "green")?;
+    /// db.close()?;
+    /// let db = Db::builder(&path).read_only(true).open()?;
+    /// assert_eq!(db.get("apple")?.as_deref(), Some(&b"green"[..]));
+    /// assert!(matches!(db.put("apple", "red"), Err(Error::OpenedReadOnly)));
+    /// db.close()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
     /// Opens the store read-only beside a process that writes it, or may write it later. Default:
-    /// false. See [`Db::open_read_only`].
+    /// false. This is [`Db::open_read_only`] with options; [`Builder::read_only`] locks writers out
+    /// instead, and compares the two.
     #[must_use]
     pub fn follow(mut self, follow: bool) -> Self {
         self.follow = follow;
@@ -22,7 +58,8 @@ impl Builder {
 }
 
 impl Db {
-    /// Opens a store read-only beside a process that writes it, or may write it later.
+    /// Opens a store read-only beside a process that writes it, or may write it later. For a store
+    /// that nobody writes there is [`Builder::read_only`], which compares the two.
     ///
     /// This handle takes no lock and writes nothing, so the other process neither waits for it nor
     /// knows of it. It shows the store as it was at one moment, until [`Db::catch_up`] makes it
@@ -75,7 +112,9 @@ impl Db {
     ///
     /// All keyspaces change to the later state at the same moment. Snapshots, iterators and
     /// transactions keep showing the state with which they began, and keep its files open.
-    /// Keyspaces that were created meanwhile can be opened. The writes that are in no SST yet are
+    /// Keyspaces that were created meanwhile can be opened. The handles of keyspaces that were
+    /// renamed or cleared follow; after both since the last call, the keyspace has to be opened
+    /// again, and the handle returns [`Error::KeyspaceDropped`]. The writes that are in no SST yet are
     /// read again; SSTs that stayed are not.
     ///
     /// # Errors

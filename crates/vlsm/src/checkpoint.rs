@@ -104,11 +104,11 @@ fn checkpoint_beside(engine: &Engine, target: &Path) -> Result<CopyReport> {
     let seen = alone(engine)?;
     let mut copy = Copy::begin(env, dir, &target)?;
     let looked = patiently(env, dir, || {
-        let (mut state, position) = state_of(engine)?;
+        let (mut state, place) = state_of(engine)?;
         let number = state.numbers.next_file;
         state.numbers.next_file += 1;
         let mut rewrite = Rewrite::begin(fs, &target, number, env.random())?;
-        match look_from(engine, &seen, (state, position), Some(&mut rewrite)) {
+        match look_from(engine, &seen, (state, place), Some(&mut rewrite)) {
             Ok(look) => Ok((look, rewrite)),
             Err(failure) => {
                 rewrite.give_up();

@@ -61,7 +61,7 @@ pub struct Db {
 pub struct Builder {
     path: PathBuf,
     options: Options,
-    read_only: bool,
+    pub(crate) read_only: bool,
     pub(crate) follow: bool,
     env: Option<Arc<dyn Env>>,
     listener: Option<Listener>,
@@ -102,35 +102,6 @@ impl Builder {
     #[must_use]
     pub fn create_if_missing(mut self, create: bool) -> Self {
         self.options.create_if_missing = create;
-        self
-    }
-
-    /// Opens the store read-only. Default: false.
-    ///
-    /// Nothing in the folder changes, so no write permission is needed: the contents of the WAL are
-    /// read into memory, and no LOG is written. Several processes may read a store at the same
-    /// time. While a process has the store open for writing, a read-only open fails with
-    /// [`Error::Locked`], because files would change under the reader; and while a process reads
-    /// it, an open for writing fails.
-    ///
-    /// ```
-    /// # fn main() -> vlsm::Result<()> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("store");
-    /// use vlsm::{Db, Error};
-    ///
-    /// let db = Db::open(&path)?;
-    /// db.put("apple", "green")?;
-    /// db.close()?;
-    /// let db = Db::builder(&path).read_only(true).open()?;
-    /// assert_eq!(db.get("apple")?.as_deref(), Some(&b"green"[..]));
-    /// assert!(matches!(db.put("apple", "red"), Err(Error::OpenedReadOnly)));
-    /// db.close()
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn read_only(mut self, read_only: bool) -> Self {
-        self.read_only = read_only;
         self
     }
 

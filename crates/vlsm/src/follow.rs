@@ -9,9 +9,9 @@
 //!    later manifest record has made it needless.
 //! 3. Open all SSTs that the trees name, and hold them open: the writer may remove their names at
 //!    any time.
-//! 4. If the manifest has changed since step 1, read it again: no write of step 2 may be newer than
-//!    an ingest, or a change of the set of keyspaces, that only the later one has
-//!    ([`check_later`]).
+//! 4. If the manifest has changed since step 1, read what was appended: no write of step 2 may be
+//!    newer than an ingest or a change of a keyspace among these changes. If the manifest was
+//!    replaced, that is not known ([`check_later`]).
 //! 5. Check that the WALs that were read are still those ([`LiveWal::is_there`]). The header of a
 //!    file that is used again changes before its records do.
 //!
@@ -44,15 +44,18 @@ use crate::rules::Rules;
 use crate::shared::Shared;
 use crate::shared::memory::Memory;
 use crate::sync::MutexGuard;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{Error, FileNumber, FileUid, MemtableId, Result, Seq, Table, TreeId, Version};
+use vlsm_core::planted::{self, Bug};
+use vlsm_core::{
+    Change, Error, FileNumber, FileUid, MemtableId, Result, Seq, Table, TreeId, Version,
+};
 use vlsm_disk::Env;
 use vlsm_disk::fs::{Fs, OpenOptions};
-use vlsm_disk::manifest::{self, State};
+use vlsm_disk::manifest::{self, Record, State};
 use vlsm_disk::sst::sst_path;
 use vlsm_disk::wal::Rewrite;
 use vlsm_disk::wal::reader::{LiveWal, Recovered};
@@ -145,29 +148,42 @@ pub(crate) fn check_wals(fs: &dyn Fs, recovered: &Recovered) -> Result<()> {
 }
 
 /// Checks that no write up to `last_seq`, which the WALs had after the manifest had `state`, is
-/// newer than an ingest or a change of the set of keyspaces that came in between. These are only in
-/// the manifest. `position` was read before the manifest.
+/// newer than an ingest or a change of a keyspace that came in between. These are only in the
+/// manifest. `place` is where the reading of the manifest ended.
+///
+/// It reads the changes themselves. Two states do not tell: a compaction may have removed an
+/// ingested file again.
 pub(crate) fn check_later(
     fs: &dyn Fs,
     dir: &Path,
-    (state, position): (&State, (u64, u64)),
+    (state, place): (&State, (u64, u64)),
     last_seq: Seq,
 ) -> Result<()> {
-    if manifest::log::position(fs, dir) == position {
+    if manifest::log::position(fs, dir) == place || planted::is(Bug::LaterUnread) {
         return Ok(());
     }
-    let later = manifest::log::read(fs, dir)?.state;
-    let ingested = |state: &State| -> BTreeSet<FileUid> {
-        let tables = state.trees.values().flat_map(Version::tables);
-        let seen = |table: &Table| table.file.global_seq.is_some_and(|seq| seq <= last_seq);
-        tables.filter(|(_, table)| seen(table)).map(|(_, table)| table.file.uid).collect()
+    let changed = |why| Err(Error::corruption(dir, 0, why));
+    let Some(changes) = manifest::log::changes_after(fs, dir, place)? else {
+        return changed("its manifest was replaced while it was read");
     };
-    let same = later.keyspaces.keys().eq(state.keyspaces.keys());
-    if same && ingested(&later).is_subset(&ingested(state)) {
-        return Ok(());
+    let tables = || state.trees.values().flat_map(Version::tables).map(|(_, table)| table);
+    // A compaction moves such a table, and adds it again.
+    let is_known = |uid: FileUid| tables().any(|table| table.file.uid == uid);
+    let is_ingest = |change: &Change| match change {
+        Change::Add { table, .. } => {
+            table.file.global_seq.is_some_and(|seq| seq <= last_seq) && !is_known(table.file.uid)
+        }
+        Change::Remove { .. } => false,
+    };
+    let matters = |record: &Record| match record {
+        Record::CreateKeyspace(_) | Record::DropKeyspace(_) | Record::AlterKeyspace { .. } => true,
+        Record::Edit(_, edit) => edit.changes.iter().any(is_ingest),
+        Record::Numbers(_) | Record::Wals(_) | Record::Clock(_) => false,
+    };
+    match changes.iter().any(matters) {
+        true => changed("files were ingested, or keyspaces changed, while it was read"),
+        false => Ok(()),
     }
-    let why = "files were ingested, or keyspaces made, cleared or dropped, while it was read";
-    Err(Error::corruption(dir, 0, why))
 }
 
 /// Opens the SSTs of a state that are not among the `known` ones. The result has all of the state.
@@ -235,24 +251,24 @@ pub(crate) fn look(engine: &Engine, seen: &Seen) -> Result<Look, Failure> {
     look_from(engine, seen, state_of(engine)?, None)
 }
 
-/// Step 1 of a look: the state, and the position of the manifest before it was read.
+/// Step 1 of a look: the state, and the place in the manifest where it ends.
 pub(crate) fn state_of(engine: &Engine) -> Result<(State, (u64, u64)), Failure> {
     let Shared { env, dir, store_uid, health, .. } = &*engine.shared;
     health.check_open()?;
-    let position = manifest::log::position(&**env.fs(), dir);
-    let state = manifest::log::read(&**env.fs(), dir)?.state;
+    let found = manifest::log::read(&**env.fs(), dir)?;
+    let (state, place) = (found.state, (found.number, found.end));
     if state.store_uid != *store_uid {
         let why = "another store is in its folder now: open that one".into();
         return Err(Failure::Stays(Error::CannotFollow { path: dir.clone(), why }));
     }
-    Ok((state, position))
+    Ok((state, place))
 }
 
 /// The other steps. With `rewrite`, the batches that are in no SST are copied there.
 pub(crate) fn look_from(
     engine: &Engine,
     seen: &Seen,
-    (state, position): (State, (u64, u64)),
+    (state, place): (State, (u64, u64)),
     rewrite: Option<&mut Rewrite<'_>>,
 ) -> Result<Look, Failure> {
     let shared = &*engine.shared;
@@ -273,7 +289,7 @@ pub(crate) fn look_from(
     let (memtables, last_seq, recovered) = logged.replay(true, rewrite)?;
     let held = hold(fs, dir, &state, &engine.reader.tables().held(), options.direct_reads)?;
     check_wals(fs, &recovered)?;
-    check_later(fs, dir, (&state, position), last_seq)?;
+    check_later(fs, dir, (&state, place), last_seq)?;
     let seen = seen.seq;
     if last_seq < seen {
         let why = format!(

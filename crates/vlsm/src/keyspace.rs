@@ -3,6 +3,7 @@
 
 use crate::bounds::KeyBounds;
 use crate::catalog::{KeyspaceInfo, KeyspaceOptions};
+use crate::external::SstFileWriter;
 use crate::handle::Handle;
 use crate::held::Held;
 use crate::ingest::{IngestOptions, IngestReport, ingest};
@@ -337,7 +338,7 @@ impl Keyspace {
     /// older snapshots see none. Their values replace older values of the same keys. When the call
     /// returns, the files and everything written before are durable.
     ///
-    /// [`SstFileWriter`](crate::SstFileWriter) makes the files. Their key ranges must not overlap,
+    /// [`Keyspace::sst_writer`] and [`SstFileWriter::create`] make the files. Their key ranges must not overlap,
     /// and no file may span regions. They are checked completely, and copied. Writes continue
     /// meanwhile, also to the files' keys; they wait only while the files become part of the store,
     /// for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). The values do not
@@ -354,6 +355,34 @@ impl Keyspace {
         files: impl IntoIterator<Item = impl AsRef<Path>>,
     ) -> Result<IngestReport> {
         self.ingest_with(files, IngestOptions::default())
+    }
+
+    /// Begins a file of sorted pairs for [`Keyspace::ingest`], with the compression, block length
+    /// and filters of the keyspace. A file keeps those it was made with until a compaction writes
+    /// its pairs into SSTs of the keyspace.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let file = folder.path().join("file");
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// let words = db.create_keyspace("words", vlsm::KeyspaceOptions::new().bits_per_key(12))?;
+    /// let mut writer = words.sst_writer(&file)?;
+    /// writer.put("ant", "1")?;
+    /// writer.put("bee", "2")?;
+    /// writer.finish()?;
+    /// words.ingest([&file])?;
+    /// assert_eq!(words.get("bee")?.as_deref(), Some(&b"2"[..]));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SstFileWriter::create`].
+    pub fn sst_writer(&self, path: impl AsRef<Path>) -> Result<SstFileWriter> {
+        let shared = &self.engine.shared;
+        let options = self.info.made().rules.own.over(&shared.options);
+        SstFileWriter::create_in(&shared.env, path.as_ref(), &options)
     }
 
     /// As [`Keyspace::ingest`], with options: to copy or to move the files.

@@ -127,9 +127,11 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let (start, lock) = (env.now(), lock_of(&env, dir, &opening)?);
     let Opening { options, read_only, follow, listener, .. } = opening;
     let Opening { extensions, default_keyspace, partial, keep_unknown, .. } = opening;
-    let (logs, position) = (options.log && !read_only, position_of(&env, dir, follow));
+    let logs = options.log && !read_only;
     let (events, extensions) = events_of(&env, logs.then_some(dir), listener, extensions);
-    let (manifest, mut state) = manifest_of(&env, dir, read_only, default_keyspace.as_ref())?;
+    let (manifest, mut state) =
+        manifest_of(&env, dir, read_only, (&options, default_keyspace.as_ref()))?;
+    let place = manifest.place();
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
     let (clock, extensions) = (clock_of(&env, &state), extensions.keeping(keep_unknown));
@@ -155,7 +157,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let io = io_of(&env, dir, &options, wake.clone())?;
     let log = Recovery { folder: &folder, from, number: next_file }.begin()?;
     let Begun { memtables, last_seq, recovered, live, wal } = log;
-    let held = if follow { held_of(&from, &recovered, position, last_seq)? } else { Held::new() };
+    let held = if follow { held_of(&from, &recovered, place, last_seq)? } else { Held::new() };
     let manifest = folder.into_manifest();
     let device = device_of(&env, dir, &options, &deciders, read_only)?;
     let shared = Arc::new(Shared {
@@ -211,23 +213,18 @@ fn lock_of(env: &Arc<dyn Env>, dir: &Path, opening: &Opening) -> Result<Option<B
     }
 }
 
-/// The position of the manifest of a store that another process may write.
-fn position_of(env: &Arc<dyn Env>, dir: &Path, follow: bool) -> (u64, u64) {
-    if follow { manifest::log::position(&**env.fs(), dir) } else { (0, 0) }
-}
-
 /// Opens the SSTs of a store that another process may write, and checks that it gave up none of the
 /// WALs that were read.
 fn held_of(
     from: &Logged<'_>,
     recovered: &Recovered,
-    position: (u64, u64),
+    place: (u64, u64),
     last_seq: Seq,
 ) -> Result<Held> {
     let (fs, direct) = (&**from.env.fs(), from.options.direct_reads);
     let held = hold(fs, from.dir, from.state, &Held::new(), direct)?;
     check_wals(fs, recovered)?;
-    check_later(fs, from.dir, (from.state, position), last_seq)?;
+    check_later(fs, from.dir, (from.state, place), last_seq)?;
     Ok(held)
 }
 
@@ -366,7 +363,7 @@ fn manifest_of(
     env: &Arc<dyn Env>,
     dir: &Path,
     read_only: bool,
-    default: Option<&KeyspaceOptions>,
+    (store, default): (&Options, Option<&KeyspaceOptions>),
 ) -> Result<(Manifest, State)> {
     if read_only {
         return Manifest::open_read_only(env, dir);
@@ -375,6 +372,7 @@ fn manifest_of(
         return Manifest::open(env, dir);
     }
     let options = default.cloned().unwrap_or_default();
+    options.check_within(store)?;
     let default = manifest::Keyspace {
         id: 0,
         name: DEFAULT_KEYSPACE.to_owned(),

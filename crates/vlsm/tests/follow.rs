@@ -306,3 +306,53 @@ fn keyspaces_that_the_writer_clears_and_drops() {
     assert_eq!(reader.keyspace("other").unwrap().get("b").unwrap().unwrap(), "2");
     db.close().unwrap();
 }
+
+#[test]
+fn keyspaces_that_the_writer_renames() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let db = small(&path).open().unwrap();
+    let draft = db.create_keyspace("draft", KeyspaceOptions::new()).unwrap();
+    draft.put("a", "1").unwrap();
+    let reader = small(&path).follow(true).open().unwrap();
+    let (seen, before) = (reader.keyspace("draft").unwrap(), reader.snapshot());
+    draft.rename("book").unwrap();
+    draft.put("a", "2").unwrap();
+    // The old name is free for another one.
+    let again = db.create_keyspace("draft", KeyspaceOptions::new()).unwrap();
+    again.put("a", "3").unwrap();
+    assert_eq!((seen.name(), seen.get("a").unwrap().unwrap()), ("draft".into(), "1".into()));
+    reader.catch_up().unwrap();
+    // Its handles follow, as in the process that writes.
+    assert_eq!((seen.name(), seen.get("a").unwrap().unwrap()), ("book".into(), "2".into()));
+    assert_eq!(reader.keyspace("book").unwrap().get("a").unwrap().unwrap(), "2");
+    let draft_now = reader.keyspace("draft").unwrap();
+    assert_eq!(draft_now.get("a").unwrap().unwrap(), "3");
+    assert_eq!(before.get(&seen, "a").unwrap().unwrap(), "1");
+    // The two exchange their names between two looks.
+    again.rename("other").unwrap();
+    draft.rename("draft").unwrap();
+    again.rename("book").unwrap();
+    draft.set_options(draft.options().bits_per_key(3)).unwrap();
+    reader.catch_up().unwrap();
+    assert_eq!((seen.name(), draft_now.name()), ("draft".into(), "book".into()));
+    assert_eq!(seen.get("a").unwrap().unwrap(), "2");
+    assert_eq!(draft_now.get("a").unwrap().unwrap(), "3");
+    assert_eq!(seen.options().bits_per_key, Some(3));
+    again.clear().unwrap();
+    draft.rename("tale").unwrap();
+    reader.catch_up().unwrap();
+    assert_eq!((seen.name(), draft_now.name()), ("tale".into(), "book".into()));
+    assert!(draft_now.is_empty().unwrap());
+    // A cleared keyspace is known by its name: one that was renamed as well has to be opened again.
+    draft.clear().unwrap();
+    draft.rename("draft").unwrap();
+    reader.catch_up().unwrap();
+    assert!(matches!(seen.get("a"), Err(Error::KeyspaceDropped(_))));
+    assert!(reader.keyspace("draft").unwrap().is_empty().unwrap());
+    assert_eq!(before.get(&seen, "a").unwrap().unwrap(), "1");
+    let mut names = reader.keyspaces();
+    names.sort();
+    assert_eq!(names, ["book", "default", "draft"]);
+    db.close().unwrap();
+}

@@ -200,13 +200,7 @@ fn no_write_shows_without_an_ingest_or_a_clear_before_it() {
         let (db, done, disk) = (db.clone(), done.clone(), disk.clone());
         move || {
             let n = done.fetch_add(1, SeqCst) + 1;
-            let (env, file): (Arc<dyn Env>, _) =
-                (RealEnv::with_fs(Arc::new(disk.clone())), format!("/ingest-{n}"));
-            let mut writer =
-                SstFileWriter::create_in(&env, Path::new(&file), db.options()).unwrap();
-            writer.put("ingested", n.to_be_bytes()).unwrap();
-            writer.finish().unwrap();
-            db.default_keyspace().ingest([file]).unwrap();
+            ingest(&disk, &db, n);
             db.put("after ingest", n.to_be_bytes()).unwrap();
             cleared.clear().unwrap();
             db.put("after clear", n.to_be_bytes()).unwrap();
@@ -253,6 +247,62 @@ fn no_write_shows_without_an_ingest_or_a_clear_before_it() {
     assert!(reached > 20, "{reached}");
     drop((step, reader));
     db.close().unwrap();
+}
+
+/// An ingest is noticed although a compaction has removed the file before the reader looks at the
+/// manifest again.
+#[test]
+fn no_write_shows_without_an_ingest_that_was_compacted_away() {
+    let disk = SimFs::new();
+    let db = small(disk.clone()).open().unwrap();
+    let (done, armed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let step = {
+        let (db, done, disk) = (db.clone(), done.clone(), disk.clone());
+        move || {
+            let n = done.fetch_add(1, SeqCst) + 1;
+            ingest(&disk, &db, n);
+            db.default_keyspace().compact_range(..).unwrap();
+            db.wait_idle().unwrap();
+            db.put("after ingest", n.to_be_bytes()).unwrap();
+        }
+    };
+    step();
+    let hook = {
+        let (armed, step) = (armed.clone(), step.clone());
+        move || {
+            if armed.load(SeqCst) > 0 && armed.fetch_sub(1, SeqCst) == 1 {
+                step();
+            }
+        }
+    };
+    let ops = [Op::Open, Op::Read, Op::Len, Op::ReadDir, Op::Exists];
+    let reader = small(before_each(&disk, &ops, hook)).follow(true).open().unwrap();
+    let mut reached = 0;
+    for at in 1..=40 {
+        // It knows all SSTs already, so that only the manifest can tell it of the ingest.
+        reader.catch_up().unwrap();
+        db.put("other", at.to_string()).unwrap();
+        let before = done.load(SeqCst);
+        armed.store(at, SeqCst);
+        reader.catch_up().unwrap();
+        reached += u64::from(armed.swap(0, SeqCst) == 0);
+        let get = |key: &str| reader.get(key).unwrap().map_or(0, |n| number(&n));
+        assert_eq!(get("ingested"), get("after ingest"), "{at}");
+        assert!((before..=done.load(SeqCst)).contains(&get("ingested")), "{at}");
+    }
+    assert!(reached > 10, "{reached}");
+    drop((step, reader));
+    db.close().unwrap();
+}
+
+/// Ingests a file that says which one it is.
+fn ingest(disk: &SimFs, db: &Db, n: u64) {
+    let (env, file): (Arc<dyn Env>, _) =
+        (RealEnv::with_fs(Arc::new(disk.clone())), format!("/ingest-{n}"));
+    let mut writer = SstFileWriter::create_in(&env, Path::new(&file), db.options()).unwrap();
+    writer.put("ingested", n.to_be_bytes()).unwrap();
+    writer.finish().unwrap();
+    db.default_keyspace().ingest([file]).unwrap();
 }
 
 #[test]

@@ -407,3 +407,66 @@ fn a_small_memtable_flushes_early() {
     fill(&db.create_keyspace("log", options).unwrap(), 3_000);
     soon("a flush of the small memtables", || ssts(&path) > 0);
 }
+
+#[test]
+fn memtables_of_a_keyspace_are_no_larger_than_those_of_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let large = || KeyspaceOptions::new().memtable_bytes(vlsm::ByteCount::mib(2));
+    let open = |mib| {
+        let memtable = vlsm::ByteCount::mib(mib);
+        Db::builder(&path).configure(|options| options.policy.tree.memtable_bytes = memtable)
+    };
+    let refused = |told: vlsm::Error| {
+        assert!(matches!(told, Error::InvalidOption { option: "memtable_bytes", .. }), "{told:?}");
+        assert!(told.to_string().contains("policy.tree.memtable_bytes"), "{told}");
+    };
+    refused(open(1).default_keyspace(large()).open().unwrap_err());
+    let db = open(1).open().unwrap();
+    refused(db.create_keyspace("pages", large()).unwrap_err());
+    let pages = db.create_keyspace("pages", KeyspaceOptions::new()).unwrap();
+    refused(pages.set_options(large()).unwrap_err());
+    assert_eq!((pages.options(), db.keyspaces().len()), (KeyspaceOptions::new(), 2));
+    db.close().unwrap();
+    // A store that is opened with smaller memtables than before takes what it has.
+    let db = open(4).open().unwrap();
+    db.keyspace("pages").unwrap().set_options(large()).unwrap();
+    db.close().unwrap();
+    let db = open(1).open().unwrap();
+    let pages = db.create_keyspace("pages", large()).unwrap();
+    pages.set_options(large().ttl(std::time::Duration::from_secs(60))).unwrap();
+    pages.put("a", "1").unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn files_to_ingest_are_made_with_the_options_of_the_keyspace() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = |options: &mut vlsm::Options| options.compression = vec![vlsm::Compression::None];
+    let db = Db::builder(folder.path().join("store")).configure(plain).open().unwrap();
+    let options = KeyspaceOptions::new().compression([vlsm::Compression::Lz4]).bits_per_key(0);
+    let pages = db.create_keyspace("pages", options).unwrap();
+    let fill = |mut writer: vlsm::SstFileWriter| {
+        for n in 0..2_000 {
+            writer.put(format!("k{n:05}"), "text ".repeat(40)).unwrap();
+        }
+        writer.finish().unwrap()
+    };
+    let own = fill(pages.sst_writer(folder.path().join("own")).unwrap());
+    let other = fill(db.default_keyspace().sst_writer(folder.path().join("other")).unwrap());
+    assert!(own.bytes.0 * 2 < other.bytes.0, "{} and {}", own.bytes, other.bytes);
+    let bytes = || -> u64 {
+        let stats = db.stats();
+        let pages = stats.keyspaces.iter().find(|one| one.name == "pages").unwrap();
+        pages.levels.iter().map(|level| level.bytes.0).sum()
+    };
+    // A file stays as it was made until its pairs are written again.
+    pages.ingest([&other.path]).unwrap();
+    let before = bytes();
+    assert!(before >= other.bytes.0, "{before} of {}", other.bytes);
+    pages.put("k00500", "other").unwrap();
+    pages.compact_range(..).unwrap();
+    assert!(bytes() * 2 < before, "{} after {before}", bytes());
+    assert_eq!(pages.len().unwrap(), 2_000);
+    db.close().unwrap();
+}

@@ -323,6 +323,12 @@ impl Manifest {
         &self.log.path
     }
 
+    /// The number and the length of the file in use, as in [`Found`] after it was opened.
+    #[must_use]
+    pub fn place(&self) -> (u64, u64) {
+        (self.number, self.log.offset)
+    }
+
     /// The length of the file in use.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -437,6 +443,32 @@ pub fn position(fs: &dyn Fs, dir: &Path) -> (u64, u64) {
     let file = fs.open(&manifest_path(dir, number), OpenOptions::READ);
     let len = file.and_then(|file| file.len());
     len.map_or((0, 0), |len| (number, len))
+}
+
+/// The changes that were appended after this place (number and end, as in [`Found`]) of a manifest
+/// that is still the current one. None if another manifest has replaced it.
+///
+/// # Errors
+/// [`Error::Corruption`], and the file system's errors.
+pub fn changes_after(
+    fs: &dyn Fs,
+    dir: &Path,
+    (number, end): (u64, u64),
+) -> Result<Option<Vec<Record>>> {
+    if read_current(fs, dir)? != number {
+        return Ok(None);
+    }
+    let path = manifest_path(dir, number);
+    let content =
+        read_all(fs, &path).map_err(|error| Error::io("cannot read manifest", &path, error))?;
+    let content = Bytes::from(content);
+    let header = Header::decode(&content, MANIFEST_MAGIC, &path)?;
+    let mut changes = Vec::new();
+    for record in Records::new(content, header.uid).filter(|record| record.offset >= end) {
+        let items = read_all_items(&record.payload);
+        changes.extend(items.map_err(|why| Error::corruption(&path, record.offset, why))?);
+    }
+    Ok(Some(changes))
 }
 
 fn read_numbered(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Found> {

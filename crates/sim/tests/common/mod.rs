@@ -120,6 +120,11 @@ pub fn hot_keys(seed: u64) -> Story {
     Story { mechanisms, tweak, ..Story::new(seed) }
 }
 
+/// A story with a reader beside the clients in every life, without faults: every answer counts.
+pub fn followed(seed: u64) -> Story {
+    Story { followed: true, faults: false, ..Story::new(seed) }
+}
+
 /// Several clients write few keys each, so fast that memtables are sealed while hot keys of an
 /// older one are chosen. Each reads its own newest values all the time.
 pub fn hot_keys_hide_nothing(seed: u64) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //! made, because what it holds would have another meaning; the others can change at any time, and
 //! hold for what is written from then on.
 
-use crate::options::Compression;
+use crate::options::{Compression, Options};
 use crate::rules::Own;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use vlsm_disk::manifest;
 /// be changed by [`Keyspace::set_options`](crate::Keyspace::set_options).
 ///
 /// An option of SSTs or memtables that is not set is that of the store
-/// ([`Options`](crate::Options)).
+/// ([`Options`]).
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -51,8 +51,9 @@ pub struct KeyspaceOptions {
     pub block_bytes: Option<ByteCount>,
     /// Bits per key of an SST's Bloom filter; 0 for none.
     pub bits_per_key: Option<u32>,
-    /// Length of a memtable, at most that of the store: small ones flush early, which keeps little
-    /// of a keyspace in memory and in the WAL.
+    /// Length of a memtable: small ones flush early, which keeps little of a keyspace in memory and
+    /// in the WAL. More than the store's is refused. If the store is opened with smaller ones
+    /// later, the store's length counts.
     pub memtable_bytes: Option<ByteCount>,
 }
 
@@ -121,6 +122,22 @@ impl KeyspaceOptions {
     #[must_use]
     pub fn memtable_bytes(self, bytes: ByteCount) -> Self {
         Self { memtable_bytes: Some(bytes), ..self }
+    }
+
+    /// Refuses what the options of the store do not allow, for options that are set now. A store
+    /// that is opened with smaller memtables later seals at its own size.
+    pub(crate) fn check_within(&self, store: &Options) -> Result<()> {
+        let most = store.policy.tree.memtable_bytes;
+        match self.memtable_bytes {
+            Some(bytes) if bytes > most => Err(Error::InvalidOption {
+                option: "memtable_bytes",
+                why: format!(
+                    "it is {bytes} for a keyspace, and the memtables of this store hold {most}: \
+                     lower it, or open the store with larger ones (policy.tree.memtable_bytes)"
+                ),
+            }),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -60,6 +60,7 @@ impl Installer {
             return Ok(known);
         }
         check_name(name)?;
+        options.check_within(&self.shared.options)?;
         let numbers = leader.state.numbers;
         let (id, first) = (numbers.next_keyspace, numbers.next_tree);
         let regions = regions_from(&options.splits, first);
@@ -186,9 +187,13 @@ impl Installer {
     ) -> Result<()> {
         options.check()?;
         self.alter(info, |known| {
-            let differences = info.made().options.fixed_differences(options);
+            let before = info.made();
+            let differences = before.options.fixed_differences(options);
             if !differences.is_empty() {
                 return Err(Error::OptionFixed { keyspace: known.name.clone(), differences });
+            }
+            if options.memtable_bytes != before.options.memtable_bytes {
+                options.check_within(&self.shared.options)?;
             }
             known.options = options.to_text()?;
             Ok(())
@@ -213,9 +218,15 @@ impl Installer {
                 return Ok(());
             }
             let made = self.catalog.altered(info, &changed)?;
+            let renamed = changed.name != known.name;
+            if renamed && planted::is(Bug::RenameSeenEarly) {
+                self.catalog.alter(info, self.catalog.altered(info, &changed)?);
+            }
             let manifest::Keyspace { id, name, options, .. } = changed;
-            self.record(leader, &[Record::AlterKeyspace { id, name, options }])?;
             let rules = made.rules.clone();
+            if !renamed || !planted::is(Bug::RenameUnrecorded) {
+                self.record(leader, &[Record::AlterKeyspace { id, name, options }])?;
+            }
             self.catalog.alter(info, made);
             for tree in info.trees()?.iter() {
                 let rules = rules.clone();

@@ -144,7 +144,7 @@ pub(crate) struct Own {
 
 impl Own {
     /// The store's options with these in their place.
-    fn over(&self, options: &Options) -> Options {
+    pub fn over(&self, options: &Options) -> Options {
         let mut options = options.clone();
         if let Some(compression) = &self.compression {
             options.compression.clone_from(compression);
