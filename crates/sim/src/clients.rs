@@ -6,7 +6,8 @@
 //! 2. Clients write batches over their own and some shared keys, read them back, hold snapshots
 //!    over time and check them, flush, and wait for the store to be idle ([`crate::actor`]).
 //!    Meanwhile administrators copy the store, restore, verify, scan, and create keyspaces
-//!    (`admin`). In some lives a reader follows the store (`follower`).
+//!    (`admin`). In some lives a reader follows the store (`follower`), and a client clears a
+//!    keyspace of its own (`eraser`).
 //! 3. In some lives file calls fail. The store may then refuse operations, but no answer may be
 //!    wrong, and reads may fail only if the faults hit reads.
 //! 4. The life ends with a power failure, the death of the process, or an orderly close. Everything
@@ -24,6 +25,7 @@ use crate::admin::{Admin, Copy, check_copies};
 use crate::device::{DeviceConfig, Fault, Kind, PASSING_MAX};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
+use crate::eraser::{self, Eraser};
 use crate::follower::Follower;
 use crate::history::{Loss, Promise};
 use crate::leaks::{leaks, takes_over};
@@ -75,6 +77,9 @@ pub const CLASSES: [(Kind, &str, &str); 26] = [
 /// The number of the follower's draws.
 const FOLLOWER: u64 = 2_000;
 
+/// The number of the eraser's draws.
+const ERASER: u64 = 3_000;
+
 /// Seconds within which a store must notice that there is space again.
 const SPACE_LOOKS: u64 = 10;
 
@@ -115,6 +120,8 @@ pub(crate) struct Shared {
     pub(crate) tally: Mutex<Tally>,
     /// The copies of the store that were begun in this life.
     pub(crate) copies: Mutex<Vec<Copy>>,
+    /// The states of the keyspace that is cleared again and again.
+    pub(crate) erased: Mutex<eraser::Book>,
     open: Mutex<bool>,
 }
 
@@ -139,6 +146,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         ledger: Mutex::new(Ledger::new(clients)),
         tally: Mutex::default(),
         copies: Mutex::default(),
+        erased: Mutex::default(),
         open: Mutex::new(false),
     });
     let mechanisms = story.mechanisms.unwrap_or_else(|| Mechanisms::of(story.seed));
@@ -170,6 +178,7 @@ pub fn play(story: &Story) -> Result<Tally, String> {
         shared.copies.lock().iter_mut().for_each(|copy| copy.settle(&shared.ledger.lock()));
         let lost = if loss == Loss::Process && reverted { Loss::Power } else { loss };
         shared.ledger.lock().lose(lost);
+        shared.erased.lock().lose(lost);
         let mut tally = shared.tally.lock();
         tally.full += u64::from(full);
         tally.failures += u64::from(ended == Ended::Badly);
@@ -243,6 +252,8 @@ struct Plan {
     admins: u64,
     /// Whether a reader follows the store.
     followed: bool,
+    /// Whether a client clears its keyspace.
+    erased: bool,
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
@@ -275,7 +286,8 @@ impl Plan {
         let admins = *rng.pick(&[0, 0, 1, 2]);
         // Drawn aside, so that the other parameters of a story do not depend on it.
         let followed = story.followed || Rng::new(seed).fork(FOLLOWER).one_in(3);
-        Self { seed, options, clients, admins, followed, ops, last, faults, space }
+        let erased = Rng::new(seed).fork(ERASER).one_in(2);
+        Self { seed, options, clients, admins, followed, erased, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -337,7 +349,11 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
     if !limits.writes_may_fail && !limits.full {
         takes_over(env)?;
     }
-    let view = match world.contents() {
+    let view = world.contents().and_then(|view| {
+        eraser::check_reopened(shared, &world)?;
+        Ok(view)
+    });
+    let view = match view {
         Err(error) if limits.tolerate(&error, true) => {
             drop(world);
             return Ok(Ended::Badly);
@@ -356,6 +372,10 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
     for admin in 0..plan.admins {
         let mut admin = Admin::new(&world, env, shared, rng.fork(1_000 + admin), limits);
         tasks.push(env.task("administrator", move || admin.run()));
+    }
+    if plan.erased {
+        let mut eraser = Eraser::new(&world, env, shared, Rng::new(plan.seed ^ ERASER), limits);
+        tasks.push(env.task("eraser", move || eraser.run()));
     }
     if plan.followed {
         let (rng, may_fail) = (Rng::new(plan.seed ^ FOLLOWER), (limits, !plan.faults.is_empty()));

@@ -22,6 +22,8 @@
 //! it was taken. A store that is reopened after power loss must show the cut of the last `Sync`
 //! acknowledgement, and after the death of the process that of the last `Buffered` one.
 
+mod clears;
+
 use crate::oracle::{Contents, Op, Show, Write};
 use std::ops::Range;
 
@@ -55,6 +57,8 @@ struct Issued {
     writes: Vec<Write>,
     /// The batches that were acknowledged when this one was issued.
     after: Cut,
+    /// The keyspace that it clears.
+    clears: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -133,7 +137,8 @@ impl History {
             writes.push(Write::put(space, marker(client), number.to_string()));
         }
         let after = self.acknowledged();
-        self.clients[client].issued.push(Issued { writes: writes.clone(), after });
+        let issued = Issued { writes: writes.clone(), after, clears: None };
+        self.clients[client].issued.push(issued);
         writes
     }
 
@@ -200,18 +205,25 @@ impl History {
     /// # Errors
     /// The batch or the key that violates the history.
     pub fn check(&self, view: &Contents, must: &Cut, may: &Cut) -> Result<Cut, String> {
+        if self.any_clear() {
+            return self.check_with_clears(view, must, may);
+        }
         let cut = self.cut_of(view)?;
         self.check_cut(view, 0..self.spaces, &cut, must, may)?;
         Ok(cut)
     }
 
-    /// The last of a client's batches up to this one that has a marker in a keyspace.
+    /// The last of a client's batches up to this one whose marker a keyspace has.
     fn marked(&self, client: usize, number: u64, space: usize) -> u64 {
         let issued = &self.clients[client].issued;
         let batches = issued.iter().zip(1..).take_while(|(_, other)| *other <= number);
         let own = marker(client);
         let has = |batch: &Issued| batch.writes.iter().any(|w| w.space == space && w.key == own);
-        batches.filter(|(batch, _)| has(batch)).map(|(_, number)| number).last().unwrap_or(0)
+        batches.fold(0, |last, (batch, number)| match batch.clears == Some(space) {
+            true => 0,
+            false if has(batch) => number,
+            false => last,
+        })
     }
 
     /// Checks a view of one keyspace only. The keyspace must have markers.

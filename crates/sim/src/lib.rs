@@ -15,6 +15,7 @@
 //! | [`clients`] | concurrent clients, crashes, faults and reopening, by seed |
 //! | [`actor`] | one of those clients |
 //! | `admin` | administrators, which copy, restore and verify the store meanwhile |
+//! | `eraser` | a client that clears a keyspace of its own beside them |
 //! | `follower` | a reader beside them, as another process would be |
 //! | [`tally`] | counts of what happened in stories |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
@@ -36,6 +37,7 @@ pub mod crash;
 pub mod device;
 pub mod disk;
 pub mod env;
+mod eraser;
 pub mod flip;
 mod follower;
 pub mod full;

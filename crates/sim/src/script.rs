@@ -20,6 +20,7 @@
 //! | `flush`, `idle`, `sleep MICROS` | waits for flushes, for compactions, for time |
 //! | `compact SPACE A..B` | compacts the keys `kA` … before `kB` |
 //! | `ingest SPACE A..B LEN` | ingests keys as files; `beside …`: while a client writes them |
+//! | `clear SPACE` | clears a keyspace; not together with `beside`, whose client is another one |
 //! | `checkpoint NAME` | makes a checkpoint, and reads all of it |
 //! | `expire` | lets time pass until values with an expiry have expired |
 //! | `reached WHAT N` | at least N flushes, compactions … so far: what the script was written for |
@@ -71,6 +72,8 @@ pub enum Command {
     Sleep(Duration),
     /// Compacts a range.
     Compact(usize, Range<Vec<u8>>),
+    /// Clears a keyspace.
+    Clear(usize),
     /// Ingests keys as files.
     Ingest(ingest::Brought),
     /// Makes a checkpoint of this name and reads it.
@@ -371,21 +374,38 @@ impl Player {
     }
 
     fn write(&self, world: &World, writes: &[Write], promise: Promise) -> Outcomes<()> {
+        let issue = |history: &mut History| history.issue(0, writes.to_vec());
+        self.change(promise, writes, issue, |writes| world.write(writes, promise))
+    }
+
+    fn clear(&self, world: &World, space: usize) -> Outcomes<()> {
+        let issue = |history: &mut History| vec![history.issue_clear(0, space)];
+        self.change(Promise::Power, &[], issue, |_| world.clear(space))
+    }
+
+    /// Makes a change of the contents: the writes that are asked for, with what the history adds.
+    fn change(
+        &self,
+        promise: Promise,
+        asked: &[Write],
+        issue: impl FnOnce(&mut History) -> Vec<Write>,
+        make: impl FnOnce(&[Write]) -> Result<(), Error>,
+    ) -> Outcomes<()> {
         if self.state.lock().perhaps.is_some() {
-            return match world.write(writes, promise) {
+            return match make(asked) {
                 Ok(()) => Err(Trouble::Wrong("a batch was taken after one that failed".into())),
                 Err(error) => Err(error.into()),
             };
         }
-        let writes = self.state.lock().history.issue(0, writes.to_vec());
-        let result = world.write(&writes, promise);
+        let writes = issue(&mut self.state.lock().history);
+        let result = make(&writes);
         let mut state = self.state.lock();
         match &result {
             Ok(()) => {
                 state.history.acknowledge(0, promise);
                 writes.iter().for_each(|write| state.contents.apply(write));
             }
-            // The refused batch left nothing behind.
+            // What was refused left nothing behind.
             Err(Error::NoSpace { .. }) => state.history.refuse(0),
             Err(_) => {
                 let mut contents = state.contents.clone();
@@ -430,6 +450,7 @@ impl Player {
                     (Bound::Included(range.start.clone()), Bound::Excluded(range.end.clone()));
                 Ok(world.compact(*space, &bounds)?)
             }
+            Command::Clear(space) => self.clear(world, *space),
             Command::Ingest(what) => self.ingest(env, world, what),
             Command::Checkpoint(name) => {
                 let found = world.checkpoint(env, name)?;

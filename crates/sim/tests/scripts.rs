@@ -33,6 +33,8 @@ macro_rules! scripts {
 
 scripts!(
     checkpoints,
+    cleared,
+    cleared_short,
     compacted,
     durability,
     every_memtable_covers_everything,
@@ -88,7 +90,10 @@ fn every_call_fails() {
     // Of the smallest store several schedules, as that costs little.
     let few = (seed..seed + 8).map(|seed| ("few", seed, 1));
     let runs: Vec<_> = few
-        .chain(["short", "short_tiered", "hot_keys_short"].map(|name| (name, seed, stride)))
+        .chain(
+            ["short", "short_tiered", "hot_keys_short", "cleared_short"]
+                .map(|name| (name, seed, stride)),
+        )
         .collect();
     let (faults, failures) =
         common::in_parallel(0..runs.len() as u64, |index, faults: &mut Faults| {
@@ -154,6 +159,11 @@ fn crashed_everywhere() {
 #[test]
 fn crashed_everywhere_in_an_ingest() {
     crash_all("ingested_short");
+}
+
+#[test]
+fn crashed_everywhere_in_clears() {
+    crash_all("cleared_short");
 }
 
 #[test]

@@ -65,6 +65,7 @@ fn every_answer_is_right_whatever_crashes() {
             "batch over a new keyspace",
             "scan",
             "verify refused",
+            "clear",
             "follower opened",
             "follower caught up",
             "follower held a snapshot",

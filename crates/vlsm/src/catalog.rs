@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result, Seq, TreeId};
 use vlsm_disk::manifest;
@@ -31,6 +32,8 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 
 /// The number of the first tree of a keyspace that has none, because it was dropped.
 const NO_TREE: u64 = u64::MAX;
+/// The time to live of a keyspace whose values do not expire.
+const NO_TTL: u64 = u64::MAX;
 /// Former trees are remembered for at most so many clears and drops.
 const FORMER_MAX: usize = 4096;
 
@@ -100,6 +103,10 @@ impl Made {
         let rules = extensions.rules((&name, opened_as), operator, options.ttl, own)?;
         Ok(Self { name, options, rules })
     }
+
+    fn ttl(&self) -> u64 {
+        self.rules.ttl.map_or(NO_TTL, |ttl| ttl.as_micros() as u64)
+    }
 }
 
 /// An open keyspace: its identity, options, trees, and the rules for its entries.
@@ -116,6 +123,9 @@ pub(crate) struct KeyspaceInfo {
     /// jobs with the filter may be under way when it is renamed.
     opened_as: String,
     made: ArcSwap<Made>,
+    /// The microseconds after which a put expires, or [`NO_TTL`]: every put asks for it, and to look
+    /// into `made` would cost two atomic operations more.
+    ttl: AtomicU64,
     /// The first of its trees; [`NO_TREE`] once it was dropped.
     first: AtomicU64,
     /// The sequence number from which on it has these trees.
@@ -151,6 +161,15 @@ impl KeyspaceInfo {
     #[inline]
     pub fn made(&self) -> arc_swap::Guard<Arc<Made>> {
         self.made.load()
+    }
+
+    /// The time after which a put expires, if it does not say so itself.
+    #[inline]
+    pub fn ttl(&self) -> Option<Duration> {
+        match self.ttl.load(Ordering::Relaxed) {
+            NO_TTL => None,
+            micros => Some(Duration::from_micros(micros)),
+        }
     }
 
     /// Its name.
@@ -252,6 +271,7 @@ impl KeyspaceInfo {
             id: AtomicU64::new(keyspace.id),
             splits: made.options.splits.clone(),
             opened_as: made.name.clone(),
+            ttl: AtomicU64::new(made.ttl()),
             made: ArcSwap::from_pointee(made),
             first: AtomicU64::new(trees.first),
             since: AtomicU64::new(0),
@@ -412,6 +432,7 @@ impl Catalog {
 
     /// A keyspace has another name, or other options, from here on.
     pub fn alter(&self, info: &KeyspaceInfo, made: Made) {
+        info.ttl.store(made.ttl(), Ordering::Relaxed);
         info.made.store(Arc::new(made));
     }
 

@@ -57,6 +57,7 @@ pub(super) fn command(words: &[&str]) -> Result<Command, String> {
             Command::Compact(space_of(space)?, key(range.start)..key(range.end))
         }
         [how @ ("ingest" | "beside"), rest @ ..] => ingest::command(rest, *how == "beside")?,
+        ["clear", space] => Command::Clear(space_of(space)?),
         ["checkpoint", name] => Command::Checkpoint((*name).into()),
         ["expire"] => Command::Expire,
         ["reached", what, least] => reached::command(what, least)?,

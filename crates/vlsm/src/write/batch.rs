@@ -45,8 +45,7 @@ impl Batch {
     }
 
     pub(crate) fn add_put(&mut self, keyspace: &KeyspaceInfo, key: &[u8], value: &[u8]) {
-        let ttl = keyspace.made().rules.ttl;
-        match ttl {
+        match keyspace.ttl() {
             None => self.add(keyspace, Kind::Put, key, value),
             Some(ttl) => self.add_expiring(keyspace, key, value, ttl),
         }
