@@ -7,10 +7,10 @@
 //! the store, because a later batch must not follow one that may be missing. A batch that a full
 //! device refused left nothing behind, and the client continues.
 
-use crate::clients::Shared;
 use crate::env::SimEnv;
 use crate::history::{History, Promise, shared_value};
 use crate::ledger::Cuts;
+use crate::life::{Limits, Shared, wrong};
 use crate::oracle::{ALL, Contents, Op, Write};
 use crate::rng::Rng;
 use crate::world::{MERGES, SPACES, View, World, durability, pairs};
@@ -20,31 +20,6 @@ use std::time::Duration;
 use vlsm::{Durability, IngestOptions, WriteOptions};
 use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
-
-/// The length of a client's life, and the errors that the store may return.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
-    pub ops: u64,
-    pub writes_may_fail: bool,
-    pub reads_may_fail: bool,
-    /// Whether the listing of a folder may fail.
-    pub lists_may_fail: bool,
-    /// Whether the device is full for a while, which is no failure.
-    pub full: bool,
-}
-
-impl Limits {
-    /// Whether the store may return this error. Internal errors and wrong answers are never
-    /// tolerated.
-    pub fn tolerate(&self, error: &Error, reading: bool) -> bool {
-        match error {
-            Error::Internal(_) => false,
-            Error::NoSpace { .. } if self.full => !reading,
-            _ if reading => self.reads_may_fail,
-            _ => self.writes_may_fail,
-        }
-    }
-}
 
 /// One client.
 pub(crate) struct Actor {
@@ -362,9 +337,4 @@ impl Actor {
         self.shared.tally.lock().checks += 1;
         Ok(())
     }
-}
-
-/// A wrong answer as an error, so that it can be returned like the engine's own errors.
-pub(crate) fn wrong(why: String) -> Error {
-    Error::Internal(format!("WRONG ANSWER: {why}"))
 }

@@ -9,11 +9,10 @@
 //! faults, and then removed. A copy that was reported as done exists, even after a power failure.
 //! Any other copy shows a right prefix, too, or is refused as no store.
 
-use crate::actor::{Limits, wrong};
-use crate::clients::Shared;
 use crate::disk::Disk;
 use crate::env::{End, SimConfig, SimEnv};
 use crate::ledger::{Cuts, Ledger};
+use crate::life::{Limits, Shared, wrong};
 use crate::oracle::{ALL, Contents};
 use crate::rng::Rng;
 use crate::world::{FOLDER, World, pairs};

@@ -20,8 +20,8 @@
 //! show, the WALs that the manifest lists, each as long as its records, and the store's few other
 //! files.
 
-use crate::actor::{Actor, Limits};
-use crate::admin::{Admin, Copy, check_copies};
+use crate::actor::Actor;
+use crate::admin::{Admin, check_copies};
 use crate::device::{DeviceConfig, Fault, Kind, PASSING_MAX};
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv};
@@ -30,6 +30,7 @@ use crate::follower::Follower;
 use crate::history::{Loss, Promise};
 use crate::leaks::{leaks, takes_over};
 use crate::ledger::Ledger;
+use crate::life::{Limits, Shared};
 use crate::machine::PowerCut;
 use crate::oracle::Contents;
 use crate::rng::Rng;
@@ -112,17 +113,6 @@ impl Story {
         let (faults, mechanisms, followed) = (true, None, false);
         Self { seed, lives, clients, ops, faults, mechanisms, followed, tweak: |_| {} }
     }
-}
-
-/// The state that the tasks of a life share.
-pub(crate) struct Shared {
-    pub(crate) ledger: Mutex<Ledger>,
-    pub(crate) tally: Mutex<Tally>,
-    /// The copies of the store that were begun in this life.
-    pub(crate) copies: Mutex<Vec<Copy>>,
-    /// The states of the keyspace that is cleared again and again.
-    pub(crate) erased: Mutex<eraser::Book>,
-    open: Mutex<bool>,
 }
 
 /// The end of a life.

@@ -11,10 +11,9 @@
 //! After a change that failed it writes no more in this life. What a full device refused left
 //! nothing behind.
 
-use crate::actor::{Limits, wrong};
-use crate::clients::Shared;
 use crate::env::SimEnv;
 use crate::history::{Loss, Promise};
+use crate::life::{Limits, Shared, wrong};
 use crate::rng::Rng;
 use crate::world::{World, durability, pairs};
 use std::collections::BTreeMap;

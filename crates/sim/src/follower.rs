@@ -11,10 +11,9 @@
 //! In a life without faults no call may fail, except with `CannotFollow` where the reader may use
 //! little memory or few files.
 
-use crate::actor::{Limits, wrong};
-use crate::clients::Shared;
 use crate::env::SimEnv;
 use crate::ledger::Cuts;
+use crate::life::{Limits, Shared, wrong};
 use crate::rng::Rng;
 use crate::world::{View, World};
 use std::sync::Arc;

@@ -173,7 +173,7 @@ impl History {
         self.clients.iter().map(|client| client.issued.len() as u64).collect()
     }
 
-    /// The cut that survives the death of the process, or else (`process` is false) a loss of power.
+    /// The cut that survives the death of the process, or (`process` is false) a loss of power.
     #[must_use]
     pub fn kept(&self, process: bool) -> Cut {
         if process { self.kept_by_process.clone() } else { self.kept_by_power.clone() }

@@ -124,7 +124,7 @@ impl Ledger {
         self.books.iter().map(|book| book.history.issued()).collect()
     }
 
-    /// The cuts that survive the death of the process, or else (`process` is false) a loss of power.
+    /// The cuts that survive the death of the process, or (`process` is false) a loss of power.
     #[must_use]
     pub fn kept(&self, process: bool) -> Cuts {
         self.books.iter().map(|book| book.history.kept(process)).collect()

@@ -17,6 +17,7 @@
 //! | `admin` | administrators, which copy, restore and verify the store meanwhile |
 //! | `eraser` | a client that clears a keyspace of its own beside them |
 //! | `follower` | a reader beside them, as another process would be |
+//! | `life` | what all of these share |
 //! | [`tally`] | counts of what happened in stories |
 //! | [`script`] | readable scripts, `scripts/*.txt` |
 //! | [`serial`] | concurrent transactions, and the order that explains what they saw |
@@ -44,6 +45,7 @@ pub mod full;
 pub mod history;
 mod leaks;
 pub mod ledger;
+mod life;
 pub mod machine;
 pub mod model;
 pub mod oracle;

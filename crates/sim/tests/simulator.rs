@@ -15,6 +15,27 @@ use vlsm_sim::world::Mechanisms;
 /// memory that a store can have, one such batch waits for hundreds of small flushes.
 const WAIT_MAX: Duration = Duration::from_secs(57);
 
+/// What the tasks beside the clients do.
+const BESIDE: [&str; 17] = [
+    "copy",
+    "copy read",
+    "copy written",
+    "copy that lasts",
+    "one of two copies",
+    "second copy refused",
+    "unfinished copy refused",
+    "restore",
+    "keyspace",
+    "batch over a new keyspace",
+    "scan",
+    "verify refused",
+    "clear",
+    "follower opened",
+    "follower caught up",
+    "follower held a snapshot",
+    "follower refused",
+];
+
 #[test]
 fn every_answer_is_right_whatever_crashes() {
     let seeds = common::seeds("SIM_SEEDS", 0..100);
@@ -52,25 +73,7 @@ fn every_answer_is_right_whatever_crashes() {
             ("lives that file calls ended", tally.failures),
         ];
         common::all_fired(&fired);
-        for what in [
-            "copy",
-            "copy read",
-            "copy written",
-            "copy that lasts",
-            "one of two copies",
-            "second copy refused",
-            "unfinished copy refused",
-            "restore",
-            "keyspace",
-            "batch over a new keyspace",
-            "scan",
-            "verify refused",
-            "clear",
-            "follower opened",
-            "follower caught up",
-            "follower held a snapshot",
-            "follower refused",
-        ] {
+        for what in BESIDE {
             assert!(tally.admin.contains_key(what), "{what}: not once");
         }
     }

@@ -114,8 +114,8 @@ impl Db {
     /// transactions keep showing the state with which they began, and keep its files open.
     /// Keyspaces that were created meanwhile can be opened. The handles of keyspaces that were
     /// renamed or cleared follow; after both since the last call, the keyspace has to be opened
-    /// again, and the handle returns [`Error::KeyspaceDropped`]. The writes that are in no SST yet are
-    /// read again; SSTs that stayed are not.
+    /// again, and the handle returns [`Error::KeyspaceDropped`]. The writes that are in no SST yet
+    /// are read again; SSTs that stayed are not.
     ///
     /// # Errors
     /// The handle then shows what it showed before. [`Error::CannotFollow`] when the writes that

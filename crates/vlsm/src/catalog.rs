@@ -123,8 +123,8 @@ pub(crate) struct KeyspaceInfo {
     /// jobs with the filter may be under way when it is renamed.
     opened_as: String,
     made: ArcSwap<Made>,
-    /// The microseconds after which a put expires, or [`NO_TTL`]: every put asks for it, and to look
-    /// into `made` would cost two atomic operations more.
+    /// The microseconds after which a put expires, or [`NO_TTL`]: every put asks for it, and a
+    /// look into `made` would cost two atomic operations more.
     ttl: AtomicU64,
     /// The first of its trees; [`NO_TREE`] once it was dropped.
     first: AtomicU64,

@@ -338,12 +338,12 @@ impl Keyspace {
     /// older snapshots see none. Their values replace older values of the same keys. When the call
     /// returns, the files and everything written before are durable.
     ///
-    /// [`Keyspace::sst_writer`] and [`SstFileWriter::create`] make the files. Their key ranges must not overlap,
-    /// and no file may span regions. They are checked completely, and copied. Writes continue
-    /// meanwhile, also to the files' keys; they wait only while the files become part of the store,
-    /// for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). The values do not
-    /// expire, whatever the keyspace's `ttl`. A crash may lose earlier writes that are not in the
-    /// WAL and not flushed, and keep the files.
+    /// [`Keyspace::sst_writer`] and [`SstFileWriter::create`] make the files. Their key ranges must
+    /// not overlap, and no file may span regions. They are checked completely, and copied. Writes
+    /// continue meanwhile, also to the files' keys; they wait only while the files become part of
+    /// the store, for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). The values
+    /// do not expire, whatever the keyspace's `ttl`. A crash may lose earlier writes that are not
+    /// in the WAL and not flushed, and keep the files.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::InvalidArgument`], [`Error::FormatVersion`] or [`Error::Io`]

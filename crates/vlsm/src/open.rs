@@ -127,15 +127,14 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let (start, lock) = (env.now(), lock_of(&env, dir, &opening)?);
     let Opening { options, read_only, follow, listener, .. } = opening;
     let Opening { extensions, default_keyspace, partial, keep_unknown, .. } = opening;
-    let logs = options.log && !read_only;
-    let (events, extensions) = events_of(&env, logs.then_some(dir), listener, extensions);
-    let (manifest, mut state) =
-        manifest_of(&env, dir, read_only, (&options, default_keyspace.as_ref()))?;
-    let place = manifest.place();
+    let (log_in, default) = ((options.log && !read_only).then_some(dir), default_keyspace.as_ref());
+    let (events, extensions) = events_of(&env, log_in, listener, extensions);
+    let (manifest, mut state) = manifest_of(&env, dir, read_only, (&options, default))?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
+    let place = manifest.place();
     let (clock, extensions) = (clock_of(&env, &state), extensions.keeping(keep_unknown));
-    let keyspaces = keyspaces_of(&clock, &state, &extensions, default_keyspace.as_ref())?;
+    let keyspaces = keyspaces_of(&clock, &state, &extensions, default)?;
     check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let next_file = there.next_number(&state);
