@@ -132,12 +132,11 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let (manifest, mut state) = manifest_of(&env, dir, read_only, (&options, default))?;
     let lost = Lost::find(&*env, dir, options.salvage_ssts, &mut state)?;
     let (shape, deciders) = mechanisms_of(&options)?;
-    let place = manifest.place();
     let (clock, extensions) = (clock_of(&env, &state), extensions.keeping(keep_unknown));
     let keyspaces = keyspaces_of(&clock, &state, &extensions, default)?;
     check_numbers(dir, &state, read_only)?;
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
-    let next_file = there.next_number(&state);
+    let (place, next_file) = (manifest.place(), there.next_number(&state));
     let folder = Settling::new(&env, dir, &events, &state, &there, &lost, manifest);
     let (wake, next_memtable) = (env.condition(Duration::ZERO), &counter());
     let (memory, arenas) = memory_of(&options, &wake);
