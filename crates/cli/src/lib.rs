@@ -4,7 +4,7 @@
 //! One file per group of commands: `data` (put, get, merge, delete, scan), `export`, `import`,
 //! `ingest` (sst, ingest), `inspect` (stats, levels), `keyspaces`, `verify`, `repair`, `copy`
 //! (checkpoint, restore), `compact`, `size`, `dump`, `bench`, `generate` (completions, man),
-//! `shell`.
+//! `shell`, `top`.
 //! Shared: `store` (the engine's calls), `record`, `escape` and `lines` (text to bytes and back),
 //! `progress`, `output` (JSON instead of a line), `paint` (colours), `interrupt` (Ctrl-C in a
 //! shell), `failure` (exit codes: 0 done, 1 failed or not found, 2 wrong usage).
@@ -38,6 +38,7 @@ mod repair;
 mod shell;
 mod size;
 mod store;
+mod top;
 mod verify;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -54,6 +55,7 @@ Examples:
   vlsm export my-store > all.tsv
   vlsm levels my-store
   vlsm shell my-store                           commands one after the other: put apple green
+  vlsm top my-store                             a live view, while another process writes
   vlsm verify my-store
   vlsm repair my-store repaired                 after damage: into a new store
   vlsm checkpoint my-store backup
@@ -122,6 +124,8 @@ enum Command {
     Dump(dump::Command),
     /// Type commands on one store, which stays open: with history and completion
     Shell(Box<shell::Args>),
+    /// Watch a store that another process writes: rates, latencies, levels, waits
+    Top(top::Args),
     /// Print the completions of a shell: bash, zsh or fish
     Completions(generate::CompletionsArgs),
     /// Write the manual: a page for each command
@@ -182,6 +186,7 @@ fn run(command: Command) -> Result {
         Command::Compact(args) => compact::run(&args),
         Command::Dump(command) => dump::run(&command),
         Command::Shell(args) => shell::run(*args),
+        Command::Top(args) => top::run(&args),
         Command::Completions(args) => generate::completions(&args, self::command()),
         Command::Man(args) => generate::man(&args, self::command()),
     }

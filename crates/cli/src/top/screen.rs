@@ -1,0 +1,81 @@
+//! The terminal: draws a few times a second, and acts on keys.
+//!
+//! The terminal is restored when the view ends, whatever ends it: a key, a failure, a panic, or a
+//! signal that asks the program to end.
+
+use super::draw::{View, draw};
+use super::watch::Watch;
+use crate::failure::{Failure, Result};
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest wait for a key.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Restores the terminal when it is dropped.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        let _ = ratatui::try_restore();
+    }
+}
+
+/// Shows the store until the user has enough.
+///
+/// # Errors
+/// The terminal fails, or the statistics cannot be read.
+pub fn run(mut watch: Watch) -> Result {
+    let failed = |error: io::Error| Failure::new(format!("the terminal fails: {error}"));
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
+    }
+    let mut view = View::of(&watch);
+    // A panic restores the terminal before it is printed.
+    let mut terminal = ratatui::try_init().map_err(failed)?;
+    let _restore = Restore;
+    while !ended.load(Ordering::Relaxed) {
+        if let Some(reading) = watch.step(Instant::now())? {
+            view.add(reading);
+        }
+        (view.state, view.paused, view.interval) = (watch.state, watch.paused, watch.interval);
+        let drawn = terminal.draw(|frame| draw(&view, frame.area(), frame.buffer_mut()));
+        drawn.map_err(failed)?;
+        let wait = event::poll(TICK);
+        match wait {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Event::Key(key) = event::read().map_err(failed)?
+                    && key.kind != KeyEventKind::Release
+                    && is_quit(&mut watch, &mut view, key)
+                {
+                    break;
+                }
+            }
+            // A signal, which may be one that ends the program.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Acts on a key. True when it ends the view.
+pub fn is_quit(watch: &mut Watch, view: &mut View, key: KeyEvent) -> bool {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Esc | KeyCode::Char('q' | 'Q') => return true,
+        KeyCode::Char('c' | 'd') if control => return true,
+        KeyCode::Char('p' | ' ') => watch.paused = !watch.paused,
+        KeyCode::Char('k') => view.keyspaces = !view.keyspaces,
+        KeyCode::Char('+' | '=') => watch.change_interval(true),
+        KeyCode::Char('-') => watch.change_interval(false),
+        _ => {}
+    }
+    false
+}
