@@ -1,8 +1,9 @@
 //! Other stores under the laboratory's driver: the same keys, sizes and machine as ours.
 //!
 //! `vlsm-lab` starts `peers child` for each run of one of them and tells it by standard input what
-//! to do. README.md says what it takes to build.
+//! to do. `vlsm import --from` starts `peers export`. README.md says what it takes to build.
 
+mod export;
 mod native;
 mod stores;
 
@@ -26,6 +27,8 @@ enum Cli {
         #[arg(long)]
         kinds: bool,
     },
+    /// Write all records of another store as JSON lines, for `vlsm import --from`
+    Export(export::Args),
     /// Compare the laboratory's driver with a native loop, store by store
     Native(native::Args),
     /// The first keys that the laboratory generates, one a line
@@ -42,6 +45,7 @@ enum Cli {
 fn main() -> ExitCode {
     let done = match Cli::parse() {
         Cli::Child => child(),
+        Cli::Export(args) => export::run(&args),
         Cli::Native(args) => native::run(&args),
         Cli::List { kinds: true } => {
             stores::kinds().for_each(|kind| println!("{kind}"));

@@ -199,6 +199,7 @@ fn one(args: &Args, store: &str) -> Result<String, String> {
 fn spec(args: &Args, store: &str) -> Result<StoreSpec, String> {
     let (kind, config) = StoreSpec::parts(store);
     let mut options = vlsm::Options::default();
+    options.compression = vec![vlsm::Compression::None];
     options.policy = vlsm_policy::profile::profile("rocksdb").map_err(|error| error.to_string())?;
     options.policy.tree.memtable_bytes = Bytes::mib(args.memtable);
     let (kind, config) = (kind.to_owned(), config.to_owned());

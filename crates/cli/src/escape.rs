@@ -109,6 +109,17 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
 
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/// The value of each base64 digit; [`NO_DIGIT`] for other bytes.
+const DIGITS: [u8; 256] = {
+    let (mut digits, mut i) = ([NO_DIGIT; 256], 0);
+    while i < BASE64.len() {
+        digits[BASE64[i] as usize] = i as u8;
+        i += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = 64;
+
 /// Appends `bytes` in base64.
 pub fn base64(bytes: &[u8], out: &mut Vec<u8>) {
     for chunk in bytes.chunks(3) {
@@ -135,10 +146,11 @@ pub fn unbase64(text: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
         let padding = quad.iter().rev().take_while(|b| last && **b == b'=').count();
         let mut bits = 0_u32;
         for byte in &quad[..4 - padding.min(2)] {
-            let digit = BASE64.iter().position(|d| d == byte);
-            let digit =
-                digit.ok_or_else(|| format!("not base64 at byte {} or after", 4 * index))?;
-            bits = bits << 6 | digit as u32;
+            let digit = DIGITS[usize::from(*byte)];
+            if digit == NO_DIGIT {
+                return Err(format!("not base64 at byte {} or after", 4 * index));
+            }
+            bits = bits << 6 | u32::from(digit);
         }
         bits <<= 6 * padding.min(2);
         let bytes = bits.to_be_bytes();

@@ -8,18 +8,24 @@
 //! A bad line is counted and skipped; the first [`SHOWN`] are described, with line numbers and
 //! without their content. With `--strict` the first one ends the import, after the records before
 //! it are written. `vlsm sst` reads its input in the same way, into a file (`ingest.rs`).
+//!
+//! With `--from` the records are those of another store, which another program writes (`foreign`).
+
+pub mod foreign;
+mod target;
 
 use crate::failure::{Failure, Result, say};
 use crate::interrupt;
 use crate::lines::{LINE_MAX, Lines, Next};
 use crate::output::OutputArgs;
 use crate::progress::{Progress, grouped};
-use crate::record::{Format, Layout, detect};
+use crate::record::{Format, Layout, Line, detect};
 use crate::store::{CreateArgs, Store, StoreArgs};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
+use target::Target;
 use vlsm_core::Bytes;
 
 /// Records in a batch, at most.
@@ -37,7 +43,8 @@ Formats:
               vlsm did not write. Then a key cannot contain a tab, and neither key nor value a line
               feed; a carriage return at the end of a line belongs to the value.
   JSON lines  {\"key\": \"…\", \"value\": \"…\"}; for bytes that are not text: key_hex, value_hex,
-              key_base64, value_base64.
+              key_base64, value_base64. \"keyspace\": \"…\" puts a record into another keyspace
+              than that of --keyspace; a line with nothing else names one without records.
 
 Examples:
   vlsm import my-store packages.tsv
@@ -45,6 +52,13 @@ Examples:
   vlsm import my-store dump.txt --format tsv --hex
   find / -printf '%p\\t%s\\n' | vlsm import my-store --raw
   vlsm import my-store data.tsv --strict        stop at the first bad line
+  vlsm import --from rocksdb old-store my-store
+  vlsm import --from redb old.redb my-store --only users --only orders
+
+With --from the records come from another store, which is only read: rocksdb, fjall, redb or lmdb.
+Each of its column families, keyspaces, tables or databases goes into the keyspace of its name,
+which is created. This needs the program `peers`, which is built by peers/build in the source of
+vlsm. docs/moving.md says what comes over and what is refused.
 
 Bad lines are skipped and reported with their numbers; the exit code is then 1. Imported records
 stay, also after Ctrl-C. To import a file again is harmless: later records replace earlier ones.";
@@ -59,6 +73,8 @@ pub struct Args {
     create: CreateArgs,
     #[command(flatten)]
     input: InputArgs,
+    #[command(flatten)]
+    from: foreign::FromArgs,
     /// Stop at the first bad line
     #[arg(long)]
     strict: bool,
@@ -124,6 +140,9 @@ impl Compressed {
 
 /// The destination of records.
 pub trait Sink {
+    /// Chooses the keyspace of the next record: one that its line names, or the command's. Returns
+    /// the problem if there is none.
+    fn choose(&mut self, keyspace: Option<&str>) -> Result<Option<String>>;
     /// Adds a record to the batch. Returns the problem if it was refused.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>>;
     /// Writes the batch.
@@ -132,37 +151,16 @@ pub trait Sink {
     fn pending(&self) -> (usize, usize);
 }
 
-impl Sink for Store {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
-        self.batch_put(key, value);
-        Ok(None)
-    }
-    fn commit(&mut self) -> Result {
-        self.batch_write()
-    }
-    fn pending(&self) -> (usize, usize) {
-        self.batch_len()
-    }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> Result {
     let strict = args.strict.then_some("stopped there because of --strict");
-    let mut import = Import::open(&args.input, strict)?;
-    let mut store = Store::open_to_add(&args.store, args.create)?;
-    let outcome = import.run(&mut store);
-    if outcome.is_err() {
-        import.progress.clear();
-        if import.written > 0 {
-            say(format_args!("imported {} records before that", grouped(import.written)));
-        }
+    if let Some(source) = args.from.start(&args.store.keyspace)? {
+        return foreign::run(args, source, strict);
     }
-    let synced = store.sync();
-    store.close()?;
-    outcome.and(synced)?;
-    let json = import.finish("imported", args.output);
-    args.output.tell(None, json)?;
-    import.verdict()
+    let import = Import::open(&args.input, strict)?;
+    let store = Store::open_to_add(&args.store, args.create)?;
+    let target = Target::new(store, &args.store.keyspace, args.create.create);
+    import.into_store(target, args.output, |outcome| outcome)
 }
 
 /// Opens the file and returns its length, if it has one.
@@ -188,6 +186,9 @@ pub struct Import<'a, R> {
     file: &'a Path,
     /// The message when the first bad line ends the import; none if bad lines are skipped.
     strict: Option<&'static str>,
+    /// The message when a line that is no record ends the import, because a program wrote it; a
+    /// record that the store cannot hold is only bad.
+    garbage: Option<&'static str>,
     /// Records in written batches.
     written: u64,
     /// Bad lines.
@@ -216,7 +217,8 @@ impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
         };
         let layout = Layout { format, hex: args.hex };
         let (lines, progress) = (Lines::new(input, LINE_MAX), Progress::new(total));
-        Ok(Self { lines, layout, file, strict, written: 0, bad: 0, progress })
+        let (garbage, written, bad) = (None, 0, 0);
+        Ok(Self { lines, layout, file, strict, garbage, written, bad, progress })
     }
 }
 
@@ -237,37 +239,74 @@ impl<R: BufRead> Import<'_, R> {
         })
     }
 
+    /// Reads to the end into a store, and prints the summary. `explain` may replace the failure
+    /// that ended the reading.
+    fn into_store(
+        mut self,
+        mut target: Target,
+        output: OutputArgs,
+        explain: impl FnOnce(Result) -> Result,
+    ) -> Result {
+        let outcome = self.run(&mut target);
+        if outcome.is_err() {
+            self.progress.clear();
+        }
+        let outcome = explain(outcome);
+        if outcome.is_err() && self.written > 0 {
+            let records = grouped(self.written);
+            say(format_args!("imported {records} records before that: {}", target.told()));
+        }
+        let synced = target.sync();
+        let records = target.close()?;
+        outcome.and(synced)?;
+        let mut json = self.finish("imported", output);
+        if !output.json {
+            target::list(&records);
+        }
+        json["keyspaces"] = target::json(&records);
+        output.tell(None, json)?;
+        self.verdict()
+    }
+
     /// Reads to the end.
     pub fn run(&mut self, sink: &mut impl Sink) -> Result {
         let (mut key, mut value) = (Vec::new(), Vec::new());
         loop {
             let next = self.lines.read();
             let next = next.map_err(|e| Failure::file("cannot read", self.file, &e));
-            let fault = match interrupt::check().and(next) {
+            let line = match interrupt::check().and(next) {
                 Err(failure) => {
                     self.commit(sink)?;
                     return Err(failure);
                 }
                 Ok(Next::End) => return self.commit(sink),
-                Ok(Next::TooLong) => Err(format!("longer than {}", Bytes(LINE_MAX as u64))),
+                Ok(Next::TooLong) => {
+                    let why = format!("longer than {}", Bytes(LINE_MAX as u64));
+                    self.bad(sink, &why, self.strict)?;
+                    continue;
+                }
                 Ok(Next::Line) if self.lines.line().trim_ascii().is_empty() && !self.has_tab() => {
                     continue;
                 }
                 Ok(Next::Line) => self.layout.parse(self.lines.line(), &mut key, &mut value),
             };
-            let fault = fault.and_then(|()| {
-                vlsm_core::key::check_lengths(key.len(), value.len()).map_err(|e| e.to_string())
-            });
-            let fault = match fault {
-                Ok(()) => sink.put(&key, &value)?,
-                Err(why) => Some(why),
+            let fault = match line {
+                Err(why) => {
+                    self.bad(sink, &why, self.strict.or(self.garbage))?;
+                    continue;
+                }
+                Ok(Line::Keyspace(name)) => match sink.choose(Some(&name))? {
+                    None => continue,
+                    problem => problem,
+                },
+                Ok(Line::Record(name)) => put(sink, name.as_deref(), &key, &value)?,
             };
             if let Some(why) = fault {
-                self.bad(sink, &why)?;
+                self.bad(sink, &why, self.strict)?;
                 continue;
             }
-            self.progress.record(self.lines.bytes());
             let (records, bytes) = sink.pending();
+            self.progress.record(self.lines.bytes());
             if records >= BATCH_RECORDS || bytes >= BATCH_BYTES {
                 self.commit(sink)?;
             }
@@ -286,10 +325,11 @@ impl<R: BufRead> Import<'_, R> {
         self.layout.format != Format::Json && self.lines.line().contains(&b'\t')
     }
 
-    fn bad(&mut self, sink: &mut impl Sink, why: &str) -> Result {
+    /// Counts a bad line and describes it, or ends the import with the message in `stop`.
+    fn bad(&mut self, sink: &mut impl Sink, why: &str, stop: Option<&str>) -> Result {
         self.bad += 1;
         let line = format!("{}:{}: {why}", self.file.display(), self.lines.number());
-        if let Some(stopped) = self.strict {
+        if let Some(stopped) = stop {
             self.commit(sink)?;
             return Err(Failure::new(format!("{line}; {stopped}")));
         }
@@ -313,6 +353,22 @@ impl<R: BufRead> Import<'_, R> {
     }
 }
 
+/// Adds a record to the batch. Returns the problem if it was refused.
+fn put(
+    sink: &mut impl Sink,
+    keyspace: Option<&str>,
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<String>> {
+    if let Err(error) = vlsm_core::key::check_lengths(key.len(), value.len()) {
+        return Ok(Some(error.to_string()));
+    }
+    match sink.choose(keyspace)? {
+        None => sink.put(key, value),
+        problem => Ok(problem),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -324,6 +380,9 @@ mod tests {
     }
 
     impl Sink for Memory {
+        fn choose(&mut self, keyspace: Option<&str>) -> Result<Option<String>> {
+            Ok(keyspace.map(|name| format!("no keyspace {name}")))
+        }
         fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
             self.batch.push((key.to_vec(), value.to_vec()));
             Ok(None)
@@ -344,6 +403,7 @@ mod tests {
             layout: Layout { format: Format::Tsv, hex: false },
             file: Path::new("x.tsv"),
             strict: strict.then_some("stopped"),
+            garbage: None,
             written: 0,
             bad: 0,
             progress: Progress::new(None),

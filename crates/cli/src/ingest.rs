@@ -68,6 +68,11 @@ struct File {
 }
 
 impl Sink for File {
+    fn choose(&mut self, keyspace: Option<&str>) -> Result<Option<String>> {
+        let why = "it names a keyspace, but an SST has none: ingest --keyspace chooses it";
+        Ok(keyspace.map(|_| why.to_owned()))
+    }
+
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Option<String>> {
         match self.writer.put(key, value) {
             Ok(()) => {

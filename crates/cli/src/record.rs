@@ -5,7 +5,9 @@
 //! be `\r\n`.
 //!
 //! **JSON lines**: `{"key": "…", "value": "…"}` for text; `key_hex`, `value_hex`, `key_base64` and
-//! `value_base64` for bytes, in any combination. Other fields are refused: they would be lost.
+//! `value_base64` for bytes, in any combination. `"keyspace": "…"` names the record's keyspace; a
+//! line with nothing else names one that may have no records. Other fields are refused: they would
+//! be lost.
 
 use crate::escape::{base64, escape, hex, unbase64, unescape, unhex};
 use serde::Deserialize;
@@ -22,6 +24,15 @@ pub enum Format {
     Raw,
 }
 
+/// The content of a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A record, and the keyspace that the line names.
+    Record(Option<String>),
+    /// The name of a keyspace alone.
+    Keyspace(String),
+}
+
 /// The encoding of keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
@@ -34,6 +45,7 @@ pub struct Layout {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonRecord {
+    keyspace: Option<String>,
     key: Option<String>,
     key_hex: Option<String>,
     key_base64: Option<String>,
@@ -43,11 +55,16 @@ struct JsonRecord {
 }
 
 impl Layout {
-    /// Reads a line, without its line feed, into `key` and `value`.
+    /// Reads a line, without its line feed; a record into `key` and `value`.
     ///
     /// # Errors
     /// The problem with the line and the expected form, without its contents.
-    pub fn parse(self, line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
+    pub fn parse(
+        self,
+        line: &[u8],
+        key: &mut Vec<u8>,
+        value: &mut Vec<u8>,
+    ) -> Result<Line, String> {
         key.clear();
         value.clear();
         let tab = line.iter().position(|byte| *byte == b'\t');
@@ -56,7 +73,7 @@ impl Layout {
             let tab = tab?;
             key.extend_from_slice(&line[..tab]);
             value.extend_from_slice(&line[tab + 1..]);
-            return Ok(());
+            return Ok(Line::Record(None));
         }
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         match self.format {
@@ -65,7 +82,8 @@ impl Layout {
                 let tab = tab?;
                 let read = if self.hex { unhex } else { unescape };
                 read(&line[..tab], key).map_err(|why| format!("key: {why}"))?;
-                read(&line[tab + 1..], value).map_err(|why| format!("value: {why}"))
+                read(&line[tab + 1..], value).map_err(|why| format!("value: {why}"))?;
+                Ok(Line::Record(None))
             }
         }
     }
@@ -145,10 +163,20 @@ pub fn detect(name: &str, first_line: &[u8]) -> Format {
     if json { Format::Json } else { Format::Tsv }
 }
 
-fn parse_json(line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<(), String> {
+fn parse_json(line: &[u8], key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<Line, String> {
     let record: JsonRecord = serde_json::from_slice(line).map_err(|e| json_error(&e))?;
-    one_of("key", [record.key, record.key_hex, record.key_base64], key)?;
-    one_of("value", [record.value, record.value_hex, record.value_base64], value)
+    let keys = [record.key, record.key_hex, record.key_base64];
+    let values = [record.value, record.value_hex, record.value_base64];
+    match record.keyspace {
+        Some(keyspace) if keys.iter().chain(&values).all(Option::is_none) => {
+            Ok(Line::Keyspace(keyspace))
+        }
+        keyspace => {
+            one_of("key", keys, key)?;
+            one_of("value", values, value)?;
+            Ok(Line::Record(keyspace))
+        }
+    }
 }
 
 /// Reads the one field of `text`, `text_hex` and `text_base64` that is given.
@@ -189,7 +217,7 @@ mod tests {
 
     fn parse(layout: Layout, line: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
-        layout.parse(line.as_bytes(), &mut key, &mut value).map(|()| (key, value))
+        layout.parse(line.as_bytes(), &mut key, &mut value).map(|_| (key, value))
     }
 
     fn pair(key: &[u8], value: &[u8]) -> (Vec<u8>, Vec<u8>) {
@@ -224,6 +252,19 @@ mod tests {
             let why = parse(JSON, line).unwrap_err();
             assert!(why.contains(what), "{line}: {why}");
         }
+    }
+
+    #[test]
+    fn reads_the_keyspace_of_a_json_line() {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let mut parse = |line: &str| JSON.parse(line.as_bytes(), &mut key, &mut value);
+        let named = || Some("a b".to_owned());
+        let record = r#"{"keyspace": "a b", "key": "k", "value": ""}"#;
+        assert_eq!(parse(record), Ok(Line::Record(named())));
+        assert_eq!(parse(r#"{"key": "k", "value": ""}"#), Ok(Line::Record(None)));
+        assert_eq!(parse(r#"{"keyspace": "a b"}"#), Ok(Line::Keyspace("a b".to_owned())));
+        assert!(parse(r#"{"keyspace": "a b", "key": "k"}"#).unwrap_err().contains("\"value\""));
+        assert!(parse("{}").unwrap_err().contains("no field \"key\""));
     }
 
     #[test]

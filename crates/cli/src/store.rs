@@ -172,6 +172,22 @@ impl Store {
         Ok(Self::over(args, db, keyspace))
     }
 
+    /// A keyspace of the store by its name, and with `create` a new one if there is none.
+    ///
+    /// # Errors
+    /// It does not exist, or cannot be created.
+    pub fn other_keyspace(&self, name: &str, create: bool) -> Result<Keyspace> {
+        match keyspace(&self.db, name) {
+            Err(_) if create => Ok(self.db.create_keyspace(name, KeyspaceOptions::new())?),
+            found => found,
+        }
+    }
+
+    /// Does the writes that follow in this keyspace. Returns the one used until now.
+    pub fn use_keyspace(&mut self, keyspace: Keyspace) -> Keyspace {
+        std::mem::replace(&mut self.keyspace, keyspace)
+    }
+
     /// The readable pairs, and the ranges of keys that cannot be read.
     pub fn salvage(&self) -> vlsm::Salvage {
         self.keyspace.salvage()

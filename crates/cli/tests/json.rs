@@ -34,7 +34,12 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
         "end",
     ),
     ("delete s apple", "", "writes", "writes"),
-    ("import s", "a\tb\nc\td\n", "bad bytes records seconds", "bad bytes records seconds"),
+    (
+        "import s",
+        "a\tb\nc\td\n",
+        "bad bytes keyspaces records seconds",
+        "bad bytes keyspaces records seconds",
+    ),
     (
         "sst all.sst",
         "a\tb\nc\td\n",

@@ -13,8 +13,12 @@
 
 use super::{Described, Instance, Kind, Opened, Pairs, Setup, io, keep, version_of, wal};
 use fjall::compaction::Leveled;
-use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::config::{
+    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
+};
+use fjall::{
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+};
 use std::sync::Arc;
 use vlsm::Durability;
 use vlsm_measure::store::{LevelStats, StoreResult, Write};
@@ -45,6 +49,7 @@ fn open(setup: &Setup) -> Opened {
     let db = Database::builder(&setup.folders[0])
         .cache_size(setup.spec.cache)
         .worker_threads(setup.threads)
+        .journal_compression(CompressionType::None)
         .manual_journal_persist(options.durability == Durability::Lazy)
         .open()?;
     let mut levels = Leveled::default();
@@ -68,6 +73,8 @@ fn open(setup: &Setup) -> Opened {
             .max_memtable_size(policy.tree.memtable_bytes.0)
             .manual_journal_persist(options.durability == Durability::Lazy)
             .data_block_size_policy(BlockSizePolicy::all(options.block_bytes.0 as u32))
+            .data_block_compression_policy(CompressionPolicy::disabled())
+            .index_block_compression_policy(CompressionPolicy::disabled())
             .filter_policy(filter.clone())
             .compaction_strategy(strategy.clone())
     };

@@ -14,6 +14,7 @@ use super::{Described, Instance, Kind, Opened, Pairs, Setup, io, keep, version_o
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 use std::ops::Bound;
+use std::path::Path;
 use vlsm::Durability;
 use vlsm_measure::store::{StoreResult, Write};
 
@@ -67,6 +68,23 @@ fn open(setup: &Setup) -> Opened {
         ("reads", "mapped".to_owned()),
     ];
     Ok((trees, described))
+}
+
+/// The most named databases of an environment that is opened to be read.
+const DATABASES: u32 = 4096;
+
+/// Opens an environment, a folder or a file alone, to read it.
+///
+/// # Errors
+/// Any error of LMDB: there is none, or its file is not LMDB's.
+pub fn open_to_read(path: &Path) -> heed::Result<Env> {
+    let mut options = EnvOpenOptions::new();
+    options.max_dbs(DATABASES);
+    let file = if path.is_dir() { EnvFlags::empty() } else { EnvFlags::NO_SUB_DIR };
+    // SAFETY: with its lock file LMDB lets others write beside a read transaction, and a map that
+    // is only read changes nothing. That nobody truncates the file is up to the user, as for every
+    // program that uses LMDB.
+    unsafe { options.flags(file | EnvFlags::READ_ONLY).open(path) }
 }
 
 impl Instance for Tree {

@@ -12,7 +12,7 @@
 //! Threads: all calls from any thread, as the stores allow.
 
 mod fjall;
-mod lmdb;
+pub mod lmdb;
 pub mod pebble;
 mod redb;
 #[cfg(feature = "rocksdb")]

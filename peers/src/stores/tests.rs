@@ -17,6 +17,7 @@ fn splits(regions: usize) -> Vec<Vec<u8>> {
 
 fn spec(kind: &str, config: &str, regions: usize) -> StoreSpec {
     let mut options = vlsm::Options::default();
+    options.compression = vec![Compression::None];
     options.policy = vlsm_policy::profile::profile("rocksdb").unwrap();
     // Small, so that there are flushes and compactions.
     options.policy.tree.memtable_bytes = Bytes::kib(256);
