@@ -1,12 +1,17 @@
 //! `top` beside a process that writes: it asks, reads, and leaves nothing behind.
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a test"
+)]
 
 mod common;
 
 use common::World;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 /// A shell of the program on the store `s`, which keeps it open.
@@ -153,4 +158,33 @@ fn what_stands_in_the_way_is_named() {
     world.run(&["top", "s"]).fails(1, &[&id, "tells no statistics", "stats_on_request"]);
     drop(input);
     assert!(silent.wait().unwrap().success());
+}
+
+/// The window of the terminal is closed: the program ends with it.
+#[test]
+fn it_ends_with_its_terminal() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let world = World::new();
+    let writer = Writer::new(&world);
+    let window = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    // The program must not have the window's end of the terminal itself.
+    rustix::io::fcntl_setfd(&window, rustix::io::FdFlags::CLOEXEC).unwrap();
+    grantpt(&window).unwrap();
+    unlockpt(&window).unwrap();
+    let name = ptsname(&window, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = || std::fs::File::options().read(true).write(true).open(&name).unwrap();
+    let mut top = world.command(&["top", "s"]);
+    top.stdin(terminal()).stdout(terminal()).stderr(Stdio::null());
+    let mut top = top.spawn().unwrap();
+    let mut seen = [0; 64];
+    assert!(rustix::io::read(&window, &mut seen).unwrap() > 0, "it draws");
+    assert!(top.try_wait().unwrap().is_none());
+    drop(window);
+    let begun = Instant::now();
+    while top.try_wait().unwrap().is_none() && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let outlived = top.kill().is_ok() && top.wait().unwrap().code().is_none();
+    assert!(!outlived, "it outlives its terminal");
+    writer.close();
 }

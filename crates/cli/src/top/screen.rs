@@ -1,13 +1,15 @@
 //! The terminal: draws a few times a second, and acts on keys.
 //!
 //! The terminal is restored when the view ends, whatever ends it: a key, a failure, a panic, or a
-//! signal that asks the program to end.
+//! signal that asks the program to end. When the terminal itself goes away, the process ends at
+//! once ([`end_with_the_terminal`]).
 
 use super::draw::{View, draw};
 use super::watch::Watch;
 use crate::failure::{Failure, Result};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,9 +34,10 @@ impl Drop for Restore {
 pub fn run(mut watch: Watch) -> Result {
     let failed = |error: io::Error| Failure::new(format!("the terminal fails: {error}"));
     let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;
     }
+    end_with_the_terminal();
     let mut view = View::of(&watch);
     // A panic restores the terminal before it is printed.
     let mut terminal = ratatui::try_init().map_err(failed)?;
@@ -63,6 +66,17 @@ pub fn run(mut watch: Watch) -> Result {
         }
     }
     Ok(())
+}
+
+/// Ends the process when the terminal goes away. Nothing can be restored then, and the wait for a
+/// key would never end: it reads the end of the terminal again and again.
+fn end_with_the_terminal() {
+    std::thread::spawn(|| {
+        let out = io::stdout();
+        // Asks for nothing, so only a hang-up ends the wait, or a signal.
+        while poll(&mut [PollFd::new(&out, PollFlags::empty())], None).is_err() {}
+        std::process::exit(1);
+    });
 }
 
 /// Acts on a key. True when it ends the view.
