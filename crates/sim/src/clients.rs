@@ -99,7 +99,7 @@ pub struct Story {
     pub faults: bool,
     /// The store's mechanisms; none to choose them by the seed.
     pub mechanisms: Option<Mechanisms>,
-    /// Whether a reader follows the store in every life, instead of in some.
+    /// Whether three readers follow the store in every life, instead of one in some.
     pub followed: bool,
     /// Changes the chosen options.
     pub tweak: fn(&mut Options),
@@ -240,8 +240,8 @@ struct Plan {
     clients: usize,
     /// The number of administrators.
     admins: u64,
-    /// Whether a reader follows the store.
-    followed: bool,
+    /// The number of readers that follow the store.
+    followers: u64,
     /// Whether a client clears its keyspace.
     erased: bool,
     ops: u64,
@@ -275,9 +275,10 @@ impl Plan {
         }
         let admins = *rng.pick(&[0, 0, 1, 2]);
         // Drawn aside, so that the other parameters of a story do not depend on it.
-        let followed = story.followed || Rng::new(seed).fork(FOLLOWER).one_in(3);
+        let some = u64::from(Rng::new(seed).fork(FOLLOWER).one_in(3));
+        let followers = if story.followed { 3 } else { some };
         let erased = Rng::new(seed).fork(ERASER).one_in(2);
-        Self { seed, options, clients, admins, followed, erased, ops, last, faults, space }
+        Self { seed, options, clients, admins, followers, erased, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -367,8 +368,9 @@ fn live(env: &Arc<SimEnv>, shared: &Arc<Shared>, plan: &Plan) -> Result<Ended, S
         let mut eraser = Eraser::new(&world, env, shared, Rng::new(plan.seed ^ ERASER), limits);
         tasks.push(env.task("eraser", move || eraser.run()));
     }
-    if plan.followed {
-        let (rng, may_fail) = (Rng::new(plan.seed ^ FOLLOWER), (limits, !plan.faults.is_empty()));
+    for number in 0..plan.followers {
+        let rng = Rng::new(plan.seed ^ FOLLOWER).fork(number);
+        let may_fail = (limits, !plan.faults.is_empty());
         let mut follower = Follower::new(env, shared, &plan.options, rng, may_fail);
         tasks.push(env.task("follower", move || follower.run()));
     }

@@ -24,6 +24,9 @@ use vlsm_core::Error;
 /// The changes of one life.
 const CHANGES: usize = 24;
 
+/// The looks for a keyspace's new name, a microsecond apart.
+const LOOKS_MAX: u64 = 20_000;
+
 /// The names of the keyspaces that come and go.
 const NAMES: [&str; 3] = ["red", "blue", "green"];
 
@@ -232,13 +235,17 @@ impl Client {
     }
 
     /// Watches for a keyspace's new name from another task: once it has shown, no crash may take it
-    /// back, even if the call has not returned. Ends with the name or with the flag.
+    /// back, even if the call has not returned. Ends with the name, with the flag, or after a time:
+    /// a task that looks for ever would hide that the others wait for ever.
     fn watch(&self, name: &'static str) -> (Arc<AtomicBool>, TaskHandle<()>) {
         let done = Arc::new(AtomicBool::new(false));
         let (env, db, book, over) =
             (self.env.clone(), self.db.clone(), self.book.clone(), done.clone());
         let task = self.env.task("watcher", move || {
-            while db.keyspace(name).is_err() && !over.load(Ordering::Relaxed) {
+            for _ in 0..LOOKS_MAX {
+                if db.keyspace(name).is_ok() || over.load(Ordering::Relaxed) {
+                    break;
+                }
                 env.sleep(Duration::from_micros(1));
             }
             if db.keyspace(name).is_ok() {

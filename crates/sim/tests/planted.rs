@@ -53,7 +53,7 @@ const CHECKS: &[Check] = &[
         let few = FEW.replace("options vlsm 5", &format!("options vlsm {}", seed + 5));
         fail_every(&Script::parse("few", &few)?, seed, 1).map(drop)
     }),
-    ("stories of a reader beside the clients", 400, |seed| play(&common::followed(seed)).map(drop)),
+    ("stories of readers beside the clients", 400, |seed| play(&common::followed(seed)).map(drop)),
     ("random operations against the oracle", 40, |seed| model::run(seed, 1_500).map(drop)),
     ("stories of hot keys", 40, |seed| play(&common::hot_keys(seed)).map(drop)),
     ("stories of concurrent clients, crashes and faults", 1_000, |seed| {

@@ -120,7 +120,7 @@ pub fn hot_keys(seed: u64) -> Story {
     Story { mechanisms, tweak, ..Story::new(seed) }
 }
 
-/// A story with a reader beside the clients in every life, without faults: every answer counts.
+/// A story with readers beside the clients in every life, without faults: every answer counts.
 pub fn followed(seed: u64) -> Story {
     Story { followed: true, faults: false, ..Story::new(seed) }
 }
