@@ -35,7 +35,9 @@ fn every_kind_of_operation_has_its_latencies() {
     for n in 0..4000_u64 {
         db.get(n.to_be_bytes()).unwrap();
     }
-    for _ in 0..400 {
+    for n in 0..400_u64 {
+        let found = db.multi_get([n.to_be_bytes(), (n + 1).to_be_bytes()]);
+        assert!(found.iter().all(Result::is_ok));
         assert!(db.iter().next_back().is_some());
     }
     for n in 0..50_u64 {
@@ -50,6 +52,7 @@ fn every_kind_of_operation_has_its_latencies() {
     // The gaps are random: about one in 64 is measured, of transactions one in 16.
     for (name, stats, counts) in [
         ("get", &latencies.get, 40..100),
+        ("multi_get", &latencies.multi_get, 12..50),
         ("write", &latencies.write, 40..100),
         ("seek", &latencies.seek, 2..20),
         ("transaction", &latencies.transaction, 1..12),

@@ -21,6 +21,7 @@ use crate::read::Reader;
 use crate::read::get::Newest;
 use crate::read::table_cache::TableCache;
 use crate::read::view::{Moment, TreeView};
+use crate::shared::latency::Timed;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -187,6 +188,15 @@ impl Fetch {
 impl Reader {
     /// The values of several keys at one moment, in their order.
     pub fn multi_get(&self, asked: &[Asked<'_>], at: Moment) -> Vec<Result<Option<Bytes>>> {
+        let started = self.shared.begin(Timed::MultiGet);
+        let found = self.get_all(asked, at);
+        if found.iter().all(Result::is_ok) {
+            self.shared.end(started);
+        }
+        found
+    }
+
+    fn get_all(&self, asked: &[Asked<'_>], at: Moment) -> Vec<Result<Option<Bytes>>> {
         for (tree, key) in asked {
             self.note(tree, key);
         }

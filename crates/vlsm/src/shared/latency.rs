@@ -214,19 +214,20 @@ impl LatencyStats {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Timed {
     Get,
+    MultiGet,
     Write,
     Seek,
     Transaction,
 }
 
 impl Timed {
-    const COUNT: usize = 4;
+    const COUNT: usize = 5;
 
     /// Of this many, one is measured on average.
     fn every(self) -> u32 {
         match self {
             Self::Get | Self::Write | Self::Seek => 64,
-            Self::Transaction => 16,
+            Self::MultiGet | Self::Transaction => 16,
         }
     }
 }

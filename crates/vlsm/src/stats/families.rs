@@ -134,6 +134,8 @@ fn operations(all: &mut Families, stats: &Stats) {
     let help = "Commits of transactions that were refused because of another write.";
     all.count("vlsm_transaction_conflicts_total", help, stats.conflicts);
     all.histogram("vlsm_get_seconds", "Latency of gets; a sample of 1 in 64.", &latencies.get);
+    let help = "Latency of gets of several keys at once; a sample of 1 in 16.";
+    all.histogram("vlsm_multi_get_seconds", help, &latencies.multi_get);
     let help = "Latency of writes; a sample of 1 in 64.";
     all.histogram("vlsm_write_seconds", help, &latencies.write);
     let help = "Time of iterators to find their first pair; a sample of 1 in 64.";

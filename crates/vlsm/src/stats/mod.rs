@@ -54,8 +54,11 @@ pub struct WaitStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Latencies {
-    /// Point reads of one key; one of 64 is measured. Reads of several keys at once are not.
+    /// Point reads of one key; one of 64 is measured.
     pub get: LatencyStats,
+    /// Point reads of several keys at once, however many; one of 16 is measured.
+    #[serde(default)]
+    pub multi_get: LatencyStats,
     /// Writes: batches and single writes alike, and those that transactions commit; one of 64 is
     /// measured.
     pub write: LatencyStats,
@@ -454,11 +457,11 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
     }
 }
 
-/// By source level, without trailing levels that did no work.
+/// By source level, without trailing levels that no job has worked on.
 fn compactions_of(counters: &Counters) -> Vec<WorkStats> {
     let levels = (1..counters.levels.len()).map(|index| work_of(counters, index));
     let mut compactions: Vec<WorkStats> = levels.collect();
-    while compactions.last().is_some_and(|work| work.jobs == 0) {
+    while compactions.last() == Some(&WorkStats::default()) {
         compactions.pop();
     }
     compactions
@@ -514,6 +517,7 @@ fn latencies(shared: &Shared) -> Latencies {
     let of = |kind| shared.counters.latencies.stats(kind);
     Latencies {
         get: of(Timed::Get),
+        multi_get: of(Timed::MultiGet),
         write: of(Timed::Write),
         seek: of(Timed::Seek),
         transaction: of(Timed::Transaction),

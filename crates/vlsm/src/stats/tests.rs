@@ -75,6 +75,7 @@ fn busy() -> Stats {
         gets: 6400,
         latencies: Latencies {
             get: latency(&[700, 1024, 1025, 90_000]),
+            multi_get: latency(&[1_100_000]),
             write: latency(&[3000, 40_000_000_000]),
             ..Latencies::default()
         },
@@ -111,4 +112,14 @@ fn the_page_for_prometheus_is_as_recorded() {
 fn every_family_is_always_there() {
     let names = |stats| families(&stats).iter().map(|family| family.name).collect::<Vec<_>>();
     assert_eq!(names(busy()), names(Stats::default()));
+}
+
+/// What a level's first job has written counts before the job ends.
+#[test]
+fn a_first_job_under_way_counts() {
+    let counters = Counters::default();
+    assert_eq!(compactions_of(&counters), []);
+    counters.levels[3].written.add(4096);
+    let compactions = compactions_of(&counters);
+    assert_eq!((compactions.len(), compactions[2].written), (3, ByteCount(4096)));
 }
