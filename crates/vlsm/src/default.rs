@@ -98,7 +98,7 @@ impl Db {
     }
 
     /// Changes the value of a key of the keyspace `default` by an operand of its merge operator
-    /// ([`Builder::default_keyspace`]).
+    /// ([`Builder::default_keyspace`](crate::Builder::default_keyspace)).
     ///
     /// # Errors
     /// As [`Keyspace::merge`].
