@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Options of other programs that texts name.
-const OF_OTHERS: [&str; 4] = ["kinds", "local-file", "package", "release"];
+const OF_OTHERS: [&str; 5] = ["kinds", "local-file", "no-default-features", "package", "release"];
 
 #[test]
 fn the_command_line_is_consistent() {
