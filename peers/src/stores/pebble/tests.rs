@@ -34,6 +34,7 @@ fn ask(command: &str, input: &Value) -> String {
 
 fn spec(shape: Shape, pairs: u64, steps: Vec<Step>) -> RunSpec {
     let mut options = vlsm::Options::default();
+    options.compression = vec![vlsm::Compression::None];
     options.policy = vlsm_policy::profile::profile("rocksdb").unwrap();
     // Small, so that there are flushes and compactions.
     options.policy.tree.memtable_bytes = Bytes::kib(256);
