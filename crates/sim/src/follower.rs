@@ -40,7 +40,7 @@ pub(crate) struct Follower {
     tight: bool,
 }
 
-/// What it shows until it catches up.
+/// The state that the reader shows until it catches up.
 struct Shown {
     world: World,
     seq: Seq,
@@ -99,7 +99,7 @@ impl Follower {
         self.env.sleep(Duration::from_micros(self.rng.below(span)));
     }
 
-    /// What has to show from now on.
+    /// The batches that the next state must have.
     fn least(&self) -> Cuts {
         // A failed sync may take back what was only in the page cache.
         self.shared.ledger.lock().kept(!self.limits.writes_may_fail)

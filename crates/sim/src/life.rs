@@ -1,5 +1,5 @@
-//! What the tasks of one life of a store share: the books, the tally, and which errors the store
-//! may return to them.
+//! The state that all tasks of one life of a store share: the books, the tally, and the errors that
+//! the store may return to them.
 //!
 //! Threads and locks: each part has a lock of its own. None is held while the store is called.
 

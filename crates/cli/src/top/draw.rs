@@ -27,7 +27,7 @@ const PRINTED_HEIGHT: u16 = 48;
 /// Readings that the course of the rates shows.
 const HISTORY: usize = 200;
 
-/// What is shown.
+/// Everything that the screen shows.
 pub struct View {
     /// The folder of the store.
     pub store: String,
@@ -67,7 +67,7 @@ impl View {
         self.reading = Some(reading);
     }
 
-    /// What there is to say about the store beside its figures.
+    /// Why there are no figures, or none any more; empty while they come.
     pub fn state_text(&self) -> String {
         let store = &self.store;
         match self.state {
@@ -89,7 +89,7 @@ impl View {
         }
     }
 
-    /// What is wrong with a store whose figures come.
+    /// The worst fault that the store reports with its figures.
     fn alarm(&self) -> Option<&'static str> {
         let health = self.reading.as_ref()?.health;
         match (health.read_only, health.out_of_space) {

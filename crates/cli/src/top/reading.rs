@@ -345,7 +345,7 @@ impl Reading {
             && counters.into_iter().all(grows)
     }
 
-    /// What happened between two pages.
+    /// The reading of the interval from one page to a later one.
     pub fn between(store: &Path, earlier: &Page, later: &Page) -> Self {
         let uptime = later.sum("vlsm_uptime_seconds", &[]);
         let seconds = (uptime - earlier.sum("vlsm_uptime_seconds", &[])).max(1e-3);

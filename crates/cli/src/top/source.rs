@@ -24,7 +24,7 @@ const WANTED: &str = "STATS.wanted";
 /// The version of pages that this program knows.
 const FORMAT: f64 = 1.0;
 
-/// Who has a store open.
+/// The process that has a store open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     /// Nobody.

@@ -1,5 +1,5 @@
-//! The view on screens of several sizes, as text in `testdata/top`. `UPDATE_EXPECT=1` writes it
-//! anew. The figures are differences of two pages that the test makes.
+//! The view on screens of several sizes, as text in `testdata/top`. `UPDATE_EXPECT=1`
+//! rewrites them. The figures are differences of two pages that the test makes.
 
 use super::draw::{View, draw, printed, text_of};
 use super::page::{Histogram, Page};
@@ -156,7 +156,7 @@ fn view(reading: Reading) -> View {
     view
 }
 
-/// What a terminal of this size shows.
+/// The text on a terminal of this size.
 fn screen(view: &View, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("it is in memory");
     let drawn = terminal.draw(|frame| draw(view, frame.area(), frame.buffer_mut()));
@@ -246,11 +246,11 @@ fn figures_are_those_of_the_interval() {
 }
 
 #[test]
-fn a_store_that_was_opened_anew_begins_an_interval() {
+fn a_reopened_store_begins_an_interval() {
     let continues = |later: &Page| Reading::continues(&page(10.0, "vlsm_gets_total 5\n"), later);
     assert!(continues(&page(11.0, "vlsm_gets_total 5\n")));
-    assert!(!continues(&page(11.0, "vlsm_gets_total 4\n")), "the counters begin anew");
-    assert!(!continues(&page(2.0, "vlsm_gets_total 6\n")), "the clock begins anew");
+    assert!(!continues(&page(11.0, "vlsm_gets_total 4\n")), "the counters restarted");
+    assert!(!continues(&page(2.0, "vlsm_gets_total 6\n")), "the clock restarted");
     let other = Page::parse(
         "vlsm_page_info{format=\"1\",version=\"0.1.0\",process=\"12\"} 1\n\
          vlsm_uptime_seconds 11\nvlsm_gets_total 6\n",

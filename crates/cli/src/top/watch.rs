@@ -1,7 +1,7 @@
 //! The statistics over time: makes readings of pages, and sees when none come.
 //!
-//! A reading compares a page with the one at the begin of its interval. If the store was opened
-//! anew in between, its counters begin anew, and so does the interval.
+//! A reading compares a page with the one at the begin of its interval. If the store was
+//! reopened in between, its counters start from zero, and a new interval begins.
 //!
 //! A process that dies leaves its page behind, so a page that does not change proves nothing:
 //! whether the store is open is asked of its LOCK.

@@ -13,7 +13,7 @@ use vlsm_policy::{Class, Running};
 pub struct JobStats {
     /// The name of the keyspace; empty if it was just dropped.
     pub keyspace: String,
-    /// What it does.
+    /// A flush, a merge or a move.
     pub kind: JobKind,
     /// The level that it makes room in; none for memtables.
     pub from: Option<u8>,

@@ -114,7 +114,7 @@ fn every_family_is_always_there() {
     assert_eq!(names(busy()), names(Stats::default()));
 }
 
-/// What a level's first job has written counts before the job ends.
+/// The bytes of a level's first job count before that job ends.
 #[test]
 fn a_first_job_under_way_counts() {
     let counters = Counters::default();
