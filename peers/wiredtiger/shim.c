@@ -11,11 +11,16 @@
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <wiredtiger.h>
 
 #define TABLE "table:pairs"
 
-/* How often a transaction that lost a conflict is tried again. */
+/*
+ * How often a transaction that lost a conflict is tried again: the first times at once, then each
+ * time a millisecond later, because the other one may have lost its processor.
+ */
+#define TRIES_AT_ONCE 1000
 #define TRIES 10000
 
 typedef struct {
@@ -178,7 +183,9 @@ int peer_write(client *of, const change *changes, size_t count)
 {
     int error = WT_ROLLBACK;
     for (int tries = 0; tries < TRIES && error == WT_ROLLBACK; tries++) {
-        if (tries > 0)
+        if (tries > TRIES_AT_ONCE)
+            (void)usleep(1000);
+        else if (tries > 0)
             (void)sched_yield();
         error = transaction(of, changes, count);
     }

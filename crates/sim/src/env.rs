@@ -49,7 +49,7 @@ impl SimConfig {
         Self {
             seed,
             wall_clock: Duration::from_secs(1_700_000_000),
-            steps_max: 20_000_000,
+            steps_max: 2_000_000,
             power_cut: PowerCut::Never,
             device: DeviceConfig::default(),
         }

@@ -115,6 +115,7 @@ const FIRST: &[(&str, &[Bug])] = &[
         "every file operation of small stores of many sizes fails",
         &[Bug::FailedAppendForgotten, Bug::FailedSyncRetried, Bug::FailedEditForgotten],
     ),
+    ("stories of readers beside the clients", &[Bug::LaterUnread]),
     ("random operations against the oracle", &[Bug::ClockFalls]),
     ("stories of hot keys", &[Bug::CopyUnlocked, Bug::CopyUnsynced, Bug::PassingErrorLatches]),
 ];

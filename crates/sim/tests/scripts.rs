@@ -85,7 +85,7 @@ fn every_script_is_played() {
 
 #[test]
 fn every_call_fails() {
-    let stride = common::number("FAULT_STRIDE", 5);
+    let stride = common::number("FAULT_STRIDE", 10);
     let seed = common::number("FAULT_SEED", 7);
     // Of the smallest store several schedules, as that costs little.
     let few = (seed..seed + 8).map(|seed| ("few", seed, 1));
@@ -124,8 +124,8 @@ fn every_call_fails() {
 fn crash_all(name: &str) {
     let script = script(name);
     let how = Thoroughness {
-        stride: common::number("CRASH_STRIDE", 3),
-        again: common::number("CRASH_AGAIN", 40),
+        stride: common::number("CRASH_STRIDE", 5),
+        again: common::number("CRASH_AGAIN", 200),
         damages: vec![
             Damage::LoseAll,
             Damage::KeepAll,
