@@ -9,17 +9,14 @@ use crate::failure::{Failure, Result};
 use crate::paint::Paint;
 use crate::progress::grouped;
 use crate::store::{metrics, no_keyspace};
+use crate::unflushed::catalog_and_wal;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::text;
-use vlsm_core::{Bytes, Error, RunOrigin, Table, Tables, TreeId, Version};
-use vlsm_disk::fs::posix::PosixFs;
-use vlsm_disk::manifest::{Keyspace, State};
-use vlsm_disk::wal::reader::{RecoverOptions, recover};
-use vlsm_disk::wal::{Entries, wal_path};
+use vlsm_core::{Bytes, RunOrigin, Table, Tables, TreeId, Version};
+use vlsm_disk::manifest::Keyspace;
 
 const STATS_EXAMPLES: &str = "\
 Examples:
@@ -190,59 +187,6 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
         kinds[kind].2 += Bytes(facts.len());
     }
     Ok(kinds.into_iter().filter(|(_, count, _)| *count > 0).collect())
-}
-
-/// Records that are in the WAL and not in an SST yet.
-#[derive(Default)]
-struct Unflushed {
-    /// Batches with such entries.
-    batches: u64,
-    /// Entries by tree.
-    entries: BTreeMap<TreeId, u64>,
-}
-
-impl Unflushed {
-    /// Reads the WAL as a recovery would, and changes nothing.
-    fn read(dir: &Path, state: &State) -> vlsm_core::Result<Self> {
-        let min_wal = state.numbers.min_wal;
-        let options = RecoverOptions { min_wal, read_only: true, ..RecoverOptions::default() };
-        let mut found = Self::default();
-        recover(&PosixFs, dir, options, &mut |batch| {
-            let mut any = false;
-            for (entry, seq) in Entries::new(&batch.payload).zip(batch.first_seq.0..) {
-                let entry = entry.map_err(|what| {
-                    let what = format!("a batch does not decode: {what:?}");
-                    Error::corruption(&wal_path(dir, batch.wal), 0, what)
-                })?;
-                let tree = state.trees.get(&entry.tree);
-                if tree.is_some_and(|version| seq > version.flushed_seq.0) {
-                    any = true;
-                    *found.entries.entry(entry.tree).or_default() += 1;
-                }
-            }
-            found.batches += u64::from(any);
-            Ok(())
-        })?;
-        Ok(found)
-    }
-
-    /// Entries of one keyspace.
-    fn of(&self, keyspace: &Keyspace) -> u64 {
-        keyspace.regions.iter().filter_map(|region| self.entries.get(&region.tree)).sum()
-    }
-}
-
-/// The manifest, and the WAL as of about the same moment or the error of reading it.
-fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)> {
-    // The files of a store that is written to may go while they are read.
-    let mut attempts = 0..3;
-    loop {
-        let catalog = Catalog::read(dir)?;
-        let wal = Unflushed::read(dir, &catalog.state);
-        if wal.is_ok() || attempts.next().is_none() {
-            return Ok((catalog, wal));
-        }
-    }
 }
 
 fn print_metrics(store: &Path) -> Result {

@@ -1,14 +1,14 @@
 //! `keyspaces`: lists the keyspaces of a store, clears, drops and renames them. The list is read
-//! from the manifest, so it works beside a program that has the store open, and on keyspaces whose
-//! merge operator is not known here. The others open the store; what removes something asks for
-//! `--yes`.
+//! from the manifest and the WAL, so it works beside a program that has the store open, and on
+//! keyspaces whose merge operator is not known here. The others open the store; what removes
+//! something asks for `--yes`.
 
-use crate::catalog::Catalog;
 use crate::failure::{Failure, Result};
 use crate::output::OutputArgs;
 use crate::paint::Paint;
 use crate::progress::grouped;
 use crate::store::no_keyspace;
+use crate::unflushed::catalog_and_wal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -25,7 +25,8 @@ Examples:
   vlsm keyspaces drop my-store cache --yes
   vlsm keyspaces rename my-store draft book
 
-Entries and sizes are those of SSTs; what is only in the WAL is not counted.";
+Sizes and entries are those of SSTs, the entries in the WAL only come on top. Older versions and
+tombstones are entries, too.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]
@@ -144,6 +145,8 @@ struct Row<'a> {
     /// The merge operator and the time to live that it was made with.
     options: Vec<(&'a str, Value)>,
     entries: u64,
+    /// Entries that are in no SST yet; `None` if the WAL cannot be read.
+    in_wal: Option<u64>,
     bytes: Bytes,
 }
 
@@ -153,13 +156,15 @@ pub fn run(args: &Args) -> Result {
         return change.run();
     }
     let store = args.store.as_ref().expect("the command line requires it");
-    let state = Catalog::read(store)?.state;
+    let (catalog, wal) = catalog_and_wal(store)?;
+    let state = &catalog.state;
     let rows = state.keyspaces.values().map(|keyspace| {
         let trees = keyspace.regions.iter().filter_map(|region| state.trees.get(&region.tree));
         let mut row = Row {
             keyspace,
             options: keyspace.options.lines().filter_map(option).collect(),
             entries: 0,
+            in_wal: wal.as_ref().ok().map(|wal| wal.of(keyspace)),
             bytes: Bytes::ZERO,
         };
         for (_, table) in trees.flat_map(|version| version.tables()) {
@@ -175,16 +180,22 @@ pub fn run(args: &Args) -> Result {
         return Ok(writeln!(out, "{:#}", Value::from(json))?);
     }
     let width = rows.iter().map(|row| row.keyspace.name.chars().count()).max().unwrap_or(0).max(8);
-    let [name, regions, entries, size] = ["keyspace", "regions", "entries", "size"];
-    let heading = format!("{name:<width$}{regions:>9}{entries:>14}{size:>12}  options");
+    let columns = ["keyspace", "regions", "size", "entries", "in WAL only"];
+    let [name, regions, size, entries, in_wal] = columns;
+    let heading = format!("{name:<width$}{regions:>9}{size:>12}{entries:>14}{in_wal:>14}  options");
     writeln!(out, "{}", Paint::Heading.out(heading))?;
-    for Row { keyspace, options, entries, bytes } in &rows {
+    for Row { keyspace, options, entries, in_wal, bytes } in &rows {
         let (name, regions) = (&keyspace.name, keyspace.regions.len());
         let (entries, size) = (grouped(*entries), bytes.to_string());
+        let in_wal = in_wal.map_or("?".to_owned(), grouped);
         let options: Vec<_> = options.iter().map(readable).collect();
         let options = options.join(", ");
-        let line = format!("{name:<width$}{regions:>9}{entries:>14}{size:>12}  {options}");
+        let line =
+            format!("{name:<width$}{regions:>9}{size:>12}{entries:>14}{in_wal:>14}  {options}");
         writeln!(out, "{}", line.trim_end())?;
+    }
+    if let Err(error) = &wal {
+        writeln!(out, "\nthe WAL cannot be read: {error}")?;
     }
     Ok(out.flush()?)
 }
@@ -210,6 +221,7 @@ impl Row<'_> {
             "regions": self.keyspace.regions.len(),
             "options": self.options.iter().cloned().collect::<BTreeMap<_, _>>(),
             "entries": self.entries,
+            "wal_entries": self.in_wal,
             "bytes": self.bytes.0,
         })
     }

@@ -39,6 +39,7 @@ mod shell;
 mod size;
 mod store;
 mod top;
+mod unflushed;
 mod verify;
 
 use clap::{CommandFactory, Parser, Subcommand};

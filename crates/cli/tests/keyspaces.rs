@@ -29,6 +29,27 @@ fn a_keyspace_is_cleared_and_dropped_only_on_purpose() {
 }
 
 #[test]
+fn the_list_counts_what_is_in_the_wal_only() {
+    let world = World::new();
+    world.run(&["put", "s", "key", "kept"]).ok();
+    world.run(&["put", "s", "page", "text", "--keyspace", "cache", "--create"]).ok();
+    for keyspace in ["default", "cache"] {
+        world.run(&["compact", "s", "--keyspace", keyspace]).ok();
+    }
+    world.run(&["put", "s", "second", "text", "--keyspace", "cache"]).ok();
+    let list = world.run(&["keyspaces", "s", "--json"]).ok();
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let counts = |keyspace: usize| {
+        let (entries, in_wal) = (&list[keyspace]["entries"], &list[keyspace]["wal_entries"]);
+        (entries.as_u64().unwrap(), in_wal.as_u64().unwrap())
+    };
+    assert_eq!([counts(0), counts(1)], [(1, 0), (1, 1)], "{list}");
+    let cache = world.run(&["keyspaces", "s"]).ok();
+    let cache = cache.lines().find(|line| line.starts_with("cache")).unwrap().split_whitespace();
+    assert_eq!(cache.last(), Some("1"));
+}
+
+#[test]
 fn a_keyspace_is_renamed() {
     let world = World::new();
     world.run(&["put", "s", "title", "A tale", "--keyspace", "draft", "--create"]).ok();

@@ -92,6 +92,8 @@ pub struct Transaction {
     reads: Arc<Mutex<Reads>>,
     /// The number of writes at each savepoint.
     savepoints: Vec<usize>,
+    /// A keyspace was cleared since the begin, and a write of it refused: only a new one can do it.
+    outdated: bool,
 }
 
 impl Db {
@@ -104,8 +106,9 @@ impl Db {
     /// Runs `work` in a transaction and commits it. After a conflict it runs again, at most
     /// [`TRANSACT_TRIES`] times, with growing pauses. So `work` should have no other effects.
     ///
-    /// If `work` returns an error, nothing is written and the error is returned. To end without
-    /// writes and without an error, call [`Transaction::rollback`].
+    /// If `work` returns an error, nothing is written and the error is returned, whatever it is. To
+    /// end without writes and without an error, call [`Transaction::rollback`]; for errors of your
+    /// own there is [`Db::try_transact`].
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -150,24 +153,87 @@ impl Db {
     ) -> Result<T> {
         transact(&self.engine, options, work)
     }
+
+    /// As [`Db::transact`], for work with errors of its own: one of them ends the transaction, and
+    /// nothing is written.
+    ///
+    /// ```
+    /// enum Refused {
+    ///     SoldOut,
+    ///     Store(vlsm::Error),
+    /// }
+    ///
+    /// impl From<vlsm::Error> for Refused {
+    ///     fn from(error: vlsm::Error) -> Self {
+    ///         Self::Store(error)
+    ///     }
+    /// }
+    ///
+    /// /// Takes the last seat, or none.
+    /// fn book(db: &vlsm::Db, name: &str) -> Result<(), Refused> {
+    ///     let seats = db.default_keyspace();
+    ///     db.try_transact(|transaction| {
+    ///         transaction.put(&seats, name, "booked")?;
+    ///         match transaction.get(&seats, "last")? {
+    ///             None => Ok(transaction.put(&seats, "last", name)?),
+    ///             Some(_) => Err(Refused::SoldOut),
+    ///         }
+    ///     })
+    /// }
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// assert!(book(&db, "ada").is_ok());
+    /// assert!(matches!(book(&db, "alan"), Err(Refused::SoldOut)));
+    /// assert_eq!(db.get("alan")?, None);
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn try_transact<T, E: From<Error>>(
+        &self,
+        work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.try_transact_with(WriteOptions::default(), work)
+    }
+
+    /// As [`Db::try_transact`], with options for the commit.
+    ///
+    /// # Errors
+    /// As [`Db::transact_with`].
+    pub fn try_transact_with<T, E: From<Error>>(
+        &self,
+        options: WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
+        transact(&self.engine, options, work)
+    }
 }
 
 /// Runs and commits a transaction until it meets no other write.
-pub(crate) fn transact<T>(
+pub(crate) fn transact<T, E: From<Error>>(
     engine: &Handle,
     options: WriteOptions,
-    mut work: impl FnMut(&mut Transaction) -> Result<T>,
-) -> Result<T> {
+    mut work: impl FnMut(&mut Transaction) -> Result<T, E>,
+) -> Result<T, E> {
     let mut pause = PAUSE;
     let mut tries = 1;
     loop {
         let mut transaction = Transaction::begin(engine);
-        let result = work(&mut transaction)
-            .and_then(|result| transaction.commit_with(options).map(|()| result));
-        match result {
-            Ok(result) => return Ok(result),
-            Err(Error::Conflict { .. }) if tries < TRANSACT_TRIES => {}
-            Err(error) => return Err(error),
+        let (error, conflict) = match work(&mut transaction) {
+            Ok(result) => match transaction.commit_with(options) {
+                Ok(()) => return Ok(result),
+                Err(error) => {
+                    let conflict = matches!(error, Error::Conflict { .. });
+                    (E::from(error), conflict)
+                }
+            },
+            Err(error) => (error, transaction.outdated),
+        };
+        if !conflict || tries == TRANSACT_TRIES {
+            return Err(error);
         }
         tries += 1;
         pause_up_to(&*engine.shared.env, pause);
@@ -193,6 +259,7 @@ impl Transaction {
             own: Arc::default(),
             reads: Arc::default(),
             savepoints: Vec::new(),
+            outdated: false,
         }
     }
 
@@ -412,6 +479,7 @@ impl Transaction {
         let refused = refused.or_else(|| self.check_trees(keyspace, before).err());
         if let Some(error) = refused {
             self.batch.truncate(before);
+            self.outdated |= matches!(error, Error::Conflict { .. });
             return Err(error);
         }
         self.see_writes_from(before);

@@ -258,6 +258,7 @@ const OTHER_CALLS: &[(&str, OtherCall)] = &[
     ("Db::write, an empty batch", |s| write(&s.db, |_| {})),
     ("Db::snapshot", |s| Ok(done(s.db.snapshot().seq()))),
     ("Db::transact, without writes", |s| s.db.transact(|_| Ok(())).map(done)),
+    ("Db::try_transact, without writes", |s| s.db.try_transact(|_| Ok::<_, Error>(())).map(done)),
     ("Db::sync", |s| s.db.sync().map(done)),
     ("Db::flush", |s| s.db.flush().map(done)),
     ("Db::wait_idle", |s| s.db.wait_idle().map(done)),

@@ -395,6 +395,11 @@ fn an_error_of_the_work_writes_nothing() {
         Ok(7)
     });
     assert_eq!((kept.unwrap(), words.get("a").unwrap()), (7, None));
+    let own: Result<(), Box<dyn std::error::Error>> = db.try_transact(|transaction| {
+        transaction.put(&words, "a", "1")?;
+        Err("enough".into())
+    });
+    assert_eq!((own.unwrap_err().to_string(), words.get("a").unwrap()), ("enough".into(), None));
     // A transaction that always meets another write is given up after so many tries.
     let mut tries = 0;
     let outrun: vlsm::Result<()> = db.transact(|transaction| {
@@ -405,6 +410,25 @@ fn an_error_of_the_work_writes_nothing() {
     });
     assert!(matches!(outrun, Err(Error::Conflict { .. })), "{outrun:?}");
     assert_eq!(tries, vlsm::TRANSACT_TRIES);
+    // One that was begun before its keyspace was cleared is tried again, whatever the error is.
+    let mut tries = 0;
+    let cleared: Result<(), Box<dyn std::error::Error>> = db.try_transact(|transaction| {
+        tries += 1;
+        if tries == 1 {
+            words.clear()?;
+        }
+        Ok(transaction.put(&words, "c", "1")?)
+    });
+    assert!(cleared.is_ok() && tries == 2, "{cleared:?}, {tries}");
+    assert_eq!(words.get("c").unwrap(), Some("1".into()));
+    // An error of its own is no conflict, even if it is one of another store.
+    let mut tries = 0;
+    let foreign: vlsm::Result<()> = db.transact(|_| {
+        tries += 1;
+        let (keyspace, what) = ("elsewhere".into(), vlsm::ConflictKind::Key);
+        Err(Error::Conflict { keyspace, what })
+    });
+    assert!(foreign.is_err() && tries == 1);
 }
 
 #[test]
