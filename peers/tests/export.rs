@@ -154,6 +154,35 @@ mod with_rocksdb {
         refused("rocksdb", &path, &["--only", "user"], &["no column family \"user\"", "users"]);
     }
 
+    #[cfg(feature = "compression")]
+    #[test]
+    fn compressed_files_come_over() {
+        use rocksdb::DBCompressionType::{Bz2, Lz4, Lz4hc, None, Snappy, Zlib, Zstd};
+        let folder = tempfile::tempdir().unwrap();
+        let (records, sst_len) = (pairs(1, true), |path: &Path| {
+            let ssts = files(path).into_iter();
+            let ssts = ssts.filter(|(path, _)| path.extension() == Some("sst".as_ref()));
+            ssts.map(|(_, bytes)| bytes.len()).sum::<usize>()
+        });
+        let mut plain = 0;
+        for kind in [None, Snappy, Lz4, Lz4hc, Zlib, Bz2, Zstd] {
+            let path = folder.path().join(format!("{kind:?}"));
+            let mut options = options();
+            options.set_compression_type(kind);
+            let db = DB::open(&options, &path).unwrap();
+            records.iter().for_each(|(key, value)| db.put(key, value).unwrap());
+            db.flush().unwrap();
+            drop(db);
+            match kind {
+                None => plain = sst_len(&path),
+                _ => assert!(sst_len(&path) < plain, "{kind:?} compresses"),
+            }
+            let store = folder.path().join(format!("{kind:?}-here"));
+            imported("rocksdb", &path, &store, &[]);
+            same(&held(&store), &[("default", &records)]);
+        }
+    }
+
     #[test]
     fn merged_values_come_over_and_operands_are_refused() {
         let folder = tempfile::tempdir().unwrap();

@@ -13,7 +13,7 @@
 //!   that wrote them. Reading the first one ends the export. Merged values come over.
 //! - Values of a store with a time to live (`open_with_ttl`) end with four bytes of its own.
 //! - What a transaction had prepared and not committed does not come over.
-//! - Compressed files need the feature `compression`: the measured builds are without.
+//! - Compressed files need the feature `compression`, which is on by default.
 
 use super::{Lines, Outcome, chosen};
 use rocksdb::{DB, DBRecoveryMode, InfoLogger, LogLevel, Options, ReadOptions};
@@ -59,7 +59,7 @@ fn explain(error: &rocksdb::Error) -> String {
         "; a value waits for its merge operator, which only the program that wrote it has: get \
          such values there and put the result back, flush, and export again"
     } else if lower.contains("compress") {
-        "; its files are compressed: build the program by peers/build --features compression"
+        "; its files are compressed: this build has no such compression: run peers/build"
     } else if lower.contains("current: no such file") || lower.contains("does not exist") {
         "; is it the folder of a RocksDB store?"
     } else {
