@@ -27,6 +27,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/cli", &["vlsm-core", "vlsm-policy", "vlsm-disk", "vlsm", "vlsm-measure"]),
     ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm", "vlsm-measure", "vlsm-cli"]),
     ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm-testfs", "vlsm", "vlsm-cli"]),
+    ("bindings", &[]),
+    ("bindings/c", &["vlsm"]),
     ("xtask", &[]),
 ];
 

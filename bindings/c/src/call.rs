@@ -1,0 +1,170 @@
+//! What every exported function does: arguments checked, panics caught, results handed out.
+//!
+//! A handle remembers in which process it was made. After a `fork` the child has the memory and
+//! none of the threads, so its calls would wait for ever: they are refused, and what it frees is
+//! left alone.
+
+use crate::error::{Failure, vlsm_code, vlsm_error};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::ptr::null_mut;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+/// The number of forks between the first process that used the library and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn forked() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn forks() -> u64 {
+    static REGISTERED: Once = Once::new();
+    // The handler is registered before the first handle exists, so no fork of a handle is missed.
+    REGISTERED.call_once(|| {
+        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+    });
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Something that belongs to the process that made it.
+pub(crate) struct Owned<T> {
+    forks: u64,
+    value: T,
+}
+
+impl<T> Owned<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { forks: forks(), value }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// In a process that was forked from the one that made it.
+    pub(crate) fn get(&self) -> Outcome<&T> {
+        self.check().map(|()| &self.value)
+    }
+
+    /// As [`Owned::get`].
+    pub(crate) fn get_mut(&mut self) -> Outcome<&mut T> {
+        self.check()?;
+        Ok(&mut self.value)
+    }
+
+    fn check(&self) -> Outcome {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let what = "the handle was made before fork() by the parent process: open the store in \
+                    this process, after the parent has closed it";
+        Err(Failure::Own(vlsm_code::VLSM_FORKED, what.into()))
+    }
+}
+
+/// Frees a handle, or leaves it alone in a forked process.
+pub(crate) unsafe fn free<H, T>(handle: *mut H, owned: impl FnOnce(H) -> Owned<T>) {
+    if handle.is_null() {
+        return;
+    }
+    let owned = owned(*unsafe { Box::from_raw(handle) });
+    if owned.check().is_err() {
+        std::mem::forget(owned);
+        return;
+    }
+    // A panic of a destructor is the library's, and C has no use for it.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(owned)));
+}
+
+/// Runs the work of a function.
+pub(crate) fn call(work: impl FnOnce() -> Outcome) -> *mut vlsm_error {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => null_mut(),
+        Ok(Err(failure)) => failure.into_handle(),
+        Err(_) => {
+            let what =
+                "internal error (please report it): the library panicked; stderr has the place";
+            Failure::Own(vlsm_code::VLSM_INTERNAL, what.into()).into_handle()
+        }
+    }
+}
+
+/// As [`call`], for a function that gives its result through a pointer.
+pub(crate) unsafe fn give<T>(
+    to: *mut *mut T,
+    work: impl FnOnce() -> Outcome<T>,
+) -> *mut vlsm_error {
+    call(|| {
+        let to = unsafe { out(to)? };
+        *to = null_mut();
+        *to = Box::into_raw(Box::new(work()?));
+        Ok(())
+    })
+}
+
+/// A handle that is only read.
+pub(crate) unsafe fn shared<'a, T>(handle: *const T, what: &str) -> Outcome<&'a T> {
+    unsafe { handle.as_ref() }.ok_or_else(|| Failure::argument(format!("{what} is NULL")))
+}
+
+/// A handle that is changed.
+pub(crate) unsafe fn changed<'a, T>(handle: *mut T, what: &str) -> Outcome<&'a mut T> {
+    unsafe { handle.as_mut() }.ok_or_else(|| Failure::argument(format!("{what} is NULL")))
+}
+
+/// The place of a result.
+pub(crate) unsafe fn out<'a, T>(to: *mut T) -> Outcome<&'a mut T> {
+    unsafe { to.as_mut() }.ok_or_else(|| Failure::argument("the pointer to the result is NULL"))
+}
+
+/// The bytes of an argument.
+pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str) -> Outcome<&'a [u8]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    if data.is_null() {
+        return Err(Failure::argument(format!("{what} is NULL and its length is {len}, not 0")));
+    }
+    if isize::try_from(len).is_err() {
+        return Err(Failure::argument(format!(
+            "the length of {what} is {len}: no memory is so large"
+        )));
+    }
+    Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// The elements of an array.
+pub(crate) unsafe fn array<'a, T>(from: *const T, count: usize, what: &str) -> Outcome<&'a [T]> {
+    let fits =
+        count.checked_mul(size_of::<T>().max(1)).is_some_and(|len| isize::try_from(len).is_ok());
+    match count {
+        0 => Ok(&[]),
+        _ if from.is_null() => {
+            Err(Failure::argument(format!("{what} is NULL, of {count} elements")))
+        }
+        _ if !fits => Err(Failure::argument(format!("{count} elements of {what} are too many"))),
+        _ => Ok(unsafe { std::slice::from_raw_parts(from, count) }),
+    }
+}
+
+/// A name.
+pub(crate) unsafe fn text<'a>(from: *const c_char, what: &str) -> Outcome<&'a str> {
+    if from.is_null() {
+        return Err(Failure::argument(format!("{what} is NULL")));
+    }
+    let text = unsafe { CStr::from_ptr(from) };
+    text.to_str().map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
+}
+
+/// A path.
+pub(crate) unsafe fn path<'a>(from: *const c_char, what: &str) -> Outcome<&'a Path> {
+    if from.is_null() {
+        return Err(Failure::argument(format!("{what} is NULL")));
+    }
+    let bytes = unsafe { CStr::from_ptr(from) }.to_bytes();
+    Ok(Path::new(OsStr::from_bytes(bytes)))
+}

@@ -1,0 +1,204 @@
+//! Code of the caller's that the store calls: merge operators and compaction filters.
+//!
+//! A struct of function pointers with a state. It is copied when it is registered; the state is
+//! destroyed once, when the last store and the options that have it are gone.
+
+use crate::buffer::{vlsm_buffer, vlsm_slice};
+use crate::call::{Outcome, text};
+use engine::{CompactionFilter, Decision, MergeOperator};
+use std::ffi::{c_char, c_void};
+
+/// A merge operator. Its functions must give the same result for the same arguments, for ever, or
+/// have another name.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct vlsm_merge_operator {
+    /// The first argument of all functions.
+    pub state: *mut c_void,
+    /// The name, which the store records. It is copied.
+    pub name: *const c_char,
+    /// Returns false for an operand that `merge` could not combine: the write is refused. NULL
+    /// accepts every operand.
+    pub check:
+        Option<extern "C" fn(state: *mut c_void, key: vlsm_slice, operand: vlsm_slice) -> bool>,
+    /// Applies operands, the oldest first, to the value before them, whose data is NULL if the key
+    /// was absent, and appends the new value to `out`. Returns false if they cannot be combined:
+    /// reads of the key then fail with VLSM_MERGE, and nothing is lost.
+    pub merge: Option<
+        extern "C" fn(
+            state: *mut c_void,
+            key: vlsm_slice,
+            base: vlsm_slice,
+            operands: *const vlsm_slice,
+            count: usize,
+            out: *mut vlsm_buffer,
+        ) -> bool,
+    >,
+    /// Combines operands, the oldest first, into one of the same effect. Returns false if that
+    /// cannot be. NULL for never.
+    pub merge_partial: Option<
+        extern "C" fn(
+            state: *mut c_void,
+            key: vlsm_slice,
+            operands: *const vlsm_slice,
+            count: usize,
+            out: *mut vlsm_buffer,
+        ) -> bool,
+    >,
+    /// Frees the state. NULL for nothing to free.
+    pub destroy: Option<extern "C" fn(state: *mut c_void)>,
+}
+
+/// What a compaction filter decides about a value.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // C makes them
+pub enum vlsm_decision {
+    /// Keep it, as any number does that is not here.
+    VLSM_KEEP = 0,
+    /// Remove the key.
+    VLSM_REMOVE = 1,
+    /// Replace it by what was appended to `out`.
+    VLSM_CHANGE = 2,
+}
+
+/// A compaction filter: it sees the newest value of a key that no snapshot holds, when a flush or a
+/// compaction rewrites it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct vlsm_compaction_filter {
+    /// The first argument of all functions.
+    pub state: *mut c_void,
+    /// The name, for the log. It is copied.
+    pub name: *const c_char,
+    /// Decides about a value that is about to be written into a level: a vlsm_decision. Any other
+    /// number keeps the value.
+    pub filter: Option<
+        extern "C" fn(
+            state: *mut c_void,
+            level: u32,
+            key: vlsm_slice,
+            value: vlsm_slice,
+            out: *mut vlsm_buffer,
+        ) -> u32,
+    >,
+    /// Frees the state. NULL for nothing to free.
+    pub destroy: Option<extern "C" fn(state: *mut c_void)>,
+}
+
+/// A state with what frees it.
+struct State {
+    state: *mut c_void,
+    destroy: Option<extern "C" fn(*mut c_void)>,
+}
+
+// The header says that any thread calls the functions, several at once.
+unsafe impl Send for State {}
+unsafe impl Sync for State {}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(destroy) = self.destroy {
+            destroy(self.state);
+        }
+    }
+}
+
+/// A registered merge operator.
+pub(crate) struct Operator {
+    state: State,
+    name: String,
+    functions: vlsm_merge_operator,
+}
+
+// As `State`, whose pointer is the only one that is used later.
+unsafe impl Send for Operator {}
+unsafe impl Sync for Operator {}
+
+impl Operator {
+    /// The operator, or its state destroyed.
+    pub(crate) unsafe fn new(functions: vlsm_merge_operator) -> Outcome<Self> {
+        let state = State { state: functions.state, destroy: functions.destroy };
+        let name = unsafe { text(functions.name, "the name of the merge operator") }?.to_owned();
+        if functions.merge.is_none() {
+            return Err(crate::error::Failure::argument("the function `merge` is NULL"));
+        }
+        Ok(Self { state, name, functions })
+    }
+}
+
+fn slices(operands: &[&[u8]]) -> Vec<vlsm_slice> {
+    operands.iter().map(|operand| vlsm_slice::of(operand)).collect()
+}
+
+impl MergeOperator for Operator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<(), &'static str> {
+        let Some(check) = self.functions.check else { return Ok(()) };
+        match check(self.state.state, vlsm_slice::of(key), vlsm_slice::of(operand)) {
+            true => Ok(()),
+            false => Err("the function `check` of the operator returned false"),
+        }
+    }
+
+    fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let base = base.map_or(vlsm_slice::NONE, vlsm_slice::of);
+        let (operands, mut out) = (slices(operands), vlsm_buffer { bytes: Vec::new() });
+        let (key, count) = (vlsm_slice::of(key), operands.len());
+        let merge = self.functions.merge?;
+        merge(self.state.state, key, base, operands.as_ptr(), count, &raw mut out)
+            .then_some(out.bytes)
+    }
+
+    fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
+        let (operands, mut out) = (slices(operands), vlsm_buffer { bytes: Vec::new() });
+        let (key, count) = (vlsm_slice::of(key), operands.len());
+        let merge = self.functions.merge_partial?;
+        merge(self.state.state, key, operands.as_ptr(), count, &raw mut out).then_some(out.bytes)
+    }
+}
+
+/// A registered compaction filter.
+pub(crate) struct Filter {
+    state: State,
+    name: String,
+    functions: vlsm_compaction_filter,
+}
+
+// As `Operator`.
+unsafe impl Send for Filter {}
+unsafe impl Sync for Filter {}
+
+impl Filter {
+    /// The filter, or its state destroyed.
+    pub(crate) unsafe fn new(functions: vlsm_compaction_filter) -> Outcome<Self> {
+        let state = State { state: functions.state, destroy: functions.destroy };
+        let name = unsafe { text(functions.name, "the name of the compaction filter") }?.to_owned();
+        if functions.filter.is_none() {
+            return Err(crate::error::Failure::argument("the function `filter` is NULL"));
+        }
+        Ok(Self { state, name, functions })
+    }
+}
+
+impl CompactionFilter for Filter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn filter(&self, level: u8, key: &[u8], value: &[u8]) -> Decision {
+        let Some(filter) = self.functions.filter else { return Decision::Keep };
+        let mut out = vlsm_buffer { bytes: Vec::new() };
+        let (key, value) = (vlsm_slice::of(key), vlsm_slice::of(value));
+        let decision = filter(self.state.state, u32::from(level), key, value, &raw mut out);
+        match decision {
+            _ if decision == vlsm_decision::VLSM_REMOVE as u32 => Decision::Remove,
+            _ if decision == vlsm_decision::VLSM_CHANGE as u32 => Decision::Change(out.bytes),
+            // VLSM_KEEP, or a number that is none of them.
+            _ => Decision::Keep,
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Errors as values: a code for programs, a text for people, and the keyspace that it is about.
+//!
+//! The codes are those of `vlsm::Error`, and two of this interface: a header of another version,
+//! and a handle that came over a `fork`.
+
+use engine::Error;
+use std::ffi::{CString, c_char};
+use std::ptr::null;
+
+/// The kind of an error. Later versions may add some.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum vlsm_code {
+    /// No error: the code of NULL.
+    VLSM_OK = 0,
+    /// The operating system refused an operation.
+    VLSM_IO = 1,
+    /// A file is damaged.
+    VLSM_CORRUPTION = 2,
+    /// The device is full; the store goes on when there is space.
+    VLSM_NO_SPACE = 3,
+    /// An earlier failure made the store read-only until it is opened again.
+    VLSM_READ_ONLY = 4,
+    /// The store was opened to read only.
+    VLSM_OPENED_READ_ONLY = 5,
+    /// A reader beside the writing process cannot see a later state.
+    VLSM_CANNOT_FOLLOW = 6,
+    /// The store is open already, here or in another process.
+    VLSM_LOCKED = 7,
+    /// There is no store at the path.
+    VLSM_MISSING = 8,
+    /// The folder holds something that is not a store.
+    VLSM_NOT_A_STORE = 9,
+    /// There is a store at the path already.
+    VLSM_ALREADY_EXISTS = 10,
+    /// A file was written by a newer version of the library.
+    VLSM_FORMAT_VERSION = 11,
+    /// An option has an impossible value.
+    VLSM_INVALID_OPTION = 12,
+    /// An argument is impossible: NULL where that is not allowed, too long, no UTF-8, of another
+    /// store, or a handle that was committed or finished.
+    VLSM_INVALID_ARGUMENT = 13,
+    /// There is no keyspace of this name.
+    VLSM_NO_SUCH_KEYSPACE = 14,
+    /// The keyspace of the handle was dropped.
+    VLSM_KEYSPACE_DROPPED = 15,
+    /// The keyspace exists with other options, its name is taken, or it cannot be changed so.
+    VLSM_KEYSPACE_EXISTS = 16,
+    /// A merge operator is not known, refuses an operand, or cannot combine a key's operands.
+    VLSM_MERGE = 17,
+    /// The deadline of the write passed; nothing was written.
+    VLSM_BUSY = 18,
+    /// A transaction met another write; nothing was written, and it can be run again.
+    VLSM_CONFLICT = 19,
+    /// The store was closed.
+    VLSM_CLOSED = 20,
+    /// A number of the store is used up; it can be read.
+    VLSM_USED_UP = 21,
+    /// An impossible state, which is a bug of the library.
+    VLSM_INTERNAL = 22,
+    /// The program was compiled with the header of another version.
+    VLSM_ABI = 23,
+    /// The handle was made before a `fork`, by the parent process.
+    VLSM_FORKED = 24,
+}
+
+/// An error. It belongs to the caller, who frees it by vlsm_error_free.
+pub struct vlsm_error {
+    code: vlsm_code,
+    message: CString,
+    keyspace: Option<CString>,
+}
+
+/// A failure of a call, before it becomes a handle.
+pub(crate) enum Failure {
+    /// The engine's.
+    Engine(Error),
+    /// This interface's.
+    Own(vlsm_code, String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl Failure {
+    /// An argument that cannot be.
+    pub(crate) fn argument(what: impl Into<String>) -> Self {
+        Self::Own(vlsm_code::VLSM_INVALID_ARGUMENT, what.into())
+    }
+
+    /// The handle that C gets.
+    pub(crate) fn into_handle(self) -> *mut vlsm_error {
+        let (code, message, keyspace) = match self {
+            Self::Engine(error) => {
+                (code(&error), error.to_string(), keyspace(&error).map(str::to_owned))
+            }
+            Self::Own(code, message) => (code, message, None),
+        };
+        let message = text(message);
+        Box::into_raw(Box::new(vlsm_error { code, message, keyspace: keyspace.map(text) }))
+    }
+}
+
+/// A text without NUL bytes.
+fn text(from: String) -> CString {
+    CString::new(from.replace('\0', "\\0")).unwrap_or_default()
+}
+
+fn code(error: &Error) -> vlsm_code {
+    match error {
+        Error::Io { .. } => vlsm_code::VLSM_IO,
+        Error::Corruption { .. } => vlsm_code::VLSM_CORRUPTION,
+        Error::NoSpace { .. } => vlsm_code::VLSM_NO_SPACE,
+        Error::ReadOnly { .. } => vlsm_code::VLSM_READ_ONLY,
+        Error::OpenedReadOnly => vlsm_code::VLSM_OPENED_READ_ONLY,
+        Error::CannotFollow { .. } => vlsm_code::VLSM_CANNOT_FOLLOW,
+        Error::Locked { .. } => vlsm_code::VLSM_LOCKED,
+        Error::Missing { .. } => vlsm_code::VLSM_MISSING,
+        Error::NotAStore { .. } => vlsm_code::VLSM_NOT_A_STORE,
+        Error::UsedUp { .. } => vlsm_code::VLSM_USED_UP,
+        Error::AlreadyExists { .. } => vlsm_code::VLSM_ALREADY_EXISTS,
+        Error::FormatVersion { .. } => vlsm_code::VLSM_FORMAT_VERSION,
+        Error::InvalidOption { .. } => vlsm_code::VLSM_INVALID_OPTION,
+        Error::InvalidArgument(_) | Error::KeyspaceNeeded(_) => vlsm_code::VLSM_INVALID_ARGUMENT,
+        Error::NoSuchKeyspace(_) => vlsm_code::VLSM_NO_SUCH_KEYSPACE,
+        Error::KeyspaceDropped(_) => vlsm_code::VLSM_KEYSPACE_DROPPED,
+        Error::NameTaken(_) | Error::OptionFixed { .. } | Error::KeyspaceExists { .. } => {
+            vlsm_code::VLSM_KEYSPACE_EXISTS
+        }
+        Error::UnknownMergeOperator { .. }
+        | Error::OperandRefused { .. }
+        | Error::MergeFailed { .. } => vlsm_code::VLSM_MERGE,
+        Error::Busy { .. } => vlsm_code::VLSM_BUSY,
+        Error::Conflict { .. } => vlsm_code::VLSM_CONFLICT,
+        Error::Closed => vlsm_code::VLSM_CLOSED,
+        _ => vlsm_code::VLSM_INTERNAL,
+    }
+}
+
+/// The keyspace that an error is about.
+fn keyspace(error: &Error) -> Option<&str> {
+    match error {
+        Error::NoSuchKeyspace(name)
+        | Error::KeyspaceDropped(name)
+        | Error::KeyspaceNeeded(name)
+        | Error::NameTaken(name)
+        | Error::OptionFixed { keyspace: name, .. }
+        | Error::KeyspaceExists { keyspace: name, .. }
+        | Error::UnknownMergeOperator { keyspace: name, .. }
+        | Error::OperandRefused { keyspace: name, .. }
+        | Error::MergeFailed { keyspace: name, .. }
+        | Error::Conflict { keyspace: name, .. } => Some(name),
+        _ => None,
+    }
+}
+
+/// The code of an error; VLSM_OK of NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_error_code(error: *const vlsm_error) -> vlsm_code {
+    unsafe { error.as_ref() }.map_or(vlsm_code::VLSM_OK, |error| error.code)
+}
+
+/// The text of an error: the problem, the file or option, and the remedy. It ends with a NUL byte,
+/// belongs to the error, and names no key or value. Of NULL it is "".
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_error_message(error: *const vlsm_error) -> *const c_char {
+    unsafe { error.as_ref() }.map_or(c"".as_ptr(), |error| error.message.as_ptr())
+}
+
+/// The name of the keyspace that an error is about, or NULL. It belongs to the error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_error_keyspace(error: *const vlsm_error) -> *const c_char {
+    let keyspace = unsafe { error.as_ref() }.and_then(|error| error.keyspace.as_ref());
+    keyspace.map_or(null(), |name| name.as_ptr())
+}
+
+/// Frees an error.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_error_free(error: *mut vlsm_error) {
+    if !error.is_null() {
+        drop(unsafe { Box::from_raw(error) });
+    }
+}

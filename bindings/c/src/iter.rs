@@ -1,0 +1,156 @@
+//! Iterators: the pairs of a range in the order of their keys, from both ends.
+//!
+//! An iterator shows one moment: that of its snapshot or transaction, or of its making. It gives
+//! pairs from the front and from the back; the two ends meet and never give a pair twice.
+
+use crate::buffer::vlsm_slice;
+use crate::call::{Owned, bytes, call, changed, free, give, out};
+use crate::error::vlsm_error;
+use crate::keyspace::{range, vlsm_keyspace};
+use crate::snapshot::{perhaps, vlsm_snapshot};
+use engine::{Bytes, Iter, TransactionIter};
+
+/// An iterator. It keeps what it shows on the disk and the store open, until it is freed.
+pub struct vlsm_iter(Owned<State>);
+
+#[allow(clippy::large_enum_variant)] // on the heap, one for each handle
+pub(crate) enum Pairs {
+    Plain(Iter),
+    WithOwnWrites(TransactionIter),
+}
+
+/// An iterator with the pair that it gave last.
+pub(crate) struct State {
+    pairs: Pairs,
+    last: Option<(Bytes, Bytes)>,
+}
+
+impl vlsm_iter {
+    pub(crate) fn new(pairs: Pairs) -> Self {
+        Self(Owned::new(State { pairs, last: None }))
+    }
+}
+
+/// Iterates over a range of keys, of now or of a snapshot: from `lo` on (NULL for the first) up to,
+/// and without, `hi` (NULL for beyond the last).
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_new(
+    keyspace: *const vlsm_keyspace,
+    snapshot: *const vlsm_snapshot,
+    lo: *const vlsm_slice,
+    hi: *const vlsm_slice,
+    iter: *mut *mut vlsm_iter,
+) -> *mut vlsm_error {
+    unsafe {
+        give(iter, || {
+            let (keyspace, range) = (vlsm_keyspace::of(keyspace)?, range(lo, hi)?);
+            let pairs = match perhaps(snapshot)? {
+                Some(snapshot) => snapshot.range(keyspace, range),
+                None => keyspace.range(range),
+            };
+            Ok(vlsm_iter::new(Pairs::Plain(pairs)))
+        })
+    }
+}
+
+/// Iterates over the keys that begin with a prefix. Else as vlsm_iter_new.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_prefix(
+    keyspace: *const vlsm_keyspace,
+    snapshot: *const vlsm_snapshot,
+    prefix: *const u8,
+    prefix_len: usize,
+    iter: *mut *mut vlsm_iter,
+) -> *mut vlsm_error {
+    unsafe {
+        give(iter, || {
+            let keyspace = vlsm_keyspace::of(keyspace)?;
+            let prefix = bytes(prefix, prefix_len, "the prefix")?;
+            let pairs = match perhaps(snapshot)? {
+                Some(snapshot) => snapshot.prefix(keyspace, prefix),
+                None => keyspace.prefix(prefix),
+            };
+            Ok(vlsm_iter::new(Pairs::Plain(pairs)))
+        })
+    }
+}
+
+/// Frees an iterator.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_free(iter: *mut vlsm_iter) {
+    unsafe { free(iter, |iter| iter.0) }
+}
+
+unsafe fn step(
+    iter: *mut vlsm_iter,
+    key: *mut vlsm_slice,
+    value: *mut vlsm_slice,
+    next: impl FnOnce(&mut Pairs) -> Option<engine::Result<(Bytes, Bytes)>>,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let (key, value) = (out(key)?, out(value)?);
+        (*key, *value) = (vlsm_slice::NONE, vlsm_slice::NONE);
+        let state = changed(iter, "the iterator")?.0.get_mut()?;
+        state.last = next(&mut state.pairs).transpose()?;
+        if let Some((k, v)) = &state.last {
+            (*key, *value) = (vlsm_slice::of(k), vlsm_slice::of(v));
+        }
+        Ok(())
+    })
+}
+
+/// The next pair from the front. The data of the key is NULL after the last one. Key and value
+/// belong to the iterator, until its next call. After an error the next call goes on behind it if
+/// it was VLSM_MERGE, and else returns the error again or the end.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_next(
+    iter: *mut vlsm_iter,
+    key: *mut vlsm_slice,
+    value: *mut vlsm_slice,
+) -> *mut vlsm_error {
+    unsafe {
+        step(iter, key, value, |pairs| match pairs {
+            Pairs::Plain(pairs) => pairs.next(),
+            Pairs::WithOwnWrites(pairs) => pairs.next(),
+        })
+    }
+}
+
+/// The next pair from the back. As vlsm_iter_next.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_next_back(
+    iter: *mut vlsm_iter,
+    key: *mut vlsm_slice,
+    value: *mut vlsm_slice,
+) -> *mut vlsm_error {
+    unsafe {
+        step(iter, key, value, |pairs| match pairs {
+            Pairs::Plain(pairs) => pairs.next_back(),
+            Pairs::WithOwnWrites(pairs) => pairs.next_back(),
+        })
+    }
+}
+
+/// Moves the front to the first pair at or after a key, forwards or backwards, within the range.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_iter_seek(
+    iter: *mut vlsm_iter,
+    key: *const u8,
+    key_len: usize,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let state = changed(iter, "the iterator")?.0.get_mut()?;
+        let key = bytes(key, key_len, "the key")?;
+        match &mut state.pairs {
+            Pairs::Plain(pairs) => pairs.seek(key),
+            Pairs::WithOwnWrites(pairs) => pairs.seek(key),
+        }
+        state.last = None;
+        Ok(())
+    })
+}

@@ -1,0 +1,35 @@
+//! Snapshots: all keyspaces as they were at one moment.
+//!
+//! Reads of a keyspace take one or NULL, so that each kind of read is one function.
+
+use crate::call::{Outcome, Owned, free, give, shared};
+use crate::db::{store, vlsm_db};
+use crate::error::vlsm_error;
+use engine::Snapshot;
+
+/// A snapshot. It keeps what it shows on the disk and the store open, until it is freed.
+pub struct vlsm_snapshot(Owned<Snapshot>);
+
+/// The snapshot of a handle; none for NULL.
+pub(crate) unsafe fn perhaps<'a>(snapshot: *const vlsm_snapshot) -> Outcome<Option<&'a Snapshot>> {
+    if snapshot.is_null() {
+        return Ok(None);
+    }
+    unsafe { shared(snapshot, "the snapshot") }?.0.get().map(Some)
+}
+
+/// Takes a snapshot of the store as it is now.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_snapshot_new(
+    db: *const vlsm_db,
+    snapshot: *mut *mut vlsm_snapshot,
+) -> *mut vlsm_error {
+    unsafe { give(snapshot, || Ok(vlsm_snapshot(Owned::new(store(db)?.snapshot())))) }
+}
+
+/// Frees a snapshot.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_snapshot_free(snapshot: *mut vlsm_snapshot) {
+    unsafe { free(snapshot, |snapshot| snapshot.0) }
+}

@@ -1,0 +1,209 @@
+//! Transactions: reads and writes that take effect together, as if nothing else came in between.
+//!
+//! A commit fails with `VLSM_CONFLICT`, and writes nothing, if something was changed that the
+//! transaction read. The caller then makes a new one and runs the work again.
+
+use crate::buffer::{vlsm_bytes, vlsm_slice};
+use crate::call::{Outcome, Owned, bytes, call, changed, free, give, out};
+use crate::db::{store, vlsm_db};
+use crate::error::{Failure, vlsm_error};
+use crate::iter::{Pairs, vlsm_iter};
+use crate::keyspace::{range, vlsm_keyspace};
+use crate::options::{vlsm_write_options, write_options};
+use engine::Transaction;
+use std::time::Duration;
+
+/// A transaction. After vlsm_transaction_commit it is of no use any more and still has to be freed;
+/// one that is freed without it writes nothing.
+pub struct vlsm_transaction(Owned<Option<Transaction>>);
+
+/// The transaction of a handle.
+unsafe fn of<'a>(transaction: *mut vlsm_transaction) -> Outcome<&'a mut Transaction> {
+    let transaction = unsafe { changed(transaction, "the transaction")? };
+    let ended = || Failure::argument("the transaction was committed: begin another one");
+    transaction.0.get_mut()?.as_mut().ok_or_else(ended)
+}
+
+/// Begins a transaction on the store as it is now.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_new(
+    db: *const vlsm_db,
+    transaction: *mut *mut vlsm_transaction,
+) -> *mut vlsm_error {
+    unsafe {
+        give(transaction, || Ok(vlsm_transaction(Owned::new(Some(store(db)?.transaction())))))
+    }
+}
+
+/// Frees a transaction. If it was not committed, nothing of it is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_free(transaction: *mut vlsm_transaction) {
+    unsafe { free(transaction, |transaction| transaction.0) }
+}
+
+/// Reads a key: what the transaction has written, or what the store had when it began. Else as
+/// vlsm_get.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_get(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *mut vlsm_bytes,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let value = out(value)?;
+        *value = vlsm_bytes::NONE;
+        let (keyspace, key) = (vlsm_keyspace::of(keyspace)?, bytes(key, key_len, "the key")?);
+        *value = vlsm_bytes::of(of(transaction)?.get(keyspace, key)?);
+        Ok(())
+    })
+}
+
+/// Iterates over a range with the transaction's writes so far. A part of the range that was seen
+/// counts as read. Else as vlsm_iter_new.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_iter(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    lo: *const vlsm_slice,
+    hi: *const vlsm_slice,
+    iter: *mut *mut vlsm_iter,
+) -> *mut vlsm_error {
+    unsafe {
+        give(iter, || {
+            let (keyspace, range) = (vlsm_keyspace::of(keyspace)?, range(lo, hi)?);
+            Ok(vlsm_iter::new(Pairs::WithOwnWrites(of(transaction)?.range(keyspace, range))))
+        })
+    }
+}
+
+/// Sets a key to a value.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_put(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        Ok(of(transaction)?.put(vlsm_keyspace::of(keyspace)?, key, value)?)
+    })
+}
+
+/// Sets a key to a value that expires after some microseconds from now on.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_put_with_ttl(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+    ttl_micros: u64,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (keyspace, ttl) = (vlsm_keyspace::of(keyspace)?, Duration::from_micros(ttl_micros));
+        Ok(of(transaction)?.put_with_ttl(keyspace, key, value, ttl)?)
+    })
+}
+
+/// Changes a value by an operand, without reading it.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_merge(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    key: *const u8,
+    key_len: usize,
+    operand: *const u8,
+    operand_len: usize,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let operand = bytes(operand, operand_len, "the operand")?;
+        let key = bytes(key, key_len, "the key")?;
+        Ok(of(transaction)?.merge(vlsm_keyspace::of(keyspace)?, key, operand)?)
+    })
+}
+
+/// Removes a key.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_delete(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    key: *const u8,
+    key_len: usize,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let key = bytes(key, key_len, "the key")?;
+        Ok(of(transaction)?.delete(vlsm_keyspace::of(keyspace)?, key)?)
+    })
+}
+
+/// Removes a range of keys. The ends are those of vlsm_delete_range.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_delete_range(
+    transaction: *mut vlsm_transaction,
+    keyspace: *const vlsm_keyspace,
+    lo: *const vlsm_slice,
+    hi: *const vlsm_slice,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        Ok(of(transaction)?.delete_range(vlsm_keyspace::of(keyspace)?, range(lo, hi)?)?)
+    })
+}
+
+/// Remembers the writes so far. Savepoints may be nested.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_savepoint(
+    transaction: *mut vlsm_transaction,
+) -> *mut vlsm_error {
+    call(|| Ok(unsafe { of(transaction)? }.savepoint()))
+}
+
+/// Undoes the writes since the last savepoint, and forgets it.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_rollback_to_savepoint(
+    transaction: *mut vlsm_transaction,
+) -> *mut vlsm_error {
+    call(|| Ok(unsafe { of(transaction)? }.rollback_to_savepoint()?))
+}
+
+/// Undoes all writes.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_rollback(
+    transaction: *mut vlsm_transaction,
+) -> *mut vlsm_error {
+    call(|| Ok(unsafe { of(transaction)? }.rollback()))
+}
+
+/// Commits a transaction. VLSM_CONFLICT if something was changed that it read: nothing is written
+/// then, and a new transaction can do the work again.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vlsm_transaction_commit(
+    transaction: *mut vlsm_transaction,
+    options: *const vlsm_write_options,
+) -> *mut vlsm_error {
+    call(|| unsafe {
+        let options = write_options(options)?;
+        of(transaction)?;
+        let transaction = changed(transaction, "the transaction")?.0.get_mut()?.take();
+        transaction.map_or(Ok(()), |transaction| transaction.commit_with(options))?;
+        Ok(())
+    })
+}
