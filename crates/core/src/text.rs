@@ -431,7 +431,16 @@ flushed 99
             assert_eq!(parse_bytes(&print_bytes(Bytes(bytes))), Ok(Bytes(bytes)));
         }
         assert_eq!(parse_bytes("1.5M"), Ok(Bytes(3 << 19)));
-        for bad in ["", "M", "-1", "1e3", "infK", "nan"] {
+        // Also as people read them.
+        for bytes in [0, 1, 1023, 1 << 10, 3 << 20, 5 << 30] {
+            assert_eq!(parse_bytes(&Bytes(bytes).to_string()), Ok(Bytes(bytes)));
+        }
+        for same in ["64M", "64 M", "64mb", "64 MB", "64 MiB", " 64MIB ", "65536 KB", "67108864 B"]
+        {
+            assert_eq!(parse_bytes(same), Ok(Bytes(64 << 20)), "{same}");
+        }
+        for bad in ["", "M", "-1", "1e3", "infK", "nan", "3i", "3 MM", "1.2.3M", "3MB/s", ".", "MB"]
+        {
             assert!(parse_bytes(bad).is_err(), "{bad}");
         }
     }

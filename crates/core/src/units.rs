@@ -120,24 +120,27 @@ impl Visitor<'_> for Size {
     }
 }
 
-/// Reads a size such as `8M`, `1.5G`, `300`.
+/// Reads a size such as `8M`, `1.5G`, `300`; also as sizes are printed for people, `8.0 MB`, where
+/// a MB is 2^20 bytes, too.
 ///
 /// # Errors
 /// The problem, in words.
 pub fn parse_bytes(word: &str) -> Result<ByteCount, String> {
     let bad = || format!("{word:?} is not a size: write it as 300, 64K, 8M or 1.5G");
     let word = word.trim();
-    let (digits, unit) = match word.char_indices().next_back() {
-        Some((at, 'K' | 'k')) => (&word[..at], KIB),
-        Some((at, 'M' | 'm')) => (&word[..at], MIB),
-        Some((at, 'G' | 'g')) => (&word[..at], GIB),
-        _ => (word, 1),
+    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+    let (digits, unit) = word.split_at(end);
+    let unit = match &*unit.trim_start().to_ascii_uppercase() {
+        "" | "B" => 1,
+        "K" | "KB" | "KIB" => KIB,
+        "M" | "MB" | "MIB" => MIB,
+        "G" | "GB" | "GIB" => GIB,
+        _ => return Err(bad()),
     };
     if let Ok(whole) = digits.parse::<u64>() {
         return whole.checked_mul(unit).map(ByteCount).ok_or_else(bad);
     }
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let value = digits.parse::<f64>().ok().filter(|_| plain).ok_or_else(bad)?;
+    let value = digits.parse::<f64>().map_err(|_| bad())?;
     Ok(ByteCount((value * unit as f64).round() as u64))
 }
 
