@@ -4,13 +4,14 @@
 //! and then none of it is.
 
 use crate::buffer::vlsm_slice;
-use crate::call::{Owned, bytes, call, changed, free, shared};
+use crate::call::{bytes, call, changed, free, shared};
 use crate::db::{store, vlsm_db};
 use crate::error::vlsm_error;
 use crate::keyspace::{range, vlsm_keyspace};
 use crate::options::{vlsm_write_options, write_options};
 use engine::{Batch, Keyspace};
 use std::time::Duration;
+use vlsm_handle::Owned;
 
 /// A batch.
 pub struct vlsm_batch(Owned<Batch>);
@@ -24,7 +25,7 @@ pub extern "C" fn vlsm_batch_new() -> *mut vlsm_batch {
 /// Frees a batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_batch_free(batch: *mut vlsm_batch) {
-    unsafe { free(batch, |batch| batch.0) }
+    unsafe { free(batch) }
 }
 
 /// Removes all writes of a batch.

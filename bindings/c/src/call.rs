@@ -1,8 +1,6 @@
 //! What every exported function does: arguments checked, panics caught, results handed out.
 //!
-//! A handle remembers in which process it was made. After a `fork` the child has the memory and
-//! none of the threads, so its calls would wait for ever: they are refused, and what it frees is
-//! left alone.
+//! A handle remembers in which process it was made (`vlsm_handle`), and is refused in a forked one.
 
 use crate::error::{Failure, vlsm_code, vlsm_error};
 use std::ffi::{CStr, OsStr, c_char};
@@ -10,74 +8,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr::null_mut;
-use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The number of forks between the first process that used the library and this one.
-static FORKS: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn forked() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
-}
-
-fn forks() -> u64 {
-    static REGISTERED: Once = Once::new();
-    // The handler is registered before the first handle exists, so no fork of a handle is missed.
-    REGISTERED.call_once(|| {
-        unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-    });
-    FORKS.load(Ordering::Relaxed)
-}
-
-/// Something that belongs to the process that made it.
-pub(crate) struct Owned<T> {
-    forks: u64,
-    value: T,
-}
-
-impl<T> Owned<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self { forks: forks(), value }
+/// Frees a handle. In a forked process this does nothing to what it holds.
+pub(crate) unsafe fn free<H>(handle: *mut H) {
+    if !handle.is_null() {
+        // A panic of a destructor is the library's, and C has no use for it.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(handle) })));
     }
-
-    /// The value.
-    ///
-    /// # Errors
-    /// In a process that was forked from the one that made it.
-    pub(crate) fn get(&self) -> Outcome<&T> {
-        self.check().map(|()| &self.value)
-    }
-
-    /// As [`Owned::get`].
-    pub(crate) fn get_mut(&mut self) -> Outcome<&mut T> {
-        self.check()?;
-        Ok(&mut self.value)
-    }
-
-    fn check(&self) -> Outcome {
-        if self.forks == FORKS.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let what = "the handle was made before fork() by the parent process: open the store in \
-                    this process, after the parent has closed it";
-        Err(Failure::Own(vlsm_code::VLSM_FORKED, what.into()))
-    }
-}
-
-/// Frees a handle, or leaves it alone in a forked process.
-pub(crate) unsafe fn free<H, T>(handle: *mut H, owned: impl FnOnce(H) -> Owned<T>) {
-    if handle.is_null() {
-        return;
-    }
-    let owned = owned(*unsafe { Box::from_raw(handle) });
-    if owned.check().is_err() {
-        std::mem::forget(owned);
-        return;
-    }
-    // A panic of a destructor is the library's, and C has no use for it.
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(owned)));
 }
 
 /// Runs the work of a function.

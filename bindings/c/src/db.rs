@@ -5,19 +5,20 @@
 
 use crate::VLSM_ABI_VERSION;
 use crate::buffer::{vlsm_bytes, vlsm_names};
-use crate::call::{Outcome, Owned, call, free, give, out, path, shared, text};
+use crate::call::{Outcome, call, free, give, out, path, shared, text};
 use crate::error::{Failure, vlsm_code, vlsm_error};
 use crate::keyspace::vlsm_keyspace;
 use crate::options::{Opening, keyspace_options, vlsm_keyspace_options, vlsm_options};
 use engine::Db;
 use std::ffi::c_char;
+use vlsm_handle::Owned;
 
 /// An open store.
 pub struct vlsm_db(Owned<Db>);
 
 /// The store of a handle.
 pub(crate) unsafe fn store<'a>(db: *const vlsm_db) -> Outcome<&'a Db> {
-    unsafe { shared(db, "the store") }?.0.get()
+    Ok(unsafe { shared(db, "the store") }?.0.get()?)
 }
 
 /// Opens the store in a folder, with options or NULL for the defaults. Called as vlsm_open, which
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn vlsm_close(db: *const vlsm_db) -> *mut vlsm_error {
 /// errors: call vlsm_close before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_db_free(db: *mut vlsm_db) {
-    unsafe { free(db, |db| db.0) }
+    unsafe { free(db) }
 }
 
 /// The keyspace of a name.

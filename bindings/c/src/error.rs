@@ -6,6 +6,7 @@
 use engine::Error;
 use std::ffi::{CString, c_char};
 use std::ptr::null;
+use vlsm_handle::Forked;
 
 /// The kind of an error. Later versions may add some.
 #[repr(C)]
@@ -82,6 +83,12 @@ pub(crate) enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Engine(error)
+    }
+}
+
+impl From<Forked> for Failure {
+    fn from(forked: Forked) -> Self {
+        Self::Own(vlsm_code::VLSM_FORKED, forked.to_string())
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! A file is checked completely before it becomes a part of the store.
 
-use crate::call::{Outcome, Owned, array, bytes, call, changed, free, give, path};
+use crate::call::{Outcome, array, bytes, call, changed, free, give, path};
 use crate::error::{Failure, vlsm_error};
 use crate::keyspace::vlsm_keyspace;
 use engine::{IngestOptions, SstFileWriter};
 use std::ffi::c_char;
+use vlsm_handle::Owned;
 
 /// A file that is being written. One that is freed without vlsm_file_finish is removed.
 pub struct vlsm_file(Owned<Option<SstFileWriter>>);
@@ -35,7 +36,7 @@ pub unsafe extern "C" fn vlsm_file_new(
 /// Frees a file.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_file_free(file: *mut vlsm_file) {
-    unsafe { free(file, |file| file.0) }
+    unsafe { free(file) }
 }
 
 /// Adds a pair. Keys must ascend.

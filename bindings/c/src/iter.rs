@@ -4,11 +4,12 @@
 //! pairs from the front and from the back; the two ends meet and never give a pair twice.
 
 use crate::buffer::vlsm_slice;
-use crate::call::{Owned, bytes, call, changed, free, give, out};
+use crate::call::{bytes, call, changed, free, give, out};
 use crate::error::vlsm_error;
 use crate::keyspace::{range, vlsm_keyspace};
 use crate::snapshot::{perhaps, vlsm_snapshot};
 use engine::{Bytes, Iter, TransactionIter};
+use vlsm_handle::Owned;
 
 /// An iterator. It keeps what it shows on the disk and the store open, until it is freed.
 pub struct vlsm_iter(Owned<State>);
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn vlsm_iter_prefix(
 /// Frees an iterator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_iter_free(iter: *mut vlsm_iter) {
-    unsafe { free(iter, |iter| iter.0) }
+    unsafe { free(iter) }
 }
 
 unsafe fn step(

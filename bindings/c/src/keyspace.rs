@@ -4,7 +4,7 @@
 //! `vlsm_write_options`.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
-use crate::call::{Outcome, Owned, array, bytes, call, free, out, shared, text};
+use crate::call::{Outcome, array, bytes, call, free, out, shared, text};
 use crate::error::{Failure, vlsm_error};
 use crate::options::{keyspace_options, vlsm_keyspace_options, vlsm_write_options, write_options};
 use crate::snapshot::{perhaps, vlsm_snapshot};
@@ -12,6 +12,7 @@ use engine::{Bytes, Keyspace};
 use std::ffi::c_char;
 use std::ops::Bound;
 use std::time::Duration;
+use vlsm_handle::Owned;
 
 /// A keyspace of an open store.
 pub struct vlsm_keyspace(Owned<Keyspace>);
@@ -23,7 +24,7 @@ impl vlsm_keyspace {
 
     /// The keyspace of a handle.
     pub(crate) unsafe fn of<'a>(keyspace: *const Self) -> Outcome<&'a Keyspace> {
-        unsafe { shared(keyspace, "the keyspace") }?.0.get()
+        Ok(unsafe { shared(keyspace, "the keyspace") }?.0.get()?)
     }
 }
 
@@ -43,7 +44,7 @@ pub(crate) unsafe fn range(
 /// Frees the handle of a keyspace. The keyspace stays in the store.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_free(keyspace: *mut vlsm_keyspace) {
-    unsafe { free(keyspace, |keyspace| keyspace.0) }
+    unsafe { free(keyspace) }
 }
 
 /// The name of a keyspace, with a NUL byte after the end. The caller frees it by vlsm_bytes_free.

@@ -5,7 +5,7 @@
 //! have, such as callbacks, have a function each.
 
 use crate::buffer::vlsm_slice;
-use crate::call::{Outcome, Owned, array, call, changed, free, shared, text};
+use crate::call::{Outcome, array, call, changed, free, shared, text};
 use crate::callbacks::{Filter, Operator, vlsm_compaction_filter, vlsm_merge_operator};
 use crate::error::{Failure, vlsm_error};
 use engine::{ByteCount, Compression, Db, Durability, KeyspaceOptions, Options, WriteOptions};
@@ -13,6 +13,7 @@ use std::ffi::c_char;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use vlsm_handle::Owned;
 
 /// When a write returns.
 #[repr(C)]
@@ -102,7 +103,7 @@ pub extern "C" fn vlsm_options_new() -> *mut vlsm_options {
 /// Frees options.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_free(options: *mut vlsm_options) {
-    unsafe { free(options, |options| options.0) }
+    unsafe { free(options) }
 }
 
 unsafe fn set(
@@ -256,7 +257,7 @@ pub(crate) unsafe fn keyspace_options(
     from: *const vlsm_keyspace_options,
 ) -> Outcome<KeyspaceOptions> {
     match unsafe { from.as_ref() } {
-        Some(options) => options.0.get().cloned(),
+        Some(options) => Ok(options.0.get()?.clone()),
         None => Ok(KeyspaceOptions::new()),
     }
 }
@@ -270,7 +271,7 @@ pub extern "C" fn vlsm_keyspace_options_new() -> *mut vlsm_keyspace_options {
 /// Frees options of a keyspace.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_free(options: *mut vlsm_keyspace_options) {
-    unsafe { free(options, |options| options.0) }
+    unsafe { free(options) }
 }
 
 unsafe fn set_keyspace(

@@ -2,10 +2,11 @@
 //!
 //! Reads of a keyspace take one or NULL, so that each kind of read is one function.
 
-use crate::call::{Outcome, Owned, free, give, shared};
+use crate::call::{Outcome, free, give, shared};
 use crate::db::{store, vlsm_db};
 use crate::error::vlsm_error;
 use engine::Snapshot;
+use vlsm_handle::Owned;
 
 /// A snapshot. It keeps what it shows on the disk and the store open, until it is freed.
 pub struct vlsm_snapshot(Owned<Snapshot>);
@@ -15,7 +16,7 @@ pub(crate) unsafe fn perhaps<'a>(snapshot: *const vlsm_snapshot) -> Outcome<Opti
     if snapshot.is_null() {
         return Ok(None);
     }
-    unsafe { shared(snapshot, "the snapshot") }?.0.get().map(Some)
+    Ok(Some(unsafe { shared(snapshot, "the snapshot") }?.0.get()?))
 }
 
 /// Takes a snapshot of the store as it is now.
@@ -31,5 +32,5 @@ pub unsafe extern "C" fn vlsm_snapshot_new(
 /// Frees a snapshot.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_snapshot_free(snapshot: *mut vlsm_snapshot) {
-    unsafe { free(snapshot, |snapshot| snapshot.0) }
+    unsafe { free(snapshot) }
 }

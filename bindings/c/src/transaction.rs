@@ -4,7 +4,7 @@
 //! transaction read. The caller then makes a new one and runs the work again.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
-use crate::call::{Outcome, Owned, bytes, call, changed, free, give, out};
+use crate::call::{Outcome, bytes, call, changed, free, give, out};
 use crate::db::{store, vlsm_db};
 use crate::error::{Failure, vlsm_error};
 use crate::iter::{Pairs, vlsm_iter};
@@ -12,6 +12,7 @@ use crate::keyspace::{range, vlsm_keyspace};
 use crate::options::{vlsm_write_options, write_options};
 use engine::Transaction;
 use std::time::Duration;
+use vlsm_handle::Owned;
 
 /// A transaction. After vlsm_transaction_commit it is of no use any more and still has to be freed;
 /// one that is freed without it writes nothing.
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn vlsm_transaction_new(
 /// Frees a transaction. If it was not committed, nothing of it is written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_free(transaction: *mut vlsm_transaction) {
-    unsafe { free(transaction, |transaction| transaction.0) }
+    unsafe { free(transaction) }
 }
 
 /// Reads a key: what the transaction has written, or what the store had when it began. Else as

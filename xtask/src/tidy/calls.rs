@@ -20,6 +20,7 @@ const PRINTERS: &[&str] = &["crates/cli/", "crates/lab/src/program/", "xtask/", 
 /// The memtable, calls from other languages, and calls into stores in other languages.
 const UNSAFE: &[&str] = &[
     "bindings/c/src/",
+    "bindings/handle/src/",
     "crates/vlsm/src/memtable/skiplist.rs",
     "peers/src/stores/lmdb.rs",
     "peers/src/stores/wiredtiger.rs",

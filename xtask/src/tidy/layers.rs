@@ -28,7 +28,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("crates/lab", &["vlsm-core", "vlsm-policy", "vlsm", "vlsm-measure", "vlsm-cli"]),
     ("crates/fuzz", &["vlsm-core", "vlsm-disk", "vlsm-testfs", "vlsm", "vlsm-cli"]),
     ("bindings", &[]),
-    ("bindings/c", &["vlsm"]),
+    ("bindings/c", &["vlsm", "vlsm-handle"]),
+    ("bindings/handle", &[]),
     ("xtask", &[]),
 ];
 
