@@ -179,7 +179,7 @@ typedef enum {
 } vlsm_durability;
 
 /**
- * What a compaction filter decides about a value.
+ * The decision of a compaction filter about a value.
  */
 typedef enum {
   /**

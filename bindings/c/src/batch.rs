@@ -1,10 +1,10 @@
 //! Batches: writes, in any keyspaces of one store, that take effect together or not at all.
 //!
-//! What is wrong with a write, such as a key that is too long, is told when the batch is written,
-//! and then none of it is.
+//! An impossible write, such as one of too long a key, is an error when the batch is written. Then
+//! nothing of the batch is written.
 
 use crate::buffer::vlsm_slice;
-use crate::call::{bytes, call, changed, free, shared};
+use crate::call::{bytes, call, changed, free, pair, shared};
 use crate::db::{store, vlsm_db};
 use crate::error::vlsm_error;
 use crate::keyspace::{range, vlsm_keyspace};
@@ -61,8 +61,7 @@ pub unsafe extern "C" fn vlsm_batch_put(
 ) -> *mut vlsm_error {
     unsafe {
         add(batch, keyspace, |batch, keyspace| {
-            let (key, value) =
-                (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+            let (key, value) = pair(key, key_len, value, value_len)?;
             batch.put(keyspace, key, value);
             Ok(())
         })
@@ -83,8 +82,7 @@ pub unsafe extern "C" fn vlsm_batch_put_with_ttl(
 ) -> *mut vlsm_error {
     unsafe {
         add(batch, keyspace, |batch, keyspace| {
-            let (key, value) =
-                (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+            let (key, value) = pair(key, key_len, value, value_len)?;
             batch.put_with_ttl(keyspace, key, value, Duration::from_micros(ttl_micros));
             Ok(())
         })

@@ -1,8 +1,8 @@
 //! Bytes on their way in and out: slices of the caller's, bytes and lists of the library's, and the
 //! buffer into which callbacks write.
 //!
-//! What a read gives is not copied: it is a part of a block or of a memtable, which stays in memory
-//! until the caller frees it.
+//! Values that are read are not copied. Each is a part of a block or of a memtable, which stays in
+//! memory until the caller frees the value.
 
 use crate::call::{Outcome, bytes, call, changed};
 use crate::error::vlsm_error;

@@ -1,6 +1,6 @@
-//! What every exported function does: arguments checked, panics caught, results handed out.
+//! The frame of every exported function: it checks arguments, catches panics and gives results.
 //!
-//! A handle remembers in which process it was made (`vlsm_handle`), and is refused in a forked one.
+//! A handle is refused in a process that was forked from the one that made it (`vlsm_handle`).
 
 use crate::error::{Failure, vlsm_code, vlsm_error};
 use std::ffi::{CStr, OsStr, c_char};
@@ -74,6 +74,16 @@ pub(crate) unsafe fn bytes<'a>(data: *const u8, len: usize, what: &str) -> Outco
         )));
     }
     Ok(unsafe { std::slice::from_raw_parts(data, len) })
+}
+
+/// The bytes of a key and of its value.
+pub(crate) unsafe fn pair<'a>(
+    key: *const u8,
+    key_len: usize,
+    value: *const u8,
+    value_len: usize,
+) -> Outcome<(&'a [u8], &'a [u8])> {
+    unsafe { Ok((bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?)) }
 }
 
 /// The elements of an array.

@@ -5,6 +5,7 @@
 
 use crate::buffer::{vlsm_buffer, vlsm_slice};
 use crate::call::{Outcome, text};
+use crate::error::Failure;
 use engine::{CompactionFilter, Decision, MergeOperator};
 use std::ffi::{c_char, c_void};
 
@@ -49,10 +50,9 @@ pub struct vlsm_merge_operator {
     pub destroy: Option<extern "C" fn(state: *mut c_void)>,
 }
 
-/// What a compaction filter decides about a value.
+/// The decision of a compaction filter about a value.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(dead_code)] // C makes them
 pub enum vlsm_decision {
     /// Keep it, as any number does that is not here.
     VLSM_KEEP = 0,
@@ -60,6 +60,14 @@ pub enum vlsm_decision {
     VLSM_REMOVE = 1,
     /// Replace it by what was appended to `out`.
     VLSM_CHANGE = 2,
+}
+
+impl vlsm_decision {
+    /// The decision of a number that C returned.
+    fn of(number: u32) -> Self {
+        let others = [Self::VLSM_REMOVE, Self::VLSM_CHANGE];
+        others.into_iter().find(|one| *one as u32 == number).unwrap_or(Self::VLSM_KEEP)
+    }
 }
 
 /// A compaction filter: it sees the newest value of a key that no snapshot holds, when a flush or a
@@ -121,7 +129,7 @@ impl Operator {
         let state = State { state: functions.state, destroy: functions.destroy };
         let name = unsafe { text(functions.name, "the name of the merge operator") }?.to_owned();
         if functions.merge.is_none() {
-            return Err(crate::error::Failure::argument("the function `merge` is NULL"));
+            return Err(Failure::argument("the function `merge` is NULL"));
         }
         Ok(Self { state, name, functions })
     }
@@ -178,7 +186,7 @@ impl Filter {
         let state = State { state: functions.state, destroy: functions.destroy };
         let name = unsafe { text(functions.name, "the name of the compaction filter") }?.to_owned();
         if functions.filter.is_none() {
-            return Err(crate::error::Failure::argument("the function `filter` is NULL"));
+            return Err(Failure::argument("the function `filter` is NULL"));
         }
         Ok(Self { state, name, functions })
     }
@@ -194,11 +202,10 @@ impl CompactionFilter for Filter {
         let mut out = vlsm_buffer { bytes: Vec::new() };
         let (key, value) = (vlsm_slice::of(key), vlsm_slice::of(value));
         let decision = filter(self.state.state, u32::from(level), key, value, &raw mut out);
-        match decision {
-            _ if decision == vlsm_decision::VLSM_REMOVE as u32 => Decision::Remove,
-            _ if decision == vlsm_decision::VLSM_CHANGE as u32 => Decision::Change(out.bytes),
-            // VLSM_KEEP, or a number that is none of them.
-            _ => Decision::Keep,
+        match vlsm_decision::of(decision) {
+            vlsm_decision::VLSM_KEEP => Decision::Keep,
+            vlsm_decision::VLSM_REMOVE => Decision::Remove,
+            vlsm_decision::VLSM_CHANGE => Decision::Change(out.bytes),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A file is checked completely before it becomes a part of the store.
 
-use crate::call::{Outcome, array, bytes, call, changed, free, give, path};
+use crate::call::{Outcome, array, call, changed, free, give, pair, path};
 use crate::error::{Failure, vlsm_error};
 use crate::keyspace::vlsm_keyspace;
 use engine::{IngestOptions, SstFileWriter};
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn vlsm_file_put(
     value_len: usize,
 ) -> *mut vlsm_error {
     call(|| unsafe {
-        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (key, value) = pair(key, key_len, value, value_len)?;
         Ok(of(file)?.put(key, value)?)
     })
 }

@@ -14,21 +14,35 @@ use vlsm_handle::Owned;
 /// An iterator. It keeps what it shows on the disk and the store open, until it is freed.
 pub struct vlsm_iter(Owned<State>);
 
-#[allow(clippy::large_enum_variant)] // on the heap, one for each handle
-pub(crate) enum Pairs {
-    Plain(Iter),
-    WithOwnWrites(TransactionIter),
+/// The pairs of an iterator of the engine.
+pub(crate) trait Pairs:
+    DoubleEndedIterator<Item = engine::Result<(Bytes, Bytes)>> + Send
+{
+    /// Moves the front to the first pair at or after a key.
+    fn seek(&mut self, key: &[u8]);
+}
+
+impl Pairs for Iter {
+    fn seek(&mut self, key: &[u8]) {
+        Self::seek(self, key);
+    }
+}
+
+impl Pairs for TransactionIter {
+    fn seek(&mut self, key: &[u8]) {
+        Self::seek(self, key);
+    }
 }
 
 /// An iterator with the pair that it gave last.
 pub(crate) struct State {
-    pairs: Pairs,
+    pairs: Box<dyn Pairs>,
     last: Option<(Bytes, Bytes)>,
 }
 
 impl vlsm_iter {
-    pub(crate) fn new(pairs: Pairs) -> Self {
-        Self(Owned::new(State { pairs, last: None }))
+    pub(crate) fn new(pairs: impl Pairs + 'static) -> Self {
+        Self(Owned::new(State { pairs: Box::new(pairs), last: None }))
     }
 }
 
@@ -50,7 +64,7 @@ pub unsafe extern "C" fn vlsm_iter_new(
                 Some(snapshot) => snapshot.range(keyspace, range),
                 None => keyspace.range(range),
             };
-            Ok(vlsm_iter::new(Pairs::Plain(pairs)))
+            Ok(vlsm_iter::new(pairs))
         })
     }
 }
@@ -73,7 +87,7 @@ pub unsafe extern "C" fn vlsm_iter_prefix(
                 Some(snapshot) => snapshot.prefix(keyspace, prefix),
                 None => keyspace.prefix(prefix),
             };
-            Ok(vlsm_iter::new(Pairs::Plain(pairs)))
+            Ok(vlsm_iter::new(pairs))
         })
     }
 }
@@ -88,13 +102,13 @@ unsafe fn step(
     iter: *mut vlsm_iter,
     key: *mut vlsm_slice,
     value: *mut vlsm_slice,
-    next: impl FnOnce(&mut Pairs) -> Option<engine::Result<(Bytes, Bytes)>>,
+    next: impl FnOnce(&mut dyn Pairs) -> Option<engine::Result<(Bytes, Bytes)>>,
 ) -> *mut vlsm_error {
     call(|| unsafe {
         let (key, value) = (out(key)?, out(value)?);
         (*key, *value) = (vlsm_slice::NONE, vlsm_slice::NONE);
         let state = changed(iter, "the iterator")?.0.get_mut()?;
-        state.last = next(&mut state.pairs).transpose()?;
+        state.last = next(&mut *state.pairs).transpose()?;
         if let Some((k, v)) = &state.last {
             (*key, *value) = (vlsm_slice::of(k), vlsm_slice::of(v));
         }
@@ -112,12 +126,7 @@ pub unsafe extern "C" fn vlsm_iter_next(
     key: *mut vlsm_slice,
     value: *mut vlsm_slice,
 ) -> *mut vlsm_error {
-    unsafe {
-        step(iter, key, value, |pairs| match pairs {
-            Pairs::Plain(pairs) => pairs.next(),
-            Pairs::WithOwnWrites(pairs) => pairs.next(),
-        })
-    }
+    unsafe { step(iter, key, value, |pairs| pairs.next()) }
 }
 
 /// The next pair from the back. As vlsm_iter_next.
@@ -128,12 +137,7 @@ pub unsafe extern "C" fn vlsm_iter_next_back(
     key: *mut vlsm_slice,
     value: *mut vlsm_slice,
 ) -> *mut vlsm_error {
-    unsafe {
-        step(iter, key, value, |pairs| match pairs {
-            Pairs::Plain(pairs) => pairs.next_back(),
-            Pairs::WithOwnWrites(pairs) => pairs.next_back(),
-        })
-    }
+    unsafe { step(iter, key, value, |pairs| pairs.next_back()) }
 }
 
 /// Moves the front to the first pair at or after a key, forwards or backwards, within the range.
@@ -147,10 +151,7 @@ pub unsafe extern "C" fn vlsm_iter_seek(
     call(|| unsafe {
         let state = changed(iter, "the iterator")?.0.get_mut()?;
         let key = bytes(key, key_len, "the key")?;
-        match &mut state.pairs {
-            Pairs::Plain(pairs) => pairs.seek(key),
-            Pairs::WithOwnWrites(pairs) => pairs.seek(key),
-        }
+        state.pairs.seek(key);
         state.last = None;
         Ok(())
     })

@@ -4,7 +4,7 @@
 //! `vlsm_write_options`.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
-use crate::call::{Outcome, array, bytes, call, free, out, shared, text};
+use crate::call::{Outcome, array, bytes, call, free, out, pair, shared, text};
 use crate::error::{Failure, vlsm_error};
 use crate::options::{keyspace_options, vlsm_keyspace_options, vlsm_write_options, write_options};
 use crate::snapshot::{perhaps, vlsm_snapshot};
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn vlsm_put(
     options: *const vlsm_write_options,
 ) -> *mut vlsm_error {
     call(|| unsafe {
-        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (key, value) = pair(key, key_len, value, value_len)?;
         Ok(vlsm_keyspace::of(keyspace)?.put_with(key, value, write_options(options)?)?)
     })
 }
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn vlsm_put_with_ttl(
     options: *const vlsm_write_options,
 ) -> *mut vlsm_error {
     call(|| unsafe {
-        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (key, value) = pair(key, key_len, value, value_len)?;
         let (ttl, options) = (Duration::from_micros(ttl_micros), write_options(options)?);
         Ok(vlsm_keyspace::of(keyspace)?.put_with_ttl_with(key, value, ttl, options)?)
     })

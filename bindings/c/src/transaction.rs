@@ -4,10 +4,10 @@
 //! transaction read. The caller then makes a new one and runs the work again.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
-use crate::call::{Outcome, bytes, call, changed, free, give, out};
+use crate::call::{Outcome, bytes, call, changed, free, give, out, pair};
 use crate::db::{store, vlsm_db};
 use crate::error::{Failure, vlsm_error};
-use crate::iter::{Pairs, vlsm_iter};
+use crate::iter::vlsm_iter;
 use crate::keyspace::{range, vlsm_keyspace};
 use crate::options::{vlsm_write_options, write_options};
 use engine::Transaction;
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn vlsm_transaction_iter(
     unsafe {
         give(iter, || {
             let (keyspace, range) = (vlsm_keyspace::of(keyspace)?, range(lo, hi)?);
-            Ok(vlsm_iter::new(Pairs::WithOwnWrites(of(transaction)?.range(keyspace, range))))
+            Ok(vlsm_iter::new(of(transaction)?.range(keyspace, range)))
         })
     }
 }
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn vlsm_transaction_put(
     value_len: usize,
 ) -> *mut vlsm_error {
     call(|| unsafe {
-        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (key, value) = pair(key, key_len, value, value_len)?;
         Ok(of(transaction)?.put(vlsm_keyspace::of(keyspace)?, key, value)?)
     })
 }
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn vlsm_transaction_put_with_ttl(
     ttl_micros: u64,
 ) -> *mut vlsm_error {
     call(|| unsafe {
-        let (key, value) = (bytes(key, key_len, "the key")?, bytes(value, value_len, "the value")?);
+        let (key, value) = pair(key, key_len, value, value_len)?;
         let (keyspace, ttl) = (vlsm_keyspace::of(keyspace)?, Duration::from_micros(ttl_micros));
         Ok(of(transaction)?.put_with_ttl(keyspace, key, value, ttl)?)
     })

@@ -143,7 +143,7 @@ fn what_was_acknowledged_survives_kills() {
             told = lines.next().unwrap().unwrap();
         }
         child.kill().unwrap();
-        // What it said before it died counts, too.
+        // The lines that are still in the pipe were acknowledged before it died.
         for line in lines.map_while(Result::ok) {
             if line.parse::<u64>().is_ok() {
                 told = line;

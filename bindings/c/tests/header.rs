@@ -1,5 +1,5 @@
-//! `include/vlsm.h` says what the library exports. `HEADER=write cargo test --test header` writes
-//! it anew after a change of the sources.
+//! `include/vlsm.h` declares exactly the functions and types of the sources. After a change of the
+//! sources, `HEADER=write cargo test --test header` replaces the file.
 // Tests use the real file system and clock.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 

@@ -10,6 +10,7 @@ use vlsm_disk::fs::posix::PosixFs;
 use vlsm_disk::manifest::{Keyspace, State};
 use vlsm_disk::wal::reader::{RecoverOptions, recover};
 use vlsm_disk::wal::{Entries, wal_path};
+
 /// Records that are in the WAL and not in an SST yet.
 #[derive(Default)]
 pub struct Unflushed {
