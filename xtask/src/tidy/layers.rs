@@ -30,6 +30,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("bindings", &[]),
     ("bindings/c", &["vlsm", "vlsm-handle"]),
     ("bindings/handle", &[]),
+    ("bindings/python", &["vlsm", "vlsm-handle"]),
     ("xtask", &[]),
 ];
 
