@@ -69,7 +69,7 @@ pub fn pair(py: Python<'_>, (key, value): (Bytes, Bytes)) -> PyResult<Bound<'_, 
 }
 
 /// A mapping from bytes to bytes, in the order of the keys.
-#[pyclass(frozen, subclass, mapping, module = "vlsm")]
+#[pyclass(frozen, subclass, mapping, weakref, module = "vlsm")]
 pub struct Keyspace {
     db: Held<engine::Db>,
     held: Held<engine::Keyspace>,
@@ -157,9 +157,10 @@ impl Keyspace {
     fn multi_get<'py>(
         &self,
         py: Python<'py>,
-        keys: Vec<Bound<'py, PyAny>>,
+        keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyList>> {
-        let keys: Vec<Data<'_>> = keys.iter().map(Data::of).collect::<PyResult<_>>()?;
+        let keys = keys.try_iter()?.map(|key| Data::of(&key?));
+        let keys = keys.collect::<PyResult<Vec<Data<'_>>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(Data::bytes).collect();
         let found = outside(py, || {
             let found: engine::Result<Vec<_>> = self.inner()?.multi_get(keys).into_iter().collect();

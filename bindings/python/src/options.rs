@@ -61,7 +61,7 @@ fn quoted(text: &Bound<'_, PyString>) -> PyResult<String> {
 /// A negative one, and no number.
 pub fn seconds(of: f64, what: &str) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(of).map_err(|_| {
-        let why = format!("{what} is {of}: seconds, 0 or more, as in {what}=0.5");
+        let why = format!("{what} is {of:e}: a number of seconds is expected, as in {what}=0.5");
         Failure::Engine(Error::InvalidArgument(why))
     })
 }

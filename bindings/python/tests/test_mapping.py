@@ -3,6 +3,7 @@
 import collections.abc
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -86,6 +87,7 @@ def test_bytes_of_all_kinds(db):
 def test_many_keys_at_once(full):
     assert full.multi_get([b"c", b"x", b"a"]) == [b"", None, b"1"]
     assert full.multi_get([]) == []
+    assert full.multi_get(key for key in full) == list(full.values())
 
 
 def test_changes_in_one_step(db):
@@ -123,6 +125,11 @@ def test_values_expire(db):
     db.put(b"l", b"v", ttl=1000)
     time.sleep(0.3)
     assert list(db) == [b"l"]
+
+
+def test_objects_are_objects(db):
+    assert weakref.ref(db)() is db and db == db and hash(db) == hash(db)
+    assert repr(db.create_keyspace("n")) == '<vlsm.Keyspace "n">'
 
 
 def test_keyspaces(db):
