@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::report::Report;
-use vlsm_measure::spec::RunSpec;
+use vlsm_measure::spec::{RunSpec, Step};
 
 /// The least room for reports, in bytes.
 const REPORTS: u64 = 100 << 20;
@@ -163,6 +163,8 @@ impl Campaign {
             in_turn(programs, &tasks, stop, tell, &mut |number, answer| {
                 let run = &tasks[number].run;
                 match answer {
+                    // An interrupted run may have ended anywhere: in its load, between its phases.
+                    _ if stop.load(Relaxed) => Ok(()),
                     // A spoilt run is better than a stopped one.
                     Ok(answer) if whole(&answer) || self.done(run).is_err() => {
                         let text = serde_json::to_string(&answer).map_err(|e| e.to_string())?;
@@ -274,7 +276,11 @@ pub fn in_turn(
     Ok(())
 }
 
-/// Whether nothing failed and no phase was stopped.
+/// Whether nothing failed, and every phase was reached and not stopped.
 fn whole(answer: &Answer) -> bool {
-    answer.failure.is_none() && !answer.report.phases.iter().any(|phase| phase.stopped)
+    let report = &answer.report;
+    let steps = report.method.spec.iter().flat_map(|spec| &spec.steps);
+    let phases = steps.filter(|step| matches!(step, Step::Phase(_))).count();
+    let stopped = report.phases.iter().any(|phase| phase.stopped);
+    answer.failure.is_none() && report.phases.len() >= phases && !stopped
 }

@@ -97,6 +97,35 @@ fn an_interrupted_run_reports_what_it_has_and_removes_its_data() {
 }
 
 #[test]
+fn an_interrupted_run_of_a_campaign_is_done_again() {
+    let world = World::new();
+    let figure = ["figure", "silk-1", "--scale", "smoke", "--no-peers", "--out", "out"];
+    let runs_to_do = || {
+        let output = lab(&world, &[&figure[..], &["--plan"]].concat()).output().unwrap();
+        said(&output).lines().find(|line| line.contains(" runs to do")).unwrap().to_owned()
+    };
+    let before = runs_to_do();
+    let mut child = lab(&world, &figure).spawn().unwrap();
+    let runs = world.path("out").join("runs");
+    while entries(&runs).is_empty() {
+        assert_eq!(child.try_wait().unwrap(), None, "it ended without a run");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    child.wait().unwrap();
+    let [done] = &entries(&runs)[..] else { panic!("the second run was kept, too") };
+    assert_ne!(runs_to_do(), before);
+    assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
+    // One that older programs kept although it was stopped in its load.
+    let text = std::fs::read_to_string(done).unwrap();
+    let mut answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+    answer["report"]["phases"] = serde_json::Value::Array(Vec::new());
+    std::fs::write(done, answer.to_string()).unwrap();
+    assert_eq!(runs_to_do(), before);
+}
+
+#[test]
 fn what_cannot_be_done_is_refused_with_help() {
     let world = World::new();
     let refused = |arguments: &[&str], expected: &[&str]| {
