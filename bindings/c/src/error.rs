@@ -102,7 +102,7 @@ impl Failure {
     pub(crate) fn into_handle(self) -> *mut vlsm_error {
         let (code, message, keyspace) = match self {
             Self::Engine(error) => {
-                (code(&error), error.to_string(), keyspace(&error).map(str::to_owned))
+                (code(&error), error.to_string(), error.keyspace().map(str::to_owned))
             }
             Self::Own(code, message) => (code, message, None),
         };
@@ -144,23 +144,6 @@ fn code(error: &Error) -> vlsm_code {
         Error::Conflict { .. } => vlsm_code::VLSM_CONFLICT,
         Error::Closed => vlsm_code::VLSM_CLOSED,
         _ => vlsm_code::VLSM_INTERNAL,
-    }
-}
-
-/// The keyspace that an error is about.
-fn keyspace(error: &Error) -> Option<&str> {
-    match error {
-        Error::NoSuchKeyspace(name)
-        | Error::KeyspaceDropped(name)
-        | Error::KeyspaceNeeded(name)
-        | Error::NameTaken(name)
-        | Error::OptionFixed { keyspace: name, .. }
-        | Error::KeyspaceExists { keyspace: name, .. }
-        | Error::UnknownMergeOperator { keyspace: name, .. }
-        | Error::OperandRefused { keyspace: name, .. }
-        | Error::MergeFailed { keyspace: name, .. }
-        | Error::Conflict { keyspace: name, .. } => Some(name),
-        _ => None,
     }
 }
 

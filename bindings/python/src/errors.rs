@@ -42,7 +42,7 @@ impl From<Failure> for PyErr {
                 let Failure::Python(error) = failure else { unreachable!("just seen") };
                 return error;
             }
-            Failure::Engine(error) => (class(error), error.to_string(), keyspace(error)),
+            Failure::Engine(error) => (class(error), error.to_string(), error.keyspace()),
             Failure::Forked(forked) => ("Forked", forked.to_string(), None),
         };
         let made = Python::try_attach(|py| {
@@ -85,22 +85,5 @@ fn class(error: &Error) -> &'static str {
         Error::Conflict { .. } => "Conflict",
         Error::Closed => "Closed",
         _ => "Internal",
-    }
-}
-
-/// The keyspace that an error is about.
-fn keyspace(error: &Error) -> Option<&str> {
-    match error {
-        Error::NoSuchKeyspace(name)
-        | Error::KeyspaceDropped(name)
-        | Error::KeyspaceNeeded(name)
-        | Error::NameTaken(name)
-        | Error::OptionFixed { keyspace: name, .. }
-        | Error::KeyspaceExists { keyspace: name, .. }
-        | Error::UnknownMergeOperator { keyspace: name, .. }
-        | Error::OperandRefused { keyspace: name, .. }
-        | Error::MergeFailed { keyspace: name, .. }
-        | Error::Conflict { keyspace: name, .. } => Some(name),
-        _ => None,
     }
 }

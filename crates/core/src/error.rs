@@ -360,4 +360,22 @@ impl Error {
     pub fn corruption(path: &Path, offset: u64, what: impl Into<String>) -> Self {
         Self::Corruption { path: path.to_owned(), offset, what: what.into() }
     }
+
+    /// The keyspace that the error is about, if it is about one.
+    #[must_use]
+    pub fn keyspace(&self) -> Option<&str> {
+        match self {
+            Self::NoSuchKeyspace(name)
+            | Self::KeyspaceDropped(name)
+            | Self::KeyspaceNeeded(name)
+            | Self::NameTaken(name)
+            | Self::OptionFixed { keyspace: name, .. }
+            | Self::KeyspaceExists { keyspace: name, .. }
+            | Self::UnknownMergeOperator { keyspace: name, .. }
+            | Self::OperandRefused { keyspace: name, .. }
+            | Self::MergeFailed { keyspace: name, .. }
+            | Self::Conflict { keyspace: name, .. } => Some(name),
+            _ => None,
+        }
+    }
 }
