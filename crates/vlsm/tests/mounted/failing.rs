@@ -59,6 +59,16 @@ impl Mounted {
         std::fs::write(&path, "4").map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Makes ext4 allocate each file's blocks apart from other files'. Linux 6.18 has a bug in the
+    /// blocks that small files share: after a failed write it may stop the kernel
+    /// ([`super::kernel`]).
+    pub(super) fn allocate_apart(&self) -> Result<(), String> {
+        let device = self.loop_device()?;
+        let name = device.file_name().unwrap_or_default();
+        let path = Path::new("/sys/fs/ext4").join(name).join("mb_stream_req");
+        std::fs::write(&path, "0").map_err(|error| format!("{}: {error}", path.display()))
+    }
+
     fn size_memory(&self, bytes: u64) -> Result<(), String> {
         let options = format!("remount,size={bytes}");
         done(Command::new("mount").args(["-o", &options]).arg(self.memory()))

@@ -7,6 +7,7 @@
 //! left of a run that was killed is its folder; the next run removes it.
 
 pub mod failing;
+mod kernel;
 pub mod systems;
 
 use rustix::ioctl::{Opcode, Setter, ioctl, opcode};
@@ -36,7 +37,7 @@ pub enum Cut {
 /// nothing inside of that namespace.
 ///
 /// # Errors
-/// The reason why there can be no such namespace.
+/// The reason why there can be no such namespace, or why the program does not end ([`kernel`]).
 pub fn inside(variable: &str) -> Result<Option<i32>, String> {
     if std::env::var_os(variable).is_some() {
         return Ok(None);
@@ -51,9 +52,12 @@ pub fn inside(variable: &str) -> Result<Option<i32>, String> {
     };
     done(unshare().arg("true"))?;
     let program = std::env::current_exe().expect("this program");
-    let status = unshare().arg(program).env(variable, "1").status();
-    let status = status.map_err(|error| format!("unshare: {error}"))?;
-    Ok(Some(status.code().unwrap_or(1)))
+    let child = unshare().arg(program).env(variable, "1").spawn();
+    let ended = child.and_then(|mut child| kernel::wait(&mut child));
+    match ended.map_err(|error| format!("unshare: {error}"))? {
+        Ok(code) => Ok(Some(code)),
+        Err(line) => Err(format!("the kernel broke down ({line}), and the test does not end")),
+    }
 }
 
 /// Runs a command to its end.
@@ -126,7 +130,11 @@ impl Mounted {
     fn mount(&self) -> Result<(), String> {
         let mut command = Command::new("mount");
         done(command.args(["-o", &self.options]).arg(self.device()).arg(self.path()))?;
-        if self.sound.is_some() { self.divide_requests() } else { Ok(()) }
+        if self.sound.is_none() {
+            return Ok(());
+        }
+        self.divide_requests()?;
+        if self.options.contains("data=") { self.allocate_apart() } else { Ok(()) }
     }
 
     /// Unmounts it. A process that has just ended may still hold it for a moment.
