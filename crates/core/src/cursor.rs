@@ -5,6 +5,17 @@ use crate::error::Result;
 use crate::key::Trailer;
 use bytes::Bytes;
 
+/// The entry that a cursor stands on.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// The user key.
+    pub key: &'a [u8],
+    /// Sequence number and kind.
+    pub trailer: Trailer,
+    /// The value.
+    pub value: &'a [u8],
+}
+
 /// A position among entries in tree order (user key ascending, newest first), or beyond either end.
 ///
 /// A new cursor is not valid until a seek. After an error it is not valid, and [`Cursor::next`] and
@@ -24,6 +35,11 @@ pub trait Cursor {
 
     /// The value of the entry.
     fn value(&self) -> &[u8];
+
+    /// All three of them, which costs one virtual call where each of them would cost one.
+    fn entry(&self) -> Entry<'_> {
+        Entry { key: self.key(), trailer: self.trailer(), value: self.value() }
+    }
 
     /// The value as a ref-counted slice, without a copy if the source allows it.
     fn value_shared(&self) -> Bytes {
@@ -64,6 +80,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn value(&self) -> &[u8] {
         (**self).value()
+    }
+    fn entry(&self) -> Entry<'_> {
+        (**self).entry()
     }
     fn value_shared(&self) -> Bytes {
         (**self).value_shared()

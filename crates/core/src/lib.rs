@@ -21,7 +21,7 @@ pub mod text;
 pub mod units;
 pub mod version;
 
-pub use cursor::Cursor;
+pub use cursor::{Cursor, Entry};
 pub use edit::{Change, VersionEdit};
 pub use error::{ConflictKind, Error, LockHolder, OptionDifference, Result};
 pub use ids::{FileNumber, FileUid, JobId, MemtableId, RunId, TreeId};

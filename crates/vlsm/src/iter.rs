@@ -81,8 +81,9 @@ struct End {
     /// The bound that it starts at.
     from: Bound<Bytes>,
     region: usize,
-    /// The key it returned last.
-    key: Option<Bytes>,
+    /// The key it returned last, if `returned`.
+    key: Vec<u8>,
+    returned: bool,
 }
 
 impl End {
@@ -91,15 +92,29 @@ impl End {
             Bound::Included(key) | Bound::Excluded(key) => keyspace.region_of(key),
             Bound::Unbounded => unbounded,
         };
-        Self { from, region, key: None }
+        Self { from, region, key: Vec::new(), returned: false }
     }
 
     /// The bound that a walk continues from: behind the key returned last.
     fn resume(&self) -> Bound<&[u8]> {
-        match &self.key {
+        match self.last() {
             Some(key) => Bound::Excluded(key),
             None => self.from.as_ref().map(|key| &key[..]),
         }
+    }
+
+    /// The key it returned last.
+    #[inline]
+    fn last(&self) -> Option<&[u8]> {
+        self.returned.then_some(&self.key[..])
+    }
+
+    /// Copied, because a second owner of the caller's key would cost an allocation.
+    #[inline]
+    fn set_last(&mut self, key: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.returned = true;
     }
 }
 
@@ -220,7 +235,7 @@ impl Iter {
                     Bound::Excluded(hi) => key >= *hi,
                     Bound::Unbounded => false,
                 };
-                let met = self.back.key.as_ref().is_some_and(|back| key >= *back);
+                let met = self.back.last().is_some_and(|back| key >= *back);
                 return Ok((!past_end && !met).then_some((key, value)));
             }
             self.front.region += 1;
@@ -236,7 +251,7 @@ impl Iter {
                     Bound::Excluded(lo) => key <= *lo,
                     Bound::Unbounded => false,
                 };
-                let met = self.front.key.as_ref().is_some_and(|front| key <= *front);
+                let met = self.front.last().is_some_and(|front| key <= *front);
                 return Ok((!past_end && !met).then_some((key, value)));
             }
             if self.back.region <= self.front.region {
@@ -294,7 +309,7 @@ impl Iterator for Iter {
         }
         let step = self.advance_front();
         if let Ok(Some((key, _))) = &step {
-            self.front.key = Some(key.clone());
+            self.front.set_last(key);
         }
         self.outcome(step)
     }
@@ -307,7 +322,7 @@ impl DoubleEndedIterator for Iter {
         }
         let step = self.advance_back();
         if let Ok(Some((key, _))) = &step {
-            self.back.key = Some(key.clone());
+            self.back.set_last(key);
         }
         self.outcome(step)
     }

@@ -210,18 +210,50 @@ pub(crate) struct BlockCursor {
     at: Option<usize>,
     value_at: usize,
     end: usize,
+    behind: Behind,
+}
+
+/// The entries from a restart point to a cursor that goes backwards, so that each is decoded once.
+#[derive(Debug, Default)]
+struct Behind {
+    /// Each entry, its offset, and the end of its key in `keys`.
+    entries: Vec<(RawEntry, usize, usize)>,
+    keys: Vec<u8>,
+}
+
+impl Behind {
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.keys.clear();
+    }
+
+    fn push(&mut self, entry: RawEntry, at: usize, key: &[u8]) {
+        self.keys.extend_from_slice(key);
+        self.entries.push((entry, at, self.keys.len()));
+    }
+
+    /// Takes the last entry off, with its offset and its key.
+    fn pop(&mut self, key: &mut Vec<u8>) -> Option<(RawEntry, usize)> {
+        let (entry, at, key_end) = self.entries.pop()?;
+        let key_from = self.entries.last().map_or(0, |before| before.2);
+        key.clear();
+        key.extend_from_slice(&self.keys[key_from..key_end]);
+        self.keys.truncate(key_from);
+        Some((entry, at))
+    }
 }
 
 impl BlockCursor {
     pub(crate) fn new(block: Block) -> Self {
-        let key = Vec::new();
-        Self { block, key, trailer: Trailer::LAST, at: None, value_at: 0, end: 0 }
+        let (key, behind) = (Vec::new(), Behind::default());
+        Self { block, key, trailer: Trailer::LAST, at: None, value_at: 0, end: 0, behind }
     }
 
     /// Goes to another block, without a position in it.
     pub(crate) fn set_block(&mut self, block: Block) {
         self.block = block;
         self.at = None;
+        self.behind.clear();
     }
 
     pub(crate) fn valid(&self) -> bool {
@@ -290,9 +322,23 @@ impl BlockCursor {
         self.load(self.end)
     }
 
-    /// Goes to the previous entry: walks to it from the last restart point before this entry.
+    /// Goes to the previous entry. Where that is not known, all entries from the last restart point
+    /// before this one are decoded and kept for the next calls.
     pub(crate) fn prev(&mut self) -> Result<(), Damage> {
         let Some(here) = self.at.take().filter(|at| *at > 0) else { return Ok(()) };
+        if self.behind.entries.last().is_none_or(|(before, ..)| before.end != here) {
+            self.look_behind(here)?;
+        }
+        if let Some((entry, at)) = self.behind.pop(&mut self.key) {
+            self.trailer = entry.trailer;
+            (self.value_at, self.end) = (entry.value_at, entry.end);
+            self.at = Some(at);
+        }
+        Ok(())
+    }
+
+    fn look_behind(&mut self, here: usize) -> Result<(), Damage> {
+        self.behind.clear();
         let layout = self.block.layout;
         let (mut low, mut high) = (0, layout.restart_count);
         while high - low > 1 {
@@ -303,10 +349,15 @@ impl BlockCursor {
                 high = middle;
             }
         }
-        self.load_restart(layout.restart(&self.block.data, low)?)?;
-        while self.valid() && self.end < here {
-            self.load(self.end)?;
+        let entries = &self.block.data[..layout.entries];
+        let mut at = layout.restart(&self.block.data, low)?;
+        self.key.clear();
+        while at < here {
+            let entry = entry_at(entries, at)?;
+            assemble(&mut self.key, entries, &entry)?;
+            self.behind.push(entry, at, &self.key);
+            at = entry.end;
         }
-        if self.end == here { Ok(()) } else { Err("a restart point is no entry's start") }
+        if at == here { Ok(()) } else { Err("a restart point is no entry's start") }
     }
 }

@@ -20,7 +20,7 @@ use crate::aligned::{AlignedBuf, align_down, align_up};
 use crate::gauge::Charge;
 use bytes::Bytes;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, Result, Trailer};
+use vlsm_core::{Cursor, Entry, Error, Result, Trailer};
 
 /// Bytes of a cursor's first read-ahead.
 const AHEAD_MIN: u64 = 8 << 10;
@@ -216,6 +216,12 @@ impl Cursor for SstCursor {
 
     fn value(&self) -> &[u8] {
         self.here().value()
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        let here = self.here();
+        let trailer = renumbered(here.trailer(), self.reader.global_seq());
+        Entry { key: here.key(), trailer, value: here.value() }
     }
 
     fn value_shared(&self) -> Bytes {

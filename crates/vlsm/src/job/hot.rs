@@ -168,8 +168,8 @@ impl Choosing {
             let Some(entry) = self.entries.entry() else {
                 return Ok(self.end_pass());
             };
-            looked += (entry.key().len() + 8 + entry.value().len()) as u64;
-            if self.current.trailer.is_some() && self.current.key == entry.key() {
+            looked += (entry.key.len() + 8 + entry.value.len()) as u64;
+            if self.current.trailer.is_some() && self.current.key == entry.key {
                 self.current.versions += 1;
             } else if self.part_bytes >= PART {
                 return Ok(self.keep());
@@ -187,13 +187,13 @@ impl Choosing {
         let Some(entry) = self.entries.entry() else { return };
         let current = &mut self.current;
         current.key.clear();
-        current.key.extend_from_slice(entry.key());
+        current.key.extend_from_slice(entry.key);
         current.value.clear();
         if self.least.is_some() {
-            current.value.extend_from_slice(entry.value());
+            current.value.extend_from_slice(entry.value);
         }
-        current.bytes = (entry.key().len() + entry.value().len()) as u64;
-        current.trailer = Some(entry.trailer());
+        current.bytes = (entry.key.len() + entry.value.len()) as u64;
+        current.trailer = Some(entry.trailer);
         current.versions = 1;
     }
 

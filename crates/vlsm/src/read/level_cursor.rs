@@ -6,15 +6,23 @@
 
 use crate::read::table_cache::TableCache;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, Result, Table, Tables, Trailer};
+use vlsm_core::{Cursor, Entry, Error, Result, Table, Tables, Trailer};
 use vlsm_disk::sst::SstCursor;
 
 /// A cursor over disjoint tables.
 pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     tables: Tables,
-    current: Option<(Arc<Table>, SstCursor)>,
+    current: Option<Current>,
     error: Option<Error>,
+}
+
+/// The table that the cursor is in.
+struct Current {
+    table: Arc<Table>,
+    cursor: SstCursor,
+    /// Whether the table shows all of its SST: then no key needs to be compared with its range.
+    whole: bool,
 }
 
 impl LevelCursor {
@@ -35,14 +43,15 @@ impl LevelCursor {
         result
     }
 
-    fn open(&self, table: &Arc<Table>) -> Result<(Arc<Table>, SstCursor)> {
-        Ok((table.clone(), self.cache.cursor(table)?))
+    fn open(&self, table: &Arc<Table>) -> Result<Current> {
+        let (table, whole) = (table.clone(), table.is_whole());
+        Ok(Current { cursor: self.cache.cursor(&table)?, table, whole })
     }
 
     /// Moves on from the end of the current table's slice to the next table that shows an entry.
     fn skip_forward(&mut self) -> Result<()> {
-        while let Some((table, cursor)) = &self.current {
-            if cursor.valid() && !table.range.ends_before(cursor.key()) {
+        while let Some(Current { table, cursor, whole }) = &self.current {
+            if cursor.valid() && (*whole || !table.range.ends_before(cursor.key())) {
                 return Ok(());
             }
             let mut after = self.tables.starting_at(&table.range.hi);
@@ -56,9 +65,9 @@ impl LevelCursor {
     fn enter_first(&mut self, table: Option<Arc<Table>>) -> Result<()> {
         self.current = match table {
             Some(table) => {
-                let (table, mut cursor) = self.open(&table)?;
-                cursor.seek(&table.range.lo, Trailer::FIRST)?;
-                Some((table, cursor))
+                let mut current = self.open(&table)?;
+                current.cursor.seek(&table.range.lo, Trailer::FIRST)?;
+                Some(current)
             }
             None => None,
         };
@@ -68,8 +77,8 @@ impl LevelCursor {
     /// Moves back from the beginning of the current table's slice to the previous table that shows
     /// an entry.
     fn skip_backward(&mut self) -> Result<()> {
-        while let Some((table, cursor)) = &self.current {
-            if cursor.valid() && !table.range.starts_after(cursor.key()) {
+        while let Some(Current { table, cursor, whole }) = &self.current {
+            if cursor.valid() && (*whole || !table.range.starts_after(cursor.key())) {
                 return Ok(());
             }
             let mut before = self.tables.ending_at(&table.range.lo);
@@ -83,10 +92,10 @@ impl LevelCursor {
     fn enter_last(&mut self, table: Option<Arc<Table>>) -> Result<()> {
         self.current = match table {
             Some(table) => {
-                let (table, mut cursor) = self.open(&table)?;
+                let mut current = self.open(&table)?;
                 let bound = if table.range.hi_inclusive { Trailer::LAST } else { Trailer::FIRST };
-                seek_last_within(&mut cursor, &table, bound)?;
-                Some((table, cursor))
+                seek_last_within(&mut current.cursor, &table, bound)?;
+                Some(current)
             }
             None => None,
         };
@@ -106,7 +115,7 @@ fn seek_last_within(cursor: &mut SstCursor, table: &Table, bound: Trailer) -> Re
 
 impl Cursor for LevelCursor {
     fn valid(&self) -> bool {
-        self.current.as_ref().is_some_and(|(_, cursor)| cursor.valid())
+        self.current.as_ref().is_some_and(|current| current.cursor.valid())
     }
 
     fn key(&self) -> &[u8] {
@@ -119,6 +128,10 @@ impl Cursor for LevelCursor {
 
     fn value(&self) -> &[u8] {
         self.on().value()
+    }
+
+    fn entry(&self) -> Entry<'_> {
+        self.on().entry()
     }
 
     fn value_shared(&self) -> bytes::Bytes {
@@ -146,9 +159,9 @@ impl Cursor for LevelCursor {
             let table = this.tables.starting_at(key).next().cloned();
             match table {
                 Some(table) if table.range.contains(key) => {
-                    let (table, mut cursor) = this.open(&table)?;
-                    cursor.seek(key, trailer)?;
-                    this.current = Some((table, cursor));
+                    let mut current = this.open(&table)?;
+                    current.cursor.seek(key, trailer)?;
+                    this.current = Some(current);
                 }
                 other => this.enter_first(other)?,
             }
@@ -161,9 +174,9 @@ impl Cursor for LevelCursor {
             let table = this.tables.ending_at(key).next().cloned();
             match table {
                 Some(table) if table.range.contains(key) => {
-                    let (table, mut cursor) = this.open(&table)?;
-                    cursor.seek_before(key, trailer)?;
-                    this.current = Some((table, cursor));
+                    let mut current = this.open(&table)?;
+                    current.cursor.seek_before(key, trailer)?;
+                    this.current = Some(current);
                 }
                 other => this.enter_last(other)?,
             }
@@ -173,8 +186,8 @@ impl Cursor for LevelCursor {
 
     fn next(&mut self) -> Result<()> {
         self.guarded(|this| {
-            if let Some((_, cursor)) = &mut this.current {
-                cursor.next()?;
+            if let Some(current) = &mut this.current {
+                current.cursor.next()?;
             }
             this.skip_forward()
         })
@@ -182,8 +195,8 @@ impl Cursor for LevelCursor {
 
     fn prev(&mut self) -> Result<()> {
         self.guarded(|this| {
-            if let Some((_, cursor)) = &mut this.current {
-                cursor.prev()?;
+            if let Some(current) = &mut this.current {
+                current.cursor.prev()?;
             }
             this.skip_backward()
         })
@@ -192,7 +205,7 @@ impl Cursor for LevelCursor {
 
 impl LevelCursor {
     fn on(&self) -> &SstCursor {
-        let (_, cursor) = self.current.as_ref().expect("asked only where the cursor is valid");
-        cursor
+        let current = self.current.as_ref().expect("asked only where the cursor is valid");
+        &current.cursor
     }
 }

@@ -7,9 +7,10 @@
 //! the next one. After a step the winner usually still wins, which one comparison against the
 //! runner-up tells; else both are found again by a pass over the sources, of which there are few.
 
+use bytes::Bytes;
 use std::cmp::Ordering;
 use vlsm_core::key::compare;
-use vlsm_core::{Cursor, Result, Trailer};
+use vlsm_core::{Cursor, Entry, Result, Trailer};
 
 /// The direction of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,13 +90,18 @@ impl MergeCursor {
     }
 
     /// The entry the merge stands on.
-    pub fn entry(&self) -> Option<&dyn Cursor> {
-        self.winner.map(|winner| &*self.sources[winner] as &dyn Cursor)
+    pub fn entry(&self) -> Option<Entry<'_>> {
+        self.winner.map(|winner| self.sources[winner].entry())
+    }
+
+    /// The value of that entry; empty where there is none.
+    pub fn value_shared(&self) -> Bytes {
+        self.winner.map_or_else(Bytes::new, |winner| self.sources[winner].value_shared())
     }
 
     fn is_ahead(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (&self.sources[a], &self.sources[b]);
-        let order = compare(a.key(), a.trailer(), b.key(), b.trailer());
+        let (a, b) = (self.sources[a].entry(), self.sources[b].entry());
+        let order = compare(a.key, a.trailer, b.key, b.trailer);
         match self.direction {
             Direction::Forward => order == Ordering::Less,
             Direction::Backward => order == Ordering::Greater,

@@ -140,20 +140,20 @@ impl UserCursor {
     fn next_forward(&mut self) -> Result<Option<Pair>> {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
-            let trailer = entry.trailer();
-            let decided = self.has_last && entry.key() == &self.last_key[..];
+            let trailer = entry.trailer;
+            let decided = self.has_last && entry.key == &self.last_key[..];
             if decided || trailer.seq() > self.at.seq {
                 self.merge.step()?;
                 continue;
             }
             self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key());
+            self.last_key.extend_from_slice(entry.key);
             self.has_last = true;
             let cover = cover(&mut self.covers, &self.last_key)?;
-            let value = match meaning(trailer, entry.value(), cover, || self.at.now)? {
+            let value = match meaning(trailer, entry.value, cover, || self.at.now)? {
                 Meaning::Absent => None,
-                Meaning::Value(0) => Some(entry.value_shared()),
-                Meaning::Value(skip) => Some(entry.value_shared().slice(skip..)),
+                Meaning::Value(0) => Some(self.merge.value_shared()),
+                Meaning::Value(skip) => Some(self.merge.value_shared().slice(skip..)),
                 Meaning::Operand => {
                     let value = self.add_up_forward(cover)?;
                     if let Some(value) = value {
@@ -164,7 +164,7 @@ impl UserCursor {
             };
             if let Some(value) = value {
                 self.hidden = 0;
-                let pair = (Bytes::copy_from_slice(entry.key()), Ok(value));
+                let pair = (Bytes::copy_from_slice(entry.key), Ok(value));
                 self.merge.step()?;
                 return Ok(Some(pair));
             }
@@ -178,11 +178,11 @@ impl UserCursor {
     fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Result<Bytes>>> {
         let mut resolver = Resolver::default();
         while let Some(entry) = self.merge.entry() {
-            if entry.key() != &self.last_key[..] {
+            if entry.key != &self.last_key[..] {
                 break;
             }
-            let meaning = meaning(entry.trailer(), entry.value(), cover, || self.at.now)?;
-            let decided = resolver.add_older(meaning, entry.value_shared());
+            let meaning = meaning(entry.trailer, entry.value, cover, || self.at.now)?;
+            let decided = resolver.add_older(meaning, self.merge.value_shared());
             self.merge.step()?;
             if decided {
                 break;
@@ -195,19 +195,19 @@ impl UserCursor {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(None) };
             self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key());
+            self.last_key.extend_from_slice(entry.key);
             let cover = cover(&mut self.covers, &self.last_key)?;
             let mut resolver = Resolver::default();
             let mut is_hidden = false;
             while let Some(entry) = self.merge.entry() {
-                if entry.key() != &self.last_key[..] {
+                if entry.key != &self.last_key[..] {
                     break;
                 }
-                let trailer = entry.trailer();
+                let trailer = entry.trailer;
                 if trailer.seq() <= self.at.seq {
-                    let meaning = meaning(trailer, entry.value(), cover, || self.at.now)?;
+                    let meaning = meaning(trailer, entry.value, cover, || self.at.now)?;
                     is_hidden = trailer.seq() < cover;
-                    resolver.add_newer(meaning, entry.value_shared());
+                    resolver.add_newer(meaning, self.merge.value_shared());
                 }
                 self.merge.step()?;
             }
