@@ -30,7 +30,9 @@ pub fn run(root: &Path) -> Result<String, String> {
     }
     let packages = String::from_utf8_lossy(&out.stdout);
     let mut faults = bad_licences(&packages, &allowed);
-    for lock in ["Cargo.lock", "bindings/Cargo.lock", "peers/Cargo.lock"] {
+    let locks =
+        ["Cargo.lock", "bindings/Cargo.lock", "integrations/Cargo.lock", "peers/Cargo.lock"];
+    for lock in locks {
         faults.extend(bad_origins(&read(lock)?));
     }
     if faults.is_empty() {

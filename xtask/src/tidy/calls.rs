@@ -16,7 +16,8 @@ struct Rule {
 }
 
 /// Programs. Examples may print too.
-const PRINTERS: &[&str] = &["crates/cli/", "crates/lab/src/program/", "xtask/", "peers/"];
+const PRINTERS: &[&str] =
+    &["crates/cli/", "crates/lab/src/program/", "integrations/openraft/kv/", "xtask/", "peers/"];
 /// The memtable, calls from other languages, and calls into stores in other languages.
 const UNSAFE: &[&str] = &[
     "bindings/c/src/",

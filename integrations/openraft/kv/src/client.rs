@@ -1,0 +1,177 @@
+//! The client: asks one node after the other until one leads.
+//! Writes whose outcome is unknown are not repeated.
+
+use crate::command::{Answer, Command};
+use crate::server::{Error, Value};
+use clap::Args;
+use serde::de::DeserializeOwned;
+use std::time::{Duration, Instant};
+
+/// Where the nodes are.
+#[derive(Args)]
+pub struct Nodes {
+    /// The addresses of the nodes.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7101,127.0.0.1:7102,127.0.0.1:7103"
+    )]
+    nodes: Vec<String>,
+}
+
+/// The arguments of `get`.
+#[derive(Args)]
+pub struct Get {
+    #[command(flatten)]
+    nodes: Nodes,
+    key: String,
+}
+
+/// The arguments of `put`.
+#[derive(Args)]
+pub struct Put {
+    #[command(flatten)]
+    nodes: Nodes,
+    key: String,
+    value: String,
+}
+
+/// The arguments of `cas`.
+#[derive(Args)]
+pub struct Cas {
+    #[command(flatten)]
+    nodes: Nodes,
+    key: String,
+    /// The value that the key must have. Without this option it must not exist.
+    #[arg(long)]
+    expected: Option<String>,
+    value: String,
+}
+
+/// The arguments of `delete`.
+#[derive(Args)]
+pub struct Delete {
+    #[command(flatten)]
+    nodes: Nodes,
+    key: String,
+}
+
+/// The arguments of `status`.
+#[derive(Args)]
+pub struct Status {
+    #[command(flatten)]
+    nodes: Nodes,
+}
+
+/// How long a leader is looked for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Nodes {
+    /// Sends a request to the leader. One whose outcome is unknown is not repeated.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        request: impl Fn(&reqwest::Client, &str) -> reqwest::RequestBuilder,
+    ) -> Result<T, String> {
+        let http = reqwest::Client::new();
+        let begun = Instant::now();
+        let mut last = "no node was asked".to_owned();
+        let mut hint = None;
+        let mut turn = self.nodes.iter().cycle();
+        while begun.elapsed() < PATIENCE {
+            let Some(node) = hint.take().or_else(|| turn.next().cloned()) else {
+                return Err("--nodes names no node".to_owned());
+            };
+            match request(&http, &node).timeout(PATIENCE).send().await {
+                Ok(answer) if answer.status().is_success() => {
+                    return answer.json().await.map_err(|error| format!("{node}: {error}"));
+                }
+                Ok(answer) => {
+                    let error: Error =
+                        answer.json().await.map_err(|error| format!("{node}: {error}"))?;
+                    if error.unknown {
+                        return Err(format!("{node}: {}: the outcome is unknown", error.error));
+                    }
+                    last = format!("{node}: {}", error.error);
+                    hint = error.leader.filter(|leader| *leader != node);
+                }
+                Err(error) if error.is_connect() => last = format!("{node}: {error}"),
+                Err(error) => return Err(format!("{node}: {error}: the outcome is unknown")),
+            }
+            if hint.is_none() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        Err(format!("no leader in {} s; the last answer: {last}", PATIENCE.as_secs()))
+    }
+
+    async fn send(&self, command: &Command) -> Result<Answer, String> {
+        self.ask(|http, node| http.post(format!("http://{node}/kv")).json(command)).await
+    }
+}
+
+/// Prints the value of a key.
+pub async fn get(get: Get) -> Result<(), String> {
+    let key = &get.key;
+    let path = |node: &str| {
+        let mut url =
+            reqwest::Url::parse(&format!("http://{node}/kv")).map_err(|e| e.to_string())?;
+        url.path_segments_mut().map_err(|()| "it has no path".to_owned())?.push(key);
+        Ok::<_, String>(url)
+    };
+    for node in &get.nodes.nodes {
+        path(node).map_err(|error| format!("{node} is not an address: {error}"))?;
+    }
+    let url = |node: &str| path(node).map_or_else(|_| format!("http://{node}/kv/"), String::from);
+    let value: Value = get.nodes.ask(|http, node| http.get(url(node))).await?;
+    match value.value {
+        Some(value) => println!("{value}"),
+        None => return Err(format!("there is no key {:?}", get.key)),
+    }
+    Ok(())
+}
+
+/// Sets a key.
+pub async fn put(put: Put) -> Result<(), String> {
+    let Put { nodes, key, value } = put;
+    nodes.send(&Command::Put { key, value }).await.map(|_| ())
+}
+
+/// Sets a key if it has the expected value.
+pub async fn cas(cas: Cas) -> Result<(), String> {
+    let Cas { nodes, key, expected, value } = cas;
+    let answer = nodes.send(&Command::Cas { key, expected, value }).await?;
+    match (answer.done, answer.before) {
+        (true, _) => Ok(()),
+        (false, Some(before)) => Err(format!("nothing changed: the value is {before:?}")),
+        (false, None) => Err("nothing changed: there is no such key".to_owned()),
+    }
+}
+
+/// Removes a key.
+pub async fn delete(delete: Delete) -> Result<(), String> {
+    delete.nodes.send(&Command::Delete { key: delete.key }).await.map(|_| ())
+}
+
+/// Prints what each node says of itself.
+pub async fn status(status: Status) -> Result<(), String> {
+    let http = reqwest::Client::new();
+    for node in &status.nodes.nodes {
+        let request = http.get(format!("http://{node}/status")).timeout(Duration::from_secs(2));
+        let answer: Result<serde_json::Value, _> =
+            async { request.send().await?.json().await }.await;
+        match answer {
+            Ok(metrics) => println!(
+                "{node}: node {}, {}, term {}, leader {}, last log {}, applied {}, snapshot {}",
+                metrics["id"],
+                metrics["state"],
+                metrics["current_term"],
+                metrics["current_leader"],
+                metrics["last_log_index"],
+                metrics["last_applied"]["index"],
+                metrics["snapshot"]["index"],
+            ),
+            Err(error) => println!("{node}: {error}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The commands of the state machine, and what they do.
+//! All nodes execute the same ones in the same order.
+
+use openraft::{BasicNode, Entry};
+use serde::{Deserialize, Serialize};
+use vlsm_openraft::{Apply, Changes, SnapshotFile};
+
+openraft::declare_raft_types!(
+    /// The types of this program's cluster.
+    pub Config:
+        D = Command,
+        R = Answer,
+        NodeId = u64,
+        Node = BasicNode,
+        Entry = Entry<Config>,
+        SnapshotData = SnapshotFile,
+);
+
+/// This program's Raft.
+pub type Raft = openraft::Raft<Config>;
+
+/// A change of one key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Sets the value.
+    Put { key: String, value: String },
+    /// Removes the key.
+    Delete { key: String },
+    /// Sets the value if the present one is `expected`; `None` is a key that does not exist.
+    Cas { key: String, expected: Option<String>, value: String },
+}
+
+/// The answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Whether the command changed the key. Only compare-and-set can be refused.
+    pub done: bool,
+    /// The value before.
+    pub before: Option<String>,
+}
+
+/// The application.
+pub struct Pairs;
+
+impl Apply<Config> for Pairs {
+    fn apply(&self, changes: &mut Changes<'_>, command: Command) -> vlsm::Result<Answer> {
+        let before = |changes: &Changes<'_>, key: &str| {
+            let value = changes.get(key)?;
+            Ok::<_, vlsm::Error>(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+        };
+        match command {
+            Command::Put { key, value } => {
+                let before = before(changes, &key)?;
+                changes.put(key, value)?;
+                Ok(Answer { done: true, before })
+            }
+            Command::Delete { key } => {
+                let before = before(changes, &key)?;
+                changes.delete(key)?;
+                Ok(Answer { done: true, before })
+            }
+            Command::Cas { key, expected, value } => {
+                let before = before(changes, &key)?;
+                let done = before == expected;
+                if done {
+                    changes.put(key, value)?;
+                }
+                Ok(Answer { done, before })
+            }
+        }
+    }
+
+    fn empty(&self) -> Answer {
+        Answer { done: true, before: None }
+    }
+}
