@@ -1,0 +1,230 @@
+//! Transactions of `TransactionDB` and `OptimisticTransactionDB`.
+//!
+//! Both collect their writes in a batch with an index, and read through it.
+//!
+//! - A locking one locks each key that it writes or reads for update (`locks`). With a snapshot, a
+//!   key that was changed since is refused. The commit writes the batch.
+//! - An optimistic one remembers these keys. Its commit is a transaction of the engine, which began
+//!   with the first such key, or with the snapshot, and which reads them: it fails if one of them was
+//!   changed since. So a key that was first touched late is checked from an earlier moment than in
+//!   RocksDB: more conflicts, never fewer.
+//!
+//! There is no two-phase commit: vLSM's WAL has no prepared transactions.
+
+mod functions;
+pub(crate) mod locks;
+mod stores;
+
+use crate::bag::Bag;
+use crate::batch::index::read_through;
+use crate::batch::rep::Op;
+use crate::batch::rocksdb_writebatch_wi_t;
+use crate::call::{Outcome, changed};
+use crate::snapshot::Seen;
+use crate::status::{Failure, Kind};
+use crate::store::{Family, Store};
+use engine::{Snapshot, Transaction, WriteOptions};
+use locks::Key;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use vlsm_handle::Owned;
+
+/// How a transaction keeps others from its keys.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Rules {
+    /// By locks, for which it waits at most so long.
+    Locking(Option<Duration>),
+    /// By a check at its commit.
+    Optimistic,
+}
+
+/// A transaction.
+pub(crate) struct Txn {
+    store: Arc<Store>,
+    rules: Rules,
+    options: WriteOptions,
+    owner: u64,
+    writes: rocksdb_writebatch_wi_t,
+    /// The keys that others must not change.
+    keys: BTreeSet<Key>,
+    snapshot: Option<Arc<Seen>>,
+    /// Where an optimistic check begins.
+    basis: Option<Transaction>,
+    ended: bool,
+    /// A copy of the writes that the program may look at.
+    lent: Option<Box<rocksdb_writebatch_wi_t>>,
+}
+
+impl Txn {
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        rules: Rules,
+        options: WriteOptions,
+        with_snapshot: bool,
+    ) -> Self {
+        let mut txn = Self {
+            store: store.clone(),
+            rules,
+            options,
+            owner: store.locks.owner(),
+            writes: rocksdb_writebatch_wi_t::new(),
+            keys: BTreeSet::new(),
+            snapshot: None,
+            basis: None,
+            ended: false,
+            lent: None,
+        };
+        if with_snapshot {
+            txn.set_snapshot();
+        }
+        txn
+    }
+
+    fn set_snapshot(&mut self) {
+        // First the basis: what is changed in between is a conflict then, and not unseen.
+        if matches!(self.rules, Rules::Optimistic) {
+            self.basis.get_or_insert_with(|| self.store.db.transaction());
+        }
+        self.snapshot = Some(Arc::new(Seen { snapshot: self.store.db.snapshot() }));
+    }
+
+    fn check_open(&self) -> Outcome {
+        match self.ended {
+            false => Ok(()),
+            true => Err(Failure::argument("Transaction has already been committed or aborted.")),
+        }
+    }
+
+    /// Keeps others from a key.
+    fn claim(&mut self, family: &Family, key: &[u8]) -> Outcome {
+        self.check_open()?;
+        let claimed = (family.id, key.to_vec());
+        if self.keys.contains(&claimed) {
+            return Ok(());
+        }
+        match self.rules {
+            Rules::Optimistic => {
+                self.basis.get_or_insert_with(|| self.store.db.transaction());
+            }
+            Rules::Locking(limit) => {
+                self.store.locks.lock(self.owner, &claimed, limit)?;
+                if let Some(seen) = &self.snapshot
+                    && let Err(failure) = unchanged(&seen.snapshot, family, key)
+                {
+                    self.store.locks.unlock(self.owner, [&claimed]);
+                    return Err(failure);
+                }
+            }
+        }
+        self.keys.insert(claimed);
+        Ok(())
+    }
+
+    /// Adds a write to a key.
+    pub(crate) fn write(&mut self, family: &Family, key: &[u8], op: Op<'_>) -> Outcome {
+        self.claim(family, key)?;
+        self.writes.add(op);
+        Ok(())
+    }
+
+    /// The value of a key, with the transaction's writes.
+    fn get(&self, family: &Family, options: &Bag, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
+        let index = self.writes.index.lock();
+        let below = |family: &Family| {
+            Ok(crate::db::read(&self.store, family, options, key)?.map(Into::into))
+        };
+        read_through(&index, &self.store, family.id, key, below)
+    }
+
+    /// As `get`, and keeps others from the key.
+    fn get_for_update(
+        &mut self,
+        family: &Family,
+        options: &Bag,
+        key: &[u8],
+    ) -> Outcome<Option<Vec<u8>>> {
+        self.claim(family, key)?;
+        self.get(family, options, key)
+    }
+
+    fn commit(&mut self) -> Outcome {
+        self.check_open()?;
+        match self.rules {
+            Rules::Locking(_) => self.writes.batch.write(&self.store, self.options)?,
+            Rules::Optimistic => self.commit_checked()?,
+        }
+        self.release();
+        self.ended = true;
+        Ok(())
+    }
+
+    fn commit_checked(&mut self) -> Outcome {
+        if self.writes.batch.count() == 0 {
+            return Ok(());
+        }
+        // Also reports a write that could not be added.
+        self.writes.batch.for_engine(&self.store)?;
+        let basis = self.basis.take();
+        let mut transaction = basis.unwrap_or_else(|| self.store.db.transaction());
+        for (id, key) in &self.keys {
+            // What it reads counts; the value does not.
+            transaction.contains_key(&self.store.family(*id)?.keyspace, key)?;
+        }
+        for op in self.writes.batch.ops() {
+            match op? {
+                Op::Put(id, key, value) => {
+                    transaction.put(&self.store.family(id)?.keyspace, key, value)?;
+                }
+                Op::Merge(id, key, value) => {
+                    transaction.merge(&self.store.family(id)?.keyspace, key, value)?;
+                }
+                Op::Delete(id, key) | Op::SingleDelete(id, key) => {
+                    transaction.delete(&self.store.family(id)?.keyspace, key)?;
+                }
+                Op::DeleteRange(..) | Op::LogData(_) => {}
+            }
+        }
+        Ok(transaction.commit_with(self.options)?)
+    }
+
+    /// Gives up its writes and its keys.
+    fn rollback(&mut self) {
+        self.release();
+    }
+
+    fn release(&mut self) {
+        self.store.locks.unlock(self.owner, &self.keys);
+        self.keys.clear();
+        self.writes.clear();
+        self.basis = None;
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        self.store.locks.unlock(self.owner, &self.keys);
+    }
+}
+
+/// Whether a key has the value that a snapshot shows.
+fn unchanged(snapshot: &Snapshot, family: &Family, key: &[u8]) -> Outcome {
+    match snapshot.get(&family.keyspace, key)? == family.keyspace.get(key)? {
+        true => Ok(()),
+        false => Err(Failure::new(Kind::Busy, "the key was changed since the snapshot")),
+    }
+}
+
+/// A transaction's handle.
+pub struct rocksdb_transaction_t(Owned<Txn>);
+
+impl rocksdb_transaction_t {
+    fn new(txn: Txn) -> Self {
+        Self(Owned::new(txn))
+    }
+}
+
+/// The transaction of a handle.
+unsafe fn of<'a>(txn: *mut rocksdb_transaction_t) -> Outcome<&'a mut Txn> {
+    Ok(unsafe { changed(txn, "the transaction")? }.0.get_mut()?)
+}
