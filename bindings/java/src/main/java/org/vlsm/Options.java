@@ -1,0 +1,173 @@
+package org.vlsm;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+
+/** How a store is opened. What is not set has a sensible default. */
+public final class Options {
+    boolean createIfMissing = true;
+    boolean readOnly;
+    String profile;
+    final StringBuilder toml = new StringBuilder();
+    final StringBuilder settings = new StringBuilder();
+    KeyspaceOptions defaultKeyspace;
+    final List<String> operatorNames = new ArrayList<>();
+    final List<MergeOperator> operators = new ArrayList<>();
+
+    /** The defaults. */
+    public Options() {}
+
+    /**
+     * Sets whether a folder without a store gets one.
+     *
+     * @param create true by default
+     * @return this
+     */
+    public Options createIfMissing(boolean create) {
+        createIfMissing = create;
+        return this;
+    }
+
+    /**
+     * Opens the store to read only. No other process may have it open; for that there is {@link
+     * Db#openReadOnly}.
+     *
+     * @param readOnly false by default
+     * @return this
+     */
+    public Options readOnly(boolean readOnly) {
+        this.readOnly = readOnly;
+        return this;
+    }
+
+    /**
+     * Takes the named set of options for shape, schedule and admission: docs/mechanisms.md.
+     *
+     * @param name the name, such as {@code steady}
+     * @return this
+     */
+    public Options profile(String name) {
+        profile = Objects.requireNonNull(name, "name");
+        return this;
+    }
+
+    /**
+     * Adds options as a text in TOML, as docs/mechanisms.md describes them.
+     *
+     * @param text the text
+     * @return this
+     */
+    public Options toml(String text) {
+        toml.append(Objects.requireNonNull(text, "text")).append('\n');
+        return this;
+    }
+
+    /**
+     * Sets one option by its name, such as {@code memory_limit} or {@code
+     * policy.tree.memtable_bytes}.
+     *
+     * @param name the name, with dots between tables
+     * @param value a text, such as {@code 64 MiB}
+     * @return this
+     */
+    public Options set(String name, String value) {
+        return line(name, quoted(Objects.requireNonNull(value, "value")));
+    }
+
+    /**
+     * Sets one option by its name.
+     *
+     * @param name the name, with dots between tables
+     * @param value a number
+     * @return this
+     */
+    public Options set(String name, long value) {
+        return line(name, Long.toString(value));
+    }
+
+    /**
+     * Sets one option by its name.
+     *
+     * @param name the name, with dots between tables
+     * @param value true or false
+     * @return this
+     */
+    public Options set(String name, boolean value) {
+        return line(name, Boolean.toString(value));
+    }
+
+    /**
+     * Sets the one limit for all large memory of the store. It is outside the Java heap.
+     *
+     * @param bytes the limit
+     * @return this
+     */
+    public Options memoryLimit(long bytes) {
+        return set("memory_limit", Native.notNegative(bytes, "memoryLimit"));
+    }
+
+    /**
+     * Sets the durability of writes that do not set one.
+     *
+     * @param durability {@link Durability#BUFFERED} by default
+     * @return this
+     */
+    public Options durability(Durability durability) {
+        return set("durability", durability.name().toLowerCase(java.util.Locale.ROOT));
+    }
+
+    /**
+     * Registers a merge operator. A keyspace that has one cannot be opened without it.
+     *
+     * @param name the name, which the store records; an operator that combines differently needs
+     *     another one
+     * @param operator the operator
+     * @return this
+     */
+    public Options mergeOperator(String name, MergeOperator operator) {
+        operatorNames.add(Objects.requireNonNull(name, "name"));
+        operators.add(Objects.requireNonNull(operator, "operator"));
+        return this;
+    }
+
+    /**
+     * Sets the options of the keyspace {@code default}.
+     *
+     * @param options the options
+     * @return this
+     */
+    public Options defaultKeyspace(KeyspaceOptions options) {
+        defaultKeyspace = Objects.requireNonNull(options, "options");
+        return this;
+    }
+
+    private Options line(String name, String value) {
+        for (String part : Objects.requireNonNull(name, "name").split("\\.", -1)) {
+            settings.append(settings.isEmpty() || settings.charAt(settings.length() - 1) == '\n'
+                    ? "" : ".").append(quoted(part));
+        }
+        settings.append(" = ").append(value).append('\n');
+        return this;
+    }
+
+    /** A text as TOML's basic string. */
+    private static String quoted(String text) {
+        StringBuilder quoted = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c == '"' || c == '\\') {
+                quoted.append('\\').append(c);
+            } else if (c < ' ' || c == 0x7f) {
+                quoted.append(String.format("\\u%04x", (int) c));
+            } else {
+                quoted.append(c);
+            }
+        }
+        return quoted.append('"').toString();
+    }
+
+    /** All options in TOML: single settings first, because they are outside of the text's tables. */
+    String text() {
+        return settings.toString() + toml;
+    }
+}
