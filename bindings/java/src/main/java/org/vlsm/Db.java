@@ -211,8 +211,11 @@ public final class Db extends Keyspace {
             T value;
         };
         Native.transact(this, id, lent -> {
-            try (Transaction transaction = new Transaction(this, lent)) {
+            Transaction transaction = new Transaction(this, lent);
+            try {
                 result.value = work.apply(transaction);
+            } finally {
+                transaction.giveBack();
             }
         }, options.durabilityNumber(), options.deadlineNanos);
         return result.value;

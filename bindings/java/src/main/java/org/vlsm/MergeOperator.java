@@ -12,7 +12,8 @@ import java.util.List;
  * <p>An operator that throws, or returns null, cannot combine these operands: a read of the key
  * throws {@link VlsmException.MergeFailed}, whose cause is what the operator threw, and iterators
  * go on after the key. Nothing is lost: the operands stay as they are, for a better operator of the
- * same name. What it throws on the store's own threads goes to the logger {@code org.vlsm}.
+ * same name. The first thing that it throws on one of the store's own threads goes to the logger
+ * {@code org.vlsm}.
  */
 @FunctionalInterface
 public interface MergeOperator {

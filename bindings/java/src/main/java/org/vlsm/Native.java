@@ -160,6 +160,8 @@ final class Native {
 
     static native void rollbackToSavepoint(Handle transaction, long id);
 
+    static native void rollback(Handle transaction, long id);
+
     static native void commit(Handle transaction, long id, int durability, long deadline);
 
     // Called by the native library.
@@ -185,6 +187,14 @@ final class Native {
 
     static byte[] mergePartial(MergeOperator operator, byte[] key, byte[][] operands) {
         return operator.mergePartial(key, List.of(operands));
+    }
+
+    static boolean accepts(MergeOperator operator, byte[] key, byte[] operand) {
+        return operator.accepts(key, operand);
+    }
+
+    static void run(TransactionWork work, long transaction) throws Throwable {
+        work.run(transaction);
     }
 
     /** Something that a merge operator threw and no caller waits for. */

@@ -166,7 +166,7 @@ public final class Options {
         return quoted.append('"').toString();
     }
 
-    /** All options in TOML: single settings first, because they are outside of the text's tables. */
+    /** All options in TOML; single settings first, because they are outside of all tables. */
     String text() {
         return settings.toString() + toml;
     }

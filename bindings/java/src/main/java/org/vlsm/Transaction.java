@@ -220,6 +220,21 @@ public final class Transaction extends Handle {
         Native.commit(this, id, options.durabilityNumber(), options.deadlineNanos);
     }
 
+    /** Ends the transaction without writing anything, unless it was committed. */
+    @Override
+    public void close() {
+        try {
+            Native.rollback(this, id);
+        } finally {
+            super.close();
+        }
+    }
+
+    /** Releases the handle, and leaves the transaction to {@link Db#transact}. */
+    void giveBack() {
+        super.close();
+    }
+
     /**
      * The store that it is of.
      *

@@ -1,0 +1,20 @@
+//! The native side of the Java package `org.vlsm`.
+//!
+//! `Native.java` declares every function that is here, with what its numbers mean. Java holds
+//! numbers, never pointers: the objects are in a table (`table`), so a call on one that was closed,
+//! by whichever thread, is an error. Every call goes through `call`, which catches panics and makes
+//! exceptions of errors. Bytes are copied between the Java heap and this library: no call waits
+//! while it keeps the garbage collector from running.
+
+mod batch;
+mod call;
+mod convert;
+mod cursor;
+mod db;
+mod error;
+mod java;
+mod keyspace;
+mod operator;
+mod read;
+mod table;
+mod transaction;
