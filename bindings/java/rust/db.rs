@@ -131,10 +131,14 @@ extern "system" fn Java_org_vlsm_Native_closeStore<'local>(
     call(env, (), |_| match store(id) {
         Err(Failure::Closed(_)) => Ok(()),
         Err(failure) => Err(failure),
-        Ok(store) => match store.db.clone().close() {
-            Ok(()) | Err(Error::Closed) => Ok(()),
-            Err(error) => Err(error.into()),
-        },
+        Ok(store) => {
+            let closed = store.db.clone().close();
+            remove(id);
+            match closed {
+                Ok(()) | Err(Error::Closed) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
     });
 }
 

@@ -293,10 +293,8 @@ public final class Db extends Keyspace {
      */
     @Override
     public void close() {
-        try {
-            Native.closeStore(this, id);
-        } finally {
-            super.close();
-        }
+        // The library releases the object itself, unless it refuses the call.
+        Native.closeStore(this, id);
+        super.close();
     }
 }

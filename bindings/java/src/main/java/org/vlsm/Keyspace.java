@@ -12,12 +12,18 @@ import java.util.stream.Stream;
  * An ordered mapping from bytes to bytes, with options of its own. A {@link Db} is the keyspace
  * {@code default}.
  *
- * <p>A key has at most 64 KiB and a value at most 1 GiB; a longer one is {@link
- * VlsmException.InvalidArgument}.
+ * <p>A longer key than {@link #MAX_KEY_LENGTH}, or a longer value than {@link #MAX_VALUE_LENGTH}, is
+ * {@link VlsmException.InvalidArgument}.
  */
 public class Keyspace extends Handle {
     /** What a {@code get} into a buffer returns for a key that is absent. */
     public static final int ABSENT = -1;
+
+    /** The longest key, in bytes. */
+    public static final int MAX_KEY_LENGTH = 64 << 10;
+
+    /** The longest value, in bytes. */
+    public static final int MAX_VALUE_LENGTH = 1 << 30;
 
     private final Db db;
 
