@@ -5,11 +5,11 @@
 //! ahead. A cursor of a transaction hands over one pair at a time, because what it reads counts as
 //! read.
 
+use crate::call::call;
 use crate::convert::{give, key, range};
 use crate::error::{Failure, Outcome};
 use crate::read::Reader;
 use crate::table::{Object, Store, add, find};
-use crate::call::call;
 use engine::{Bytes, Iter, Snapshot, TransactionIter};
 use jni::JNIEnv;
 use jni::objects::{JByteArray, JClass, JObject};
@@ -28,8 +28,15 @@ const CHUNK: usize = 128 * 1024;
 pub enum Pairs {
     Plain(Box<Iter>),
     /// Backwards. It is made anew by a seek, on the snapshot.
-    Back { pairs: Box<Iter>, at: Snapshot, keyspace: engine::Keyspace },
-    WithOwnWrites { pairs: Box<TransactionIter>, reverse: bool },
+    Back {
+        pairs: Box<Iter>,
+        at: Snapshot,
+        keyspace: engine::Keyspace,
+    },
+    WithOwnWrites {
+        pairs: Box<TransactionIter>,
+        reverse: bool,
+    },
 }
 
 /// A cursor.

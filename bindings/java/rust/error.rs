@@ -54,9 +54,9 @@ pub fn throw(env: &mut JNIEnv<'_>, failure: Failure, cause: Option<GlobalRef>) {
         return;
     }
     let thrown = match failure {
-        Failure::Thrown(thrown) => {
-            env.new_local_ref(thrown.as_obj()).and_then(|thrown| env.throw(JThrowable::from(thrown)))
-        }
+        Failure::Thrown(thrown) => env
+            .new_local_ref(thrown.as_obj())
+            .and_then(|thrown| env.throw(JThrowable::from(thrown))),
         Failure::Null(what) => {
             env.throw_new("java/lang/NullPointerException", format!("{what} is null"))
         }
@@ -93,12 +93,7 @@ fn throw_kind(
     let java = java();
     // SAFETY: the method's signature is that of `java::Java::find`: four objects.
     let made = unsafe {
-        env.call_static_method_unchecked(
-            java.class(),
-            java.error,
-            ReturnType::Object,
-            &arguments,
-        )
+        env.call_static_method_unchecked(java.class(), java.error, ReturnType::Object, &arguments)
     };
     env.throw(JThrowable::from(made?.l()?))
 }

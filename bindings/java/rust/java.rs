@@ -29,9 +29,8 @@ impl Java {
 
     fn find(env: &mut JNIEnv<'_>) -> jni::errors::Result<Self> {
         let class = env.find_class("org/vlsm/Native")?;
-        let mut method = |name: &str, signature: &str| {
-            env.get_static_method_id(&class, name, signature)
-        };
+        let mut method =
+            |name: &str, signature: &str| env.get_static_method_id(&class, name, signature);
         let error = method(
             "error",
             "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/String;Ljava/lang/Throwable;)\

@@ -80,9 +80,8 @@ impl Operator {
         values.extend(arguments.iter().map(|argument| jvalue { l: argument.as_raw() }));
         let class = java().class();
         // SAFETY: the callers pass what the signature in `java::Java::find` says.
-        let found = unsafe {
-            env.call_static_method_unchecked(class, method, ReturnType::Array, &values)
-        }?;
+        let found =
+            unsafe { env.call_static_method_unchecked(class, method, ReturnType::Array, &values) }?;
         let found = JByteArray::from(found.l()?);
         if found.is_null() { Ok(None) } else { env.convert_byte_array(found).map(Some) }
     }

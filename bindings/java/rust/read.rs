@@ -67,7 +67,9 @@ impl Reader {
         let keyspace = self.keyspace()?;
         match &*self.object {
             Object::Snapshot(_, snapshot) => Ok(snapshot.get(keyspace, key)?),
-            object @ Object::Transaction(..) => in_transaction(object, |own| own.get(keyspace, key)),
+            object @ Object::Transaction(..) => {
+                in_transaction(object, |own| own.get(keyspace, key))
+            }
             _ => Ok(keyspace.get(key)?),
         }
     }
