@@ -1,0 +1,18 @@
+package org.vlsm.kafka;
+
+import org.apache.kafka.streams.DslStoreFormat;
+
+/** What a value begins with. */
+enum Format {
+    PLAIN,
+    TIMESTAMPED,
+    WITH_HEADERS;
+
+    static Format of(DslStoreFormat format) {
+        return switch (format) {
+            case PLAIN -> PLAIN;
+            case TIMESTAMPED -> TIMESTAMPED;
+            case HEADERS -> WITH_HEADERS;
+        };
+    }
+}

@@ -1,0 +1,76 @@
+package org.vlsm.kafka;
+
+import java.util.Locale;
+import java.util.Map;
+import org.apache.kafka.common.config.ConfigException;
+import org.vlsm.Durability;
+import org.vlsm.Options;
+
+/**
+ * The settings of the stores in the configuration of Kafka Streams: each key {@code vlsm.NAME} is
+ * the option NAME of vLSM, such as {@code vlsm.memory_limit} or {@code
+ * vlsm.policy.tree.memtable_bytes}. vLSM refuses a name or a value that it does not know.
+ *
+ * <p>One key is not an option of vLSM: {@link #COMMIT_DURABILITY}.
+ */
+final class Settings {
+    static final String PREFIX = "vlsm.";
+
+    /** When a commit is acknowledged. */
+    static final String COMMIT_DURABILITY = PREFIX + "commit_durability";
+
+    /** The memory of a task's store if none is set: a process has many tasks. */
+    static final long MEMORY_LIMIT = 96 << 20;
+
+    private Settings() {}
+
+    /** The options of a task's store. */
+    static Options options(Map<String, Object> configs) {
+        Options options = new Options();
+        if (!configs.containsKey(PREFIX + "memory_limit")) {
+            options.memoryLimit(MEMORY_LIMIT);
+        }
+        if (!configs.containsKey(PREFIX + "durability")) {
+            // Changelogs are what makes a record durable; RocksDB's stores have no WAL at all.
+            options.durability(Durability.LAZY);
+        }
+        if (!configs.containsKey(PREFIX + "workers")) {
+            options.set("workers", 1);
+        }
+        if (!configs.containsKey(PREFIX + "io_threads")) {
+            options.set("io_threads", 1);
+        }
+        configs.forEach((name, value) -> {
+            if (name.startsWith(PREFIX) && !name.equals(COMMIT_DURABILITY) && value != null) {
+                set(options, name.substring(PREFIX.length()), value);
+            }
+        });
+        return options;
+    }
+
+    private static void set(Options options, String name, Object value) {
+        String text = value.toString().trim();
+        if (value instanceof Boolean || text.equals("true") || text.equals("false")) {
+            options.set(name, Boolean.parseBoolean(text));
+        } else if (text.matches("-?[0-9]{1,18}")) {
+            options.set(name, Long.parseLong(text));
+        } else {
+            options.set(name, text);
+        }
+    }
+
+    /** When a commit is acknowledged: by default it survives a kill. */
+    static Durability commitDurability(Map<String, Object> configs) {
+        Object value = configs.get(COMMIT_DURABILITY);
+        if (value == null) {
+            return Durability.BUFFERED;
+        }
+        return switch (value.toString().trim().toLowerCase(Locale.ROOT)) {
+            case "sync" -> Durability.SYNC;
+            case "buffered" -> Durability.BUFFERED;
+            case "lazy" -> Durability.LAZY;
+            default -> throw new ConfigException(COMMIT_DURABILITY, value,
+                    "expected sync, buffered or lazy");
+        };
+    }
+}
