@@ -1,0 +1,105 @@
+package org.vlsm.kafka.example;
+
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A JVM with a main class of this class path. Its output goes to a file. It ends with its parent,
+ * because it reads its standard input to the end.
+ */
+final class Child implements AutoCloseable {
+    private final Process process;
+    private final Path output;
+    private final String name;
+
+    Child(Path folder, String name, Class<?> main, String... arguments) throws IOException {
+        this.name = name;
+        output = folder.resolve(name + ".out");
+        List<String> command = new ArrayList<>(List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx256m",
+                "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dvlsm.test.log="
+                        + System.getProperty("vlsm.test.log", "WARN"),
+                "-cp", System.getProperty("java.class.path"), main.getName()));
+        command.addAll(List.of(arguments));
+        process = new ProcessBuilder(command).redirectErrorStream(true)
+                .redirectOutput(output.toFile()).start();
+    }
+
+    /** What main methods do to end with their parent: calls the action for each line. */
+    static void obey(java.util.function.Consumer<String> action) throws IOException {
+        try (var lines = new java.io.BufferedReader(
+                new java.io.InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+            for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+                action.accept(line);
+            }
+        } catch (RuntimeException failed) {
+            failed.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    void say(String line) throws IOException {
+        OutputStream input = process.getOutputStream();
+        input.write((line + "\n").getBytes(StandardCharsets.UTF_8));
+        input.flush();
+    }
+
+    List<String> lines() throws IOException {
+        return Files.readString(output).lines().toList();
+    }
+
+    /** Waits for a line of its output. */
+    String await(String prefix, long seconds) throws IOException, InterruptedException {
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        while (System.nanoTime() < end) {
+            for (String line : lines()) {
+                if (line.startsWith(prefix)) {
+                    return line;
+                }
+            }
+            checkAlive();
+            Thread.sleep(50);
+        }
+        throw new IllegalStateException(name + " did not say \"" + prefix + "\" within " + seconds
+                + " s" + tail());
+    }
+
+    void checkAlive() throws IOException {
+        if (!process.isAlive()) {
+            throw new IllegalStateException(name + " ended with " + process.exitValue() + tail());
+        }
+    }
+
+    String tail() throws IOException {
+        List<String> lines = lines();
+        return ":\n  " + String.join("\n  ", lines.subList(Math.max(0, lines.size() - 30),
+                lines.size()));
+    }
+
+    /** Kills it by SIGKILL. */
+    void kill() {
+        process.destroyForcibly().onExit().orTimeout(30, TimeUnit.SECONDS).join();
+    }
+
+    /** Waits for its end. */
+    void join(long seconds) throws IOException, InterruptedException {
+        if (!process.waitFor(seconds, TimeUnit.SECONDS)) {
+            throw new IllegalStateException(name + " does not end" + tail());
+        }
+        if (process.exitValue() != 0) {
+            throw new IllegalStateException(name + " ended with " + process.exitValue() + tail());
+        }
+    }
+
+    @Override
+    public void close() {
+        kill();
+    }
+}
