@@ -13,12 +13,13 @@ import java.util.concurrent.TimeUnit;
  * A JVM with a main class of this class path. Its output goes to a file. It ends with its parent,
  * because it reads its standard input to the end.
  */
-final class Child implements AutoCloseable {
+public final class Child implements AutoCloseable {
     private final Process process;
     private final Path output;
     private final String name;
 
-    Child(Path folder, String name, Class<?> main, String... arguments) throws IOException {
+    /** Starts it; its output is in the file NAME.out of the folder. */
+    public Child(Path folder, String name, Class<?> main, String... arguments) throws IOException {
         this.name = name;
         output = folder.resolve(name + ".out");
         List<String> command = new ArrayList<>(List.of(
@@ -32,7 +33,7 @@ final class Child implements AutoCloseable {
     }
 
     /** What main methods do to end with their parent: calls the action for each line. */
-    static void obey(java.util.function.Consumer<String> action) throws IOException {
+    public static void obey(java.util.function.Consumer<String> action) throws IOException {
         try (var lines = new java.io.BufferedReader(
                 new java.io.InputStreamReader(System.in, StandardCharsets.UTF_8))) {
             for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -56,7 +57,7 @@ final class Child implements AutoCloseable {
     }
 
     /** Waits for a line of its output. */
-    String await(String prefix, long seconds) throws IOException, InterruptedException {
+    public String await(String prefix, long seconds) throws IOException, InterruptedException {
         long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
         while (System.nanoTime() < end) {
             for (String line : lines()) {
@@ -84,7 +85,7 @@ final class Child implements AutoCloseable {
     }
 
     /** Kills it by SIGKILL. */
-    void kill() {
+    public void kill() {
         process.destroyForcibly().onExit().orTimeout(30, TimeUnit.SECONDS).join();
     }
 
