@@ -110,8 +110,8 @@ class DslTest {
         Random random = new Random(7);
         long time = 1_000_000;
         for (int i = 0; i < 3000; i++) {
-            time += random.nextInt(400);
-            long late = random.nextInt(10) == 0 ? random.nextInt(40_000) : 0;
+            time += random.nextInt(150);
+            long late = random.nextInt(10) == 0 ? random.nextInt(20_000) : 0;
             String topic = List.of("left", "left", "right", "table").get(random.nextInt(4));
             String key = "key-" + random.nextInt(12);
             String value = topic.equals("table") && random.nextInt(5) == 0 ? null
