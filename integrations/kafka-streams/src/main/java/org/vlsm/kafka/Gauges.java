@@ -1,5 +1,6 @@
 package org.vlsm.kafka;
 
+import java.io.File;
 import java.util.Map;
 import java.util.function.ToDoubleFunction;
 import org.apache.kafka.common.metrics.Sensor.RecordingLevel;
@@ -10,7 +11,8 @@ import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
  * store. They are in the group {@code stream-state-metrics} with the tags of the store.
  *
  * <p>Some are of the store alone: the sums over its keyspaces. The others are of the task's vLSM
- * store, and all state stores of a task show the same. Kafka removes them when it closes the store.
+ * store, and all state stores of a task show the same. Kafka removes them when it closes the store;
+ * one that it forgets (when another thread closes the store) shows the store when it is open again.
  */
 enum Gauges {
     DISK_BYTES("bytes of the store in SSTs", true, "vlsm_level_bytes"),
@@ -50,24 +52,24 @@ enum Gauges {
         if (!(state.context().metrics() instanceof StreamsMetricsImpl metrics)) {
             return; // A context of a test.
         }
-        TaskDb db = state.db();
+        File task = state.context().stateDir();
         for (Gauges gauge : values()) {
-            ToDoubleFunction<TaskDb> value = gauge.of(state.name());
+            ToDoubleFunction<Map<String, Double>> value = gauge.of(state.name());
             metrics.addStoreLevelMutableMetric(state.context().taskId().toString(), scope,
                     state.name(), gauge.metric(), gauge.description, RecordingLevel.INFO,
-                    (config, now) -> value.applyAsDouble(db));
+                    (config, now) -> value.applyAsDouble(TaskDb.metrics(task)));
         }
     }
 
-    private ToDoubleFunction<TaskDb> of(String store) {
+    private ToDoubleFunction<Map<String, Double>> of(String store) {
         if (ofStore) {
             String whole = family + "{keyspace=\"" + store + "\"";
             String segment = family + "{keyspace=\"" + store + ":";
-            return db -> sum(db.metrics(), whole, segment);
+            return metrics -> sum(metrics, whole, segment);
         }
-        return db -> {
-            Double plain = db.metrics().get(family);
-            return plain != null ? plain : sum(db.metrics(), family + "{", family + "{");
+        return metrics -> {
+            Double plain = metrics.get(family);
+            return plain != null ? plain : sum(metrics, family + "{", family + "{");
         };
     }
 

@@ -1,5 +1,6 @@
 package org.vlsm.kafka;
 
+import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
@@ -67,6 +68,10 @@ final class StoreState {
     private boolean consistency;
     private boolean marks;
     private boolean marked;
+
+    /** Whether there may be offsets: a store without a changelog never has one to remove. */
+    private boolean hasOffsets = true;
+
     private volatile boolean open;
 
     StoreState(String name, String kind) {
@@ -301,7 +306,7 @@ final class StoreState {
         }
         synchronized (position) {
             try (WriteBatch batch = new WriteBatch()) {
-                if (offsets.isEmpty()) {
+                if (offsets.isEmpty() && hasOffsets) {
                     batch.deleteRange(db.meta(), Range.prefix(key("offset\0")));
                 }
                 offsets.forEach((partition, offset) -> add(batch, db.meta(), offsetKey(partition),
@@ -316,6 +321,7 @@ final class StoreState {
                     return null;
                 });
                 marked = false;
+                hasOffsets = !offsets.isEmpty();
             }
         }
     }
@@ -356,7 +362,7 @@ final class StoreState {
         } catch (VlsmException failed) {
             throw new ProcessorStateException("Cannot " + what + " store " + name + ": "
                     + failed.getMessage(), failed);
-        } catch (java.io.UncheckedIOException failed) {
+        } catch (UncheckedIOException failed) {
             throw new ProcessorStateException("Cannot " + what + " store " + name + ": "
                     + failed.getCause(), failed);
         }

@@ -2,11 +2,12 @@ package org.vlsm.kafka;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.vlsm.Db;
 import org.vlsm.Durability;
 import org.vlsm.Keyspace;
@@ -29,7 +30,9 @@ import org.vlsm.WriteOptions;
  */
 final class TaskDb {
     private static final String FOLDER = "vlsm";
-    private static final Map<Path, TaskDb> OPEN = new HashMap<>();
+    
+    /** The open ones. A path's entry is computed by one thread at a time, also while it opens. */
+    private static final Map<Path, TaskDb> OPEN = new ConcurrentHashMap<>();
 
     private final Path path;
     private final Db db;
@@ -46,9 +49,7 @@ final class TaskDb {
 
     /** The store of a task, to be released. */
     static TaskDb acquire(File stateDir, Map<String, Object> configs) {
-        Path path = stateDir.toPath().toAbsolutePath().normalize().resolve(FOLDER);
-        synchronized (OPEN) {
-            TaskDb open = OPEN.get(path);
+        return OPEN.compute(path(stateDir), (path, open) -> {
             if (open != null) {
                 open.users++;
                 return open;
@@ -57,30 +58,41 @@ final class TaskDb {
             try {
                 Files.createDirectories(path.getParent());
             } catch (IOException failed) {
-                throw new java.io.UncheckedIOException(failed);
+                throw new UncheckedIOException(failed);
             }
-            open = new TaskDb(path, Db.open(path, Settings.options(configs)), durability);
-            OPEN.put(path, open);
-            return open;
-        }
+            return new TaskDb(path, Db.open(path, Settings.options(configs)), durability);
+        });
+    }
+
+    private static Path path(File stateDir) {
+        return stateDir.toPath().toAbsolutePath().normalize().resolve(FOLDER);
     }
 
     /** Ends one use; the last one closes the store. */
     void release() {
-        synchronized (OPEN) {
+        var failure = new Object() {
+            VlsmException thrown;
+        };
+        OPEN.compute(path, (path, open) -> {
             users--;
-            if (users == 0) {
-                OPEN.remove(path);
-                db.close();
+            if (users > 0) {
+                return this;
             }
+            try {
+                db.close();
+            } catch (VlsmException failed) {
+                failure.thrown = failed; // It is closed all the same.
+            }
+            return null;
+        });
+        if (failure.thrown != null) {
+            throw failure.thrown;
         }
     }
 
     /** How many state stores use it. */
     int users() {
-        synchronized (OPEN) {
-            return users;
-        }
+        return OPEN.compute(path, (path, open) -> open).users;
     }
 
     /** The keyspace of what is kept about the state stores. */
@@ -110,8 +122,13 @@ final class TaskDb {
         db.write(batch, commit);
     }
 
-    /** The store's counters, at most a second old; none when it is closed. */
-    synchronized Map<String, Double> metrics() {
+    /** The counters of a task's store, at most a second old; none when it is closed. */
+    static Map<String, Double> metrics(File stateDir) {
+        TaskDb open = OPEN.get(path(stateDir));
+        return open == null ? Map.of() : open.metrics();
+    }
+
+    private synchronized Map<String, Double> metrics() {
         long now = System.nanoTime();
         if (metrics.isEmpty() || now - metricsNanos > 1_000_000_000) {
             try {

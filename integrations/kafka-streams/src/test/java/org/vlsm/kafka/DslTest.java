@@ -45,6 +45,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 class DslTest {
     private static final Duration SIZE = Duration.ofSeconds(20);
     private static final Duration GRACE = Duration.ofSeconds(10);
+    private static final Duration GAP = Duration.ofSeconds(3);
     private static final List<String> OUTPUTS = List.of("count", "tumbling", "hopping", "sliding",
             "session", "window-close", "session-close", "stream-join", "table-join", "reduced");
 
@@ -64,11 +65,11 @@ class DslTest {
                 .advanceBy(SIZE.dividedBy(4))).count(), "hopping");
         sayWindows(grouped.windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(SIZE, GRACE))
                 .count(), "sliding");
-        sayWindows(grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(GRACE, GRACE))
+        sayWindows(grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(GAP, GRACE))
                 .count(Materialized.as("session")), "session");
         sayWindows(grouped.windowedBy(TimeWindows.ofSizeAndGrace(SIZE, GRACE))
                 .emitStrategy(EmitStrategy.onWindowClose()).count(), "window-close");
-        sayWindows(grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(GRACE, GRACE))
+        sayWindows(grouped.windowedBy(SessionWindows.ofInactivityGapAndGrace(GAP, GRACE))
                 .emitStrategy(EmitStrategy.onWindowClose()).count(), "session-close");
         say(left.outerJoin(right, (one, other) -> one + "+" + other,
                 JoinWindows.ofTimeDifferenceAndGrace(Duration.ofSeconds(3), GRACE)),
@@ -109,7 +110,7 @@ class DslTest {
         }
         Random random = new Random(7);
         long time = 1_000_000;
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 2000; i++) {
             time += random.nextInt(150);
             long late = random.nextInt(10) == 0 ? random.nextInt(20_000) : 0;
             String topic = List.of("left", "left", "right", "table").get(random.nextInt(4));

@@ -176,8 +176,8 @@ final class Measure {
         Path folder = arguments.length > 2 ? Path.of(arguments[2])
                 : Files.createTempDirectory("vlsm-kafka");
         Measure measure = new Measure(records, valueBytes, folder);
-        System.out.printf("%d records of 16 + %d bytes%n%-10s %-8s %10s %12s %8s %8s %9s %13s %9s%n",
-                records, valueBytes, "", "", "restore", "puts", "P50", "P99", "P99.9", "longest",
+        System.out.printf("%d records of 16 + %d bytes%n"
+                + "%-10s %-8s %10s %12s %8s %8s %9s %13s %9s%n", records, valueBytes, "", "", "restore", "puts", "P50", "P99", "P99.9", "longest",
                 "close");
         for (int round = 0; round < ROUNDS; round++) {
             for (boolean vlsm : new boolean[] {round % 2 == 0, round % 2 != 0}) {
