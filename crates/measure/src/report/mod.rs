@@ -155,8 +155,8 @@ impl Amplification {
         self.device.and_then(|device| self.per_user_byte(device.read + device.written))
     }
 
-    /// Whether store and system agree, except for differences that the system's way of counting
-    /// explains, in words; and the share by which the store counts more (or less, if negative).
+    /// Whether store and system agree, differ in a way that the system's counting explains, or
+    /// disagree, in words; and the share by which the store counts more (or less, if negative).
     #[must_use]
     pub fn verdict(&self) -> Option<String> {
         let device = self.device?;
@@ -172,9 +172,11 @@ impl Amplification {
         let missed = system.abs_diff(nearest) as f64 / system as f64;
         let (verdict, why) = match difference {
             _ if missed > AGREE => ("DISAGREE", ""),
-            more if more > AGREE => ("agree", ", as the page cache spared the device some"),
+            more if more > AGREE => {
+                ("differ as expected", ": the page cache spared the device some")
+            }
             less if less < -AGREE => {
-                ("agree", ", as the system counts whole pieces of its page cache")
+                ("differ as expected", ": the system counts whole pieces of its page cache")
             }
             _ => ("agree", ""),
         };

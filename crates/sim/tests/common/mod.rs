@@ -47,7 +47,8 @@ pub fn in_parallel<T: Default + Send, E: Send>(
     let next = AtomicU64::new(seeds.start);
     let failures = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let work = || {
+    let work = |number| {
+        stay_on(number);
         let mut gathered = T::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -60,10 +61,28 @@ pub fn in_parallel<T: Default + Send, E: Send>(
         }
     };
     let gathered = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     (gathered, failures.into_inner().expect("not poisoned"))
+}
+
+/// Keeps this thread, and those that it starts, on one processor. The tasks of a simulated life take
+/// turns, so a second processor only makes each hand-over slower.
+fn stay_on(number: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let Ok(allowed) = sched_getaffinity(None) else { return };
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor));
+        if let Some(processor) = allowed.nth(number) {
+            let mut one = CpuSet::new();
+            one.set(processor);
+            sched_setaffinity(None, &one).ok();
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = number;
 }
 
 /// Fails when there are failures.
