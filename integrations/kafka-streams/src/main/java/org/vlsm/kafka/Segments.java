@@ -11,6 +11,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.metrics.Sensor;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.errors.InvalidStateStoreException;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
@@ -183,7 +184,22 @@ final class Segments {
         state.checkOpen();
         long time = schema.segmentTimestamp(key);
         Segment segment = segments.get(id(time));
-        return segment == null || time < from(time) ? null : state.get(segment.keyspace, key);
+        if (segment == null || time < from(time)) {
+            return null;
+        }
+        try {
+            return state.get(segment.keyspace, key);
+        } catch (InvalidStateStoreException closed) {
+            skipIfDropped(segment, closed);
+            return null;
+        }
+    }
+
+    /** Passes an error of a query on, unless the task dropped the segment at the same time. */
+    private void skipIfDropped(Segment segment, InvalidStateStoreException closed) {
+        if (segment.open || !state.isOpen()) {
+            throw closed;
+        }
     }
 
     /** The records of a key and a range of time. */
@@ -248,6 +264,9 @@ final class Segments {
         private Segment segment;
         private PairIterator pairs;
 
+        /** The next record was announced: it comes, even if its segment is dropped meanwhile. */
+        private boolean announced;
+
         Walk(Iterator<Segment> rest, Range range, HasNextCondition condition) {
             this.rest = rest;
             this.range = range;
@@ -256,6 +275,9 @@ final class Segments {
 
         @Override
         public boolean hasNext() {
+            if (announced && state.isOpen()) {
+                return true;
+            }
             while (pairs == null || !segment.open || !condition.hasNext(pairs)) {
                 close();
                 if (!rest.hasNext()) {
@@ -263,9 +285,14 @@ final class Segments {
                 }
                 segment = rest.next();
                 if (segment.open) {
-                    pairs = state.iterate(segment.keyspace, range);
+                    try {
+                        pairs = state.iterate(segment.keyspace, range);
+                    } catch (InvalidStateStoreException closed) {
+                        skipIfDropped(segment, closed);
+                    }
                 }
             }
+            announced = true;
             return true;
         }
 
@@ -282,11 +309,13 @@ final class Segments {
             if (!hasNext()) {
                 throw new NoSuchElementException();
             }
+            announced = false;
             return pairs.next();
         }
 
         @Override
         public void close() {
+            announced = false;
             if (pairs != null) {
                 pairs.close();
                 pairs = null;

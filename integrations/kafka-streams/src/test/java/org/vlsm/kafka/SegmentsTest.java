@@ -3,6 +3,7 @@ package org.vlsm.kafka;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
@@ -12,6 +13,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.KeyValueIterator;
@@ -167,5 +175,40 @@ class SegmentsTest {
         store.put(bytes("key"), new byte[1], 1000 * INTERVAL);
         assertEquals(Set.of("many:60000000"), keyspaces());
         store.close();
+    }
+
+    /** A query in another thread meets dropped segments at any point, and never fails. */
+    @Test
+    void queriesGoOnWhileSegmentsAreDropped() throws Exception {
+        AtomicBoolean ended = new AtomicBoolean();
+        AtomicLong found = new AtomicLong();
+        Callable<Void> query = () -> {
+            while (!ended.get()) {
+                found.addAndGet(all().size());
+                for (String key : List.of("a", "b")) {
+                    for (long time = 0; time < 100; time++) {
+                        store.fetch(bytes(key), time * INTERVAL);
+                    }
+                }
+            }
+            return null;
+        };
+        ExecutorService threads = Executors.newFixedThreadPool(2);
+        try {
+            List<Future<Void>> queries = List.of(threads.submit(query), threads.submit(query));
+            for (long time = 0; time < 100; time++) {
+                put("a", time * INTERVAL);
+                put("b", time * INTERVAL);
+            }
+            ended.set(true);
+            for (Future<Void> one : queries) {
+                one.get(30, TimeUnit.SECONDS);
+            }
+        } finally {
+            ended.set(true);
+            threads.shutdown();
+        }
+        assertTrue(found.get() > 0);
+        assertEquals(3, keyspaces().size());
     }
 }
