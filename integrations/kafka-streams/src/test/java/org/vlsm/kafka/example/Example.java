@@ -33,7 +33,9 @@ import org.apache.kafka.common.utils.Utils;
  * stopped. 4. With the state of a clean stop, it must restore nothing.
  */
 public final class Example implements AutoCloseable {
-    private static final long START = 1_700_000_000_000L / 60_000 * 60_000;
+    /** The time of the first word: a full minute not long ago. Brokers remove old records. */
+    private static final long START = System.currentTimeMillis() / 60_000 * 60_000 - 600_000;
+
     private static final int STEP_MILLIS = 10;
     private static final int WORDS = 200;
     private static final int BLOCK = 2000;
