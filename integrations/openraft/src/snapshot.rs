@@ -44,19 +44,30 @@ type MetaOf<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfi
 pub struct SnapshotFile {
     file: File,
     path: PathBuf,
+    /// It is being received: the file goes away with this value unless it is finished.
+    unfinished: bool,
+}
+
+impl Drop for SnapshotFile {
+    fn drop(&mut self) {
+        if self.unfinished {
+            // What cannot be removed now is removed by the next open.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl SnapshotFile {
     pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
         let file = std::fs::File::options().read(true).write(true).create_new(true).open(path);
         let file = file.map_err(StoreError::file("cannot create the snapshot", path))?;
-        Ok(Self { file: File::from_std(file), path: path.to_owned() })
+        Ok(Self { file: File::from_std(file), path: path.to_owned(), unfinished: true })
     }
 
     fn open(path: &Path) -> Result<Self, StoreError> {
         let file = std::fs::File::open(path);
         let file = file.map_err(StoreError::file("cannot open the snapshot", path))?;
-        Ok(Self { file: File::from_std(file), path: path.to_owned() })
+        Ok(Self { file: File::from_std(file), path: path.to_owned(), unfinished: false })
     }
 
     /// Makes the file durable. Returns its path.
@@ -66,7 +77,8 @@ impl SnapshotFile {
             self.file.sync_all().await
         };
         done.await.map_err(StoreError::file("cannot sync the snapshot", &self.path))?;
-        Ok(self.path)
+        self.unfinished = false;
+        Ok(self.path.clone())
     }
 }
 
@@ -219,13 +231,27 @@ pub fn install<C: TypeConfig>(
     received: &Path,
 ) -> Result<AppliedOf<C>, StoreError> {
     let path = adopt(shared, received)?;
+    install_file(shared, meta, &path).inspect_err(|_| {
+        let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = path.file_name().and_then(|name| name.to_str());
+        if current.as_ref().is_none_or(|record| Some(&*record.file) != name) {
+            let _ = std::fs::remove_file(&path);
+        }
+    })
+}
+
+fn install_file<C: TypeConfig>(
+    shared: &Shared<C>,
+    meta: MetaOf<C>,
+    path: &Path,
+) -> Result<AppliedOf<C>, StoreError> {
     let number = get::<u64>(&shared.log, STATE, "the number of the state")?.unwrap_or(0) + 1;
     if let Ok(leftover) = shared.db.keyspace(&state_name(number)) {
         // Of an install that failed.
         shared.db.drop_keyspace(&leftover)?;
     }
     let keyspace = shared.db.create_keyspace(&state_name(number), KeyspaceOptions::new())?;
-    ingest(&keyspace, &path)?;
+    ingest(&keyspace, path)?;
     let applied: AppliedOf<C> = get(&keyspace, APPLIED, "what was applied")?.unwrap_or_default();
     if applied.last != meta.last_log_id {
         shared.db.drop_keyspace(&keyspace)?;
@@ -244,7 +270,7 @@ pub fn install<C: TypeConfig>(
         drop(state);
         Ok(shared.db.drop_keyspace(&old)?)
     };
-    if !shared.replace(&meta, &path, batch, swap)? {
+    if !shared.replace(&meta, path, batch, swap)? {
         let why = format!("snapshot {} is older than the current one", meta.snapshot_id);
         return Err(StoreError::Broken(why));
     }

@@ -139,6 +139,12 @@ async fn a_damaged_or_exchanged_snapshot_changes_nothing() {
     let error = error.expect_err("another snapshot is refused").to_string();
     assert!(error.contains("holds another state"), "{error}");
 
+    let mut received = storage.state.begin_receiving_snapshot().await.expect("it begins");
+    received.write_all(&bytes).await.expect("it is received");
+    assert_eq!(files(folders[1].path()).len(), 1);
+    drop(received); // the leader is gone
+    assert_eq!(files(folders[1].path()), Vec::<String>::new());
+
     let view = storage.reader.view();
     assert_eq!(view.iter().count(), 1);
     assert!(view.get("old").expect("it reads").is_some());

@@ -39,8 +39,11 @@ const CRATES: &[(&str, &[&str])] = &[
 
 /// The crates that the tests of a crate may use besides those in [`CRATES`]. No release build has
 /// them.
-const TESTS: &[(&str, &[&str])] =
-    &[("crates/disk", &["vlsm-testfs"]), ("crates/vlsm", &["vlsm-testfs"])];
+const TESTS: &[(&str, &[&str])] = &[
+    ("crates/disk", &["vlsm-testfs"]),
+    ("crates/vlsm", &["vlsm-testfs"]),
+    ("integrations/openraft", &["vlsm-testfs"]),
+];
 
 /// The folder of the axes.
 const POLICY: &str = "crates/policy/src/";

@@ -21,7 +21,7 @@ pub struct Round {
     http: reqwest::Client,
     /// The node that is believed to lead.
     pub leader: AtomicUsize,
-    /// Clients only read, and only from the leader.
+    /// Clients only read, from the leader, and the key that was changed last.
     pub quiet: AtomicBool,
     pub over: AtomicBool,
     values: AtomicU64,
@@ -134,7 +134,8 @@ impl Round {
                 false => rng.random_range(0..self.addresses.len()),
             };
             let call = self.next_call(&mut rng);
-            let answered = self.operate(node, rng.random_range(0..KEYS), call).await;
+            let key = if quiet { KEYS - 1 } else { rng.random_range(0..KEYS) };
+            let answered = self.operate(node, key, call).await;
             if !answered && !quiet {
                 self.leader.store(rng.random_range(0..self.addresses.len()), Ordering::Relaxed);
             }

@@ -126,6 +126,15 @@ impl Cluster {
         request.send().await.is_ok_and(|answer| answer.status().is_success())
     }
 
+    /// A number in a node's status, if it answers and has one.
+    pub async fn status(&self, node: usize, pointer: &str) -> Option<u64> {
+        let request = self.http.get(self.url(node, "status"));
+        let request = request.timeout(Duration::from_millis(500));
+        let status: Result<serde_json::Value, reqwest::Error> =
+            async { request.send().await?.json().await }.await;
+        status.ok()?.pointer(pointer)?.as_u64()
+    }
+
     /// Fills a node's disk.
     pub fn fill(&self, node: usize) {
         let file = std::fs::File::create(self.node_folder(node).join("filler"));
@@ -151,11 +160,7 @@ impl Cluster {
         loop {
             let mut votes = [0; NODES];
             for node in 0..NODES {
-                let request =
-                    self.http.get(self.url(node, "status")).timeout(Duration::from_millis(500));
-                let status: Result<serde_json::Value, reqwest::Error> =
-                    async { request.send().await?.json().await }.await;
-                let leader = status.ok().and_then(|status| status["current_leader"].as_u64());
+                let leader = self.status(node, "/current_leader").await;
                 if let Some(leader) = leader {
                     votes[leader as usize - 1] += 1;
                 }

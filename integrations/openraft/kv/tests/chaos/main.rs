@@ -96,7 +96,7 @@ fn histories_are_linearizable() {
 
 /// Runs rounds with a planted bug until the checker finds a violation.
 fn find(plant: &'static str, nemesis: Nemesis, heartbeat: u64) {
-    const ROUNDS: usize = 12;
+    const ROUNDS: usize = 20;
     let seed = number("CHAOS_SEED", 0);
     run(async {
         let mut rng = StdRng::seed_from_u64(seed);

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, NODES};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nemesis {
@@ -16,7 +16,8 @@ pub enum Nemesis {
     Peace,
     /// Kills one node after the other, three times.
     KillInTurn,
-    /// Kills the leader after a last write, and starts it at once, while clients only read from it.
+    /// Kills the leader after a last write, and starts it at once, while clients only read that key
+    /// from it.
     RestartLeader,
     /// Kills all nodes at once; the former leader comes back last.
     KillAll,
@@ -40,6 +41,9 @@ pub const ALL: [Nemesis; 7] = [
     Nemesis::LeaveBehind,
     Nemesis::CutPair,
 ];
+
+/// How long the clients may take to write what makes the nodes purge their logs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn pause(milliseconds: u64) {
     tokio::time::sleep(Duration::from_millis(milliseconds)).await;
@@ -91,13 +95,21 @@ impl Nemesis {
                 pause(1200).await;
             }
             Self::LeaveBehind => {
-                let node = (leader + 1) % NODES;
+                let [node, other] = [(leader + 1) % NODES, (leader + 2) % NODES];
+                let last = cluster.status(node, "/last_log_index").await.unwrap_or(0);
                 cluster.kill(node);
-                pause(1500).await;
+                // Until no other node has the entries that it lacks.
+                let begun = Instant::now();
+                for node in [leader, other] {
+                    while cluster.status(node, "/purged/index").await.is_none_or(|i| i <= last) {
+                        assert!(begun.elapsed() < PATIENCE, "{}", cluster.logs());
+                        pause(50).await;
+                    }
+                }
                 cluster.revive(node);
                 pause(500).await;
-                // The others fall away in turn, so what was installed is needed.
-                cluster.kill((leader + 2) % NODES);
+                // Without another node it is needed for a quorum, with what it installed.
+                cluster.kill(other);
                 pause(500).await;
             }
             Self::FillDisk => {
