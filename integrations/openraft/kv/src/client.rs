@@ -111,18 +111,10 @@ impl Nodes {
 
 /// Prints the value of a key.
 pub async fn get(get: Get) -> Result<(), String> {
-    let key = &get.key;
-    let path = |node: &str| {
-        let mut url =
-            reqwest::Url::parse(&format!("http://{node}/kv")).map_err(|e| e.to_string())?;
-        url.path_segments_mut().map_err(|()| "it has no path".to_owned())?.push(key);
-        Ok::<_, String>(url)
+    let request = |http: &reqwest::Client, node: &str| {
+        http.get(format!("http://{node}/kv")).query(&[("key", &get.key)])
     };
-    for node in &get.nodes.nodes {
-        path(node).map_err(|error| format!("{node} is not an address: {error}"))?;
-    }
-    let url = |node: &str| path(node).map_or_else(|_| format!("http://{node}/kv/"), String::from);
-    let value: Value = get.nodes.ask(|http, node| http.get(url(node))).await?;
+    let value: Value = get.nodes.ask(request).await?;
     match value.value {
         Some(value) => println!("{value}"),
         None => return Err(format!("there is no key {:?}", get.key)),

@@ -2,7 +2,7 @@
 //!
 //! | route | does |
 //! |---|---|
-//! | `GET /kv/KEY` | a linearizable read: `{"value": ...}` |
+//! | `GET /kv?key=KEY` | a linearizable read: `{"value": ...}` |
 //! | `POST /kv` | a [`Command`]: `{"done": ..., "before": ...}` |
 //! | `GET /status` | openraft's metrics |
 //! | `POST /snapshot` | builds a snapshot and purges the log |
@@ -15,7 +15,7 @@
 use crate::command::{Command, Config, Raft};
 use crate::transport::{Cuts, FROM};
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -32,6 +32,12 @@ pub struct Node {
     pub raft: Raft,
     pub reader: Reader<Config>,
     pub cuts: Cuts,
+}
+
+/// What a read asks for.
+#[derive(Debug, Deserialize)]
+struct Key {
+    key: String,
 }
 
 /// The answer to a read.
@@ -59,8 +65,7 @@ fn refuse(status: StatusCode, error: String, leader: Option<String>, unknown: bo
 /// All routes.
 pub fn routes(node: Node) -> Router {
     let routes = Router::new()
-        .route("/kv/{key}", get(read))
-        .route("/kv", post(write))
+        .route("/kv", get(read).post(write))
         .route("/status", get(status))
         .route("/snapshot", post(snapshot))
         .route("/raft/append", post(raft_append))
@@ -71,7 +76,7 @@ pub fn routes(node: Node) -> Router {
     routes.layer(DefaultBodyLimit::max(64 << 20)).with_state(node)
 }
 
-async fn read(State(node): State<Node>, Path(key): Path<String>) -> Response {
+async fn read(State(node): State<Node>, Query(Key { key }): Query<Key>) -> Response {
     if !stale_reads() {
         match node.raft.ensure_linearizable().await {
             Ok(_) => {}

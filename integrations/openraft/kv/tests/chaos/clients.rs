@@ -81,7 +81,7 @@ impl Round {
             })),
         };
         let request = match command {
-            None => self.http.get(format!("http://{address}/kv/{key}")),
+            None => self.http.get(format!("http://{address}/kv?key={key}")),
             Some(command) => self.http.post(format!("http://{address}/kv")).json(&command),
         };
         let answer = match request.timeout(Duration::from_secs(1)).send().await {
