@@ -35,7 +35,7 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncSeek, AsyncWrite, AsyncWriteExt, ReadBuf};
-use vlsm::{Batch, Durability, IngestOptions, KeyspaceOptions, WriteOptions};
+use vlsm::{Batch, Durability, IngestOptions, Keyspace, KeyspaceOptions, WriteOptions};
 
 type MetaOf<C> = SnapshotMeta<<C as RaftTypeConfig>::NodeId, <C as RaftTypeConfig>::Node>;
 
@@ -231,21 +231,35 @@ pub fn install<C: TypeConfig>(
     received: &Path,
 ) -> Result<AppliedOf<C>, StoreError> {
     let path = adopt(shared, received)?;
-    install_file(shared, meta, &path).inspect_err(|_| {
-        let current = shared.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = path.file_name().and_then(|name| name.to_str());
-        if current.as_ref().is_none_or(|record| Some(&*record.file) != name) {
-            let _ = std::fs::remove_file(&path);
-        }
-    })
+    let number = get::<u64>(&shared.log, STATE, "the number of the state")?.unwrap_or(0) + 1;
+    let prepared = prepare(shared, &meta, &path, number).inspect_err(|_| {
+        let _ = std::fs::remove_file(&path); // no record names it
+    });
+    let (keyspace, applied) = prepared?;
+    let mut batch = Batch::new();
+    batch.put(&shared.log, STATE, encode("the number of the state", &number)?);
+    let swap = || {
+        let mut state = shared.state.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *state, keyspace);
+        drop(state);
+        Ok(shared.db.drop_keyspace(&old)?)
+    };
+    // If this fails, its outcome may be unknown, so the file and the keyspace stay: the next open
+    // removes those that are not recorded.
+    if !shared.replace(&meta, &path, batch, swap)? {
+        let why = format!("snapshot {} is older than the current one", meta.snapshot_id);
+        return Err(StoreError::Broken(why));
+    }
+    Ok(applied)
 }
 
-fn install_file<C: TypeConfig>(
+/// Ingests a snapshot into a new keyspace. Returns that, and what was applied there.
+fn prepare<C: TypeConfig>(
     shared: &Shared<C>,
-    meta: MetaOf<C>,
+    meta: &MetaOf<C>,
     path: &Path,
-) -> Result<AppliedOf<C>, StoreError> {
-    let number = get::<u64>(&shared.log, STATE, "the number of the state")?.unwrap_or(0) + 1;
+    number: u64,
+) -> Result<(Keyspace, AppliedOf<C>), StoreError> {
     if let Ok(leftover) = shared.db.keyspace(&state_name(number)) {
         // Of an install that failed.
         shared.db.drop_keyspace(&leftover)?;
@@ -262,19 +276,7 @@ fn install_file<C: TypeConfig>(
         );
         return Err(StoreError::Broken(why));
     }
-    let mut batch = Batch::new();
-    batch.put(&shared.log, STATE, encode("the number of the state", &number)?);
-    let swap = || {
-        let mut state = shared.state.write().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *state, keyspace);
-        drop(state);
-        Ok(shared.db.drop_keyspace(&old)?)
-    };
-    if !shared.replace(&meta, path, batch, swap)? {
-        let why = format!("snapshot {} is older than the current one", meta.snapshot_id);
-        return Err(StoreError::Broken(why));
-    }
-    Ok(applied)
+    Ok((keyspace, applied))
 }
 
 /// Brings a file into the folder of this node's snapshots, if it is not there.
@@ -295,7 +297,7 @@ fn adopt<C: TypeConfig>(shared: &Shared<C>, received: &Path) -> Result<PathBuf, 
 
 /// Ingests a second name of the file, if the file system has them: it is linked, not copied, and
 /// the first name stays as the current snapshot.
-fn ingest(keyspace: &vlsm::Keyspace, path: &Path) -> Result<(), StoreError> {
+fn ingest(keyspace: &Keyspace, path: &Path) -> Result<(), StoreError> {
     let second = path.with_extension("ingest");
     match std::fs::hard_link(path, &second) {
         Ok(()) => {

@@ -3,7 +3,8 @@
 //! 1. The keyspace of the state is the one that the record `state` names.
 //! 2. Another keyspace `state-N` is an install that a crash cut short, or the state before one:
 //!    it is dropped.
-//! 3. A file in `snapshots` that is not the current snapshot is removed for the same reasons.
+//! 3. A file in `snapshots` that is not the current snapshot is removed for the same reasons. There
+//!    is no current snapshot if its file is missing.
 
 use crate::codec::{Record, SNAPSHOT, STATE, encode};
 use crate::error::StoreError;
@@ -78,6 +79,7 @@ impl<C: TypeConfig, A: Apply<C>> Storage<C, A> {
         let log = db.create_keyspace("log", KeyspaceOptions::new())?;
         let state = current_state(&db, &log)?;
         let record = get(&log, SNAPSHOT, "the record of the current snapshot")?;
+        let record = record.filter(|record: &RecordOf<C>| is_there(&snapshots.join(&record.file)));
         remove_leftovers(&snapshots, record.as_ref())?;
         let shared = Arc::new(Shared {
             db: db.clone(),
@@ -91,6 +93,12 @@ impl<C: TypeConfig, A: Apply<C>> Storage<C, A> {
         let state = StateMachine::new(shared, application)?;
         Ok(Self { log: LogStore::new(db.clone(), log)?, state, reader, db })
     }
+}
+
+/// Whether a snapshot's file is there. Without it openraft builds another when it needs one; any
+/// other trouble with the file is an error when it is read.
+fn is_there(file: &Path) -> bool {
+    !matches!(file.try_exists(), Ok(false))
 }
 
 /// The name of the keyspace of a state.

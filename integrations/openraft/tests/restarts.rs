@@ -173,6 +173,15 @@ async fn leftovers_of_an_install_and_of_a_build_are_removed() {
     assert_eq!(files(folder.path()), current);
     let snapshot = storage.state.get_current_snapshot().await.expect("it reads");
     assert_eq!(snapshot.expect("there is one").meta, meta);
+
+    drop(storage);
+    std::fs::remove_dir_all(folder.path().join("snapshots")).expect("it can be removed");
+    let mut storage = open(folder.path());
+    let snapshot = storage.state.get_current_snapshot().await.expect("it reads");
+    assert!(snapshot.is_none());
+    let mut builder = storage.state.get_snapshot_builder().await;
+    let built = builder.build_snapshot().await.expect("it is built");
+    assert_eq!(built.meta.last_log_id, Some(id(4)));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! A node that ends is started again after a second: kill one by its process id, and see the
 //! others go on.
 
+use crate::node::asked_to_stop;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -22,7 +23,7 @@ pub struct Cluster {
 
 const NODES: u16 = 3;
 
-/// Runs the cluster until Ctrl-C.
+/// Runs the cluster until Ctrl-C or SIGTERM.
 pub async fn run(cluster: Cluster) -> Result<(), String> {
     let last = cluster.port.checked_add(NODES - 1);
     last.ok_or_else(|| format!("--port {} leaves no room for {NODES} nodes", cluster.port))?;
@@ -49,7 +50,7 @@ pub async fn run(cluster: Cluster) -> Result<(), String> {
     };
     tokio::select! {
         ran = run => ran,
-        pressed = tokio::signal::ctrl_c() => pressed.map_err(|error| error.to_string()),
+        asked = asked_to_stop() => asked,
     }
 }
 

@@ -146,7 +146,8 @@ async fn raft_stops(raft: &Raft) -> String {
     }
 }
 
-async fn asked_to_stop() -> Result<(), String> {
+/// Waits for SIGTERM or Ctrl-C.
+pub async fn asked_to_stop() -> Result<(), String> {
     let terminate = signal(SignalKind::terminate());
     let mut terminate = terminate.map_err(|error| format!("cannot watch signals: {error}"))?;
     tokio::select! {
