@@ -2,7 +2,8 @@
 //!
 //! 1. A backup is a checkpoint that is copied, file by file and checked, into the folder `N`. It
 //!    shares no file with the store and none with other backups.
-//! 2. It is made under a name that no backup has and then renamed, so a crash leaves no half of one.
+//! 2. It is made under a name that no backup has and then renamed, so a crash leaves no half of
+//!    one.
 //! 3. Its restore is another checked copy, into a new or empty folder, or over a store that nobody
 //!    has open, which is removed first.
 //!

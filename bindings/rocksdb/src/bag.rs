@@ -103,7 +103,8 @@ pub(crate) struct Row {
 
 /// The row of an option.
 pub(crate) fn row(object: &str, key: &str) -> Option<&'static Row> {
-    let at = crate::generated::ROWS.binary_search_by(|row| (row.object, row.key).cmp(&(object, key)));
+    let at =
+        crate::generated::ROWS.binary_search_by(|row| (row.object, row.key).cmp(&(object, key)));
     at.ok().map(|at| &crate::generated::ROWS[at])
 }
 
@@ -153,7 +154,8 @@ impl Bag {
 
     /// The options that are not as by default, with their rows.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&'static Row, Value)> + '_ {
-        let rows = self.values.iter().filter_map(|(key, value)| Some((row(self.object, key)?, *value)));
+        let rows =
+            self.values.iter().filter_map(|(key, value)| Some((row(self.object, key)?, *value)));
         rows.filter(|(row, value)| f64::of(row.default) != f64::of(*value))
     }
 }

@@ -145,7 +145,9 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> Outcome<&'a [
         return Ok(&[]);
     }
     if data.is_null() || isize::try_from(len).is_err() {
-        return Err(Failure::argument(format!("a pointer is NULL or its length, {len}, too large")));
+        return Err(Failure::argument(format!(
+            "a pointer is NULL or its length, {len}, too large"
+        )));
     }
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), len) })
 }

@@ -1,9 +1,9 @@
 //! Compaction filters of the program's, alone or from a factory.
 //!
 //! vLSM asks them when a flush or a compaction rewrites the newest value of a key that no snapshot
-//! holds. It takes the filter of a column family when the store is opened. RocksDB makes a filter of
-//! a factory for each compaction, and uses it on one thread; here a filter of a factory is used for
-//! one value after the other, on one thread at a time, and destroyed when the store is closed.
+//! holds. It takes the filter of a column family when the store is opened. RocksDB makes a filter
+//! of a factory for each compaction, and uses it on one thread; here a filter of a factory is used
+//! for one value after the other, on one thread at a time, and destroyed when the store is closed.
 
 use crate::bag::Bag;
 use crate::call::{State, api, changed, free, give};
@@ -24,8 +24,10 @@ type Filter = extern "C" fn(
     *mut usize,
     *mut u8,
 ) -> u8;
-type Create =
-    extern "C" fn(*mut c_void, *mut rocksdb_compactionfiltercontext_t) -> *mut rocksdb_compactionfilter_t;
+type Create = extern "C" fn(
+    *mut c_void,
+    *mut rocksdb_compactionfiltercontext_t,
+) -> *mut rocksdb_compactionfilter_t;
 
 /// A filter of the program's.
 pub(crate) struct One {

@@ -4,8 +4,8 @@
 //!    direction, begins another one over the same snapshot.
 //! 2. The writes of a batch or a transaction, if there are some, are merged in: of two equal keys
 //!    theirs is shown, and a deleted one is left out.
-//! 3. The bounds of the read options end the walk, and with `prefix_same_as_start` so does the first
-//!    key of another prefix than that of the seek.
+//! 3. The bounds of the read options end the walk, and with `prefix_same_as_start` so does the
+//!    first key of another prefix than that of the seek.
 //!
 //! A tailing iterator looks at the newest state with each step.
 
@@ -17,7 +17,9 @@ use crate::call::{
 use crate::options::apply::check_read;
 use crate::snapshot::Seen;
 use crate::status::{Failure, Kind};
-use crate::store::{Family, Store, family_of, place, rocksdb_column_family_handle_t, rocksdb_t, store};
+use crate::store::{
+    Family, Store, family_of, place, rocksdb_column_family_handle_t, rocksdb_t, store,
+};
 use engine::{Bytes, Iter, Snapshot};
 use parking_lot::Mutex;
 use std::ffi::c_char;

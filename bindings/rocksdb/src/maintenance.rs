@@ -19,11 +19,14 @@ pub(crate) unsafe fn flush(store: &Store, options: *const Bag) -> Outcome {
     Ok(store.db.flush()?)
 }
 
+/// The two ends of a range of keys.
+type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 /// A range of keys: from NULL for the first, to NULL for beyond the last.
 unsafe fn range<'a>(
     from: (*const c_char, usize),
     to: (*const c_char, usize),
-) -> Outcome<(Bound<&'a [u8]>, Bound<&'a [u8]>)> {
+) -> Outcome<Range<'a>> {
     unsafe {
         let from = if from.0.is_null() { Unbounded } else { Included(bytes(from.0, from.1)?) };
         // As RocksDB: the end of a compaction is in it.
@@ -73,10 +76,8 @@ unsafe fn sizes(
 
 /// Checks every byte of a store that is open, as another reader of its folder.
 fn verify(store: &Store) -> Outcome {
-    let reader = engine::Db::builder(store.db.path())
-        .follow(true)
-        .keep_unknown_operators(true)
-        .open()?;
+    let reader =
+        engine::Db::builder(store.db.path()).follow(true).keep_unknown_operators(true).open()?;
     let report = reader.verify(&mut |_| {})?;
     reader.close()?;
     let damaged = report.findings.iter().find(|it| it.severity == engine::Severity::Damage);

@@ -1,5 +1,5 @@
-//! Objects that options may refer to and that vLSM needs none of: environments, rate limiters, paths,
-//! managers of memory and files, loggers.
+//! Objects that options may refer to and that vLSM needs none of: environments, rate limiters,
+//! paths, managers of memory and files, loggers.
 //!
 //! They are made and freed, so that programs which need one go on; nothing asks them. Only an
 //! environment in memory is refused, when a store is opened with it.
@@ -115,7 +115,9 @@ api! {
         Ok(crate::bag::new("sst_partitioner_factory"))
     }
 
-    fn rocksdb_optimistictransactiondb_lock_buckets_create(buckets: usize, aligned: u8) -> *mut Bag {
+    fn rocksdb_optimistictransactiondb_lock_buckets_create(
+        buckets: usize, aligned: u8,
+    ) -> *mut Bag {
         let _ = (buckets, aligned);
         Ok(crate::bag::new("lock_buckets"))
     }

@@ -141,7 +141,9 @@ fn open_families(store: &Arc<Store>, options: &Bag, asked: &[Asked]) -> Outcome<
     let find = |asked: &Asked| families.iter().find(|family| family.name == asked.name).cloned();
     asked
         .iter()
-        .map(|asked| find(asked).ok_or_else(|| Failure::argument("a column family is listed twice")))
+        .map(|asked| {
+            find(asked).ok_or_else(|| Failure::argument("a column family is listed twice"))
+        })
         .collect()
 }
 

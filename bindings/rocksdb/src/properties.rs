@@ -1,7 +1,8 @@
 //! Properties, tickers and memory: what programs ask a store about itself.
 //!
-//! `of` has the properties that vLSM can answer; any other one is unknown, as in a RocksDB of another
-//! version. Tickers and histograms are read from the store that was opened last with the options.
+//! `of` has the properties that vLSM can answer; any other one is unknown, as in a RocksDB of
+//! another version. Tickers and histograms are read from the store that was opened last with the
+//! options.
 
 use crate::bag::{Bag, Value};
 use crate::call::{Outcome, api, changed, free, give, shared, text, text_out};
@@ -54,7 +55,9 @@ fn number(stats: &Stats, of: &KeyspaceStats, name: &str) -> Option<u64> {
         "estimate-live-data-size" | "live-sst-files-size" | "total-sst-files-size" => {
             of.sst_bytes().0
         }
-        "cur-size-active-mem-table" | "cur-size-all-mem-tables" | "size-all-mem-tables" => memtables,
+        "cur-size-active-mem-table" | "cur-size-all-mem-tables" | "size-all-mem-tables" => {
+            memtables
+        }
         "num-immutable-mem-table" => of.sealed_memtables,
         "mem-table-flush-pending" => (of.sealed_memtables > 0).into(),
         "compaction-pending" => (of.debt.0 > 0).into(),
@@ -85,7 +88,8 @@ fn of(store: &Store, family: &Family, property: &str) -> Option<String> {
             let mut text = format!("** vLSM Stats, column family {} **\n", family.name);
             for level in &of.levels {
                 let (at, runs) = (level.level, level.runs);
-                let _ = writeln!(text, "L{at}: {runs} runs, {} SSTs, {}", level.tables, level.bytes);
+                let _ =
+                    writeln!(text, "L{at}: {runs} runs, {} SSTs, {}", level.tables, level.bytes);
             }
             text + &stats.prometheus()
         }

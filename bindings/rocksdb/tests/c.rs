@@ -1,7 +1,8 @@
-//! The library from C: what it exports, programs that call the main functions, and one that is killed.
+//! The library from C: what it exports, programs that call the main functions, and one that is
+//! killed.
 //!
-//! The list of functions is compared with the library, and with the header of RocksDB where cargo has
-//! fetched it (the crate `librocksdb-sys`, which the script `suite` fetches).
+//! The list of functions is compared with the library, and with the header of RocksDB where cargo
+//! has fetched it (the crate `librocksdb-sys`, which the script `suite` fetches).
 // Tests use the real file system and clock.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -87,7 +88,8 @@ fn what_was_acknowledged_survives_kills() {
             told = lines.next().unwrap().unwrap();
         }
         child.kill().unwrap();
-        // The lines that are still in the pipe were acknowledged before it died. The last may be cut.
+        // The lines that are still in the pipe were acknowledged before it died. The last may be
+        // cut.
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         told = rest.len().checked_sub(2).map_or(told, |at| rest[at].clone());
         child.wait().unwrap();

@@ -31,6 +31,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("bindings/c", &["vlsm", "vlsm-handle"]),
     ("bindings/handle", &[]),
     ("bindings/python", &["vlsm", "vlsm-handle"]),
+    ("bindings/rocksdb", &["vlsm", "vlsm-handle"]),
     ("integrations", &[]),
     ("integrations/openraft", &["vlsm"]),
     ("integrations/openraft/kv", &["vlsm", "vlsm-openraft"]),

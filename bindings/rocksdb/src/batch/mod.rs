@@ -1,4 +1,5 @@
-//! Write batches: `rep` has their bytes, `index` makes them readable, `wi` is the kind with an index.
+//! Write batches: `rep` has their bytes, `index` makes them readable, `wi` is the kind with an
+//! index.
 //!
 //! A column family in a batch is a number, so a batch holds for the store whose handles it was
 //! filled with. c.h has no place for the error of a write that cannot be added: it is the error of
@@ -106,7 +107,10 @@ macro_rules! batch_functions {
         $crate::batch::one_piece! { $batch: Delete $delete $delete_cf }
         $crate::batch::one_piece! { $batch: SingleDelete $single $single_cf }
         $crate::call::api! {
-            fn $deletev(batch: *mut $batch, number: c_int, keys: *const *const c_char, lens: *const usize) {
+            fn $deletev(
+                batch: *mut $batch, number: c_int,
+                keys: *const *const c_char, lens: *const usize,
+            ) {
                 let joined = || joined(number, (keys, lens));
                 add_joined(batch, joined, |key| Op::Delete(0, key))
             }
@@ -153,7 +157,8 @@ macro_rules! batch_functions {
                 from: *const *const c_char, from_lens: *const usize,
                 to: *const *const c_char, to_lens: *const usize,
             ) {
-                let joined = || Ok((id(family)?, ranges(number, (from, from_lens), (to, to_lens))?));
+                let (from, to) = ((from, from_lens), (to, to_lens));
+                let joined = || Ok((id(family)?, ranges(number, from, to)?));
                 add_joined(batch, joined, |(id, (from, to))| Op::DeleteRange(*id, from, to))
             }
         }
@@ -228,7 +233,8 @@ macro_rules! one_piece {
 pub(crate) use one_piece;
 
 batch_functions! { rocksdb_writebatch_t:
-    rocksdb_writebatch_put rocksdb_writebatch_put_cf rocksdb_writebatch_putv rocksdb_writebatch_putv_cf
+    rocksdb_writebatch_put rocksdb_writebatch_put_cf
+    rocksdb_writebatch_putv rocksdb_writebatch_putv_cf
     rocksdb_writebatch_merge rocksdb_writebatch_merge_cf
     rocksdb_writebatch_mergev rocksdb_writebatch_mergev_cf
     rocksdb_writebatch_delete rocksdb_writebatch_delete_cf

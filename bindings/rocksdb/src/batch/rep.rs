@@ -1,8 +1,9 @@
-//! A write batch in RocksDB's own encoding, so that programs can keep its bytes and read them again.
+//! A write batch in RocksDB's own encoding, so that programs can keep its bytes and read them
+//! again.
 //!
 //! 1. A header of 12 bytes: a sequence number, which stays 0 here, and the number of writes.
-//! 2. For each write a tag, the number of its column family unless that is 0, and its key and value,
-//!    each behind its length. Numbers are varints of seven bits a byte.
+//! 2. For each write a tag, the number of its column family unless that is 0, and its key and
+//!    value, each behind its length. Numbers are varints of seven bits a byte.
 //!
 //! Bytes from outside are checked as they are read. A write that cannot be added is remembered, and
 //! fails the batch when it is written, because c.h has no place for the error before.

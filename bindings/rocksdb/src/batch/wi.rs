@@ -1,13 +1,12 @@
-//! Batches with an index: `rocksdb_writebatch_wi_t`, whose writes can be read before they are written.
+//! Batches with an index: `rocksdb_writebatch_wi_t`, whose writes can be read before they are
+//! written.
 //!
 //! RocksDB indexes no deleted ranges and refuses them here; so does this library, when the batch is
 //! written.
 
 use super::index::{Index, read_through};
 use super::rep::{Op, WriteBatch};
-use super::{
-    Handle, Target, add, add_joined, batch_functions, id, iterate, joined, pair, ranges,
-};
+use super::{Handle, Target, add, add_joined, batch_functions, id, iterate, joined, pair, ranges};
 use crate::bag::Bag;
 use crate::call::{Outcome, api, bytes, changed, free, give, shared, value_out};
 use crate::db::{pinned, read, rocksdb_pinnableslice_t};

@@ -1,8 +1,8 @@
 //! Objects that options refer to: comparators, prefix extractors, filter policies and caches.
 //!
 //! vLSM orders keys by their bytes, so every other comparator is refused when a store is opened. A
-//! prefix extractor bounds iterators with `prefix_same_as_start`. A Bloom or Ribbon policy gives the
-//! bits of vLSM's Bloom filters, and a cache the limit of its block cache.
+//! prefix extractor bounds iterators with `prefix_same_as_start`. A Bloom or Ribbon policy gives
+//! the bits of vLSM's Bloom filters, and a cache the limit of its block cache.
 
 use crate::bag::Bag;
 use crate::call::{Nothing, Outcome, State, api, changed, free, give, shared};

@@ -1,4 +1,5 @@
-//! Options as text: `name=value;name=value`, changes of an open store, and those of a store on disk.
+//! Options as text: `name=value;name=value`, changes of an open store, and those of a store on
+//! disk.
 //!
 //! Only options that `options.txt` has are known. vLSM writes no file of options, so the latest
 //! options of a store are its column families, with default options for each.
@@ -23,8 +24,8 @@ fn set_by_name(options: &mut Bag, name: &str, value: &str) -> Outcome {
     Ok(())
 }
 
-/// Checks changes of options while the store is open. Those that RocksDB could make at any time have
-/// no effect here.
+/// Checks changes of options while the store is open. Those that RocksDB could make at any time
+/// have no effect here.
 unsafe fn change(
     db: *const rocksdb_t,
     number: c_int,

@@ -338,7 +338,7 @@ api! {
         of(txn)?;
         bytes(name, len)?;
         Err(Failure::missing(
-            "vLSM has no prepared transactions, for which a transaction is named: commit it at once",
+            "vLSM has no prepared transactions, for which one is named: commit it at once",
         ))
     }
 

@@ -5,9 +5,9 @@
 //! - A locking one locks each key that it writes or reads for update (`locks`). With a snapshot, a
 //!   key that was changed since is refused. The commit writes the batch.
 //! - An optimistic one remembers these keys. Its commit is a transaction of the engine, which began
-//!   with the first such key, or with the snapshot, and which reads them: it fails if one of them was
-//!   changed since. So a key that was first touched late is checked from an earlier moment than in
-//!   RocksDB: more conflicts, never fewer.
+//!   with the first such key, or with the snapshot, and which reads them: it fails if one of them
+//!   was changed since. So a key that was first touched late is checked from an earlier moment than
+//!   in RocksDB: more conflicts, never fewer.
 //!
 //! There is no two-phase commit: vLSM's WAL has no prepared transactions.
 

@@ -1,7 +1,7 @@
 //! `rocksdb_transactiondb_*` and `rocksdb_optimistictransactiondb_*`: stores with transactions.
 //!
-//! Both are handles to a store like any other. A write to a `TransactionDB` outside of a transaction
-//! is a transaction of its own: it waits for the locks of the keys. The plain handle of
+//! Both are handles to a store like any other. A write to a `TransactionDB` outside of a
+//! transaction is a transaction of its own: it waits for the locks of the keys. The plain handle of
 //! `..._get_base_db` ignores the locks, as RocksDB's does.
 
 use super::{Rules, Txn, of, rocksdb_transaction_t};
@@ -9,17 +9,13 @@ use crate::bag::Bag;
 use crate::batch::rep::{Op, WriteBatch};
 use crate::batch::{pair, rocksdb_writebatch_t};
 use crate::call::{Outcome, api, array, bytes, changed, count, free, give, shared, value_out};
-use crate::db::{
-    Places, asked, own, pinned, read, read_each, rocksdb_pinnableslice_t,
-};
+use crate::db::{Places, asked, own, pinned, read, read_each, rocksdb_pinnableslice_t};
 use crate::files::rocksdb_checkpoint_t;
 use crate::iterator::{Cursor, rocksdb_iterator_t};
 use crate::open::{Listed, close, create, open_listed, open_one};
 use crate::options::apply::of_write;
 use crate::snapshot::rocksdb_snapshot_t;
-use crate::store::{
-    Access, Store, place, rocksdb_column_family_handle_t, rocksdb_t, store,
-};
+use crate::store::{Access, Store, place, rocksdb_column_family_handle_t, rocksdb_t, store};
 use std::ffi::{c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;

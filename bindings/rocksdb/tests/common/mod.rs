@@ -1,5 +1,5 @@
-//! What the tests share: the library, which `cargo test` alone does not build, a header that is made
-//! from the list of functions, and C programs that are compiled against both.
+//! What the tests share: the library, which `cargo test` alone does not build, a header that is
+//! made from the list of functions, and C programs that are compiled against both.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -46,14 +46,17 @@ pub fn run(command: &mut Command) -> String {
 fn write_header(folder: &Path) {
     let functions = functions();
     let mut types = BTreeSet::new();
-    for word in functions.iter().flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')) {
+    for word in
+        functions.iter().flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'))
+    {
         if word.starts_with("rocksdb_") && word.ends_with("_t") && word != "rocksdb_slice_t" {
             types.insert(word);
         }
     }
     let mut header = String::from(
         "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\
-         typedef void *callback;\ntypedef struct { const char *data; size_t size; } rocksdb_slice_t;\n",
+         typedef void *callback;\n\
+         typedef struct { const char *data; size_t size; } rocksdb_slice_t;\n",
     );
     for each in types {
         header.push_str(&format!("typedef struct {each} {each};\n"));
