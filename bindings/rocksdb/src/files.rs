@@ -73,6 +73,7 @@ unsafe fn ingest(
     unsafe {
         let (_, family) = place(db, family)?;
         let options = shared(options, "the options")?;
+        check(options)?;
         let files: Outcome<Vec<&Path>> =
             array(files.0, files.1)?.iter().map(|file| path(*file)).collect();
         let how = match options.flag("move_files") {

@@ -442,6 +442,9 @@ static void bad_input(void)
     rocksdb_options_set_inplace_update_support(own, 1);
     BAD(rocksdb_open(own, in("bad"), &error), "Invalid argument: vLSM has no options.inplace_update_support");
     rocksdb_options_set_inplace_update_support(own, 0);
+    rocksdb_options_set_compaction_style(own, 2);
+    BAD(rocksdb_open(own, in("bad"), &error), "Invalid argument: vLSM has no options.compaction_style");
+    rocksdb_options_set_compaction_style(own, 0);
     rocksdb_comparator_t *order =
         rocksdb_comparator_create(NULL, (callback)destroy, (callback)reversed, (callback)called);
     rocksdb_options_set_comparator(own, order);

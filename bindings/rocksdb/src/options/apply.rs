@@ -19,6 +19,9 @@ use std::time::Duration;
 /// The memory beside the block cache and the memtables, for indexes and filters.
 const BESIDE_CACHE: u64 = 64 << 20;
 
+/// The compaction style that drops data.
+const FIFO: i32 = 2;
+
 /// The bags of options that a bag of options holds, and itself.
 fn all(options: &Bag) -> Vec<Arc<Bag>> {
     let inner = ["table", "universal", "fifo"].map(|key| options.kept::<Bag>(key));
@@ -34,6 +37,12 @@ pub(crate) fn check(options: &Bag) -> Outcome {
             let what = format!("vLSM has no {object}.{key} = {value}: {note}");
             return Err(Failure::argument(what));
         }
+    }
+    if options.get::<i32>("compaction_style") == FIFO {
+        return Err(Failure::argument(
+            "vLSM has no options.compaction_style = 2 (FIFO), which drops the oldest data: open the \
+             store with a time to live, or delete ranges by rocksdb_delete_range_cf",
+        ));
     }
     if let Some(order) = options.kept::<Order>("comparator") {
         if order.timestamps {
