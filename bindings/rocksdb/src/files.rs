@@ -109,17 +109,14 @@ pub(crate) fn destroy(folder: &Path) -> Outcome {
     };
     let name = |file: &Path| file.file_name().map(|name| name.to_string_lossy().into_owned());
     crate::open::refuse_rocksdb(folder)?;
-    if !folder.join("CURRENT").exists() && !list()?.is_empty() {
-        let what = format!("{} is no store of this library: nothing was removed", folder.display());
-        return Err(Failure::argument(what));
+    // As RocksDB: there is nothing to destroy in a folder without a store.
+    if !folder.join("CURRENT").exists() {
+        return Ok(());
     }
     let lock_path = folder.join("LOCK");
     let env: Arc<dyn Env> = RealEnv::new();
-    let lock = match folder.join("CURRENT").exists() {
-        true => env.fs().lock(&lock_path)?,
-        false => None,
-    };
-    if lock.is_none() && folder.join("CURRENT").exists() {
+    let lock = env.fs().lock(&lock_path)?;
+    if lock.is_none() {
         let what = format!("lock {}: the database is open", lock_path.display());
         return Err(Failure::new(Kind::Io, what));
     }

@@ -124,9 +124,8 @@ impl Cursor {
 
     /// Shows the newest state from here on.
     fn refresh(&mut self) {
-        if !self.fixed {
-            self.snapshot = self.store.db.snapshot();
-        }
+        // As RocksDB: also that of an iterator over a snapshot, which it leaves.
+        (self.snapshot, self.fixed) = (self.store.db.snapshot(), false);
         (self.walk, self.at, self.failure) = (None, None, None);
     }
 
@@ -401,6 +400,15 @@ api! {
 
     fn rocksdb_iter_value_slice(iter: *const rocksdb_iterator_t) -> rocksdb_slice_t {
         piece(iter, true)
+    }
+
+    fn rocksdb_iter_timestamp(iter: *const rocksdb_iterator_t, len: *mut usize) -> *const c_char {
+        let _ = iter;
+        if let Some(len) = len.as_mut() {
+            *len = 0;
+        }
+        // No entry has one; programs make a slice of it all the same.
+        Ok(c"".as_ptr())
     }
 
     fn rocksdb_iter_get_error(iter: *const rocksdb_iterator_t, errptr: *mut *mut c_char) {

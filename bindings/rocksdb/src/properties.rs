@@ -85,7 +85,7 @@ fn of(store: &Store, family: &Family, property: &str) -> Option<String> {
     let of = stats.keyspaces.iter().find(|keyspace| keyspace.name == family.name)?;
     Some(match name {
         "stats" | "cfstats" | "dbstats" | "cfstats-no-file-histogram" => {
-            let mut text = format!("** vLSM Stats, column family {} **\n", family.name);
+            let mut text = format!("** Compaction Stats of vLSM [{}] **\n", family.name);
             for level in &of.levels {
                 let (at, runs) = (level.level, level.runs);
                 let _ =
@@ -170,6 +170,25 @@ fn histogram(stats: &Stats, number: u32) -> Option<&LatencyStats> {
     }
 }
 
+/// The size of a column family; its levels and files are not listed.
+pub struct rocksdb_column_family_metadata_t {
+    name: String,
+    bytes: u64,
+    files: u64,
+}
+
+unsafe fn metadata(
+    db: *const rocksdb_t,
+    family: *const Handle,
+) -> Outcome<*mut rocksdb_column_family_metadata_t> {
+    let (store, family) = unsafe { place(db, family)? };
+    let stats = store.db.stats();
+    let of = stats.keyspaces.iter().find(|keyspace| keyspace.name == family.name);
+    let (bytes, files) = of.map_or((0, 0), |of| (of.sst_bytes().0, of.ssts()));
+    let name = family.name.clone();
+    Ok(give(rocksdb_column_family_metadata_t { name, bytes, files }))
+}
+
 /// The memory of some stores and caches.
 pub struct rocksdb_memory_usage_t {
     memtables: u64,
@@ -204,6 +223,38 @@ api! {
         db: *mut rocksdb_t, family: *mut Handle, name: *const c_char, to: *mut u64,
     ) -> c_int {
         number_to(db, family, name, to)
+    }
+
+    fn rocksdb_get_column_family_metadata(
+        db: *mut rocksdb_t,
+    ) -> *mut rocksdb_column_family_metadata_t {
+        metadata(db, null())
+    }
+
+    fn rocksdb_get_column_family_metadata_cf(
+        db: *mut rocksdb_t, family: *mut Handle,
+    ) -> *mut rocksdb_column_family_metadata_t {
+        metadata(db, family)
+    }
+
+    fn rocksdb_column_family_metadata_destroy(of: *mut rocksdb_column_family_metadata_t) {
+        free(of)
+    }
+
+    fn rocksdb_column_family_metadata_get_size(of: *mut rocksdb_column_family_metadata_t) -> u64 {
+        Ok(shared(of, "the metadata")?.bytes)
+    }
+
+    fn rocksdb_column_family_metadata_get_file_count(
+        of: *mut rocksdb_column_family_metadata_t,
+    ) -> usize {
+        Ok(shared(of, "the metadata")?.files as usize)
+    }
+
+    fn rocksdb_column_family_metadata_get_name(
+        of: *mut rocksdb_column_family_metadata_t,
+    ) -> *mut c_char {
+        Ok(text_out(&shared(of, "the metadata")?.name))
     }
 
     fn rocksdb_options_statistics_get_string(options: *mut Bag) -> *mut c_char {

@@ -90,7 +90,10 @@ impl From<Error> for Failure {
                 let lock = path.join("LOCK");
                 return Self::new(Kind::Io, format!("lock {}: {error}", lock.display()));
             }
-            Error::Corruption { .. } | Error::MergeFailed { .. } => Kind::Corruption,
+            Error::MergeFailed { .. } => {
+                return Self::new(Kind::Corruption, format!("Merge operator failed: {error}"));
+            }
+            Error::Corruption { .. } => Kind::Corruption,
             Error::OpenedReadOnly => {
                 let what = "Not supported operation in read only mode.";
                 return Self::new(Kind::NotSupported, what);

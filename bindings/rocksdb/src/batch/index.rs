@@ -61,7 +61,7 @@ impl Entry {
         })?;
         let operands: Vec<&[u8]> = self.operands.iter().map(Vec::as_slice).collect();
         let merged = operator.full(key, base.as_deref(), &operands);
-        let failed = || Failure::new(Kind::Corruption, "the merge operator failed");
+        let failed = || Failure::new(Kind::Corruption, "Merge operator failed");
         merged.ok_or_else(failed).map(Some)
     }
 }

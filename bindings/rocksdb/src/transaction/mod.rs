@@ -161,7 +161,7 @@ impl Txn {
 
     fn commit_checked(&mut self) -> Outcome {
         if self.writes.batch.count() == 0 {
-            return Ok(());
+            return self.check_reads();
         }
         // Also reports a write that could not be added.
         self.writes.batch.for_engine(&self.store)?;
@@ -188,6 +188,18 @@ impl Txn {
         Ok(transaction.commit_with(self.options)?)
     }
 
+    /// The check of a commit that writes nothing, which the engine's has no need of.
+    fn check_reads(&mut self) -> Outcome {
+        let Some(basis) = self.basis.take() else { return Ok(()) };
+        for (id, key) in &self.keys {
+            let family = self.store.family(*id)?;
+            if basis.get(&family.keyspace, key)? != family.keyspace.get(key)? {
+                return Err(changed_since());
+            }
+        }
+        Ok(())
+    }
+
     /// Gives up its writes and its keys.
     fn rollback(&mut self) {
         self.release();
@@ -211,8 +223,12 @@ impl Drop for Txn {
 fn unchanged(snapshot: &Snapshot, family: &Family, key: &[u8]) -> Outcome {
     match snapshot.get(&family.keyspace, key)? == family.keyspace.get(key)? {
         true => Ok(()),
-        false => Err(Failure::new(Kind::Busy, "the key was changed since the snapshot")),
+        false => Err(changed_since()),
     }
+}
+
+fn changed_since() -> Failure {
+    Failure::new(Kind::Busy, "a key of the transaction was changed by others")
 }
 
 /// A transaction's handle.
