@@ -1,6 +1,7 @@
 //! Merges against a model: random entries, snapshots, tombstones, cut rules, sources and quanta.
 
 mod meaning;
+mod speed;
 
 use super::*;
 use crate::job::output::UNWRITTEN_MAX;
@@ -70,7 +71,11 @@ fn open(bytes: Vec<u8>, summary: vlsm_disk::sst::SstSummary) -> Arc<SstReader> {
 }
 
 fn sst(entries: &[Entry]) -> Arc<SstReader> {
-    let mut writer = SstWriter::new(SstOptions::default(), FileUid(entries.len() as u64));
+    sst_with(entries, SstOptions::default())
+}
+
+fn sst_with(entries: &[Entry], options: SstOptions) -> Arc<SstReader> {
+    let mut writer = SstWriter::new(options, FileUid(entries.len() as u64));
     entries.iter().for_each(|(key, trailer, value)| writer.add(key, *trailer, value));
     let mut bytes = Vec::new();
     while let Some((_, chunk)) = writer.take_full() {
@@ -270,61 +275,4 @@ fn unwritten_output_blocks_and_disorder_is_an_error() {
     let sources = vec![Source::memory(VecCursor(swapped, 0))];
     let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
     assert!(merge.step(pool.ranked(Rank::Later), 1 << 20).is_err());
-}
-
-/// A measurement: `FIGURES=1 cargo test --release -p vlsm merge_speed -- --nocapture`
-#[test]
-#[allow(clippy::disallowed_methods)]
-fn merge_speed() {
-    if std::env::var_os("FIGURES").is_none() {
-        return;
-    }
-    const PAIRS: u64 = 320_000;
-    let pool = pool();
-    let pair = |n: u64, random: bool| {
-        let number = if random { n.wrapping_mul(0x9e37_79b9_7f4a_7c15) } else { n };
-        let key = format!("user{number:020}");
-        (key.into_bytes(), Trailer::new(Seq(n), Kind::Put), vec![n as u8; 176])
-    };
-    for (runs, random) in [(1, true), (2, true), (2, false), (8, true), (32, true)] {
-        let readers: Vec<_> = (0..runs)
-            .map(|run| {
-                let mut entries: Vec<Entry> =
-                    (0..PAIRS / runs).map(|n| pair(n * runs + run, random)).collect();
-                entries.sort();
-                sst(&entries)
-            })
-            .collect();
-        for _ in 0..3 {
-            let source = |reader: &Arc<SstReader>| {
-                let range = reader.summary().clone().into_meta(FileNumber(1)).range();
-                Source::tables(Scanner::new(vec![(reader.clone(), range)], READ_LEN, READ_DEPTH))
-            };
-            let sources = readers.iter().map(source).collect();
-            let rule = CutRule::Size { sst: Bytes::mib(8) };
-            let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
-            let start = std::time::Instant::now();
-            let mut blocked = Duration::ZERO;
-            loop {
-                let before = start.elapsed();
-                let step = merge.step(pool.ranked(Rank::Later), 256 << 10).expect("sound");
-                while let Some(request) = merge.outputs().next_write() {
-                    merge.outputs().written(request.buf);
-                }
-                match step {
-                    Step::Done => break,
-                    Step::Blocked => blocked += start.elapsed() - before,
-                    Step::Ran(_) => {}
-                }
-            }
-            let time = start.elapsed() - blocked;
-            let each = time.as_secs_f64() / PAIRS as f64;
-            println!(
-                "{runs} runs, random {random}: {:.0} ns each, {:.0} MB/s; blocked {:.0} ms",
-                each * 1e9,
-                200.0 / each / 1e6,
-                blocked.as_secs_f64() * 1e3,
-            );
-        }
-    }
 }
