@@ -21,11 +21,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use twox_hash::XxHash3_64;
 use vlsm_core::LockHolder;
 use vlsm_disk::fs::patience::{NO_DESCRIPTOR, NO_MEMORY, NO_SYSTEM_DESCRIPTOR, patiently};
 use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
 use vlsm_testfs::FailedSync;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// The additional time of a slow call.
 const SLOW: Duration = Duration::from_millis(500);
@@ -225,11 +225,11 @@ impl<'a> Call<'a> {
     }
 
     fn detail(&self) -> u64 {
-        let mut hash = Xxh3::new();
-        hash.update(self.path.as_os_str().as_encoded_bytes());
+        let mut hash = XxHash3_64::new();
+        hash.write(self.path.as_os_str().as_encoded_bytes());
         hash.write_u64(self.offset);
         hash.write_u64(self.content);
-        hash.digest()
+        hash.finish()
     }
 }
 
@@ -518,7 +518,7 @@ impl File for SimulatedFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let content = xxh3_64(buf);
+        let content = XxHash3_64::oneshot(buf);
         let call =
             Call { offset, content, latency: (5, 100), ..Call::mutates("write", &self.path) };
         self.device.faulty_call(call, |fault| self.write(fault, buf, offset))?;

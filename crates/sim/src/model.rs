@@ -16,12 +16,13 @@ use crate::oracle::{Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
 use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use twox_hash::XxHash3_64;
 use vlsm::{IngestOptions, Iter};
 use vlsm_core::{Error, Result};
-use xxhash_rust::xxh3::Xxh3;
 
 /// The number of operations of each kind.
 pub type Counts = BTreeMap<&'static str, u64>;
@@ -68,7 +69,7 @@ struct Carried {
     contents: Contents,
     keys: u64,
     counts: Counts,
-    digest: Xxh3,
+    digest: XxHash3_64,
 }
 
 struct Run {
@@ -86,7 +87,7 @@ struct Run {
     keys: u64,
     counts: Counts,
     /// The digest of everything that was read.
-    digest: Xxh3,
+    digest: XxHash3_64,
 }
 
 /// An iterator, and all pairs that it may show.
@@ -118,7 +119,8 @@ impl Run {
         let options = mechanisms.options(&mut rng);
         let world = World::open(env, &options)?;
         let keys = *rng.pick(&[20, 200, 2_000]);
-        let (contents, counts, digest) = (Contents::new(SPACES.len()), Counts::new(), Xxh3::new());
+        let (contents, counts, digest) =
+            (Contents::new(SPACES.len()), Counts::new(), XxHash3_64::new());
         let carried = Carried { rng, contents, keys, counts, digest };
         Ok(Self::on(env, mechanisms, world, carried))
     }
@@ -444,8 +446,8 @@ impl Run {
 
     fn note(&mut self, read: Option<&[u8]>) {
         let len = read.map_or(u64::MAX, |read| read.len() as u64);
-        self.digest.update(&len.to_le_bytes());
-        self.digest.update(read.unwrap_or_default());
+        self.digest.write(&len.to_le_bytes());
+        self.digest.write(read.unwrap_or_default());
     }
 
     fn reopen(&mut self) -> Result<()> {

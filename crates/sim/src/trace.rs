@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::Hasher;
 use std::time::Duration;
-use xxhash_rust::xxh3::Xxh3;
+use twox_hash::XxHash3_64;
 
 /// Events kept for reports.
 const KEPT: usize = 60;
@@ -64,18 +65,18 @@ impl fmt::Display for Entry {
 /// The events so far.
 #[derive(Default)]
 pub struct Trace {
-    hash: Xxh3,
+    hash: XxHash3_64,
     last: VecDeque<Entry>,
 }
 
 impl Trace {
     /// Records an event.
     pub fn note(&mut self, entry: Entry) {
-        self.hash.update(&(entry.task as u64).to_le_bytes());
-        self.hash.update(&[entry.what as u8]);
-        self.hash.update(entry.kind.as_bytes());
-        self.hash.update(&entry.detail.to_le_bytes());
-        self.hash.update(&(entry.at.as_nanos() as u64).to_le_bytes());
+        self.hash.write(&(entry.task as u64).to_le_bytes());
+        self.hash.write(&[entry.what as u8]);
+        self.hash.write(entry.kind.as_bytes());
+        self.hash.write(&entry.detail.to_le_bytes());
+        self.hash.write(&(entry.at.as_nanos() as u64).to_le_bytes());
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
@@ -85,7 +86,7 @@ impl Trace {
     /// The hash of all events so far.
     #[must_use]
     pub fn hash(&self) -> u64 {
-        self.hash.digest()
+        self.hash.finish()
     }
 
     /// The last events, one per line.

@@ -12,7 +12,7 @@
 
 use super::format::{Damage, u32_at};
 use bytemuck::{Pod, Zeroable};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 const LINE_LEN: usize = 64;
 const PROBES_MAX: u32 = 16;
@@ -25,7 +25,7 @@ struct Line([u32; 16]);
 #[must_use]
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {
-    xxh3_64(key)
+    XxHash3_64::oneshot(key)
 }
 
 /// A set of keys. It may report a key that it does not have, but it never denies a key that it has.

@@ -13,9 +13,9 @@
 //! damaged one.
 
 use std::time::Duration;
+use twox_hash::XxHash3_64;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{FileUid, KeyRange, Micros, Seq, key};
-use xxhash_rust::xxh3::xxh3_64;
 
 /// The newest format version that this code reads, and the one it writes.
 pub const VERSION: u32 = 1;
@@ -55,7 +55,7 @@ pub enum Compression {
 pub fn checksum(uid: FileUid, offset: u64, bytes: &[u8]) -> u64 {
     let mut place = uid.0 ^ offset.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     place = (place ^ (place >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    xxh3_64(bytes) ^ place ^ (place >> 32)
+    XxHash3_64::oneshot(bytes) ^ place ^ (place >> 32)
 }
 
 /// Appends a varint.
@@ -449,6 +449,40 @@ mod tests {
         assert_ne!(sum, checksum(FileUid(2), 4096, b"x"));
         assert_ne!(sum, checksum(FileUid(1), 8192, b"x"));
         assert_ne!(sum, checksum(FileUid(1), 4096, b"y"));
+    }
+
+    /// XXH3 by its definition, however this processor computes it: values of another
+    /// implementation, for each way in which it treats a length.
+    #[test]
+    fn the_hash_is_xxh3_on_every_processor() {
+        let bytes: Vec<u8> =
+            (0..70_000u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        let known = [
+            (0, 0x2d06_8005_38d3_94c2),
+            (1, 0xc44b_dff4_074e_ecdb),
+            (3, 0xe140_90f5_54a5_ea90),
+            (4, 0x2e8d_078a_566e_9749),
+            (8, 0xcd1c_7f88_482f_caef),
+            (9, 0xbfe4_3def_699f_a9e3),
+            (16, 0x81e9_eb86_3446_0bb9),
+            (17, 0x9998_430f_d0a6_55be),
+            (128, 0x75ec_a5c5_d559_4884),
+            (129, 0xa05d_a42e_7a4e_4667),
+            (240, 0x5eb2_467c_8c9e_3969),
+            (241, 0x2d43_1e98_4c44_1f15),
+            (1024, 0xe99d_ef11_45f1_2936),
+            (1025, 0x83cb_a9b3_71e4_e7f4),
+            (4096, 0x9bf6_7f8d_eff8_76ae),
+            (70_000, 0x4dc9_de55_057b_14be),
+        ];
+        for (len, hash) in known {
+            assert_eq!(XxHash3_64::oneshot(&bytes[..len]), hash, "{len} bytes");
+        }
+        // Every length up to 3000, at any alignment.
+        let all = (0..=3000)
+            .fold(0u64, |all, len| all.rotate_left(5) ^ XxHash3_64::oneshot(&bytes[len..2 * len]));
+        assert_eq!(all, 0xb711_4b3b_b8f4_1b74);
+        assert_eq!(super::super::filter::hash(b"key"), 0xbbea_0d63_a051_65e3);
     }
 
     #[test]

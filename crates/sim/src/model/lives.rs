@@ -19,11 +19,12 @@ use crate::oracle::{Contents, Write};
 use crate::rng::Rng;
 use crate::world::{Mechanisms, SPACES, World, verify};
 use parking_lot::Mutex;
+use std::hash::Hasher;
 use std::ops::Bound;
 use std::sync::Arc;
+use twox_hash::XxHash3_64;
 use vlsm::Stats;
 use vlsm_core::{Error, Result};
-use xxhash_rust::xxh3::Xxh3;
 
 /// The range of crash points in opening and settling. A small tree has fewer.
 const CRASH_POINTS: u64 = 150;
@@ -131,7 +132,7 @@ pub fn live(seed: u64, crashes: u64, ops: u64, lives: &[Mechanisms]) -> Result<L
         let config = SimConfig::new(chance.u64()).day(lives.len() as u64 * DAYS);
         settled(&config, &disk, mechanisms, &carried).map_err(|why| format!("at last: {why}"))?;
     }
-    lived.digest = carried.digest.digest();
+    lived.digest = carried.digest.finish();
     Ok(lived)
 }
 
@@ -192,7 +193,7 @@ impl Carried {
         let mut rng = Rng::new(seed);
         let keys = *rng.pick(&[20, 200, 2_000]);
         let contents = Contents::new(SPACES.len());
-        Self { rng, contents, keys, counts: Counts::new(), digest: Xxh3::new() }
+        Self { rng, contents, keys, counts: Counts::new(), digest: XxHash3_64::new() }
     }
 }
 
