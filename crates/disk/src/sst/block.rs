@@ -11,7 +11,7 @@ use super::format::{Damage, common_prefix, u32_at, varint_at};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use vlsm_core::key::EXPIRY_LEN;
-use vlsm_core::{Kind, Trailer, key};
+use vlsm_core::{KeyBuf, Kind, Trailer, key};
 
 /// The places of the parts of a block's payload.
 #[derive(Debug, Clone, Copy)]
@@ -67,13 +67,37 @@ impl RawEntry {
     }
 }
 
+/// Reads the lengths of the entry at `at`: bytes shared, bytes not shared, bytes of the value; and
+/// the offset after them. Most are of one byte, and the last one of one or two.
+#[inline]
+fn lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usize)> {
+    if let Some([shared, unshared, low, high]) = entries.get(at..)?.first_chunk::<4>()
+        && (shared | unshared) < 0x80
+        && (low & high) < 0x80
+    {
+        let (shared, unshared) = (usize::from(*shared), usize::from(*unshared));
+        return Some(match *low < 0x80 {
+            true => (shared, unshared, usize::from(*low), at + 3),
+            false => (shared, unshared, usize::from(low & 0x7f) | usize::from(*high) << 7, at + 4),
+        });
+    }
+    any_lengths_at(entries, at)
+}
+
+/// The same, of any lengths.
+#[cold]
+fn any_lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usize)> {
+    let (shared, at) = varint_at(entries, at)?;
+    let (unshared, at) = varint_at(entries, at)?;
+    let (value_len, at) = varint_at(entries, at)?;
+    Some((shared, unshared, value_len, at))
+}
+
 /// Decodes the entry at `at`.
 #[inline]
 pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
     const CUT: Damage = "an entry is cut off";
-    let (shared, at) = varint_at(entries, at).ok_or(CUT)?;
-    let (unshared, at) = varint_at(entries, at).ok_or(CUT)?;
-    let (value_len, key_at) = varint_at(entries, at).ok_or(CUT)?;
+    let (shared, unshared, value_len, key_at) = lengths_at(entries, at).ok_or(CUT)?;
     let value_at = key_at + unshared + 8;
     let end = value_at + value_len;
     if end > entries.len() {
@@ -81,20 +105,28 @@ pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
     }
     let trailer = entries[..value_at].last_chunk::<8>().ok_or(CUT)?;
     let trailer = Trailer(u64::from_le_bytes(*trailer));
-    match trailer.kind() {
-        Some(Kind::Delete | Kind::Put | Kind::Merge) => {}
-        Some(Kind::PutExpiring) if value_len >= EXPIRY_LEN => {}
-        Some(Kind::PutExpiring) => return Err("an entry that expires does not say when"),
-        Some(Kind::RangeDelete) => return Err("a range tombstone lies among the entries"),
-        Some(Kind::Kept) => return Err("an entry is of a kind that only WALs have"),
-        None => return Err("an entry has an unknown kind: it was written by a newer version"),
+    if trailer.kind_number() > Kind::Merge as u8 {
+        check_kind(trailer, value_len)?;
     }
     Ok(RawEntry { shared, key_at, trailer, value_at, end })
 }
 
+/// Refuses entries of kinds that blocks do not have.
+#[cold]
+fn check_kind(trailer: Trailer, value_len: usize) -> Result<(), Damage> {
+    match trailer.kind() {
+        Some(Kind::Delete | Kind::Put | Kind::Merge) => Ok(()),
+        Some(Kind::PutExpiring) if value_len >= EXPIRY_LEN => Ok(()),
+        Some(Kind::PutExpiring) => Err("an entry that expires does not say when"),
+        Some(Kind::RangeDelete) => Err("a range tombstone lies among the entries"),
+        Some(Kind::Kept) => Err("an entry is of a kind that only WALs have"),
+        None => Err("an entry has an unknown kind: it was written by a newer version"),
+    }
+}
+
 /// Builds the key of `entry` in `key`, which holds the key of the previous entry.
 #[inline]
-pub(crate) fn assemble(key: &mut Vec<u8>, entries: &[u8], entry: &RawEntry) -> Result<(), Damage> {
+pub(crate) fn assemble(key: &mut KeyBuf, entries: &[u8], entry: &RawEntry) -> Result<(), Damage> {
     if entry.shared > key.len() {
         return Err("an entry shares more than the key before it has");
     }
@@ -102,8 +134,7 @@ pub(crate) fn assemble(key: &mut Vec<u8>, entries: &[u8], entry: &RawEntry) -> R
     if entry.shared + suffix.len() > key::MAX_KEY_LEN {
         return Err("a key is too long");
     }
-    key.truncate(entry.shared);
-    key.extend_from_slice(suffix);
+    key.replace(entry.shared, suffix);
     Ok(())
 }
 
@@ -204,7 +235,7 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct BlockCursor {
     block: Block,
-    key: Vec<u8>,
+    key: KeyBuf,
     trailer: Trailer,
     /// The offset of the entry; none if the cursor is on no entry.
     at: Option<usize>,
@@ -233,11 +264,10 @@ impl Behind {
     }
 
     /// Takes the last entry off, with its offset and its key.
-    fn pop(&mut self, key: &mut Vec<u8>) -> Option<(RawEntry, usize)> {
+    fn pop(&mut self, key: &mut KeyBuf) -> Option<(RawEntry, usize)> {
         let (entry, at, key_end) = self.entries.pop()?;
         let key_from = self.entries.last().map_or(0, |before| before.2);
-        key.clear();
-        key.extend_from_slice(&self.keys[key_from..key_end]);
+        key.replace(0, &self.keys[key_from..key_end]);
         self.keys.truncate(key_from);
         Some((entry, at))
     }
@@ -245,7 +275,7 @@ impl Behind {
 
 impl BlockCursor {
     pub(crate) fn new(block: Block) -> Self {
-        let (key, behind) = (Vec::new(), Behind::default());
+        let (key, behind) = (KeyBuf::default(), Behind::default());
         Self { block, key, trailer: Trailer::LAST, at: None, value_at: 0, end: 0, behind }
     }
 

@@ -16,7 +16,7 @@ use super::format::{Compression, Damage, Properties, decompress, open_block};
 use super::reader::{ReadStats, SstReader, read};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use std::ops::Range;
-use vlsm_core::{Error, Kind, Result, Seq, Trailer, key};
+use vlsm_core::{Error, KeyBuf, Kind, Result, Seq, Trailer, key};
 
 /// Bytes of one read.
 const READ_LEN: u64 = 1 << 20;
@@ -38,7 +38,7 @@ pub fn check(reader: &SstReader, problem: &mut Tell<'_>, progress: &mut dyn FnMu
     let found = Properties { seq_min: Seq::MAX, ..Properties::default() };
     let counted = Found::default();
     let mut walk =
-        Walk { reader, problem, key: Vec::new(), last: None, gaps: false, found, counted };
+        Walk { reader, problem, key: KeyBuf::default(), last: None, gaps: false, found, counted };
     let blocks = reader.block_count();
     let mut first = 0;
     while first < blocks {
@@ -70,7 +70,7 @@ struct Walk<'a, 'b> {
     reader: &'a SstReader,
     problem: &'a mut Tell<'b>,
     /// The key of the current entry.
-    key: Vec<u8>,
+    key: KeyBuf,
     /// The last entry; none if the previous block is damaged.
     last: Option<(Vec<u8>, Trailer)>,
     /// Whether a block could not be checked.
@@ -138,14 +138,15 @@ impl Walk<'_, '_> {
 
     fn entry(&mut self, block: usize, trailer: Trailer, value_len: usize) -> Result<(), Damage> {
         let Self { reader, key, found, .. } = self;
+        let key = &key[..];
         let known = self.last.is_some();
-        let same_key = self.last.as_ref().is_some_and(|(last, _)| last == key);
+        let same_key = self.last.as_ref().is_some_and(|(last, _)| &last[..] == key);
         let ordered = match &self.last {
             Some((last, before)) => key::compare(last, *before, key, trailer).is_lt(),
             None => true,
         };
         if found.entries == 0 && !self.gaps {
-            found.smallest.clone_from(key);
+            found.smallest = key.to_vec();
         }
         found.entries += 1;
         let plain = matches!(trailer.kind(), Some(Kind::Put | Kind::Delete));
@@ -157,7 +158,8 @@ impl Walk<'_, '_> {
         found.seq_min = found.seq_min.min(trailer.seq());
         found.seq_max = found.seq_max.max(trailer.seq());
         let (last, before) = self.last.get_or_insert_with(|| (Vec::new(), trailer));
-        last.clone_from(key);
+        last.clear();
+        last.extend_from_slice(key);
         *before = trailer;
         // The versions of one key may continue behind the block in which the index finds it.
         let place = reader.find(key);

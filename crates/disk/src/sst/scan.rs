@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use vlsm_core::{Error, KeyRange, Result, Seq, Trailer};
+use vlsm_core::{Error, KeyBuf, KeyRange, Result, Seq, Trailer};
 
 /// The result of [`Scanner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,11 +130,10 @@ pub struct Scanner {
     is_raw: bool,
     /// The remaining entries of the open block, in `raw` or in `chunk`.
     entries: Range<usize>,
-    base: usize,
     checks_range: bool,
     /// The sequence number of all entries of the open file, if they have only one.
     global_seq: Option<Seq>,
-    key: Vec<u8>,
+    key: KeyBuf,
     trailer: Trailer,
     value: Range<usize>,
     spare: Vec<AlignedBuf>,
@@ -166,10 +165,9 @@ impl Scanner {
             raw: Vec::new(),
             is_raw: false,
             entries: 0..0,
-            base: 0,
             checks_range: false,
             global_seq: None,
-            key: Vec::new(),
+            key: KeyBuf::default(),
             trailer: Trailer::LAST,
             value: 0..0,
             spare: Vec::new(),
@@ -259,6 +257,13 @@ impl Scanner {
         &self.payload()[self.value.clone()]
     }
 
+    /// Key, trailer and value of the entry.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self) -> (&[u8], Trailer, &[u8]) {
+        (&self.key, self.trailer, self.value())
+    }
+
     #[inline]
     fn payload(&self) -> &[u8] {
         if self.is_raw { &self.raw } else { &self.chunk }
@@ -268,7 +273,7 @@ impl Scanner {
     ///
     /// # Errors
     /// [`Error::Corruption`]. The scanner must not be used after an error.
-    #[inline]
+    #[inline(always)]
     pub fn advance(&mut self) -> Result<Scan> {
         loop {
             if self.entries.is_empty() {
@@ -287,12 +292,12 @@ impl Scanner {
     #[inline]
     fn decode(&mut self) -> Result<(), Damage> {
         let payload = if self.is_raw { &self.raw[..] } else { &self.chunk[..] };
-        let entries = &payload[self.base..self.entries.end];
-        let entry = entry_at(entries, self.entries.start - self.base)?;
+        let entries = &payload[..self.entries.end];
+        let entry = entry_at(entries, self.entries.start)?;
         assemble(&mut self.key, entries, &entry)?;
         self.trailer = renumbered(entry.trailer, self.global_seq);
-        self.value = self.base + entry.value_at..self.base + entry.end;
-        self.entries.start = self.base + entry.end;
+        self.value = entry.value_at..entry.end;
+        self.entries.start = entry.end;
         Ok(())
     }
 
@@ -345,15 +350,13 @@ impl Scanner {
         self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
         self.global_seq = part.reader.global_seq();
         self.is_raw = compression != Compression::None;
-        let layout = if self.is_raw {
+        let (start, layout) = if self.is_raw {
             decompress(compression, payload, &mut self.raw)?;
-            self.base = 0;
-            Layout::parse(&self.raw)?
+            (0, Layout::parse(&self.raw)?)
         } else {
-            self.base = start;
-            Layout::parse(payload)?
+            (start, Layout::parse(payload)?)
         };
-        self.entries = self.base..self.base + layout.entries;
+        self.entries = start..start + layout.entries;
         self.key.clear();
         Ok(())
     }

@@ -118,6 +118,9 @@ pub(crate) struct Combine {
     key: Vec<u8>,
     /// Whether an entry of the current key went out.
     key_is_out: bool,
+    /// Whether the newest version of a key, if it is a put, is written as it is, and none of the
+    /// others.
+    is_plain: bool,
     pub outputs: Outputs,
     pub counters: MergeCounters,
 }
@@ -130,6 +133,11 @@ impl Combine {
         let ranges = context.hiding();
         let hiding = fragments(&ranges);
         outputs.set_ranges(fragments(&context.lasting(ranges)));
+        let filters = context.filters && context.rules.filter.is_some();
+        let is_plain = context.snapshots.is_empty()
+            && context.left_out.is_empty()
+            && hiding.is_empty()
+            && !filters;
         Self {
             context,
             hiding,
@@ -141,6 +149,7 @@ impl Combine {
             bytes: Vec::new(),
             key: Vec::new(),
             key_is_out: false,
+            is_plain,
             outputs,
             counters: MergeCounters::default(),
         }
@@ -149,6 +158,23 @@ impl Combine {
     /// The next entry in tree order; `new_key` when the one before had another user key.
     #[inline]
     pub fn entry(
+        &mut self,
+        new_key: bool,
+        key: &[u8],
+        trailer: Trailer,
+        value: &[u8],
+    ) -> Result<()> {
+        if self.is_plain && new_key && trailer.kind_number() == Kind::Put as u8 {
+            // As below, where nothing of it applies.
+            self.end_key();
+            (self.stripe, self.state, self.key_is_out) = (0, State::Decided, false);
+            self.emit_now(key, trailer, value);
+            return Ok(());
+        }
+        self.any_entry(new_key, key, trailer, value)
+    }
+
+    fn any_entry(
         &mut self,
         new_key: bool,
         key: &[u8],
@@ -257,8 +283,12 @@ impl Combine {
         Ok(())
     }
 
-    #[inline]
     fn emit(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
+        self.emit_now(key, trailer, value);
+    }
+
+    #[inline(always)]
+    fn emit_now(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
         self.counters.entries_out += 1;
         let may_cut = !self.key_is_out || planted::is(Bug::UserKeySplit);
         self.outputs.add(may_cut, key, trailer, value);

@@ -21,7 +21,7 @@ use super::combine::{Combine, MergeContext};
 use super::output::Outputs;
 use std::cmp::Ordering;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Cursor, Error, Result, Trailer, key};
+use vlsm_core::{Cursor, Error, KeyBuf, Result, Trailer, key};
 use vlsm_disk::sst::{Scan, Scanner};
 use vlsm_disk::{AlignedBuf, Pending, Ranked, Way};
 
@@ -80,7 +80,7 @@ pub(crate) struct TableSource {
 
 impl TableSource {
     /// To the next entry, the first one at first.
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self) -> Result<Scan> {
         match self.scanner.advance() {
             Err(_) if planted::is(Bug::UnreadableSkipped) => Ok(Scan::Done),
@@ -112,6 +112,15 @@ impl Source {
         matches!(self, Self::Memory(_))
     }
 
+    /// Key, trailer and value.
+    #[inline]
+    fn entry(&self) -> (&[u8], Trailer, &[u8]) {
+        match self {
+            Self::Memory(cursor) => (cursor.key(), cursor.trailer(), cursor.value()),
+            Self::Tables(tables) => tables.scanner.entry(),
+        }
+    }
+
     #[inline]
     fn trailer(&self) -> Trailer {
         match self {
@@ -120,15 +129,7 @@ impl Source {
         }
     }
 
-    #[inline]
-    fn value(&self) -> &[u8] {
-        match self {
-            Self::Memory(cursor) => cursor.value(),
-            Self::Tables(tables) => tables.scanner.value(),
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self) -> Result<Scan> {
         match self {
             Self::Memory(cursor) => {
@@ -220,7 +221,7 @@ pub(crate) struct Merge {
     /// Bytes that all keys begin with.
     common: usize,
     combine: Combine,
-    last_key: Vec<u8>,
+    last_key: KeyBuf,
     last_prefix: u64,
     last_trailer: Trailer,
 }
@@ -245,7 +246,7 @@ impl Merge {
             done: false,
             common,
             combine: Combine::new(context, outputs),
-            last_key: Vec::new(),
+            last_key: KeyBuf::default(),
             last_prefix: 0,
             last_trailer: Trailer::FIRST,
         })
@@ -403,30 +404,32 @@ impl Merge {
     #[inline]
     fn emit(&mut self, head: Head) -> Result<()> {
         let source = &self.sources[head.source as usize];
-        let (key, trailer, value) = (source.key(), source.trailer(), source.value());
+        let (key, trailer, value) = source.entry();
         let allows_copies = self.combine.allows_copies();
         let counters = &mut self.combine.counters;
-        let order = match head.prefix.cmp(&self.last_prefix) {
-            Ordering::Equal => key.cmp(&self.last_key),
-            other => other,
-        };
-        let first = counters.entries_in == 0;
-        let new_key = first || order != Ordering::Equal;
-        if !first && (order == Ordering::Less || (!new_key && trailer >= self.last_trailer)) {
-            let is_copy = !new_key && trailer == self.last_trailer && source.is_memory();
-            if order == Ordering::Equal && is_copy && allows_copies {
+        let mut new_key = true;
+        if head.prefix <= self.last_prefix && counters.entries_in > 0 {
+            // The prefixes do not say it.
+            let order = match head.prefix.cmp(&self.last_prefix) {
+                Ordering::Equal => key.cmp(&self.last_key),
+                other => other,
+            };
+            new_key = order != Ordering::Equal;
+            if order == Ordering::Less || (!new_key && trailer >= self.last_trailer) {
+                let is_copy = !new_key && trailer == self.last_trailer && source.is_memory();
+                if !is_copy || !allows_copies {
+                    return Err(out_of_order(source));
+                }
                 counters.entries_in += 1;
                 counters.bytes_in += (key.len() + 8 + value.len()) as u64;
                 return Ok(());
             }
-            return Err(out_of_order(source));
         }
         counters.entries_in += 1;
         counters.bytes_in += (key.len() + 8 + value.len()) as u64;
         self.last_trailer = trailer;
         if new_key {
-            self.last_key.clear();
-            self.last_key.extend_from_slice(key);
+            self.last_key.replace(0, key);
             self.last_prefix = head.prefix;
         }
         self.combine.entry(new_key, key, trailer, value)
@@ -437,12 +440,20 @@ impl Merge {
     fn reorder(&mut self, index: u32) {
         let head = self.head(index);
         self.order[0] = head;
-        let after = &self.order[1..];
-        if after.first().is_none_or(|next| self.is_before(head, *next)) {
-            return;
+        if self.order.get(1).is_some_and(|next| next.prefix <= head.prefix) {
+            self.move_back(head);
         }
-        let at = after.partition_point(|other| self.is_before(*other, head));
-        self.order[..=at].rotate_left(1);
+    }
+
+    /// The same, where the prefixes do not say that it stays the first one.
+    #[inline(never)]
+    fn move_back(&mut self, head: Head) {
+        let after = &self.order[1..];
+        let at = after.partition_point(|other| other.prefix < head.prefix);
+        let ties = |other: &Head| other.prefix == head.prefix && self.is_before(*other, head);
+        let at = at + after[at..].partition_point(ties);
+        self.order.copy_within(1..=at, 0);
+        self.order[at] = head;
     }
 }
 
