@@ -10,10 +10,16 @@
 //! Every n-th entry is a restart point, and at least one every 1024 bytes. A restart point shares
 //! no bytes, so a lookup can begin there.
 //!
-//! No allocation per entry: the next block reuses the buffers.
+//! An entry is added in two steps, so that its size is known before it is decided which block it
+//! belongs to, and nothing is computed twice: [`BlockBuilder::place`], [`BlockBuilder::add`].
+//!
+//! No allocation per entry: the next block reuses the buffers. The memory behind the block is
+//! always initialized and longer than the block, so that the lengths of an entry are written as 16
+//! bytes at once, over which the key and the value are written then.
 
 use super::format::BLOCK_TRAILER_LEN;
 use vlsm_core::Trailer;
+use vlsm_core::key_buf::copy_short;
 
 /// Bytes after the restart offsets.
 pub(super) const BLOCK_TAIL_LEN: usize = 8;
@@ -21,18 +27,39 @@ pub(super) const BLOCK_TAIL_LEN: usize = 8;
 /// About the most bytes from one restart point to the next, which a lookup walks over.
 const RESTART_BYTES: usize = 1024;
 
+/// Bytes that the lengths of an entry are written with: more than the longest take.
+const HEAD_LEN: usize = 16;
+
 /// Collects the entries of a block.
 pub(super) struct BlockBuilder {
+    /// The entries, and memory for more.
     buf: Vec<u8>,
+    /// Length of the entries.
+    end: usize,
     restarts: Vec<u32>,
     restart_interval: usize,
     since_restart: usize,
+    /// The offset from which on the next entry is a restart point in any case.
+    restart_from: usize,
+}
+
+/// How an entry would be stored as the next one of a block.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Bytes of the block if it ended after this entry, including its trailer.
+    pub(super) block_len: usize,
+    is_restart: bool,
+    shared: usize,
+    /// The encoded lengths, as a little-endian number, and how many bytes they take.
+    head: u128,
+    head_len: usize,
 }
 
 impl BlockBuilder {
     pub(super) fn new(restart_interval: usize) -> Self {
         assert!(restart_interval >= 1, "a block needs restart points");
-        Self { buf: Vec::new(), restarts: Vec::new(), restart_interval, since_restart: 0 }
+        let (buf, restarts) = (Vec::new(), Vec::new());
+        Self { buf, end: 0, restarts, restart_interval, since_restart: 0, restart_from: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -40,91 +67,125 @@ impl BlockBuilder {
     }
 
     /// Bytes of the block if it ended here, including its trailer.
+    #[inline]
     pub(super) fn len(&self) -> usize {
-        self.buf.len() + 4 * self.restarts.len() + BLOCK_TAIL_LEN + BLOCK_TRAILER_LEN
+        self.end + 4 * self.restarts.len() + BLOCK_TAIL_LEN + BLOCK_TRAILER_LEN
     }
 
+    /// The place of an entry whose key shares `shared` bytes with the last one.
     #[inline]
-    fn is_restart(&self) -> bool {
-        self.restarts.last().is_none_or(|last| {
-            self.since_restart >= self.restart_interval
-                || self.buf.len() - *last as usize >= RESTART_BYTES
-        })
-    }
-
-    /// Bytes of the block if it ended after this entry, whose key shares `shared` bytes with the
-    /// last one.
-    #[inline]
-    pub(super) fn len_with(&self, shared: usize, key_len: usize, value_len: usize) -> usize {
-        let (shared, restart) = if self.is_restart() { (0, 4) } else { (shared, 0) };
+    pub(super) fn place(&self, shared: usize, key_len: usize, value_len: usize) -> Place {
+        let is_restart =
+            self.end >= self.restart_from || self.since_restart >= self.restart_interval;
+        let (shared, restart_len) = if is_restart { (0, 4) } else { (shared, 0) };
         let unshared = key_len - shared;
-        let lengths = varint_len(shared) + varint_len(unshared) + varint_len(value_len);
-        self.len() + restart + lengths + unshared + 8 + value_len
+        let (head, head_len) = lengths(shared, unshared, value_len);
+        let block_len = self.len() + restart_len + head_len + unshared + 8 + value_len;
+        Place { block_len, is_restart, shared, head, head_len }
     }
 
-    /// Appends an entry whose key shares `shared` bytes with the last one.
+    /// Appends an entry at its place, which was asked for after the last entry was added.
     #[inline]
-    pub(super) fn add(&mut self, shared: usize, key: &[u8], trailer: Trailer, value: &[u8]) {
-        let shared = if self.is_restart() {
-            self.restarts.push(self.buf.len() as u32);
+    pub(super) fn add(&mut self, place: Place, key: &[u8], trailer: Trailer, value: &[u8]) {
+        let suffix = &key[place.shared..];
+        let end = self.end + place.head_len + suffix.len() + 8 + value.len();
+        if self.buf.len() < end + HEAD_LEN {
+            self.grow(end + HEAD_LEN);
+        }
+        if place.is_restart {
+            self.restarts.push(self.end as u32);
             self.since_restart = 0;
-            0
-        } else {
-            shared
-        };
+            self.restart_from = self.end + RESTART_BYTES;
+        }
         self.since_restart += 1;
-        let suffix = &key[shared..];
-        let mut head = [0; 15];
-        let mut len = put(&mut head, 0, shared);
-        len = put(&mut head, len, suffix.len());
-        len = put(&mut head, len, value.len());
-        self.buf.reserve(len + suffix.len() + 8 + value.len());
-        self.buf.extend_from_slice(&head[..len]);
-        self.buf.extend_from_slice(suffix);
-        self.buf.extend_from_slice(&trailer.0.to_le_bytes());
-        self.buf.extend_from_slice(value);
+        let out = &mut self.buf[self.end..end + HEAD_LEN];
+        out[..HEAD_LEN].copy_from_slice(&place.head.to_le_bytes());
+        let (out_suffix, out) = out[place.head_len..].split_at_mut(suffix.len());
+        copy_short(out_suffix, suffix);
+        out[..8].copy_from_slice(&trailer.0.to_le_bytes());
+        out[8..8 + value.len()].copy_from_slice(value);
+        self.end = end;
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.buf.resize(len.max(2 * self.buf.len()).max(4096), 0);
     }
 
     /// Ends the block. It inserts zeros so that the block with its trailer takes at least `len`
-    /// bytes. The returned buffer holds the payload. The caller may append to it, and then clears
-    /// the builder.
-    pub(super) fn finish(&mut self, len: usize) -> &mut Vec<u8> {
-        let entries = self.buf.len() as u32;
+    /// bytes. Returns the payload and the room for the trailer. The caller clears the builder
+    /// afterwards.
+    pub(super) fn finish(&mut self, len: usize) -> &mut [u8] {
         let zeros = len.saturating_sub(self.len());
-        self.buf.resize(self.buf.len() + zeros, 0);
-        for restart in &self.restarts {
-            self.buf.extend_from_slice(&restart.to_le_bytes());
+        let len = self.len() + zeros;
+        if self.buf.len() < len {
+            self.grow(len);
         }
-        self.buf.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
-        self.buf.extend_from_slice(&entries.to_le_bytes());
-        &mut self.buf
+        let (entries, rest) = self.buf[..len].split_at_mut(self.end);
+        let (zeros, rest) = rest.split_at_mut(zeros);
+        zeros.fill(0);
+        let counts = [self.restarts.len() as u32, entries.len() as u32];
+        for (place, number) in rest.chunks_exact_mut(4).zip(self.restarts.iter().chain(&counts)) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        &mut self.buf[..len]
     }
 
     pub(super) fn clear(&mut self) {
-        self.buf.clear();
+        self.end = 0;
         self.restarts.clear();
         self.since_restart = 0;
+        self.restart_from = 0;
     }
 }
 
+/// The three lengths of an entry as varints: the bytes as a little-endian number, and how many.
 #[inline]
-fn varint_len(value: usize) -> usize {
-    match value {
-        0..0x80 => 1,
-        0x80..0x4000 => 2,
-        0x4000..0x20_0000 => 3,
-        0x20_0000..0x1000_0000 => 4,
-        _ => 5,
+fn lengths(shared: usize, unshared: usize, value: usize) -> (u128, usize) {
+    if (shared | unshared) < 0x80 && value < 0x4000 {
+        let short = shared | unshared << 8;
+        return match value < 0x80 {
+            true => ((short | value << 16) as u128, 3),
+            false => ((short | (value & 0x7f | 0x80) << 16 | (value >> 7) << 24) as u128, 4),
+        };
     }
+    long_lengths([shared, unshared, value])
 }
 
-#[inline]
-fn put(head: &mut [u8; 15], mut at: usize, mut value: usize) -> usize {
-    while value >= 0x80 {
-        head[at] = value as u8 | 0x80;
-        value >>= 7;
-        at += 1;
+#[cold]
+fn long_lengths(lengths: [usize; 3]) -> (u128, usize) {
+    let (mut head, mut len) = (0u128, 0);
+    for mut length in lengths {
+        while length >= 0x80 {
+            head |= ((length & 0x7f | 0x80) as u128) << (8 * len);
+            length >>= 7;
+            len += 1;
+        }
+        head |= (length as u128) << (8 * len);
+        len += 1;
     }
-    head[at] = value as u8;
-    at + 1
+    (head, len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::put_varint;
+    use super::*;
+
+    #[test]
+    fn lengths_are_varints() {
+        let numbers = [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, 0x1_0000, 0x1f_ffff, 0x20_0000, 1 << 30];
+        for (shared, unshared, value) in numbers
+            .into_iter()
+            .flat_map(|a| numbers.into_iter().map(move |b| (a, b)))
+            .flat_map(|(a, b)| numbers.into_iter().map(move |c| (a, b, c)))
+            .filter(|(a, b, _)| a + b <= vlsm_core::key::MAX_KEY_LEN)
+        {
+            let mut expected = Vec::new();
+            [shared, unshared, value].iter().for_each(|len| put_varint(&mut expected, *len as u64));
+            let (head, len) = lengths(shared, unshared, value);
+            assert_eq!(head.to_le_bytes()[..len], expected);
+            assert!(head.to_le_bytes()[len..].iter().all(|byte| *byte == 0));
+        }
+    }
 }

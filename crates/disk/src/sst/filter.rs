@@ -44,13 +44,21 @@ impl Filter {
         // better, and it costs less time.
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX);
         let mut filter = Self { lines: vec![Line::zeroed(); count], probes };
-        for hash in hashes {
-            let line = filter.line_of(*hash);
-            for (word, bit) in filter.bits_of(*hash) {
-                filter.lines[line].0[word] |= bit;
-            }
+        match probes {
+            // Of 10 bits a key: the loop over the probes is unrolled.
+            6 => hashes.iter().for_each(|hash| filter.set(*hash, 6)),
+            _ => hashes.iter().for_each(|hash| filter.set(*hash, probes)),
         }
         filter
+    }
+
+    #[inline(always)]
+    fn set(&mut self, hash: u64, probes: u32) {
+        let line = self.line_of(hash);
+        let line = &mut self.lines[line].0;
+        for (word, bit) in bits(hash, probes) {
+            line[word] |= bit;
+        }
     }
 
     #[inline]
@@ -58,23 +66,12 @@ impl Filter {
         (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
 
-    /// The bits of a hash in its line. Each takes nine bits of the next number in a sequence of odd
-    /// multiples.
-    #[inline]
-    fn bits_of(&self, hash: u64) -> impl Iterator<Item = (usize, u32)> + use<> {
-        let mut state = hash as u32;
-        (0..self.probes).map(move |_| {
-            state = state.wrapping_mul(0x9e37_79b9);
-            ((state >> 28) as usize, 1 << ((state >> 23) & 31))
-        })
-    }
-
     /// Whether the key with this hash may be in the set.
     #[must_use]
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let line = &self.lines[self.line_of(hash)].0;
-        self.bits_of(hash).all(|(word, bit)| line[word] & bit != 0)
+        bits(hash, self.probes).all(|(word, bit)| line[word] & bit != 0)
     }
 
     /// Bytes of memory.
@@ -113,6 +110,17 @@ impl Filter {
         }
         Ok(Self { lines, probes })
     }
+}
+
+/// The bits of a hash in its line. Each takes nine bits of the next number in a sequence of odd
+/// multiples.
+#[inline(always)]
+fn bits(hash: u64, probes: u32) -> impl Iterator<Item = (usize, u32)> {
+    let mut state = hash as u32;
+    (0..probes).map(move |_| {
+        state = state.wrapping_mul(0x9e37_79b9);
+        ((state >> 28) as usize, 1 << ((state >> 23) & 31))
+    })
 }
 
 #[cfg(test)]

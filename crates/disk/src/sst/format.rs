@@ -117,34 +117,8 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// Compresses a block's payload into `out`: its raw length, then the compressed bytes. False if
-/// compression saves less than an eighth, or so much that a reader would refuse the block.
-pub(crate) fn compress(compression: Compression, raw: &[u8], out: &mut Vec<u8>) -> bool {
-    out.clear();
-    match compression {
-        Compression::None => return false,
-        Compression::Lz4 => {
-            out.resize(4 + lz4_flex::block::get_maximum_output_size(raw.len()), 0);
-            let Ok(len) = lz4_flex::block::compress_into(raw, &mut out[4..]) else { return false };
-            out.truncate(4 + len);
-        }
-        #[cfg(feature = "zstd")]
-        Compression::Zstd => {
-            out.resize(4 + zstd::zstd_safe::compress_bound(raw.len()), 0);
-            let Ok(len) = zstd::bulk::compress_to_buffer(raw, &mut out[4..], 3) else {
-                return false;
-            };
-            out.truncate(4 + len);
-        }
-        #[cfg(not(feature = "zstd"))]
-        Compression::Zstd => return false,
-    }
-    let Ok(raw_len) = u32::try_from(raw.len()) else { return false };
-    out[..4].copy_from_slice(&raw_len.to_le_bytes());
-    out.len() + raw.len() / 8 <= raw.len() && raw.len() <= expansion_max(out.len())
-}
-
-fn expansion_max(stored: usize) -> usize {
+/// The most raw bytes that a reader takes from so many stored ones.
+pub(super) fn expansion_max(stored: usize) -> usize {
     stored.saturating_mul(EXPANSION_MAX).max(64 << 10)
 }
 

@@ -9,6 +9,7 @@
 //! | [`mod@format`] | constants, checksums, varints, footer, properties |
 //! | [`block`] | how a block is read: point lookup and cursor |
 //! | `block_builder` | how a block is written |
+//! | `compress` | how a block is compressed |
 //! | `index` | the last key and the extent of every block |
 //! | [`filter`] | the Bloom filter |
 //! | `ranges` | the section of range tombstones |
@@ -26,6 +27,7 @@ pub mod block;
 mod block_builder;
 pub mod cache;
 pub mod check;
+mod compress;
 mod cursor;
 pub mod filter;
 pub mod format;

@@ -22,10 +22,10 @@
 //! byte, one of them within the first-level cache.
 
 use super::block_builder::BlockBuilder;
+use super::compress::Compressor;
 use super::filter::{self, Filter};
 use super::format::{
     BLOCK_TRAILER_LEN, Compression, Footer, Properties, Section, VERSION, checksum, common_prefix,
-    compress,
 };
 use super::index::IndexBuilder;
 use super::ranges::RangesBuilder;
@@ -34,7 +34,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::{FileMeta, FileNumber, FileUid, Kind, Seq, Sketch, Trailer, key, units};
+use vlsm_core::{FileMeta, FileNumber, FileUid, KeyBuf, Kind, Seq, Sketch, Trailer, key, units};
 
 /// Bytes of the chunks that a writer hands out.
 pub const CHUNK_LEN: usize = 256 << 10;
@@ -131,19 +131,50 @@ pub struct SstWriter {
     hashes: Vec<u64>,
     ranges: RangesBuilder,
     properties: Properties,
-    last_key: Vec<u8>,
+    last_key: KeyBuf,
     last_trailer: Trailer,
     /// Blocks in a row that did not shrink when they were last tried, and blocks since that were
     /// not tried.
     failures: u32,
     untried: u32,
+    chunks: Chunks,
+    compressor: Compressor,
+}
+
+/// The file so far, as the caller writes it.
+#[derive(Default)]
+struct Chunks {
     /// The open chunk.
-    chunk: AlignedBuf,
+    open: AlignedBuf,
     /// Bytes before the open chunk.
     handed_out: u64,
     full: VecDeque<(u64, AlignedBuf)>,
     spare: Vec<AlignedBuf>,
-    compressed: Vec<u8>,
+}
+
+impl Chunks {
+    #[inline]
+    fn position(&self) -> u64 {
+        self.handed_out + self.open.len() as u64
+    }
+
+    /// Copies bytes into the open chunk, and queues the chunk when it is full.
+    fn emit(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.open.capacity() == 0 {
+                let spare = self.spare.pop();
+                self.open = spare.unwrap_or_else(|| AlignedBuf::with_capacity(CHUNK_LEN));
+            }
+            let taken = self.open.fill_from(bytes);
+            bytes = &bytes[taken..];
+            if self.open.len() == self.open.capacity() {
+                let chunk = std::mem::take(&mut self.open);
+                let offset = self.handed_out;
+                self.handed_out += chunk.len() as u64;
+                self.full.push_back((offset, chunk));
+            }
+        }
+    }
 }
 
 impl SstWriter {
@@ -163,15 +194,12 @@ impl SstWriter {
                 created: options.created,
                 ..Properties::default()
             },
-            last_key: Vec::new(),
+            last_key: KeyBuf::default(),
             last_trailer: Trailer::FIRST,
             failures: 0,
             untried: 0,
-            chunk: AlignedBuf::default(),
-            handed_out: 0,
-            full: VecDeque::new(),
-            spare: Vec::new(),
-            compressed: Vec::new(),
+            chunks: Chunks::default(),
+            compressor: Compressor::default(),
         };
         writer.room = writer.room_for_block();
         writer
@@ -192,7 +220,7 @@ impl SstWriter {
     }
 
     fn position(&self) -> u64 {
-        self.handed_out + self.chunk.len() as u64
+        self.chunks.position()
     }
 
     /// Appends an entry, which must come after the last one in tree order.
@@ -205,14 +233,13 @@ impl SstWriter {
             first || key::compare(&self.last_key, self.last_trailer, key, trailer).is_lt(),
             "W1: entries do not ascend"
         );
-        self.make_room(shared, key, value);
-        if self.block.is_empty() && !first {
-            self.index.separate(&self.last_key, key);
+        let mut place = self.block.place(shared, key.len(), value.len());
+        if place.block_len > self.room && self.begin_block(key) {
+            place = self.block.place(shared, key.len(), value.len());
         }
-        self.block.add(shared, key, trailer, value);
+        self.block.add(place, key, trailer, value);
         if first || shared < key.len() || shared < self.last_key.len() {
-            self.last_key.truncate(shared);
-            self.last_key.extend_from_slice(&key[shared..]);
+            self.last_key.replace(shared, &key[shared..]);
             if self.options.bits_per_key > 0 || self.options.sketch {
                 self.hashes.push(filter::hash(key));
             }
@@ -223,8 +250,8 @@ impl SstWriter {
             properties.smallest = key.to_vec();
         }
         properties.entries += 1;
-        properties.tombstones += u64::from(trailer.kind() == Some(Kind::Delete));
-        if trailer.kind() == Some(Kind::PutExpiring) {
+        properties.tombstones += u64::from(trailer.kind_number() == Kind::Delete as u8);
+        if trailer.kind_number() == Kind::PutExpiring as u8 {
             properties.expires = properties.expires.into_iter().chain(key::expiry(value)).min();
         }
         properties.key_bytes += key.len() as u64;
@@ -245,19 +272,22 @@ impl SstWriter {
         }
     }
 
-    /// Ends the open block if the entry belongs in the next one.
-    #[inline]
-    fn make_room(&mut self, shared: usize, key: &[u8], value: &[u8]) {
-        if self.block.is_empty() || self.block.len_with(shared, key.len(), value.len()) <= self.room
-        {
-            return;
-        }
+    /// Ends the open block, which has no room for the entry with this key, if the entry belongs in
+    /// the next one. False if the open block takes the entry.
+    #[inline(never)]
+    fn begin_block(&mut self, key: &[u8]) -> bool {
         let len = self.block.len();
-        if self.compression() != Compression::None {
+        if self.block.is_empty() {
+            return false;
+        } else if self.compression() != Compression::None {
             self.finish_block(0);
         } else if len > self.room || self.room - len <= WASTE_MAX {
             self.finish_block(self.room);
+        } else {
+            return false;
         }
+        self.index.separate(&self.last_key, key);
+        true
     }
 
     /// The compression that the open block is tried with.
@@ -289,63 +319,42 @@ impl SstWriter {
 
     fn finish_block(&mut self, len: usize) {
         let offset = self.position();
-        let mut compressed = std::mem::take(&mut self.compressed);
-        let mut block = std::mem::replace(&mut self.block, BlockBuilder::new(1));
-        let payload = block.finish(len);
         let compression = self.compression();
-        let shrank = compress(compression, payload, &mut compressed);
-        self.record_trial(compression != Compression::None, shrank);
-        let (stored, tag) = match shrank {
-            true => (&mut compressed, compression as u8),
-            false => (payload, Compression::None as u8),
+        let plain = self.block.finish(len);
+        let raw = &plain[..plain.len() - BLOCK_TRAILER_LEN];
+        let (stored, shrank) = match self.compressor.compress(compression, raw) {
+            Some(packed) => (packed, true),
+            None => (plain, false),
         };
-        stored.push(tag);
-        let sum = checksum(self.uid, offset, stored);
-        stored.extend_from_slice(&sum.to_le_bytes());
-        debug_assert!(stored.len() > BLOCK_TRAILER_LEN, "a block holds at least one entry");
+        let tag = if shrank { compression } else { Compression::None } as u8;
+        let (covered, sum) = stored.split_at_mut(stored.len() - 8);
+        debug_assert!(covered.len() > 1, "a block holds at least one entry");
+        covered[covered.len() - 1] = tag;
+        sum.copy_from_slice(&checksum(self.uid, offset, covered).to_le_bytes());
         self.index.block(stored.len());
-        self.emit(stored);
-        block.clear();
-        self.block = block;
-        self.compressed = compressed;
+        self.chunks.emit(stored);
+        self.block.clear();
+        self.record_trial(compression != Compression::None, shrank);
         self.room = self.room_for_block();
-    }
-
-    /// Copies bytes into the open chunk, and queues the chunk when it is full.
-    fn emit(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            if self.chunk.capacity() == 0 {
-                self.chunk =
-                    self.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(CHUNK_LEN));
-            }
-            let taken = self.chunk.fill_from(bytes);
-            bytes = &bytes[taken..];
-            if self.chunk.len() == self.chunk.capacity() {
-                let chunk = std::mem::take(&mut self.chunk);
-                let offset = self.handed_out;
-                self.handed_out += chunk.len() as u64;
-                self.full.push_back((offset, chunk));
-            }
-        }
     }
 
     /// The next full chunk and its offset in the file, if any.
     #[inline]
     pub fn take_full(&mut self) -> Option<(u64, AlignedBuf)> {
-        self.full.pop_front()
+        self.chunks.full.pop_front()
     }
 
     /// Takes back the memory of a written chunk, or any memory of the same capacity.
     pub fn recycle(&mut self, mut chunk: AlignedBuf) {
-        if chunk.capacity() == CHUNK_LEN && self.spare.len() < SPARE_MAX {
+        if chunk.capacity() == CHUNK_LEN && self.chunks.spare.len() < SPARE_MAX {
             chunk.clear();
-            self.spare.push(chunk);
+            self.chunks.spare.push(chunk);
         }
     }
 
     /// Hands over the memory that it keeps for reuse.
     pub fn take_spare(&mut self) -> Vec<AlignedBuf> {
-        std::mem::take(&mut self.spare)
+        std::mem::take(&mut self.chunks.spare)
     }
 
     /// Ends the file. Returns the chunks that are still to be written, and the summary.
@@ -361,15 +370,15 @@ impl SstWriter {
         let mut footer = Footer { version: VERSION, uid: self.uid, ..Footer::default() };
         let index = self.index.finish(&self.last_key);
         footer.index = Section::of(self.uid, self.position(), &index);
-        self.emit(&index);
+        self.chunks.emit(&index);
         let filter = match self.options.bits_per_key {
             0 => Vec::new(),
             bits => Filter::build(&self.hashes, bits).encode(),
         };
         footer.filter = Section::of(self.uid, self.position(), &filter);
-        self.emit(&filter);
+        self.chunks.emit(&filter);
         let mut properties = std::mem::take(&mut self.properties);
-        properties.largest = std::mem::take(&mut self.last_key);
+        properties.largest = self.last_key.to_vec();
         properties.range_tombstones = self.ranges.count();
         let (ranges, bounds) = std::mem::take(&mut self.ranges).finish();
         if let Some((lo, hi)) = bounds {
@@ -385,16 +394,16 @@ impl SstWriter {
             }
         }
         footer.ranges = Section::of(self.uid, self.position(), &ranges);
-        self.emit(&ranges);
+        self.chunks.emit(&ranges);
         let encoded = properties.encode();
         footer.properties = Section::of(self.uid, self.position(), &encoded);
-        self.emit(&encoded);
+        self.chunks.emit(&encoded);
         let (end, checksum) = footer.encode(self.position());
-        self.emit(&end);
+        self.chunks.emit(&end);
         let bytes = units::Bytes(self.position());
-        let mut rest: Vec<_> = self.full.drain(..).collect();
-        if !self.chunk.is_empty() {
-            rest.push((self.handed_out, self.chunk));
+        let mut rest: Vec<_> = self.chunks.full.drain(..).collect();
+        if !self.chunks.open.is_empty() {
+            rest.push((self.chunks.handed_out, self.chunks.open));
         }
         let tail = bytes - units::Bytes(footer.index.offset);
         let sketch = self.options.sketch.then(|| Arc::new(Sketch::of(self.hashes)));

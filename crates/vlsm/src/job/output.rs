@@ -180,15 +180,21 @@ impl Outputs {
     /// The open SST.
     #[inline]
     fn writer(&mut self) -> &mut SstWriter {
-        self.open.get_or_insert_with(|| {
-            let mut writer = SstWriter::new(self.options, (self.make_uid)());
-            self.spare.drain(..).for_each(|chunk| writer.recycle(chunk));
-            writer
-        })
+        if self.open.is_none() {
+            self.begin();
+        }
+        self.open.as_mut().expect("one was opened just now")
+    }
+
+    #[cold]
+    fn begin(&mut self) {
+        let mut writer = SstWriter::new(self.options, (self.make_uid)());
+        self.spare.drain(..).for_each(|chunk| writer.recycle(chunk));
+        self.open = Some(writer);
     }
 
     /// Adds the next entry in tree order; `new_key` when the one before had another user key.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, new_key: bool, key: &[u8], trailer: Trailer, value: &[u8]) {
         if new_key && self.cutter.before(key, self.open_bytes()) {
             self.cut(key);
