@@ -5,6 +5,10 @@
 //! entries is: user key ascending by bytes, then trailer descending, so that of one user key the
 //! newest comes first.
 
+mod buf;
+
+pub use self::buf::{KeyBuf, copy_short};
+
 use crate::error::{Error, Result};
 use crate::units::Micros;
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@
 
 use super::format::BLOCK_TRAILER_LEN;
 use vlsm_core::Trailer;
-use vlsm_core::key_buf::copy_short;
+use vlsm_core::key::copy_short;
 
 /// Bytes after the restart offsets.
 pub(super) const BLOCK_TAIL_LEN: usize = 8;
@@ -186,6 +186,70 @@ mod tests {
             let (head, len) = lengths(shared, unshared, value);
             assert_eq!(head.to_le_bytes()[..len], expected);
             assert!(head.to_le_bytes()[len..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    /// The layout of the module's essay, one field after the other.
+    fn plainly(entries: &[(Vec<u8>, u64, Vec<u8>)], interval: usize, len: usize) -> Vec<u8> {
+        let (mut out, mut restarts): (Vec<u8>, Vec<u32>) = (Vec::new(), Vec::new());
+        let (mut last, mut since): (&[u8], usize) = (&[], 0);
+        for (key, trailer, value) in entries {
+            let begun = restarts.last().map(|at| out.len() - *at as usize);
+            let mut shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+            if since >= interval || begun.is_none_or(|bytes| bytes >= RESTART_BYTES) {
+                restarts.push(out.len() as u32);
+                (shared, since) = (0, 0);
+            }
+            for number in [shared, key.len() - shared, value.len()] {
+                put_varint(&mut out, number as u64);
+            }
+            out.extend_from_slice(&key[shared..]);
+            out.extend_from_slice(&trailer.to_le_bytes());
+            out.extend_from_slice(value);
+            (last, since) = (key, since + 1);
+        }
+        let entries = out.len() as u32;
+        let tail = 4 * restarts.len() + BLOCK_TAIL_LEN + BLOCK_TRAILER_LEN;
+        out.resize(out.len() + len.saturating_sub(out.len() + tail), 0);
+        for number in restarts.iter().chain(&[restarts.len() as u32, entries]) {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out
+    }
+
+    #[test]
+    fn a_block_has_its_layout() {
+        let scatter = |n: usize| (n ^ (n >> 7)).wrapping_mul(0x9e37_79b1) >> 8 & 0xffff;
+        let key_lens = [0, 1, 3, 7, 8, 15, 16, 24, 31, 32, 33, 100, 127, 128, 300];
+        let value_lens = [0, 0, 8, 100, 127, 128, 176, 1000, 16_383, 16_384, 70_000];
+        let mut block = BlockBuilder::new(3);
+        for seed in 0..400 {
+            block.restart_interval = 1 + seed % 5;
+            let small = seed % 3 > 0;
+            let entry = |n: usize| {
+                let random = scatter(scatter(seed) + 31 * n);
+                let mut key = vec![b'a'; random % 40];
+                key.extend_from_slice(&n.to_be_bytes()[7..]);
+                key.resize(key.len() + key_lens[random / 40 % key_lens.len()], n as u8);
+                let values = if small { 7 } else { value_lens.len() };
+                let value = vec![n as u8; value_lens[random / 7 % values]];
+                (key, (n as u64) << 8 | 1, value)
+            };
+            let mut entries: Vec<_> = (0..1 + seed % 60).map(entry).collect();
+            entries.sort();
+            let mut last: &[u8] = &[];
+            for (key, trailer, value) in &entries {
+                let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
+                let place = block.place(shared, key.len(), value.len());
+                block.add(place, key, Trailer(*trailer), value);
+                assert_eq!(block.len(), place.block_len, "the size is known beforehand");
+                last = key;
+            }
+            let len = if seed % 2 == 0 { 0 } else { block.len() + seed };
+            let expected = plainly(&entries, block.restart_interval, len);
+            let found = block.finish(len);
+            assert_eq!(found[..found.len() - BLOCK_TRAILER_LEN], expected, "seed {seed}");
+            block.clear();
         }
     }
 }

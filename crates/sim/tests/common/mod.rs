@@ -61,7 +61,8 @@ pub fn in_parallel<T: Default + Send, E: Send>(
         }
     };
     let gathered = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|number| scope.spawn(move || work(number))).collect();
+        let threads: Vec<_> =
+            (0..threads).map(|number| scope.spawn(move || work(number))).collect();
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     (gathered, failures.into_inner().expect("not poisoned"))

@@ -78,6 +78,7 @@ fn entries(load: &Load) -> Vec<Vec<Entry>> {
     runs
 }
 
+#[allow(clippy::disallowed_methods)]
 fn merge_once(load: &Load, options: SstOptions) -> (u64, Duration) {
     let pool = pool();
     let source = |run: Vec<Entry>| {
@@ -115,7 +116,6 @@ fn merge_once(load: &Load, options: SstOptions) -> (u64, Duration) {
 }
 
 #[test]
-#[allow(clippy::disallowed_methods)]
 fn merge_speed() {
     let Ok(figures) = std::env::var("FIGURES") else { return };
     let timed = figures == "time";
