@@ -40,8 +40,8 @@ pub(crate) fn check(options: &Bag) -> Outcome {
     }
     if options.get::<i32>("compaction_style") == FIFO {
         return Err(Failure::argument(
-            "vLSM has no options.compaction_style = 2 (FIFO), which drops the oldest data: open the \
-             store with a time to live, or delete ranges by rocksdb_delete_range_cf",
+            "vLSM has no options.compaction_style = 2 (FIFO), which drops the oldest data: open \
+             the store with a time to live, or delete ranges by rocksdb_delete_range_cf",
         ));
     }
     if let Some(order) = options.kept::<Order>("comparator") {
