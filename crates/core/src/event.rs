@@ -341,6 +341,13 @@ pub enum Event {
         /// The file.
         path: PathBuf,
     },
+    /// Batches are written to the WAL by calls of the system, because its files cannot be mapped
+    /// into memory here: the platform, its version or the file system does not support it. Emitted
+    /// once; the store is slower and otherwise as always.
+    WalUnmapped {
+        /// The reason.
+        error: Error,
+    },
     /// With `salvage_wal`: the WAL is damaged, and the store was opened with the batches before the
     /// damage.
     WalDamaged {
@@ -430,6 +437,7 @@ impl Event {
             Self::ChainStood { .. } => "chain_stood",
             Self::Waited { .. } => "waited",
             Self::Buffered { .. } => "buffered",
+            Self::WalUnmapped { .. } => "wal_unmapped",
             Self::WalDamaged { .. } => "wal_damaged",
             Self::WalLost { .. } => "wal_lost",
             Self::SstLost { .. } => "sst_lost",

@@ -131,11 +131,15 @@ pub enum Bug {
     /// A reader beside the process that writes overlooks what the manifest recorded while it read
     /// the WALs.
     LaterUnread,
+    /// Records count as written that are not in the map of the WAL's file.
+    WindowUnstored,
+    /// A sync through the map of the WAL's file omits the last page, and the position counts.
+    WindowUnsynced,
 }
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 61] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -195,6 +199,8 @@ impl Bug {
         Self::RenameUnrecorded,
         Self::RenameSeenEarly,
         Self::LaterUnread,
+        Self::WindowUnstored,
+        Self::WindowUnsynced,
     ];
 }
 

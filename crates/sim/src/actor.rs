@@ -157,6 +157,10 @@ impl Actor {
         let writes = self.writes(spaces, number, logged);
         let promise =
             *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Process, Promise::Power]);
+        let promise = match promise {
+            Promise::Power if !self.limits.syncs => Promise::Process,
+            promise => promise,
+        };
         let (promise, durability) = match logged {
             true => (promise, durability(promise)),
             false => (Promise::Lazy, Durability::NoWal),

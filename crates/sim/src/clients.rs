@@ -8,6 +8,8 @@
 //!    Meanwhile administrators copy the store, restore, verify, scan, and create keyspaces
 //!    (`admin`). In some lives a reader follows the store (`follower`), and a client clears a
 //!    keyspace of its own (`eraser`).
+//!    In half of the lives no client syncs, because the WAL then goes through the memory of its
+//!    files.
 //! 3. In some lives file calls fail. The store may then refuse operations, but no answer may be
 //!    wrong, and reads may fail only if the faults hit reads.
 //! 4. The life ends with a power failure, the death of the process, or an orderly close. Everything
@@ -46,7 +48,7 @@ use vlsm_testfs::FailedSync;
 
 /// The faults of some lives: their kind, the calls, and the files. Bits are flipped in SSTs only,
 /// because a flipped bit at the end of the WAL looks like a write that the crash tore.
-pub const CLASSES: [(Kind, &str, &str); 26] = [
+pub const CLASSES: [(Kind, &str, &str); 29] = [
     (Kind::Eio, "read", ""),
     (Kind::Eio, "write", ""),
     (Kind::Eio, "sync", ""),
@@ -73,6 +75,9 @@ pub const CLASSES: [(Kind, &str, &str); 26] = [
     (Kind::NoMemory, "create", ""),
     (Kind::NoMemory, "syncdir", ""),
     (Kind::NoThread, "spawn", ""),
+    (Kind::Eio, "map", ""),
+    (Kind::Eio, "populate", ""),
+    (Kind::Eio, "store", ""),
 ];
 
 /// The number of the follower's draws.
@@ -80,6 +85,9 @@ const FOLLOWER: u64 = 2_000;
 
 /// The number of the eraser's draws.
 const ERASER: u64 = 3_000;
+
+/// The number of the draw of lives without synced batches.
+const SYNCS: u64 = 4_000;
 
 /// Seconds within which a store must notice that there is space again.
 const SPACE_LOOKS: u64 = 10;
@@ -212,6 +220,9 @@ fn one_life(
     tally.hash = tally.hash.rotate_left(1) ^ outcome.hash;
     tally.calls += outcome.device.calls.values().sum::<u64>();
     tally.mutating += outcome.device.mutating;
+    if let Some(stores) = outcome.device.calls.get("store") {
+        *tally.work.entry("WAL stored in a window".into()).or_default() += stores;
+    }
     for (class, count) in &outcome.device.faults {
         *tally.faults.entry(class.clone()).or_default() += count;
     }
@@ -244,6 +255,8 @@ struct Plan {
     followers: u64,
     /// Whether a client clears its keyspace.
     erased: bool,
+    /// Whether clients sync some of their batches.
+    syncs: bool,
     ops: u64,
     last: bool,
     faults: Vec<Fault>,
@@ -278,7 +291,8 @@ impl Plan {
         let some = u64::from(Rng::new(seed).fork(FOLLOWER).one_in(3));
         let followers = if story.followed { 3 } else { some };
         let erased = Rng::new(seed).fork(ERASER).one_in(2);
-        Self { seed, options, clients, admins, followers, erased, ops, last, faults, space }
+        let syncs = Rng::new(seed).fork(SYNCS).one_in(2);
+        Self { seed, options, clients, admins, followers, erased, syncs, ops, last, faults, space }
     }
 
     fn config(&self, rng: &mut Rng) -> SimConfig {
@@ -308,6 +322,7 @@ impl Plan {
             reads_may_fail: self.faults.iter().any(|fault| fault.hits(&["read", "open", "len"])),
             lists_may_fail: self.faults.iter().any(|fault| fault.hits(&["readdir", "exists"])),
             full: self.space.is_some(),
+            syncs: self.syncs,
         }
     }
 }
@@ -409,6 +424,7 @@ fn count(shared: &Shared, event: &Event) {
         Event::HotKeysKept { .. } => "hot keys".into(),
         Event::WalSwitched { recycled: true, .. } => "WAL recycled".into(),
         Event::WalSwitched { .. } => "WAL switched".into(),
+        Event::WalUnmapped { .. } => "WAL not mapped".into(),
         Event::BackgroundError { .. } => "latched".into(),
         Event::OutOfSpace { .. } => "out of space".into(),
         Event::SpaceReturned { .. } => "space returned".into(),

@@ -11,9 +11,12 @@
 //!
 //! Once the machine is off, no call reaches the disk.
 
+mod file;
+
 use crate::disk::Disk;
 use crate::machine::Machine;
 use crate::trace::What;
+use file::SimulatedFile;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -29,8 +32,6 @@ use vlsm_testfs::FailedSync;
 
 /// The additional time of a slow call.
 const SLOW: Duration = Duration::from_millis(500);
-/// The distance of a misdirected read.
-const ELSEWHERE: u64 = 4096;
 
 /// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,8 +63,8 @@ impl Kind {
     fn fits(self, call: &Call<'_>) -> bool {
         match self {
             Self::Eio | Self::Slow => true,
-            Self::NoSpace => call.mutates && call.name != "remove",
-            Self::Short => call.name == "write",
+            Self::NoSpace => call.mutates && !matches!(call.name, "remove" | "store"),
+            Self::Short => matches!(call.name, "write" | "store"),
             Self::Misdirected | Self::Flip => call.name == "read",
             Self::NoDescriptor | Self::NoSystemDescriptor | Self::NoMemory => call.opens,
             Self::NoThread => call.name == "spawn",
@@ -388,12 +389,6 @@ struct SimulatedFs {
     disk: Arc<dyn Fs>,
 }
 
-struct SimulatedFile {
-    device: Arc<Device>,
-    path: PathBuf,
-    file: Arc<dyn File>,
-}
-
 impl Fs for SimulatedFs {
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         self.disk.absolute(path)
@@ -464,89 +459,5 @@ impl Fs for SimulatedFs {
 
     fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>> {
         self.device.call(Call::new("lock shared", path), || self.disk.lock_shared(path))
-    }
-}
-
-impl SimulatedFile {
-    fn read(&self, fault: Option<Kind>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        if fault == Some(Kind::Eio) {
-            return Err(io::Error::other("EIO"));
-        }
-        let read = self.file.read_at(buf, offset)?;
-        match fault {
-            Some(Kind::Misdirected) => {
-                let elsewhere =
-                    if offset < ELSEWHERE { offset + ELSEWHERE } else { offset - ELSEWHERE };
-                let found = self.file.read_at(buf, elsewhere)?.min(read);
-                buf[found..read].fill(0);
-            }
-            Some(Kind::Flip) if read > 0 => {
-                let bit = self.device.machine.below(read as u64 * 8);
-                buf[bit as usize / 8] ^= 1 << (bit % 8);
-            }
-            _ => {}
-        }
-        Ok(read)
-    }
-
-    fn write(&self, fault: Option<Kind>, buf: &[u8], offset: u64) -> io::Result<()> {
-        let error = match fault {
-            Some(kind @ (Kind::Eio | Kind::NoSpace | Kind::Short)) => kind.error(),
-            _ => return self.file.write_at(buf, offset),
-        };
-        // Direct I/O writes whole pages.
-        let page = if buf.len().is_multiple_of(4096) { 4096 } else { 1 };
-        let part = match fault {
-            Some(Kind::Short) => {
-                self.device.machine.below((buf.len() / page) as u64) as usize * page
-            }
-            _ if self.device.machine.one_in(2) => buf.len() / 2 / page * page,
-            _ if self.device.machine.one_in(2) => buf.len(),
-            _ => 0,
-        };
-        let _ = self.file.write_at(&buf[..part], offset);
-        Err(error)
-    }
-}
-
-impl File for SimulatedFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let call = Call { offset, latency: (10, 200), ..Call::new("read", &self.path) };
-        let read = self.device.faulty_call(call, |fault| self.read(fault, buf, offset))?;
-        self.device.report.lock().read += read as u64;
-        Ok(read)
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let content = XxHash3_64::oneshot(buf);
-        let call =
-            Call { offset, content, latency: (5, 100), ..Call::mutates("write", &self.path) };
-        self.device.faulty_call(call, |fault| self.write(fault, buf, offset))?;
-        self.device.report.lock().written += buf.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        let call = Call { latency: (50, 3_000), ..Call::mutates("sync", &self.path) };
-        self.device.faulty_call(call, |fault| match fault {
-            None | Some(Kind::Slow) => self.file.sync(),
-            Some(kind) => {
-                self.device.fail_sync(&self.path);
-                Err(kind.error())
-            }
-        })
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.device.call(Call::new("len", &self.path), || self.file.len())
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        let call = Call { offset: len, ..Call::mutates("truncate", &self.path) };
-        self.device.call(call, || self.file.truncate(len))
-    }
-
-    fn is_direct(&self) -> bool {
-        self.file.is_direct()
     }
 }

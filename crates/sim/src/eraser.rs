@@ -187,7 +187,10 @@ impl Eraser {
         let key = format!("k{}", self.rng.below(9)).into_bytes();
         let padding = *self.rng.pick(&[0, 40, 900]);
         let value = format!("{}:{}", self.env.random(), "e".repeat(padding)).into_bytes();
-        let promise = *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Power]);
+        let promise = match *self.rng.pick(&[Promise::Lazy, Promise::Process, Promise::Power]) {
+            Promise::Power if !self.limits.syncs => Promise::Process,
+            promise => promise,
+        };
         let mut next = self.shared.erased.lock().last().clone();
         next.insert(key.clone(), value.clone());
         self.change(promise, next, || {

@@ -22,7 +22,7 @@ pub(crate) struct Shared {
     pub open: Mutex<bool>,
 }
 
-/// The length of a client's life, and the errors that the store may return.
+/// The length of a client's life, its writes, and the errors that the store may return.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub ops: u64,
@@ -32,6 +32,8 @@ pub(crate) struct Limits {
     pub lists_may_fail: bool,
     /// Whether the device is full for a while, which is no failure.
     pub full: bool,
+    /// Whether clients sync some of their batches. Without, the WAL goes through windows.
+    pub syncs: bool,
 }
 
 impl Limits {

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::LockHolder;
-use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
+use vlsm_disk::fs::{File, Fs, Lock, Map, OpenOptions};
 
 /// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +31,25 @@ pub enum Op {
     SyncDir,
     Exists,
     Lock,
+    Map,
+    Populate,
+    Store,
 }
 
 impl Op {
     /// Whether the call changes the disk.
     #[must_use]
     pub fn mutates(self) -> bool {
-        !matches!(self, Self::Open | Self::Read | Self::Len | Self::ReadDir | Self::Exists)
+        !matches!(
+            self,
+            Self::Open
+                | Self::Read
+                | Self::Len
+                | Self::ReadDir
+                | Self::Exists
+                | Self::Map
+                | Self::Populate
+        )
     }
 }
 
@@ -316,5 +328,34 @@ impl File for FaultFile {
 
     fn is_direct(&self) -> bool {
         self.inner.is_direct()
+    }
+
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
+        let inner = self.rules.call(Op::Map, &[&self.path], |_| self.inner.map(len))?;
+        Ok(Arc::new(FaultMap { inner, rules: self.rules.clone(), path: self.path.clone() }))
+    }
+}
+
+struct FaultMap {
+    inner: Arc<dyn Map>,
+    rules: Arc<Rules>,
+    path: PathBuf,
+}
+
+impl Map for FaultMap {
+    fn store(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.rules.call(Op::Store, &[&self.path], |_| self.inner.store(bytes, offset))
+    }
+
+    fn populate(&self, from: u64, to: u64) -> io::Result<()> {
+        self.rules.call(Op::Populate, &[&self.path], |_| self.inner.populate(from, to))
+    }
+
+    fn sync(&self, from: u64, to: u64) -> io::Result<()> {
+        self.rules.call(Op::Sync, &[&self.path], |_| self.inner.sync(from, to))
+    }
+
+    fn release(&self, from: u64, to: u64) {
+        self.inner.release(from, to);
     }
 }

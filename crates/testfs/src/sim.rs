@@ -18,6 +18,7 @@
 //! held while the hook of [`SimFs::set_interleave`] runs, at the start and at the end of each call.
 
 use crate::sim_file::{Inode, Random};
+use crate::sim_handle::SimFile;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -82,7 +83,7 @@ struct Shared {
 }
 
 #[derive(Clone, Default)]
-struct Disk {
+pub(super) struct Disk {
     inodes: BTreeMap<u64, Inode>,
     /// Entries as programs see them, and as the device has them.
     entries: BTreeMap<PathBuf, u64>,
@@ -168,7 +169,7 @@ impl Disk {
         path.parent().is_none() || self.dirs.contains(path)
     }
 
-    fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
+    pub(super) fn inode(&mut self, number: u64) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&number).ok_or_else(stopped)
     }
 
@@ -185,7 +186,7 @@ impl Disk {
     }
 
     /// The end up to which a file has space, if it is to reach to `end`.
-    fn room_to(&mut self, inode: u64, end: u64) -> io::Result<u64> {
+    pub(super) fn room_to(&mut self, inode: u64, end: u64) -> io::Result<u64> {
         let len = self.inode(inode)?.bytes().len() as u64;
         if end <= len || self.capacity.is_none() {
             return Ok(end);
@@ -334,7 +335,7 @@ impl SimFs {
         Box::new(SimLock { fs: self.clone(), path: path.to_owned(), life })
     }
 
-    fn call<R>(
+    pub(super) fn call<R>(
         &self,
         life: Option<u64>,
         mutates: bool,
@@ -395,7 +396,7 @@ impl Fs for SimFs {
             let inode = if options.create_new { disk.create(path)? } else { disk.find(path)? };
             Ok((inode, disk.life))
         })?;
-        Ok(Arc::new(SimFile { fs: self.clone(), inode, life, options }))
+        Ok(Arc::new(SimFile::new(self, inode, life, options)))
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -526,73 +527,6 @@ impl Drop for SimLock {
     }
 }
 
-struct SimFile {
-    fs: SimFs,
-    inode: u64,
-    life: u64,
-    options: OpenOptions,
-}
-
-impl SimFile {
-    fn look<R>(&self, act: impl FnOnce(&mut Inode) -> io::Result<R>) -> io::Result<R> {
-        self.fs.call(Some(self.life), false, |disk| act(disk.inode(self.inode)?))
-    }
-
-    fn change(&self, act: impl FnOnce(&mut Disk) -> io::Result<()>) -> io::Result<()> {
-        if !self.options.write {
-            return Err(ErrorKind::PermissionDenied.into());
-        }
-        self.fs.call(Some(self.life), true, act)
-    }
-
-    /// Checks the rules of direct I/O, which a disk in memory does not need but a real one does.
-    fn check(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        let all = buf.as_ptr() as usize | buf.len() | offset as usize;
-        let aligned = !self.options.direct || all.is_multiple_of(4096);
-        if aligned { Ok(()) } else { Err(ErrorKind::InvalidInput.into()) }
-    }
-}
-
-impl File for SimFile {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.check(buf, offset)?;
-        self.look(|inode| Ok(inode.read(buf, offset)))
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
-        self.check(buf, offset)?;
-        self.change(|disk| {
-            let end = offset.saturating_add(buf.len() as u64);
-            let fits = disk.room_to(self.inode, end)?.saturating_sub(offset).min(buf.len() as u64);
-            disk.inode(self.inode)?.write(&buf[..fits as usize], offset)?;
-            full_unless(fits == buf.len() as u64)
-        })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // A read-only handle may sync. The sync includes the writes of other handles.
-        self.fs.call(Some(self.life), true, |disk| {
-            disk.inode(self.inode)?.keep();
-            Ok(())
-        })
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.look(|inode| Ok(inode.bytes().len() as u64))
-    }
-
-    fn truncate(&self, len: u64) -> io::Result<()> {
-        self.change(|disk| {
-            full_unless(disk.room_to(self.inode, len)? == len)?;
-            disk.inode(self.inode)?.truncate(len)
-        })
-    }
-
-    fn is_direct(&self) -> bool {
-        self.options.direct
-    }
-}
-
-fn full_unless(fits: bool) -> io::Result<()> {
+pub(super) fn full_unless(fits: bool) -> io::Result<()> {
     if fits { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
 }

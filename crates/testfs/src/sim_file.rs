@@ -87,6 +87,37 @@ impl Inode {
         }
     }
 
+    /// Makes the device have what programs see of a range, and no more of the writes that are
+    /// pending. The range must be within the file as the device has it: where a change of the
+    /// length is pending, all is kept.
+    pub(super) fn keep_range(&mut self, from: u64, to: u64) {
+        let lengthens = |change: &Change| match change {
+            Change::Write { offset, bytes } => {
+                offset + bytes.len() as u64 > self.durable.len() as u64
+            }
+            Change::SetLen(_) => true,
+        };
+        if self.pending.iter().any(lengthens) {
+            return self.keep();
+        }
+        for change in std::mem::take(&mut self.pending) {
+            let Change::Write { offset, bytes } = change else { continue };
+            let end = offset + bytes.len() as u64;
+            let (from, to) = (from.clamp(offset, end), to.clamp(offset, end));
+            for (start, stop, kept) in [(offset, from, false), (from, to, true), (to, end, false)] {
+                if start >= stop {
+                    continue;
+                }
+                let part = &bytes[(start - offset) as usize..(stop - offset) as usize];
+                let change = Change::Write { offset: start, bytes: part.to_vec() };
+                match kept {
+                    true => apply(&mut self.durable, &change),
+                    false => self.pending.push(change),
+                }
+            }
+        }
+    }
+
     /// Drops the pending changes, so that they never reach the device. Programs see their writes,
     /// or the bytes of the device.
     pub(super) fn fail_sync(&mut self, after: FailedSync) {

@@ -63,6 +63,7 @@ fn level_of(event: &Event) -> Level {
         Event::OutOfSpace { .. }
         | Event::CallbackPanicked { .. }
         | Event::NotRemoved { .. }
+        | Event::WalUnmapped { .. }
         | Event::Buffered { .. } => Level::WARN,
         Event::Waited { took, .. } if *took >= LONG_WAIT => Level::WARN,
         Event::Opened { .. }

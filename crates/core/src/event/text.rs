@@ -154,6 +154,9 @@ impl fmt::Display for Event {
                  through the page cache",
                 path.display()
             ),
+            Self::WalUnmapped { error } => {
+                write!(f, "no map of the WAL, it is written by calls instead: {error}")
+            }
             Self::WalDamaged { error } => write!(f, "the WAL ends before its damage: {error}"),
             Self::WalLost { path, batches, seqs } => {
                 write!(f, "{} lies beyond damage: batches lost: {batches}", path.display())?;

@@ -76,6 +76,38 @@ pub trait File: Send + Sync {
     fn is_direct(&self) -> bool {
         false
     }
+
+    /// Maps the first `len` bytes, which the file must have, for writing.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where the platform or the file system cannot do this, as by
+    /// default; else the system's error.
+    fn map(&self, _len: u64) -> io::Result<Arc<dyn Map>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The beginning of a file in this process's memory. All other operations of the file see at once
+/// what is stored there, and it survives the end of the process. It reaches the device at any time
+/// until the next sync of the file or of that range, in any order and in parts.
+pub trait Map: Send + Sync {
+    /// Copies `bytes` to an offset of the file, without a call of the system.
+    ///
+    /// # Errors
+    /// The bytes lie outside of the map, the file was cut, or the device failed. Then any part may
+    /// have been stored, and the map must not be used any more. The other operations fail likewise.
+    fn store(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Brings a range into memory, ready to be written. A store there is quick until the system
+    /// writes the range to the device. An error has no effect.
+    fn populate(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Makes the bytes of a range durable, however they were written. The file's length must be
+    /// durable already.
+    fn sync(&self, from: u64, to: u64) -> io::Result<()>;
+
+    /// Takes a range out of this process's memory; the file keeps it.
+    fn release(&self, from: u64, to: u64);
 }
 
 /// A lock on a file, held until dropped.

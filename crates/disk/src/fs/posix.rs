@@ -12,6 +12,8 @@
 //! The platform-dependent parts are at the end of this file: how a file is synced, and whether an
 //! open can bypass the page cache.
 
+#[cfg(target_os = "linux")]
+use crate::fs::Map;
 use crate::fs::patience::patiently;
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
@@ -26,6 +28,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::LockHolder;
+
+#[cfg(target_os = "linux")]
+mod map;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -128,6 +133,11 @@ impl File for PosixFile {
 
     fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn map(&self, len: u64) -> io::Result<Arc<dyn Map>> {
+        Ok(Arc::new(map::PosixMap::new(&self.fd, len)?))
     }
 }
 

@@ -11,12 +11,13 @@
 //! when it was framed.
 //!
 //! [`crate::record`] encodes headers and records, `batch` the payload of a batch. `writer` writes
-//! the files, `files` finds them, `reader` recovers their batches. `rewrite` makes the file that
-//! takes over from older ones at an open, and `salvage` decides what is kept of a damaged log. The
-//! layout is in `docs/format.md`.
+//! the files, by calls or through memory (`mapped`), `files` finds them, `reader` recovers their
+//! batches. `rewrite` makes the file that takes over from older ones at an open, and `salvage`
+//! decides what is kept of a damaged log. The layout is in `docs/format.md`.
 
 pub mod batch;
 mod files;
+mod mapped;
 pub mod reader;
 pub mod rewrite;
 pub mod salvage;
@@ -24,6 +25,7 @@ pub mod writer;
 
 pub use crate::record::{Header, RecordKind, Seal, SealKind};
 pub use batch::{Batch, Entries, Entry};
+pub use mapped::MappedWal;
 pub use reader::{RecoverOptions, Recovered, Replayed, recover};
 pub use rewrite::Rewrite;
 pub use writer::{Framer, PreparedWal, WalFile, prepare_next};

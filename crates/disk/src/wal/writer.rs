@@ -22,7 +22,7 @@ use crate::record::{
     HEADER_LEN, Header, RecordHead, RecordKind, Seal, SealKind, WAL_MAGIC, checksum, encode_record,
     record_len,
 };
-use crate::wal::{FRAGMENT_LEN, wal_path};
+use crate::wal::{FRAGMENT_LEN, MappedWal, wal_path};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -214,8 +214,7 @@ fn make(
     let filled = capacity.max(HEADER_LEN).max(len);
     let header = prepared(number, uid, filled);
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
-    fill(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
-    file.sync().map_err(failed)?;
+    fill_paced(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
     Ok((file, header, HEADER_LEN + filled - len.max(HEADER_LEN)))
 }
 
@@ -237,6 +236,20 @@ pub(super) fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Resul
         offset += len;
     }
     Ok(())
+}
+
+/// Fills and syncs, chunk by chunk: one sync of a whole file would make the syncs of other files
+/// wait as long as the device takes for it.
+fn fill_paced(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
+    loop {
+        let to = end.min(offset + FILL_CHUNK as u64);
+        fill(file, offset, to)?;
+        file.sync()?;
+        if to == end {
+            return Ok(());
+        }
+        offset = to;
+    }
 }
 
 impl PreparedWal {
@@ -280,6 +293,14 @@ impl PreparedWal {
     #[must_use]
     pub fn framer(&self) -> Framer {
         Framer::new(self.header.uid, HEADER_LEN)
+    }
+
+    /// Maps the file, up to its capacity.
+    ///
+    /// # Errors
+    /// The file system cannot do it. The file serves without.
+    pub fn map(&self) -> Result<MappedWal> {
+        MappedWal::new(&self.file, &self.path, self.header.filled)
     }
 
     /// Bytes written so far to prepare the file: a header, and zeros.
@@ -411,6 +432,14 @@ impl WalFile {
         self.file
             .write_at(records, offset)
             .map_err(|error| Error::io_unknown("cannot write WAL", &self.path, error))
+    }
+
+    /// Maps the file, up to the capacity with which it was begun.
+    ///
+    /// # Errors
+    /// The file system cannot do it. The file serves without.
+    pub fn map(&self) -> Result<MappedWal> {
+        MappedWal::new(&self.file, &self.path, self.header.filled)
     }
 
     /// Extends the file with zeros, so that writes there take no further space. The extension is

@@ -134,6 +134,9 @@ impl Log {
                 }
             }
         };
+        if let Some(next) = &next {
+            self.open_next(next);
+        }
         // One that could not be made longer serves smaller records all the same.
         *self.prepared.lock() = next;
         result

@@ -1,7 +1,8 @@
 //! From framed records to the device: writing and syncing the WAL, and switching its files.
 //!
 //! The sequencing step appends records to a buffer ([`Tail`]). The first writer that needs the
-//! write takes the buffer and writes it for all writers with records in it; these wait for it.
+//! write takes the buffer and writes it for all writers with records in it; these wait for it. The
+//! write is a copy into the file's memory where that is ready, else a call (`window`).
 //! Syncs work in the same way, separately from writes, so that a `Sync` writer never delays a
 //! `Buffered` one.
 //!
@@ -31,6 +32,7 @@ mod ahead;
 pub(crate) mod live;
 pub(crate) mod sequence;
 pub(crate) mod tail;
+mod window;
 
 use crate::shared::{Shared, WAIT_EVENT};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -47,6 +49,7 @@ use vlsm_core::{FileNumber, Result, Seq};
 use vlsm_disk::Condition;
 use vlsm_disk::record::HEADER_LEN;
 use vlsm_disk::wal::{PreparedWal, SealKind, WalFile};
+use window::{Window, Windows};
 
 /// A waiter for another's write spins this long before it sleeps.
 const WRITE_SPIN: Duration = Duration::from_micros(10);
@@ -65,6 +68,7 @@ struct CurrentFile {
     /// Where the next bytes go.
     offset: u64,
     spare: Vec<u8>,
+    window: Option<Arc<Window>>,
 }
 
 /// The state of the WAL that a sync needs; under a short lock, never held over a file call.
@@ -142,6 +146,7 @@ pub(crate) struct Log {
     /// Whether the device was too full to prepare the next file.
     starved: AtomicBool,
     syncing_ahead: AtomicBool,
+    windows: Windows,
     /// Old files that may be reused.
     recycled: Mutex<Vec<PathBuf>>,
 }
@@ -152,6 +157,7 @@ impl Log {
         let sequence = Mutex::new(Sequence::new(last_seq, Tail::new(&file)));
         let condition = |spin| shared.channel.condition(&*shared.env, spin);
         let file = Arc::new(file);
+        let options = &shared.options;
         let offset = file.framer().offset();
         let extent = Extent { file: file.clone(), unsynced: Vec::new(), start: 0, written: 0 };
         let synced_hint = Hint::default();
@@ -163,8 +169,8 @@ impl Log {
             above: OnceLock::new(),
             sequence,
             live: Mutex::new(live),
-            switch_at: shared.options.wal_file_bytes.0,
-            writer: Mutex::new(CurrentFile { file, offset, spare: Vec::new() }),
+            switch_at: options.wal_file_bytes.0,
+            writer: Mutex::new(CurrentFile { file, offset, spare: Vec::new(), window: None }),
             syncer: Mutex::new(()),
             extent: Mutex::new(extent),
             written: AtomicU64::new(0),
@@ -180,6 +186,7 @@ impl Log {
             wanted: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             syncing_ahead: AtomicBool::new(false),
+            windows: Windows::new(options.wal_file_bytes.0, options.wal_sync_bytes.0),
             recycled: Mutex::default(),
         }
     }
@@ -308,7 +315,7 @@ impl Log {
     fn write_out(&self, writer: &mut CurrentFile, records: &[u8], end: u64) -> Result<()> {
         if !records.is_empty() {
             let since = self.shared.env.now();
-            let result = writer.file.write(records, writer.offset);
+            let result = self.put(writer, records, end);
             let forgotten = planted::is(Bug::FailedAppendForgotten);
             result.map_err(|error| if forgotten { error } else { self.shared.latch(error) })?;
             if self.shared.env.now().saturating_sub(since) >= WAIT_EVENT {
@@ -344,6 +351,7 @@ impl Log {
         let file = Arc::new(file);
         let old = std::mem::replace(&mut writer.file, file.clone());
         let old_len = std::mem::replace(&mut writer.offset, file.framer().offset());
+        writer.window = self.switch_window(file.number());
         let number = FileNumber(file.number());
         {
             let mut live = self.live.lock();
@@ -366,6 +374,12 @@ impl Log {
     /// Waits until everything up to `position` is on the device, syncing where nobody else does.
     pub fn sync_through(self: &Arc<Self>, position: u64) -> Result<()> {
         self.write_through(position)?;
+        self.sync_to(position, false)
+    }
+
+    /// The same for a position that is written. In the background nothing is synced beyond it that
+    /// is not `closed`.
+    fn sync_to(&self, position: u64, background: bool) -> Result<()> {
         loop {
             let epoch = self.sync_done.epoch();
             if self.synced.load(Ordering::Acquire) >= position {
@@ -373,7 +387,7 @@ impl Log {
             }
             self.shared.health.check_running()?;
             if let Some(guard) = self.syncer.try_lock() {
-                let result = self.sync_files();
+                let result = self.sync_files(background.then_some(position));
                 drop(guard);
                 self.sync_done.notify();
                 self.write_done.notify();
@@ -419,17 +433,31 @@ impl Log {
         self.upcoming.lock().clone()
     }
 
-    /// Makes durable what is written at this moment. The caller holds `syncer`.
-    fn sync_files(&self) -> Result<()> {
+    /// Makes durable what is written at this moment, or no more than is `closed` and what lies
+    /// before a position that is written. The caller holds `syncer`.
+    fn sync_files(&self, least: Option<u64>) -> Result<()> {
         // As in `write_buffer`: a failed sync is never tried again.
         self.shared.health.check_running()?;
         let _watch = self.shared.watch();
-        let (file, unsynced, written) = {
+        let (file, unsynced, written, from, to) = {
             let extent = self.extent.lock();
-            (extent.file.clone(), extent.unsynced.clone(), extent.written)
+            let synced = self.synced.load(Ordering::Acquire);
+            let written = least.map_or(extent.written, |least| {
+                let closed = self.closed(extent.written, extent.offset_of(extent.written));
+                closed.max(least).max(synced).max(extent.start)
+            });
+            // Of a file of which nothing is synced, the header is to be synced, too.
+            let from = if synced > extent.start { extent.offset_of(synced) } else { 0 };
+            let to = extent.offset_of(written);
+            (extent.file.clone(), extent.unsynced.clone(), written, from, to)
         };
-        for file in unsynced.iter().chain([&file]) {
+        for file in &unsynced {
             file.sync().map_err(|error| self.shared.latch(error))?;
+            self.shared.counters.wal_syncs.add(1);
+        }
+        if from < to {
+            let synced = self.sync_range(&file, from, to, written);
+            synced.map_err(|error| self.shared.latch(error))?;
             self.shared.counters.wal_syncs.add(1);
         }
         let mut extent = self.extent.lock();
@@ -445,10 +473,9 @@ impl Log {
     /// Has the next file prepared and the current one synced, in the background, before they are
     /// needed.
     fn look_ahead(self: &Arc<Self>) {
-        let (offset, capacity) = {
+        let (written, offset, capacity) = {
             let extent = self.extent.lock();
-            let written = self.written.load(Ordering::Acquire);
-            (extent.offset_of(written), extent.file.capacity())
+            (extent.written, extent.offset_of(extent.written), extent.file.capacity())
         };
         if offset >= capacity / LOOK_AHEAD_PART
             && !self.is_starved()
@@ -456,16 +483,16 @@ impl Log {
         {
             self.prepare();
         }
+        self.open_ahead();
         let synced = self.synced.load(Ordering::Acquire);
-        let behind = self.written.load(Ordering::Acquire).saturating_sub(synced);
-        if behind >= self.shared.options.wal_sync_bytes.0
+        let closed = self.closed(written, offset);
+        if closed.saturating_sub(synced) >= self.shared.options.wal_sync_bytes.0
             && !self.syncing_ahead.swap(true, Ordering::AcqRel)
         {
-            let position = self.written.load(Ordering::Acquire);
             let log = self.clone();
             self.shared.in_background(move || {
                 // A failure latches the store, which is how everybody learns of it.
-                let _ = log.sync_through(position);
+                let _ = log.sync_to(closed, true);
                 log.syncing_ahead.store(false, Ordering::Release);
             });
         }

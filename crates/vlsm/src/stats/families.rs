@@ -323,9 +323,11 @@ fn memory(all: &mut Families, stats: &Stats) {
 
 fn logs(all: &mut Families, stats: &Stats) {
     all.count("vlsm_wal_bytes_total", "Bytes written to the WAL.", stats.wal_bytes.0);
+    let help = "Bytes copied into the memory of WAL files, without a call of the system.";
+    all.count("vlsm_wal_mapped_bytes_total", help, stats.wal_mapped_bytes.0);
     let help = "Bytes of WAL headers, and of zeros that extend WAL files.";
     all.count("vlsm_wal_filled_bytes_total", help, stats.wal_filled_bytes.0);
-    all.count("vlsm_wal_writes_total", "Write calls of the WAL.", stats.wal_writes);
+    all.count("vlsm_wal_writes_total", "Groups of records written to the WAL.", stats.wal_writes);
     all.count("vlsm_wal_syncs_total", "Syncs of the WAL.", stats.wal_syncs);
     let help = "Bytes written to the manifest.";
     all.count("vlsm_manifest_bytes_total", help, stats.manifest_bytes.0);

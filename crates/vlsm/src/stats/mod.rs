@@ -281,6 +281,8 @@ pub struct Stats {
     pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: ByteCount,
+    /// The part of them that was copied into the memory of the files, without a call of the system.
+    pub wal_mapped_bytes: ByteCount,
     /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
     /// where it is too short.
     pub wal_filled_bytes: ByteCount,
@@ -289,7 +291,7 @@ pub struct Stats {
     pub wal_lengthened_bytes: ByteCount,
     /// Bytes written to the reserve, the space for an open on a full device.
     pub reserve_bytes: ByteCount,
-    /// Write calls of the WAL.
+    /// Groups of records written to the WAL, each by one call or one copy.
     pub wal_writes: u64,
     /// Syncs of the WAL.
     pub wal_syncs: u64,
@@ -424,6 +426,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         memory_peaks: peak.kinds,
         memory_peak: peak.total,
         wal_bytes: ByteCount(counters.wal_bytes.get()),
+        wal_mapped_bytes: ByteCount(counters.wal_mapped_bytes.get()),
         wal_filled_bytes: ByteCount(counters.wal_filled_bytes.get()),
         wal_lengthened_bytes: ByteCount(counters.wal_lengthened_bytes.get()),
         reserve_bytes: ByteCount(counters.reserve_bytes.get()),

@@ -212,9 +212,11 @@ impl Writer {
         self.fill(batch, &mut sequenced);
         env.interleave();
         match durability {
-            Durability::Sync | Durability::Buffered => {
-                self.log.write_through(sequenced.position)?
+            Durability::Sync => {
+                self.log.note_sync(sequenced.position);
+                self.log.write_through(sequenced.position)?;
             }
+            Durability::Buffered => self.log.write_through(sequenced.position)?,
             Durability::Lazy => self.log.write_if_large(sequenced.position)?,
             Durability::NoWal => {}
         }
