@@ -329,7 +329,10 @@ impl Plan {
 
 fn fault(rng: &mut Rng) -> Fault {
     let (kind, name, suffix) = *rng.pick(&CLASSES);
-    let rare = matches!(name, "rename" | "remove" | "readdir" | "create" | "syncdir" | "open");
+    let rare = matches!(
+        name,
+        "rename" | "remove" | "readdir" | "create" | "syncdir" | "open" | "map" | "populate"
+    );
     let most = *rng.pick(if rare || kind == Kind::NoThread { &[2, 6, 30] } else { &[10, 60, 400] });
     let nth = rng.below(most);
     let lasting = match kind {

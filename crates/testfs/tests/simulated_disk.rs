@@ -188,3 +188,49 @@ fn faults_fire_where_they_should() {
     fs.end_all();
     assert_eq!(fs.calls(), 20);
 }
+
+#[test]
+fn what_is_stored_in_a_map_survives_the_process_and_the_power_as_far_as_synced() {
+    let (fs, path) = (disk(), Path::new("/d/f"));
+    let file = fs.open(path, OpenOptions::CREATE).expect("made");
+    file.write_at(&[1; 8192], 0).expect("written");
+    file.sync().expect("synced");
+    fs.sync_dir(Path::new("/d")).expect("synced");
+    assert!(file.map(8193).is_err(), "beyond the end");
+    let map = file.map(8192).expect("mapped");
+    map.populate(0, 8192).expect("there");
+    map.store(&[2; 4096], 2048).expect("stored");
+    assert!(map.store(&[2; 2], 8191).is_err() && map.sync(0, 8193).is_err(), "beyond the end");
+    file.write_at(&[3; 512], 4096).expect("written");
+    // Two sectors of the four of a page, one from the store and one from the call.
+    map.sync(3584, 4608).expect("synced");
+    let outcome = |mode, seed| {
+        let fork = fs.fork();
+        match mode {
+            Some(mode) => fork.crash(mode, seed),
+            None => fork.kill(),
+        }
+        fork.content(path).expect("there")
+    };
+    let killed = outcome(None, 0);
+    assert_eq!((killed[2047], killed[2048], killed[4096], killed[6143]), (1, 2, 3, 2));
+    let least = outcome(Some(CrashMode::LoseAll), 0);
+    assert_eq!((least[3583], least[3584], least[4096], least[4608]), (1, 2, 3, 1));
+    let mut seen = BTreeSet::new();
+    for seed in 0..2000 {
+        let content = outcome(Some(CrashMode::Random), seed);
+        let sector = |at: usize| content[at..at + 512].to_vec();
+        assert_eq!((sector(3584), sector(4096)), (vec![2; 512], vec![3; 512]), "synced");
+        assert!(content[..2048].iter().chain(&content[6144..]).all(|byte| *byte == 1));
+        seen.insert((sector(2048), sector(3072), sector(5632)));
+    }
+    // The store's parts begin and end within these sectors, so some are seen half stored.
+    let torn = |part: &Vec<u8>| part.iter().any(|byte| *byte != part[0]);
+    assert!(seen.len() >= 8 && seen.iter().any(|(_, part, _)| torn(part)), "{}", seen.len());
+    file.truncate(4096).expect("cut");
+    assert!(map.populate(0, 8192).is_err() && map.store(&[4], 5000).is_err());
+    map.store(&[4], 10).expect("this part is there");
+    let stale = file.map(100).expect("mapped");
+    fs.kill();
+    assert!(stale.store(&[5], 0).is_err(), "no map outlives the process");
+}

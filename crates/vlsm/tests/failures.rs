@@ -87,10 +87,18 @@ fn a_panic_in_any_file_call_stops_writes_and_nothing_else() {
         (Op::Sync, "MANIFEST"),
         (Op::Create, ".wal.tmp"),
         (Op::Write, ".wal"),
+        (Op::Map, ".wal"),
+        (Op::Populate, ".wal"),
+        (Op::Store, ".wal"),
         (Op::Sync, ".wal"),
     ];
     for (op, path) in places {
         for durability in [Durability::Buffered, Durability::Sync] {
+            let mapped = matches!(op, Op::Map | Op::Populate | Op::Store);
+            if mapped && durability == Durability::Sync {
+                // Synced writes are calls.
+                continue;
+            }
             let what = format!("{op:?} of {path:?}, {durability:?}");
             let mut bench = Bench::new();
             let db = bench.open();
@@ -183,9 +191,14 @@ fn after_a_failed_append_nobody_writes_on() {
         let db = small(Db::builder(Path::new(FOLDER)).env(Arc::new(env))).open().unwrap();
         db.put("first", "1").unwrap();
         let nth = round % 7 + 1;
-        let failed = faults.add(Rule::once(Op::Write, WAL, Fault::Eio).nth(nth));
+        // By a call, or through memory, which is used once a few pages have been written.
+        let op = [Op::Write, Op::Store][(round % 2) as usize];
+        while op == Op::Store && db.stats().wal_mapped_bytes.0 == 0 {
+            db.put("more", [b'-'; 200]).unwrap();
+        }
+        let failed = faults.add(Rule::once(op, WAL, Fault::Eio).nth(nth));
         let (calls, counting) = counted();
-        faults.add(Rule::once(Op::Write, WAL, counting).nth(nth + 1).forever());
+        faults.add(Rule::once(op, WAL, counting).nth(nth + 1).forever());
         std::thread::scope(|scope| {
             for client in 0..6_u64 {
                 let (db, client) = (&db, client);
@@ -275,7 +288,10 @@ fn a_flush_never_waits_for_ever() {
         let told = || flushed.recv_timeout(HANG).expect(meanwhile);
         match meanwhile {
             "the store is latched" => {
-                bench.faults.add(Rule::once(Op::Write, WAL, Fault::Eio));
+                // By a call or through memory.
+                for op in [Op::Write, Op::Store] {
+                    bench.faults.add(Rule::once(op, WAL, Fault::Eio));
+                }
                 bench.put(&db, 50, Durability::Buffered).unwrap_err();
                 let told = told();
                 assert!(matches!(told, Err(Error::ReadOnly { .. })), "{told:?}");

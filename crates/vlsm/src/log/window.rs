@@ -68,8 +68,9 @@ pub(super) struct Windows {
     closes: u64,
     /// The current file's and the next one's, as far as there are.
     open: Mutex<Vec<Arc<Window>>>,
-    /// Whether the writing thread needs more to be ready.
-    wanted: AtomicBool,
+    /// The offset up to which the writing thread needs the current file to be ready; 0 if it has
+    /// enough.
+    wanted: AtomicU64,
     opening: AtomicBool,
     /// Whether files cannot be mapped here.
     refused: AtomicBool,
@@ -85,7 +86,7 @@ impl Windows {
             piece,
             closes: piece.min(PAGE_MAX).min(sync_bytes).max(1),
             open: Mutex::default(),
-            wanted: AtomicBool::new(false),
+            wanted: AtomicU64::new(0),
             opening: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             last_sync: AtomicU64::new(0),
@@ -149,8 +150,10 @@ impl Log {
         let window = writer.window.as_deref();
         let ready = window.map_or(0, |window| window.ready.load(Ordering::Acquire));
         let most = window.map_or(u64::MAX, |window| window.map.len());
-        if ready < most.min(offset + len + windows.ahead() / 2) {
-            windows.wanted.store(true, Ordering::Release);
+        // Another group of this length, and half of what is usually ahead.
+        let wanted = offset + len * 2 + windows.ahead() / 2;
+        if ready < wanted.min(most) {
+            windows.wanted.store(wanted, Ordering::Release);
         }
         let Some(window) = window.filter(|_| offset + len <= ready) else {
             return writer.file.write(records, offset);
@@ -200,20 +203,22 @@ impl Log {
     /// Has the current window made ready in the background, where the writers need it.
     pub(super) fn open_ahead(self: &Arc<Self>) {
         let windows = &self.windows;
-        if !windows.wanted.load(Ordering::Acquire) || windows.opening.swap(true, Ordering::AcqRel) {
+        if windows.wanted.load(Ordering::Acquire) == 0
+            || windows.opening.swap(true, Ordering::AcqRel)
+        {
             return;
         }
         let log = self.clone();
         self.shared.in_background(move || {
-            log.windows.wanted.store(false, Ordering::Release);
-            let result = log.open_current();
+            let wanted = log.windows.wanted.swap(0, Ordering::AcqRel);
+            let result = log.open_current(wanted);
             log.windows.opening.store(false, Ordering::Release);
             log.tell_window(result);
         });
     }
 
     /// Opens the current file's window, or makes more of it ready.
-    fn open_current(&self) -> Result<()> {
+    fn open_current(&self, wanted: u64) -> Result<()> {
         self.shared.health.check_running()?;
         let (file, offset) = {
             let extent = self.extent.lock();
@@ -228,7 +233,7 @@ impl Log {
                 window
             }
         };
-        window.advance(offset, offset + windows.ahead(), windows.piece)?;
+        window.advance(offset, wanted.max(offset + windows.ahead()), windows.piece)?;
         window.release(offset.saturating_sub(windows.piece));
         Ok(())
     }
@@ -253,6 +258,7 @@ impl Log {
     /// The file with this number is the current one now: its window, and the older ones are closed
     /// in the background.
     pub(super) fn switch_window(&self, number: u64) -> Option<Arc<Window>> {
+        self.windows.wanted.store(0, Ordering::Release);
         let (current, old) = {
             let mut open = self.windows.open.lock();
             let old: Vec<_> = open.extract_if(.., |window| window.file < number).collect();
