@@ -109,7 +109,7 @@ const FIRST: &[(&str, &[Bug])] = &[
     ("hot keys hide nothing newer", &[Bug::KeptHidesNewer]),
     (
         "a crash at every file operation with hot keys",
-        &[Bug::WalSyncSkipped, Bug::KeptUnsynced, Bug::KeptNotRecovered],
+        &[Bug::WalSyncSkipped, Bug::KeptUnsynced, Bug::KeptNotRecovered, Bug::WindowUnsynced],
     ),
     (
         "every file operation of small stores of many sizes fails",

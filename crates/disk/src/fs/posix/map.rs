@@ -173,7 +173,7 @@ impl Map for PosixMap {
     }
 
     fn release(&self, from: u64, to: u64) {
-        let from = (from as usize).next_multiple_of(GRAIN);
+        let from = from as usize / GRAIN * GRAIN;
         let to = (to as usize).min(self.len) / GRAIN * GRAIN;
         if self.check().is_ok() {
             // Of a shared mapping of a file: the page cache keeps the pages. Refused, they stay.
