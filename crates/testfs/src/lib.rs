@@ -10,7 +10,6 @@ mod fault;
 mod mem;
 mod sim;
 mod sim_file;
-mod sim_handle;
 
 pub use fault::{Fault, FaultFs, Op, Rule, RuleId};
 pub use mem::MemFile;

@@ -17,8 +17,7 @@
 //! collections are ordered, so the seed and the sequence of calls determine the disk. No lock is
 //! held while the hook of [`SimFs::set_interleave`] runs, at the start and at the end of each call.
 
-use crate::sim_file::{Inode, Random};
-use crate::sim_handle::SimFile;
+use crate::sim_file::{Inode, Random, SimFile};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};

@@ -6,10 +6,14 @@
 //! other sectors; and the file has one of its lengths. Bytes within the length that never reached
 //! the device are zero.
 
+mod handle;
+
 use crate::sim::FailedSync;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
+
+pub(super) use handle::SimFile;
 
 /// The unit that a device writes as one.
 const SECTOR: u64 = 512;

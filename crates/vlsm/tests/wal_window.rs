@@ -243,7 +243,7 @@ fn what_is_in_memory_survives_a_kill() {
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut told = [0; 16];
         let mut pipe = child.stderr.take().unwrap();
-        let mut word =
+        let word =
             |at: usize, told: &[u8; 16]| u64::from_le_bytes(told[at..at + 8].try_into().unwrap());
         loop {
             pipe.read_exact(&mut told).unwrap();

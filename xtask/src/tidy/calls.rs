@@ -24,7 +24,8 @@ const PRINTERS: &[&str] = &[
     "xtask/",
     "peers/",
 ];
-/// The memtable, maps of files, calls from other languages, and calls into stores in other languages.
+/// The memtable, maps of files, calls from other languages, and calls into stores in other
+/// languages.
 const UNSAFE: &[&str] = &[
     "bindings/c/src/",
     "bindings/handle/src/",

@@ -211,15 +211,7 @@ impl Writer {
         env.interleave();
         self.fill(batch, &mut sequenced);
         env.interleave();
-        match durability {
-            Durability::Sync => {
-                self.log.note_sync(sequenced.position);
-                self.log.write_through(sequenced.position)?;
-            }
-            Durability::Buffered => self.log.write_through(sequenced.position)?,
-            Durability::Lazy => self.log.write_if_large(sequenced.position)?,
-            Durability::NoWal => {}
-        }
+        self.wait_for_write(durability, sequenced.position)?;
         if !early {
             self.publish(sequenced.ticket, sequenced.last_seq)?;
         }
@@ -231,6 +223,20 @@ impl Writer {
         }
         self.shared.end(started);
         Ok(true)
+    }
+
+    /// Stage 4.
+    #[inline]
+    fn wait_for_write(&self, durability: Durability, position: u64) -> Result<()> {
+        match durability {
+            Durability::Sync => {
+                self.log.note_sync(position);
+                self.log.write_through(position)
+            }
+            Durability::Buffered => self.log.write_through(position),
+            Durability::Lazy => self.log.write_if_large(position),
+            Durability::NoWal => Ok(()),
+        }
     }
 
     /// Stage 6.

@@ -8,13 +8,13 @@
 //! A store counts as a mutating call, so that the machine may stop there. A sync of a range covers
 //! exactly the range, although a kernel writes whole pages.
 
+use super::Inode;
 use crate::sim::{Disk, SimFs, full_unless};
-use crate::sim_file::Inode;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use vlsm_disk::fs::{File, Map, OpenOptions};
 
-pub(super) struct SimFile {
+pub(crate) struct SimFile {
     fs: SimFs,
     inode: u64,
     life: u64,
@@ -22,7 +22,7 @@ pub(super) struct SimFile {
 }
 
 impl SimFile {
-    pub(super) fn new(fs: &SimFs, inode: u64, life: u64, options: OpenOptions) -> Self {
+    pub(crate) fn new(fs: &SimFs, inode: u64, life: u64, options: OpenOptions) -> Self {
         Self { fs: fs.clone(), inode, life, options }
     }
 
