@@ -1,4 +1,6 @@
 //! Errors of the engine as exceptions: subclasses of `org.vlsm.VlsmException`.
+//!
+//! The text is the engine's; the subclass tells its kind.
 
 use crate::java::java;
 use engine::Error;

@@ -1,4 +1,6 @@
-//! What this library calls in Java: static methods of `Native`, found once when it is loaded.
+//! What this library calls in Java: static methods of `Native`.
+//!
+//! They are looked up once, when the library is loaded.
 
 use jni::objects::{GlobalRef, JClass, JStaticMethodID};
 use jni::sys::{JNI_VERSION_1_8, jint};

@@ -1,4 +1,6 @@
 //! Reads of a keyspace, or of a keyspace in a snapshot or a transaction.
+//!
+//! A value goes into a new Java array, or into the buffer of the caller.
 
 use crate::call::call;
 use crate::convert::{Direct, arrays, give, give_all, key};

@@ -29,6 +29,7 @@ const PRINTERS: &[&str] = &[
 const UNSAFE: &[&str] = &[
     "bindings/c/src/",
     "bindings/handle/src/",
+    "bindings/java/rust/",
     "bindings/rocksdb/src/",
     "crates/disk/src/fs/posix/map.rs",
     "crates/vlsm/src/memtable/skiplist.rs",

@@ -30,6 +30,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("bindings", &[]),
     ("bindings/c", &["vlsm", "vlsm-handle"]),
     ("bindings/handle", &[]),
+    ("bindings/java", &["vlsm"]),
     ("bindings/python", &["vlsm", "vlsm-handle"]),
     ("bindings/rocksdb", &["vlsm", "vlsm-handle"]),
     ("integrations", &[]),

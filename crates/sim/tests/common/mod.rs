@@ -68,8 +68,8 @@ pub fn in_parallel<T: Default + Send, E: Send>(
     (gathered, failures.into_inner().expect("not poisoned"))
 }
 
-/// Keeps this thread, and those that it starts, on one processor. The tasks of a simulated life take
-/// turns, so a second processor only makes each hand-over slower.
+/// Keeps this thread, and those that it starts, on one processor. The tasks of a simulated life
+/// take turns, so a second processor only makes each hand-over slower.
 fn stay_on(number: usize) {
     #[cfg(target_os = "linux")]
     {
