@@ -1,6 +1,6 @@
 //! Stores: opened, closed, copied and asked for their state.
 //!
-//! A handle is a number in a table (`table`), so a closed one, or one of another kind, is found out.
+//! A handle is a number in a table (`table`), so a closed one or one of another kind is noticed.
 
 use crate::call::call;
 use crate::convert::{Asked, arrays, path, perhaps_text, text};

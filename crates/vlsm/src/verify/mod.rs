@@ -520,7 +520,13 @@ impl Check<'_> {
                 || published::FILES.contains(&&*name)
                 || matches!(
                     name.as_str(),
-                    "CURRENT" | "LOCK" | "LOG" | "LOG.old" | device::NAME | reserve::NAME
+                    "CURRENT"
+                        | "LOCK"
+                        | "LOG"
+                        | "LOG.old"
+                        | "LOG.rocksdb"
+                        | device::NAME
+                        | reserve::NAME
                 );
             if name == ASIDE {
                 self.find(Finding {
