@@ -119,6 +119,7 @@ pub fn find(id: i64, what: &'static str) -> Outcome<Arc<Object>> {
 pub fn remove(id: i64) {
     let removed = OBJECTS.remove(&id);
     if in_operator() {
+        #[allow(clippy::disallowed_methods, reason = "a thread of the binding, not of a store")]
         std::thread::spawn(move || drop(removed));
     }
 }
