@@ -160,6 +160,11 @@ fn cached(options: &Options, stats: &Stats) -> u64 {
     stats.wal_lengthened_bytes.0 + if options.direct_reads { 0 } else { reads }
 }
 
+/// What the system counted when memory for the WAL was made ready, and nothing was written there yet.
+fn made_ready(stats: &Stats) -> u64 {
+    stats.wal_ready_bytes.0.saturating_sub(stats.wal_mapped_bytes.0)
+}
+
 fn other_written(stats: &Stats) -> u64 {
     (stats.manifest_bytes + stats.wal_filled_bytes + stats.log_bytes + stats.reserve_bytes).0
 }
@@ -272,7 +277,7 @@ impl Store for Engine {
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
             other_written: other_written(&stats),
-            rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE,
+            rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE + made_ready(&stats),
             cached: cached(self.db.options(), &stats),
             l0_compactions: stats.compactions.first().map_or(0, |work| work.jobs),
             chains: stats.chains.count,

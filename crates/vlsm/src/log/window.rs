@@ -32,6 +32,7 @@
 //! unmaps the file.
 
 use super::{CurrentFile, Log};
+use crate::shared::counters::Counter;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -113,14 +114,16 @@ impl Window {
         Arc::new(Self { file, map, ready, released })
     }
 
-    /// Makes the window ready from an offset, or from where it is, to another one.
-    fn advance(&self, offset: u64, to: u64, piece: u64) -> Result<()> {
+    /// Makes the window ready from an offset, or from where it is, to another one, and counts the
+    /// bytes.
+    fn advance(&self, offset: u64, to: u64, piece: u64, made_ready: &Counter) -> Result<()> {
         let to = to.min(self.map.len());
         let mut from = self.ready.load(Ordering::Acquire).max(offset);
         while from < to {
             let next = to.min(from + piece);
             self.map.populate(from, next)?;
             self.ready.store(next, Ordering::Release);
+            made_ready.add(next - from);
             from = next;
         }
         Ok(())
@@ -233,7 +236,9 @@ impl Log {
                 window
             }
         };
-        window.advance(offset, wanted.max(offset + windows.ahead()), windows.piece)?;
+        let (to, made_ready) =
+            (wanted.max(offset + windows.ahead()), &self.shared.counters.wal_ready_bytes);
+        window.advance(offset, to, windows.piece, made_ready)?;
         window.release(offset.saturating_sub(windows.piece));
         Ok(())
     }
@@ -248,7 +253,8 @@ impl Log {
         }
         let opened = next.map().and_then(|map| {
             let window = Window::new(next.number(), map);
-            window.advance(0, windows.ahead(), windows.piece)?;
+            let made_ready = &self.shared.counters.wal_ready_bytes;
+            window.advance(0, windows.ahead(), windows.piece, made_ready)?;
             windows.open.lock().push(window);
             Ok(())
         });

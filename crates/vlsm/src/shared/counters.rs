@@ -75,6 +75,7 @@ pub(crate) struct Counters {
     pub filter_false_positives: Counter,
     pub wal_bytes: Counter,
     pub wal_mapped_bytes: Counter,
+    pub wal_ready_bytes: Counter,
     pub wal_filled_bytes: Counter,
     pub wal_lengthened_bytes: Counter,
     /// Written to the reserve.

@@ -325,6 +325,8 @@ fn logs(all: &mut Families, stats: &Stats) {
     all.count("vlsm_wal_bytes_total", "Bytes written to the WAL.", stats.wal_bytes.0);
     let help = "Bytes copied into the memory of WAL files, without a call of the system.";
     all.count("vlsm_wal_mapped_bytes_total", help, stats.wal_mapped_bytes.0);
+    let help = "Bytes of WAL files that were brought into memory, ready to be written.";
+    all.count("vlsm_wal_ready_bytes_total", help, stats.wal_ready_bytes.0);
     let help = "Bytes of WAL headers, and of zeros that extend WAL files.";
     all.count("vlsm_wal_filled_bytes_total", help, stats.wal_filled_bytes.0);
     all.count("vlsm_wal_writes_total", "Groups of records written to the WAL.", stats.wal_writes);

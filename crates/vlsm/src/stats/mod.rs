@@ -283,6 +283,9 @@ pub struct Stats {
     pub wal_bytes: ByteCount,
     /// The part of them that was copied into the memory of the files, without a call of the system.
     pub wal_mapped_bytes: ByteCount,
+    /// Bytes of WAL files that were brought into memory, ready to be written there. The system counts
+    /// them as written at that moment, and not when records are copied to them.
+    pub wal_ready_bytes: ByteCount,
     /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
     /// where it is too short.
     pub wal_filled_bytes: ByteCount,
@@ -427,6 +430,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         memory_peak: peak.total,
         wal_bytes: ByteCount(counters.wal_bytes.get()),
         wal_mapped_bytes: ByteCount(counters.wal_mapped_bytes.get()),
+        wal_ready_bytes: ByteCount(counters.wal_ready_bytes.get()),
         wal_filled_bytes: ByteCount(counters.wal_filled_bytes.get()),
         wal_lengthened_bytes: ByteCount(counters.wal_lengthened_bytes.get()),
         reserve_bytes: ByteCount(counters.reserve_bytes.get()),
