@@ -1,6 +1,7 @@
-//! Stores: opened, closed, copied and asked for their state.
+//! Stores: opened, closed, copied, asked.
 //!
-//! A handle is a number in a table (`table`), so a closed one or one of another kind is noticed.
+//! `closeStore` ends a store whatever else there is, and releases its object; a refused call does
+//! neither.
 
 use crate::call::call;
 use crate::convert::{Asked, arrays, path, perhaps_text, text};

@@ -1,6 +1,7 @@
 //! Errors of the engine as exceptions: subclasses of `org.vlsm.VlsmException`.
 //!
-//! The text is the engine's; the subclass tells its kind.
+//! Java makes the object, so that its classes are named in one place there. An exception that is
+//! pending already is left as it is.
 
 use crate::java::java;
 use engine::Error;

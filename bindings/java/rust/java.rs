@@ -1,6 +1,6 @@
-//! What this library calls in Java: static methods of `Native`.
+//! What this library calls in Java: static methods of `Native`, found once when it is loaded.
 //!
-//! They are looked up once, when the library is loaded.
+//! Threads of the store could not find them later: they know no class loader but the system's.
 
 use jni::objects::{GlobalRef, JClass, JStaticMethodID};
 use jni::sys::{JNI_VERSION_1_8, jint};

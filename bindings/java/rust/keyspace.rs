@@ -1,6 +1,6 @@
 //! Writes into a keyspace, and what concerns a keyspace as a whole.
 //!
-//! Keys and values are copied once, from a Java array or from a direct buffer.
+//! Every write goes through its store (`table`), which makes it durable at the end of the JVM.
 
 use crate::call::call;
 use crate::convert::{Asked, Direct, give, key, perhaps, range, text, time, value, write_options};

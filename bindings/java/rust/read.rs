@@ -1,6 +1,6 @@
 //! Reads of a keyspace, or of a keyspace in a snapshot or a transaction.
 //!
-//! A value goes into a new Java array, or into the buffer of the caller.
+//! Java has one function for each kind of read: the object that it is called on says where to look.
 
 use crate::call::call;
 use crate::convert::{Direct, arrays, give, give_all, key};

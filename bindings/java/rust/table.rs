@@ -116,10 +116,10 @@ pub fn find(id: i64, what: &'static str) -> Outcome<Arc<Object>> {
 
 /// Removes an object. A store closes with its last one, which must not happen in one of its own
 /// threads.
+#[allow(clippy::disallowed_methods, reason = "a store that closes has no environment to ask")]
 pub fn remove(id: i64) {
     let removed = OBJECTS.remove(&id);
     if in_operator() {
-        #[allow(clippy::disallowed_methods, reason = "a thread of the binding, not of a store")]
         std::thread::spawn(move || drop(removed));
     }
 }

@@ -160,7 +160,8 @@ fn cached(options: &Options, stats: &Stats) -> u64 {
     stats.wal_lengthened_bytes.0 + if options.direct_reads { 0 } else { reads }
 }
 
-/// What the system counted when memory for the WAL was made ready, and nothing was written there yet.
+/// What the system counted when memory for the WAL was made ready, and nothing was written there
+/// yet.
 fn made_ready(stats: &Stats) -> u64 {
     stats.wal_ready_bytes.0.saturating_sub(stats.wal_mapped_bytes.0)
 }

@@ -283,8 +283,8 @@ pub struct Stats {
     pub wal_bytes: ByteCount,
     /// The part of them that was copied into the memory of the files, without a call of the system.
     pub wal_mapped_bytes: ByteCount,
-    /// Bytes of WAL files that were brought into memory, ready to be written there. The system counts
-    /// them as written at that moment, and not when records are copied to them.
+    /// Bytes of WAL files that were brought into memory, ready to be written there. The system
+    /// counts them as written at that moment, and not when records are copied to them.
     pub wal_ready_bytes: ByteCount,
     /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
     /// where it is too short.
@@ -395,8 +395,7 @@ impl Stats {
 pub(crate) fn stats(engine: &Engine) -> Stats {
     let Engine { shared, reader, installer, control, .. } = engine;
     let counters = &shared.counters;
-    let cache = reader.tables().cache().counters();
-    let view = reader.views().load_full();
+    let (cache, view) = (reader.tables().cache().counters(), reader.views().load_full());
     let trees = Trees::of(engine, &view);
     let (memory, peak) = shared.memory.stats_and_peak();
     let (chains, standing_chains) = {
