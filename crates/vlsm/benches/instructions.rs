@@ -81,7 +81,7 @@ fn main() {
         // A job zeroes a new buffer where none has come back yet: the least of some counts.
         let kept_now = figure(&kept, case.name);
         let mut counted = count(case);
-        for _ in 0..4 {
+        for _ in 0..8 {
             if kept_now.is_some_and(|kept| counted > kept * ACCEPTED.end()) {
                 counted = counted.min(count(case));
             }
