@@ -1,19 +1,69 @@
 //! A byte buffer that starts at a multiple of 4096, as direct I/O wants it.
 //!
-//! The memory is a vector of 4096-byte pages, each aligned to its size; the bytes are a view of it.
-//! So no `unsafe` is needed, and the capacity is always a multiple of [`ALIGNMENT`]. A buffer is
-//! meant to be used again: [`AlignedBuf::clear`] keeps the memory.
+//! The capacity is always a multiple of [`ALIGNMENT`]. A buffer is meant to be used again:
+//! [`AlignedBuf::clear`] keeps the memory.
+//!
+//! A large buffer is a map of its own. The allocator would keep the memory of large buffers that
+//! were freed, for each of its threads: 12 MB with a `memory_limit` of 32 MB. A map goes back to
+//! the system with its buffer, and takes memory only as far as it was written to. Small buffers,
+//! and those for which the system has no map, are vectors of pages.
 
 use bytemuck::{Pod, Zeroable};
+use memmap2::MmapMut;
 use std::ops::{Deref, DerefMut};
 
 /// The unit of offsets, lengths and addresses in direct I/O.
 pub const ALIGNMENT: usize = 4096;
 
+/// The capacity from which a buffer is a map.
+const MAPPED: usize = 128 << 10;
+
 /// One page.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; ALIGNMENT]);
+
+/// Zeros at first, a multiple of [`ALIGNMENT`] of them.
+enum Memory {
+    Pages(Vec<Page>),
+    Map(MmapMut),
+}
+
+impl Memory {
+    /// Memory for `len` bytes, rounded up.
+    fn new(len: usize) -> Self {
+        let len = len.next_multiple_of(ALIGNMENT);
+        if len >= MAPPED
+            && !cfg!(miri)
+            && let Ok(map) = MmapMut::map_anon(len)
+        {
+            return Self::Map(map);
+        }
+        Self::Pages(vec![Page::zeroed(); len / ALIGNMENT])
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Pages(pages) => bytemuck::cast_slice(pages),
+            Self::Map(map) => map,
+        }
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pages(pages) => bytemuck::cast_slice_mut(pages),
+            Self::Map(map) => map,
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::Pages(Vec::new())
+    }
+}
 
 /// The largest multiple of [`ALIGNMENT`] that is not above `offset`.
 #[must_use]
@@ -30,9 +80,9 @@ pub const fn align_up(offset: u64) -> u64 {
 }
 
 /// Bytes at an aligned address.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct AlignedBuf {
-    pages: Vec<Page>,
+    memory: Memory,
     len: usize,
 }
 
@@ -40,8 +90,7 @@ impl AlignedBuf {
     /// An empty buffer with room for `capacity` bytes, rounded up.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        let pages = vec![Page::zeroed(); capacity.div_ceil(ALIGNMENT)];
-        Self { pages, len: 0 }
+        Self { memory: Memory::new(capacity), len: 0 }
     }
 
     /// A buffer of `len` zeros.
@@ -54,7 +103,7 @@ impl AlignedBuf {
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.pages.len() * ALIGNMENT
+        self.memory.bytes().len()
     }
 
     /// Removes the content and keeps the memory.
@@ -65,13 +114,14 @@ impl AlignedBuf {
     /// Sets the length to `len`. New bytes have any content: zeros, or what the memory held before.
     pub fn set_len(&mut self, len: usize) {
         if len > self.capacity() {
-            self.pages.resize(len.div_ceil(ALIGNMENT), Page::zeroed());
+            let mut memory = Memory::new(len);
+            memory.bytes_mut()[..self.len].copy_from_slice(self);
+            self.memory = memory;
         }
         self.len = len;
     }
 
-    /// Appends `bytes`, and grows if needed.
-    #[inline]
+    /// Appends `bytes`, and grows by what is missing.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let start = self.len;
         self.set_len(start + bytes.len());
@@ -93,14 +143,14 @@ impl Deref for AlignedBuf {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.pages)[..self.len]
+        &self.memory.bytes()[..self.len]
     }
 }
 
 impl DerefMut for AlignedBuf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.pages)[..self.len]
+        &mut self.memory.bytes_mut()[..self.len]
     }
 }
 
@@ -132,6 +182,21 @@ mod tests {
         assert_eq!(buf.fill_from(&[9; 20_000]), 12_288);
         assert!(buf.iter().all(|byte| *byte == 9));
         assert_eq!(buf.fill_from(&[9; 1]), 0);
+    }
+
+    #[test]
+    fn a_large_one_is_a_map_and_keeps_its_bytes_when_it_grows() {
+        let mut buf = AlignedBuf::with_capacity(MAPPED - ALIGNMENT);
+        let content: Vec<u8> = (0..MAPPED - 1).map(|at| at as u8).collect();
+        let filled = buf.fill_from(&content);
+        assert!(matches!(buf.memory, Memory::Pages(_)));
+        buf.set_len(content.len());
+        assert!(matches!(buf.memory, Memory::Map(_)) || cfg!(miri));
+        assert_eq!(buf.as_ptr() as usize % ALIGNMENT, 0);
+        assert_eq!((&buf[..filled], buf[filled]), (&content[..filled], 0));
+        buf.set_len(MAPPED * 2);
+        assert_eq!(&buf[..filled], &content[..filled]);
+        assert!(AlignedBuf::zeroed(MAPPED).iter().all(|byte| *byte == 0));
     }
 
     #[test]

@@ -186,7 +186,7 @@ impl Log {
             wanted: AtomicU64::new(0),
             starved: AtomicBool::new(false),
             syncing_ahead: AtomicBool::new(false),
-            windows: Windows::new(options.wal_file_bytes.0, options.wal_sync_bytes.0),
+            windows: Windows::new(options),
             recycled: Mutex::default(),
         }
     }

@@ -27,11 +27,14 @@
 //! of a range suffices, and no store extends the file or allocates a block. What counts as written
 //! is in the page cache.
 //!
-//! Threads and locks: the list of windows is under a short lock. The thread that writes keeps the
-//! current window beside the file. The last reference is dropped in the background, because it
-//! unmaps the file.
+//! Memory: the mapped part is charged to `memory_limit`, of which it takes a sixteenth at most.
+//!
+//! Threads and locks: the list of windows is under a short lock, as is the range that a window has
+//! in memory. The thread that writes keeps the current window beside the file. The last reference is
+//! dropped in the background, because it unmaps the file.
 
 use super::{CurrentFile, Log};
+use crate::options::Options;
 use crate::shared::counters::Counter;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +43,7 @@ use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result};
 use vlsm_disk::wal::{MappedWal, PreparedWal, WalFile};
+use vlsm_disk::{Charge, Gauge};
 
 /// The most bytes that are brought into memory by one call.
 const PIECE_MAX: u64 = 256 << 10;
@@ -47,6 +51,8 @@ const PIECE_MAX: u64 = 256 << 10;
 const PIECE_MIN: u64 = 4 << 10;
 /// The pieces of a file.
 const PIECES: u64 = 64;
+/// The pieces of `memory_limit`: all windows together take at most 16 of them.
+const PIECES_OF_MEMORY: u64 = 256;
 /// The pieces that are kept ready ahead of the writers.
 const AHEAD_PIECES: u64 = 4;
 /// Bytes in use are not synced in the background, up to a multiple of this: the largest page.
@@ -58,8 +64,25 @@ pub(super) struct Window {
     map: MappedWal,
     /// The offset up to which stores take no fault; 0 if it is not known.
     ready: AtomicU64,
-    /// The offset up to which it was taken out of memory.
-    released: AtomicU64,
+    in_memory: Mutex<InMemory>,
+}
+
+/// The part of a window that is in memory.
+struct InMemory {
+    from: u64,
+    to: u64,
+    charge: Charge,
+}
+
+impl InMemory {
+    /// A range is about to be brought in.
+    fn grow(&mut self, from: u64, to: u64) {
+        if self.charge.bytes() == 0 {
+            self.from = from;
+        }
+        self.to = self.to.max(to);
+        self.charge.set(self.to - self.from);
+    }
 }
 
 /// The windows of a log.
@@ -80,9 +103,12 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// The windows of a log whose files have this length and are synced after so many bytes.
-    pub fn new(file_len: u64, sync_bytes: u64) -> Self {
-        let piece = (file_len / PIECES).clamp(PIECE_MIN, PIECE_MAX);
+    /// The windows of a log with these options.
+    pub fn new(options: &Options) -> Self {
+        let sync_bytes = options.wal_sync_bytes.0;
+        let piece =
+            (options.wal_file_bytes.0 / PIECES).min(options.memory_limit.0 / PIECES_OF_MEMORY);
+        let piece = piece.clamp(PIECE_MIN, PIECE_MAX) / PIECE_MIN * PIECE_MIN;
         Self {
             piece,
             closes: piece.min(PAGE_MAX).min(sync_bytes).max(1),
@@ -109,9 +135,9 @@ impl Windows {
 }
 
 impl Window {
-    fn new(file: u64, map: MappedWal) -> Arc<Self> {
-        let (ready, released) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { file, map, ready, released })
+    fn new(file: u64, map: MappedWal, gauge: &Gauge) -> Arc<Self> {
+        let in_memory = Mutex::new(InMemory { from: 0, to: 0, charge: gauge.charge(0) });
+        Arc::new(Self { file, map, ready: AtomicU64::new(0), in_memory })
     }
 
     /// Makes the window ready from an offset, or from where it is, to another one, and counts the
@@ -121,6 +147,7 @@ impl Window {
         let mut from = self.ready.load(Ordering::Acquire).max(offset);
         while from < to {
             let next = to.min(from + piece);
+            self.in_memory.lock().grow(from, next);
             self.map.populate(from, next)?;
             self.ready.store(next, Ordering::Release);
             made_ready.add(next - from);
@@ -131,9 +158,13 @@ impl Window {
 
     /// Takes what lies before an offset out of memory.
     fn release(&self, to: u64) {
-        let from = self.released.swap(to, Ordering::AcqRel);
-        if from < to {
-            self.map.release(from, to);
+        let mut in_memory = self.in_memory.lock();
+        let to = to.min(in_memory.to);
+        if in_memory.from < to {
+            self.map.release(in_memory.from, to);
+            in_memory.from = to;
+            let left = in_memory.to - to;
+            in_memory.charge.set(left);
         }
     }
 }
@@ -231,7 +262,7 @@ impl Log {
         let window = match windows.of(file.number()) {
             Some(window) => window,
             None => {
-                let window = Window::new(file.number(), file.map()?);
+                let window = Window::new(file.number(), file.map()?, &self.shared.memory.wal);
                 windows.open.lock().push(window.clone());
                 window
             }
@@ -252,7 +283,7 @@ impl Log {
             return;
         }
         let opened = next.map().and_then(|map| {
-            let window = Window::new(next.number(), map);
+            let window = Window::new(next.number(), map, &self.shared.memory.wal);
             let made_ready = &self.shared.counters.wal_ready_bytes;
             window.advance(0, windows.ahead(), windows.piece, made_ready)?;
             windows.open.lock().push(window);

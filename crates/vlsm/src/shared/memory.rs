@@ -8,7 +8,8 @@
 //! 2. Memory that *readers pin* (flushed memtables, blocks evicted from the cache) cannot be
 //!    refused. Pins are taken back: iterators switch to a fresh view (`iter`). Buffers of *jobs*
 //!    cannot be refused either; their sizes are chosen so that the buffers of all concurrent jobs
-//!    take about an eighth of the limit (`job`).
+//!    take about an eighth of the limit (`job`). Nor can the parts of *WAL files* that are mapped
+//!    (`log/window`), at most a sixteenth of it.
 //! 3. *Indexes and filters* of open SSTs get the rest, less the cache's minimum and an eighth of
 //!    the limit, which the cache can give up at once. Beyond that the coldest are evicted, and
 //!    files are opened for one use only.
@@ -19,7 +20,7 @@
 //! opened a file. It keeps a small part of the limit free for the growth of memtables until the
 //! next call.
 //!
-//! Not counted: WAL buffers, the trees' metadata, and values that the caller copied.
+//! Not counted: buffers of the WAL, the trees' metadata, and values that the caller copied.
 //!
 //! Threads and locks: gauges are atomics. `balance` uses `try_lock`, except when a job needs room
 //! or a file was opened.
@@ -55,12 +56,14 @@ pub struct MemoryStats {
     pub pinned_blocks: ByteCount,
     /// Buffers of flushes and compactions.
     pub jobs: ByteCount,
+    /// The parts of WAL files that are in memory to be written.
+    pub wal: ByteCount,
 }
 
 impl MemoryStats {
     /// Each kind with its name for reports.
     #[must_use]
-    pub fn kinds(&self) -> [(&'static str, ByteCount); 8] {
+    pub fn kinds(&self) -> [(&'static str, ByteCount); 9] {
         [
             ("active memtables", self.active),
             ("sealed memtables", self.sealed),
@@ -70,6 +73,7 @@ impl MemoryStats {
             ("block cache", self.cache),
             ("pinned blocks", self.pinned_blocks),
             ("jobs", self.jobs),
+            ("mapped log", self.wal),
         ]
     }
 
@@ -96,6 +100,7 @@ impl MemoryStats {
             cache: self.cache.max(other.cache),
             pinned_blocks: self.pinned_blocks.max(other.pinned_blocks),
             jobs: self.jobs.max(other.jobs),
+            wal: self.wal.max(other.wal),
         }
     }
 }
@@ -124,6 +129,7 @@ pub(crate) struct Memory {
     /// before the first.
     pub unevictable: AtomicU64,
     pub jobs: Gauge,
+    pub wal: Gauge,
     pub cache: Arc<BlockCache>,
     /// The share of readers, as of the last balance.
     reader_share: AtomicU64,
@@ -153,6 +159,7 @@ impl Memory {
             evicted: Gauge::default(),
             unevictable: AtomicU64::new(u64::MAX),
             jobs: Gauge::default(),
+            wal: Gauge::default(),
             cache: Arc::new(BlockCache::new(cache_limit)),
             reader_share: AtomicU64::new(0),
             balanced_at: AtomicU64::new(0),
@@ -217,6 +224,7 @@ impl Memory {
             cache: ByteCount(self.cache.memory_bytes()),
             pinned_blocks: ByteCount(self.cache.pinned_bytes()),
             jobs,
+            wal: ByteCount(self.wal.get()),
         }
     }
 
