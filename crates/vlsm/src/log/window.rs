@@ -30,8 +30,8 @@
 //! Memory: the mapped part is charged to `memory_limit`, of which it takes a sixteenth at most.
 //!
 //! Threads and locks: the list of windows is under a short lock, as is the range that a window has
-//! in memory. The thread that writes keeps the current window beside the file. The last reference is
-//! dropped in the background, because it unmaps the file.
+//! in memory. The thread that writes keeps the current window beside the file. The last reference
+//! is dropped in the background, because it unmaps the file.
 
 use super::{CurrentFile, Log};
 use crate::options::Options;
