@@ -22,7 +22,7 @@ const DELETE: u8 = 2;
 const DELETE_RANGE: u8 = 3;
 const MERGE: u8 = 4;
 
-/// What is left of the bytes.
+/// The rest of the bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -2,8 +2,8 @@
 //!
 //! 1. A call from inside a merge operator is refused: it may hold what the call would wait for.
 //! 2. A panic becomes an exception.
-//! 3. What a merge operator threw during the call, on this thread, becomes the cause of the call's
-//!    own exception.
+//! 3. An exception that a merge operator threw during the call, on this thread, becomes the cause
+//!    of the call's own exception.
 
 use crate::error::{Failure, Outcome, throw};
 use jni::JNIEnv;
@@ -16,7 +16,7 @@ thread_local! {
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Whether a merge operator runs on this thread.
     static IN_OPERATOR: Cell<bool> = const { Cell::new(false) };
-    /// What a merge operator threw last in this call.
+    /// The last exception that a merge operator threw in this call.
     static THROWN: RefCell<Option<GlobalRef>> = const { RefCell::new(None) };
 }
 

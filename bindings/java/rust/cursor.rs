@@ -24,7 +24,7 @@ const MOST_PAIRS: usize = 2048;
 /// garbage collector treats an array on its own.
 const CHUNK: usize = 128 * 1024;
 
-/// What a cursor walks over.
+/// The pairs that a cursor walks over.
 pub enum Pairs {
     Plain(Box<Iter>),
     /// Backwards. It is made anew by a seek, on the snapshot.

@@ -1,8 +1,8 @@
 //! Merge operators in Java.
 //!
 //! The store's threads call them, also those that Java does not know: these are attached as
-//! daemons, for which the JVM does not wait at its exit, and detached when they end. What an
-//! operator throws never gets further than here: the operands "cannot be combined", and nothing is
+//! daemons, for which the JVM does not wait at its exit, and detached when they end. An exception
+//! of an operator never gets further than here: the operands "cannot be combined", and nothing is
 //! lost.
 
 use crate::call::{InOperator, keep};

@@ -14,7 +14,7 @@ use jni::sys::{jboolean, jbyteArray, jint, jlong, jobjectArray};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What is read.
+/// The place that is read.
 pub struct Reader {
     object: Arc<Object>,
     /// Another object, which is the keyspace; else the object itself, or `default`.
@@ -39,9 +39,14 @@ pub fn in_transaction<T>(
 }
 
 impl Reader {
-    /// What is read by the numbers that Java passes; 0 stands for no keyspace.
+    /// The place that Java names by numbers; 0 stands for no keyspace.
     pub fn find(id: jlong, keyspace: jlong) -> Outcome<Self> {
-        let object = find(id, "handle that was read from")?;
+        Self::find_as("object", id, keyspace)
+    }
+
+    /// As [`Self::find`], of a kind that is known, for the error.
+    pub fn find_as(kind: &'static str, id: jlong, keyspace: jlong) -> Outcome<Self> {
+        let object = find(id, kind)?;
         let keyspace = match keyspace {
             0 => None,
             keyspace => Some(find(keyspace, "keyspace")?),
@@ -211,7 +216,7 @@ extern "system" fn Java_org_vlsm_Native_getForUpdate<'local>(
 ) -> jbyteArray {
     call(env, std::ptr::null_mut(), |env| {
         let key = key(env, &of)?;
-        let reader = Reader::find(id, keyspace)?;
+        let reader = Reader::find_as("transaction", id, keyspace)?;
         let keyspace = reader.keyspace()?;
         let found = in_transaction(reader.object(), |own| own.get_for_update(keyspace, &key))?;
         give(env, found.as_deref())

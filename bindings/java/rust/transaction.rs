@@ -23,7 +23,7 @@ fn within(
     keyspace: jlong,
     work: impl FnOnce(&mut Transaction, &engine::Keyspace) -> engine::Result<()>,
 ) -> Outcome<()> {
-    let reader = Reader::find(id, keyspace)?;
+    let reader = Reader::find_as("transaction", id, keyspace)?;
     let keyspace = reader.keyspace()?;
     in_transaction(reader.object(), |own| work(own, keyspace))
 }

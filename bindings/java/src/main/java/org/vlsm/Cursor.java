@@ -33,7 +33,7 @@ public final class Cursor extends Handle implements Iterator<Entry> {
     private static final byte[] NOTHING = {};
     private static final int HEAD = 8;
 
-    /** What the cursor walks over, which is held as long as it is. */
+    /** The object that the cursor reads, which is held as long as the cursor is. */
     private final Handle owner;
 
     /** Pairs from the store: the lengths of key and value, 4 bytes each, and both. */

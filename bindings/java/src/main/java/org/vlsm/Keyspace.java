@@ -16,7 +16,7 @@ import java.util.stream.Stream;
  * {@link VlsmException.InvalidArgument}.
  */
 public class Keyspace extends Handle {
-    /** What a {@code get} into a buffer returns for a key that is absent. */
+    /** The result of a {@code get} into a buffer for a key that is absent. */
     public static final int ABSENT = -1;
 
     /** The longest key, in bytes. */

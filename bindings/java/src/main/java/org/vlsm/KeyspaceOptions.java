@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 
-/** The options of a keyspace. What is not set is as the store's options say. */
+/** The options of a keyspace. One that is not set is the store's. */
 public final class KeyspaceOptions {
     String mergeOperator;
     long ttlNanos = Native.NO_TIME;

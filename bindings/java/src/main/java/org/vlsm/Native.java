@@ -166,7 +166,7 @@ final class Native {
 
     // Called by the native library.
 
-    /** What {@link #transact} calls with the number of each transaction. */
+    /** The work that {@link #transact} calls with the number of each transaction. */
     @FunctionalInterface
     interface TransactionWork {
         void run(long transaction) throws Throwable;

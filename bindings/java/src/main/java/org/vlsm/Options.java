@@ -1,16 +1,23 @@
 package org.vlsm;
 
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
-/** How a store is opened. What is not set has a sensible default. */
+/** How a store is opened. An option that is not set has a sensible default. */
 public final class Options {
     boolean createIfMissing = true;
     boolean readOnly;
     String profile;
     final StringBuilder toml = new StringBuilder();
-    final StringBuilder settings = new StringBuilder();
+
+    /** Values in TOML by their names, in quotes. */
+    private final Map<String, String> settings = new LinkedHashMap<>();
+
     KeyspaceOptions defaultKeyspace;
     final List<String> operatorNames = new ArrayList<>();
     final List<MergeOperator> operators = new ArrayList<>();
@@ -65,7 +72,7 @@ public final class Options {
 
     /**
      * Sets one option by its name, such as {@code memory_limit} or {@code
-     * policy.tree.memtable_bytes}.
+     * policy.tree.memtable_bytes}. The last value that was set counts.
      *
      * @param name the name, with dots between tables
      * @param value a text, such as {@code 64 MiB}
@@ -143,11 +150,8 @@ public final class Options {
     }
 
     private Options line(String name, String value) {
-        for (String part : Objects.requireNonNull(name, "name").split("\\.", -1)) {
-            settings.append(settings.isEmpty() || settings.charAt(settings.length() - 1) == '\n'
-                    ? "" : ".").append(quoted(part));
-        }
-        settings.append(" = ").append(value).append('\n');
+        String[] parts = Objects.requireNonNull(name, "name").split("\\.", -1);
+        settings.put(Stream.of(parts).map(Options::quoted).collect(Collectors.joining(".")), value);
         return this;
     }
 
@@ -168,6 +172,9 @@ public final class Options {
 
     /** All options in TOML; single settings first, because they are outside of all tables. */
     String text() {
-        return settings.toString() + toml;
+        StringBuilder text = new StringBuilder();
+        settings.forEach((name, value) -> text.append(name).append(" = ").append(value)
+                .append('\n'));
+        return text.append(toml).toString();
     }
 }

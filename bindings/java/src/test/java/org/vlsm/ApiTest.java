@@ -291,6 +291,9 @@ class ApiTest {
         left.put(bytes("e"), bytes("1"));
         left.rollback();
         assertThrows(VlsmException.Closed.class, left::commit);
+        VlsmException ended = assertThrows(VlsmException.Closed.class,
+                () -> left.put(bytes("e"), bytes("1")));
+        assertTrue(ended.getMessage().contains("the transaction"), ended.getMessage());
         try (Transaction own = db.transaction()) {
             assertNull(own.getForUpdate(db, bytes("x")));
             own.put(bytes("y"), bytes("1"));
@@ -394,6 +397,10 @@ class ApiTest {
                 .toml("[policy.tree]\n");
         assertThrows(VlsmException.InvalidArgument.class,
                 () -> Db.open(folder.resolve("twice"), twice));
+        Options last = new Options().memoryLimit(1).memoryLimit(64 << 20).set("log", true)
+                .set("log", false);
+        Db.open(folder.resolve("last"), last).close();
+        assertFalse(Files.exists(folder.resolve("last").resolve("LOG")));
         Options both = new Options().profile("steady").set("policy.tree.memtable_bytes", "1 MiB");
         assertThrows(VlsmException.InvalidArgument.class,
                 () -> Db.open(folder.resolve("both"), both));

@@ -19,6 +19,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -184,6 +185,26 @@ class BadInputTest {
         Path zip = folder.resolve("a.zip");
         try (FileSystem inZip = FileSystems.newFileSystem(zip, Map.of("create", "true"))) {
             invalid(() -> Db.open(inZip.getPath("/store")));
+        }
+    }
+
+    @Test
+    void filesThatAreMissing() throws Exception {
+        Path path = folder.resolve("incomplete");
+        try (Db other = Db.open(path)) {
+            other.put(KEY, KEY);
+            other.flush();
+        }
+        for (String suffix : List.of(".sst", "MANIFEST-000001")) {
+            Path file;
+            try (Stream<Path> files = Files.list(path)) {
+                file = files.filter(one -> one.toString().endsWith(suffix)).findFirst()
+                        .orElseThrow();
+            }
+            Files.delete(file);
+            VlsmException damaged = assertThrows(VlsmException.Corruption.class,
+                    () -> Db.open(path));
+            assertTrue(damaged.getMessage().contains(file.toString()), damaged.getMessage());
         }
     }
 

@@ -109,6 +109,37 @@ class ProcessTest {
         }
     }
 
+    /** Reads a store that another process has open, and tries to open it. */
+    static final class Visitor {
+        public static void main(String[] arguments) {
+            Path path = Path.of(arguments[0]);
+            try (Db db = Db.openReadOnly(path)) {
+                System.out.println(text(db.get(bytes("k"))));
+            }
+            try {
+                Db.open(path).close();
+            } catch (VlsmException.Locked locked) {
+                System.out.println(locked.getMessage());
+            }
+        }
+    }
+
+    @Test
+    void twoProcesses() throws Exception {
+        Path path = folder.resolve("store");
+        try (Db db = Db.open(path)) {
+            db.put(bytes("k"), bytes("shared"));
+            Process visitor = Support.start(Visitor.class, path.toString());
+            List<String> said = visitor.inputReader(StandardCharsets.UTF_8).lines().toList();
+            assertEquals(0, visitor.waitFor());
+            assertEquals("shared", said.get(0));
+            String owner = "process " + ProcessHandle.current().pid();
+            assertTrue(said.get(1).contains(path.toString()) && said.get(1).contains(owner),
+                    said.toString());
+            db.put(bytes("k"), bytes("still open"));
+        }
+    }
+
     /** Writes batches and says so, until it is killed. */
     static final class Writer {
         public static void main(String[] arguments) {

@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What several tests need. */
+/** Helpers of several tests. */
 final class Support {
     private Support() {}
 

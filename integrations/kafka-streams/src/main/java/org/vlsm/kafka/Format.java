@@ -2,7 +2,7 @@ package org.vlsm.kafka;
 
 import org.apache.kafka.streams.DslStoreFormat;
 
-/** What a value begins with. */
+/** The form of a value: how it begins. */
 enum Format {
     PLAIN,
     TIMESTAMPED,

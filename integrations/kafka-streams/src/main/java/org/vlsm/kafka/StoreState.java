@@ -40,7 +40,7 @@ import org.vlsm.VlsmException;
 import org.vlsm.WriteBatch;
 
 /**
- * What all kinds of state stores have in common: the task's store, the changelog offsets and the
+ * The common part of all kinds of state stores: the task's store, the changelog offsets and the
  * position beside the data, open iterators, and errors.
  *
  * <p>In the keyspace {@code default} it keeps, under the name of the state store and a zero byte:

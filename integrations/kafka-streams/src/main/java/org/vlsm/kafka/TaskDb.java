@@ -30,7 +30,7 @@ import org.vlsm.WriteOptions;
  */
 final class TaskDb {
     private static final String FOLDER = "vlsm";
-    
+
     /** The open ones. A path's entry is computed by one thread at a time, also while it opens. */
     private static final Map<Path, TaskDb> OPEN = new ConcurrentHashMap<>();
 

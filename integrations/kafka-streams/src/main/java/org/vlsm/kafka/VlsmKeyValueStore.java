@@ -2,20 +2,13 @@ package org.vlsm.kafka;
 
 import java.util.Collection;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.Serializer;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
-import org.apache.kafka.streams.query.Position;
-import org.apache.kafka.streams.query.PositionBound;
-import org.apache.kafka.streams.query.Query;
-import org.apache.kafka.streams.query.QueryConfig;
-import org.apache.kafka.streams.query.QueryResult;
 import org.apache.kafka.streams.state.HeadersBytesStore;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
@@ -27,8 +20,7 @@ import org.vlsm.Range;
  * A key-value store: one keyspace. Values are bytes to it; the subclasses say to Kafka what they
  * begin with.
  */
-class VlsmKeyValueStore implements KeyValueStore<Bytes, byte[]> {
-    private final StoreState state;
+class VlsmKeyValueStore extends TaskStore implements KeyValueStore<Bytes, byte[]> {
     private final String metricsScope;
     private Keyspace keyspace;
 
@@ -37,7 +29,7 @@ class VlsmKeyValueStore implements KeyValueStore<Bytes, byte[]> {
     }
 
     private VlsmKeyValueStore(String name, String metricsScope, String kind) {
-        this.state = new StoreState(name, kind);
+        super(name, kind);
         this.metricsScope = metricsScope;
     }
 
@@ -56,11 +48,6 @@ class VlsmKeyValueStore implements KeyValueStore<Bytes, byte[]> {
     }
 
     @Override
-    public String name() {
-        return state.name();
-    }
-
-    @Override
     public void init(StateStoreContext context, StateStore root) {
         state.open(context, root,
                 () -> keyspace = state.db().keyspace(state.name()), this::restore);
@@ -74,16 +61,6 @@ class VlsmKeyValueStore implements KeyValueStore<Bytes, byte[]> {
     @Override
     public void close() {
         state.close(() -> keyspace.close());
-    }
-
-    @Override
-    public boolean persistent() {
-        return true;
-    }
-
-    @Override
-    public boolean isOpen() {
-        return state.isOpen();
     }
 
     // Writes.
@@ -164,33 +141,5 @@ class VlsmKeyValueStore implements KeyValueStore<Bytes, byte[]> {
     public long approximateNumEntries() {
         state.checkOpen();
         return state.run("read from", () -> keyspace.approximateSize(Range.all()).entries());
-    }
-
-    // Offsets, position, queries.
-
-    @Override
-    public void commit(Map<TopicPartition, Long> changelogOffsets) {
-        state.commit(changelogOffsets);
-    }
-
-    @Override
-    public Long committedOffset(TopicPartition partition) {
-        return state.committedOffset(partition);
-    }
-
-    @Override
-    @SuppressWarnings("deprecation")
-    public boolean managesOffsets() {
-        return true;
-    }
-
-    @Override
-    public Position getPosition() {
-        return state.position();
-    }
-
-    @Override
-    public <R> QueryResult<R> query(Query<R> query, PositionBound bound, QueryConfig config) {
-        return state.query(query, bound, config, this);
     }
 }

@@ -121,7 +121,7 @@ class DslTest {
         }
     }
 
-    /** What the topology says, by topic and in order. */
+    /** The records that the topology writes, by topic and in order. */
     private static Map<String, List<String>> outputs(TopologyTestDriver driver) {
         feed(driver);
         Map<String, List<String>> outputs = new TreeMap<>();

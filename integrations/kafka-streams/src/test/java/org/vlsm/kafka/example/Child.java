@@ -7,6 +7,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -14,6 +16,8 @@ import java.util.concurrent.TimeUnit;
  * because it reads its standard input to the end.
  */
 public final class Child implements AutoCloseable {
+    private static final Set<Child> STARTED = ConcurrentHashMap.newKeySet();
+
     private final Process process;
     private final Path output;
     private final String name;
@@ -30,9 +34,10 @@ public final class Child implements AutoCloseable {
         command.addAll(List.of(arguments));
         process = new ProcessBuilder(command).redirectErrorStream(true)
                 .redirectOutput(output.toFile()).start();
+        STARTED.add(this);
     }
 
-    /** What main methods do to end with their parent: calls the action for each line. */
+    /** Lets a main method end with its parent: calls the action for each line of input. */
     public static void obey(java.util.function.Consumer<String> action) throws IOException {
         try (var lines = new java.io.BufferedReader(
                 new java.io.InputStreamReader(System.in, StandardCharsets.UTF_8))) {
@@ -82,6 +87,11 @@ public final class Child implements AutoCloseable {
         List<String> lines = lines();
         return ":\n  " + String.join("\n  ", lines.subList(Math.max(0, lines.size() - 30),
                 lines.size()));
+    }
+
+    /** Kills all that were started, for the end of this JVM. */
+    static void killAll() {
+        STARTED.forEach(Child::kill);
     }
 
     /** Kills it by SIGKILL. */

@@ -170,7 +170,7 @@ public final class Example implements AutoCloseable {
         producer.flush();
     }
 
-    /** What the topics must say at the end, by a plain count. */
+    /** The counts that the topics must hold at the end, by a plain count. */
     private Map<String, Long> expected() {
         Map<String, Long> expected = new HashMap<>();
         Map<String, long[]> sessions = new HashMap<>(); // start, end, count
@@ -202,7 +202,7 @@ public final class Example implements AutoCloseable {
         }
     }
 
-    // What the topics say.
+    // The counts in the topics.
 
     private boolean poll() {
         var records = consumer.poll(Duration.ofMillis(200));
@@ -286,9 +286,19 @@ public final class Example implements AutoCloseable {
             throws IOException, InterruptedException, ExecutionException {
         Path folder = arguments.length > 1 ? Path.of(arguments[1]).toAbsolutePath()
                 : Files.createTempDirectory("vlsm-kafka");
-        run(folder, arguments.length > 0 ? arguments[0] : "vlsm", System.out);
         if (arguments.length < 2) {
+            // Also after Ctrl-C.
+            Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(folder)));
+        }
+        run(folder, arguments.length > 0 ? arguments[0] : "vlsm", System.out);
+    }
+
+    private static void remove(Path folder) {
+        Child.killAll();
+        try {
             Utils.delete(folder.toFile());
+        } catch (IOException failed) {
+            System.err.println("cannot remove " + folder + ": " + failed);
         }
     }
 }

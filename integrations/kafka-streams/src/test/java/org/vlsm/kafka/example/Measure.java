@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -37,11 +38,12 @@ import org.vlsm.kafka.VlsmStores;
  * of which it says the throughput and the latencies. First key-value stores, then window stores
  * whose segments expire.
  *
- * <p>Both run in this JVM, one after the other, three times each in turn; it prints every round.
+ * <p>Both run in this JVM, one after the other, in turn; it prints every round, and the medians.
  */
 final class Measure {
     private static final int BATCH = 1000;
-    private static final int ROUNDS = 3;
+    private static final String HEAD = String.format("%-10s %-8s %10s %12s %8s %8s %9s %13s %9s",
+            "", "", "restore", "puts", "P50", "P99", "P99.9", "longest", "close");
     private static final long STEP_MILLIS = 1;
     private static final Duration RETENTION = Duration.ofMinutes(4);
     private static final TopicPartition CHANGELOG = new TopicPartition("changelog", 0);
@@ -50,13 +52,15 @@ final class Measure {
     private final byte[] value;
     private final Path folder;
 
+    private final Map<String, List<double[]>> found = new LinkedHashMap<>();
+
     private Measure(int records, int valueBytes, Path folder) {
         this.records = records;
         this.value = new byte[valueBytes];
         this.folder = folder;
     }
 
-    /** What a kind of store needs: a key for each record, and a put. */
+    /** A kind of store: a key for each record, and a put. */
     private interface Kind<S extends StateStore> {
         S open(boolean vlsm);
 
@@ -127,7 +131,54 @@ final class Measure {
         Random random = new Random(7);
         S store = kind.open(vlsm);
         store.init(context, store);
+        double restore = restore(context, store, kind, random);
 
+        long[] nanos = new long[records];
+        long started = System.nanoTime();
+        for (int i = 0; i < records; i++) {
+            random.nextBytes(value);
+            long number = i % 2 == 0 ? random.nextInt(records) : records + i;
+            long before = System.nanoTime();
+            kind.put(store, number, value.clone(), (records + i) * STEP_MILLIS);
+            nanos[i] = System.nanoTime() - before;
+            if (i % 10_000 == 9_999) {
+                store.commit(Map.of(CHANGELOG, (long) records + i));
+            }
+        }
+        double puts = records / ((System.nanoTime() - started) / 1e9);
+        Arrays.sort(nanos);
+        started = System.nanoTime();
+        store.close();
+        double close = (System.nanoTime() - started) / 1e9;
+        double[] figures = {restore, puts, nanos[records / 2] / 1e3,
+                nanos[(int) (records * 0.99)] / 1e3, nanos[(int) (records * 0.999)] / 1e3,
+                nanos[records - 1] / 1e3, close};
+        String row = String.format("%-10s %-8s", name, vlsm ? "vlsm" : "rocksdb");
+        found.computeIfAbsent(row, none -> new ArrayList<>()).add(figures);
+        print(row, figures);
+        Utils.delete(state.toFile());
+    }
+
+    private static void print(String row, double[] figures) {
+        System.out.print(row);
+        System.out.printf(" %8.2f s %10.0f/s %8.1f %8.1f %9.1f %10.1f us %7.2f s%n",
+                Arrays.stream(figures).boxed().toArray());
+    }
+
+    private static double[] medians(List<double[]> rounds) {
+        double[] medians = new double[rounds.get(0).length];
+        for (int i = 0; i < medians.length; i++) {
+            int column = i;
+            double[] sorted = rounds.stream().mapToDouble(round -> round[column]).sorted()
+                    .toArray();
+            medians[i] = sorted[sorted.length / 2];
+        }
+        return medians;
+    }
+
+    /** Restores all records, and returns the seconds that it took. */
+    private <S extends StateStore> double restore(InternalMockProcessorContext<?, ?> context,
+            S store, Kind<S> kind, Random random) {
         long started = System.nanoTime();
         for (int first = 0; first < records; first += BATCH) {
             List<ConsumerRecord<byte[], byte[]>> batch = new ArrayList<>(BATCH);
@@ -139,52 +190,31 @@ final class Measure {
             context.restoreWithHeaders("store", batch);
         }
         store.commit(Map.of(CHANGELOG, (long) records));
-        double restore = (System.nanoTime() - started) / 1e9;
-
-        long[] nanos = new long[records];
-        started = System.nanoTime();
-        for (int i = 0; i < records; i++) {
-            random.nextBytes(value);
-            long number = i % 2 == 0 ? random.nextInt(records) : records + i;
-            long before = System.nanoTime();
-            kind.put(store, number, value.clone(), (records + i) * STEP_MILLIS);
-            nanos[i] = System.nanoTime() - before;
-            if (i % 10_000 == 9_999) {
-                store.commit(Map.of(CHANGELOG, (long) records + i));
-            }
-        }
-        double puts = (System.nanoTime() - started) / 1e9;
-        Arrays.sort(nanos);
-        started = System.nanoTime();
-        store.close();
-        double close = (System.nanoTime() - started) / 1e9;
-        System.out.printf("%-10s %-8s %8.2f s %10.0f/s %8.1f %8.1f %9.1f %10.1f us %7.2f s%n",
-                name, vlsm ? "vlsm" : "rocksdb", restore, records / puts,
-                nanos[records / 2] / 1e3, nanos[(int) (records * 0.99)] / 1e3,
-                nanos[(int) (records * 0.999)] / 1e3, nanos[records - 1] / 1e3, close);
-        Utils.delete(state.toFile());
+        return (System.nanoTime() - started) / 1e9;
     }
 
     /**
      * Measures.
      *
-     * @param arguments the number of records, the length of a value, and a folder
+     * @param arguments the number of records, the length of a value, a folder, and the number of
+     *     rounds
      */
     public static void main(String[] arguments) throws IOException {
         int records = arguments.length > 0 ? Integer.parseInt(arguments[0]) : 1_000_000;
         int valueBytes = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 100;
         Path folder = arguments.length > 2 ? Path.of(arguments[2])
                 : Files.createTempDirectory("vlsm-kafka");
+        int rounds = arguments.length > 3 ? Integer.parseInt(arguments[3]) : 3;
         Measure measure = new Measure(records, valueBytes, folder);
-        System.out.printf("%d records of 16 + %d bytes%n"
-                + "%-10s %-8s %10s %12s %8s %8s %9s %13s %9s%n", records, valueBytes, "", "", "restore", "puts", "P50", "P99", "P99.9", "longest",
-                "close");
-        for (int round = 0; round < ROUNDS; round++) {
+        System.out.printf("%d records of 16 + %d bytes%n%s%n", records, valueBytes, HEAD);
+        for (int round = 0; round < rounds; round++) {
             for (boolean vlsm : new boolean[] {round % 2 == 0, round % 2 != 0}) {
                 measure.round("key-value", new KeyValues(), vlsm);
                 measure.round("window", new Windows(), vlsm);
             }
         }
+        System.out.printf("%nmedians%n%s%n", HEAD);
+        measure.found.forEach((row, figures) -> print(row, medians(figures)));
         if (arguments.length < 3) {
             Utils.delete(folder.toFile());
         }
