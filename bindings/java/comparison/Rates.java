@@ -9,7 +9,6 @@ import java.util.List;
 import java.util.Random;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
-import org.lmdbjava.ByteArrayProxy;
 import org.lmdbjava.Cursor;
 import org.lmdbjava.Dbi;
 import org.lmdbjava.DbiFlags;
@@ -58,10 +57,8 @@ final class Rates {
 
         byte[] get(byte[] key) throws Exception;
 
-        /** Reads into a direct buffer and returns the length of the value; -1: it cannot. */
-        default int get(ByteBuffer key, ByteBuffer value) throws Exception {
-            return -1;
-        }
+        /** Reads into a direct buffer and returns the length of the value. */
+        int get(ByteBuffer key, ByteBuffer value) throws Exception;
 
         /** The bytes of all pairs. */
         long scan() throws Exception;
@@ -175,42 +172,67 @@ final class Rates {
         }
     }
 
-    private record Lmdb(Env<byte[]> env, Dbi<byte[]> dbi) implements Store {
+    /** Through direct buffers, which are lmdbjava's own way; arrays are copied to and from them. */
+    private record Lmdb(Env<ByteBuffer> env, Dbi<ByteBuffer> dbi, ByteBuffer key, ByteBuffer value)
+            implements Store {
         static Store open(Path path) throws IOException {
             Files.createDirectories(path);
-            Env<byte[]> env = Env.create(ByteArrayProxy.PROXY_BA).setMapSize(8L << 30)
-                    .open(path.toFile(), EnvFlags.MDB_NOSYNC);
-            return new Lmdb(env, env.openDbi("pairs", DbiFlags.MDB_CREATE));
+            Env<ByteBuffer> env = Env.create().setMapSize(8L << 30).open(path.toFile(),
+                    EnvFlags.MDB_NOSYNC);
+            return new Lmdb(env, env.openDbi("pairs", DbiFlags.MDB_CREATE),
+                    ByteBuffer.allocateDirect(16), ByteBuffer.allocateDirect(VALUE));
+        }
+
+        private void put(Txn<ByteBuffer> own, byte[] key, byte[] value) {
+            dbi.put(own, this.key.clear().put(key).flip(), this.value.clear().put(value).flip());
         }
 
         @Override
         public void put(byte[] key, byte[] value) {
-            dbi.put(key, value);
-        }
-
-        @Override
-        public void putAll(byte[][] keys, byte[][] values) {
-            try (Txn<byte[]> own = env.txnWrite()) {
-                for (int i = 0; i < keys.length; i++) {
-                    dbi.put(own, keys[i], values[i]);
-                }
+            try (Txn<ByteBuffer> own = env.txnWrite()) {
+                put(own, key, value);
                 own.commit();
             }
         }
 
         @Override
+        public void putAll(byte[][] keys, byte[][] values) {
+            try (Txn<ByteBuffer> own = env.txnWrite()) {
+                for (int i = 0; i < keys.length; i++) {
+                    put(own, keys[i], values[i]);
+                }
+                own.commit();
+            }
+        }
+
+        private static byte[] copy(ByteBuffer of) {
+            byte[] bytes = new byte[of.remaining()];
+            of.get(bytes);
+            return bytes;
+        }
+
+        @Override
         public byte[] get(byte[] key) {
-            try (Txn<byte[]> own = env.txnRead()) {
-                return dbi.get(own, key);
+            try (Txn<ByteBuffer> own = env.txnRead()) {
+                return copy(dbi.get(own, this.key.clear().put(key).flip()));
+            }
+        }
+
+        @Override
+        public int get(ByteBuffer key, ByteBuffer value) {
+            try (Txn<ByteBuffer> own = env.txnRead()) {
+                value.put(dbi.get(own, key));
+                return value.position();
             }
         }
 
         @Override
         public long scan() {
             long bytes = 0;
-            try (Txn<byte[]> own = env.txnRead(); Cursor<byte[]> pairs = dbi.openCursor(own)) {
+            try (Txn<ByteBuffer> own = env.txnRead();
+                    Cursor<ByteBuffer> pairs = dbi.openCursor(own)) {
                 while (pairs.next()) {
-                    bytes += pairs.key().length + pairs.val().length;
+                    bytes += copy(pairs.key()).length + copy(pairs.val()).length;
                 }
             }
             return bytes;
@@ -286,9 +308,6 @@ final class Rates {
             throws Exception {
         ByteBuffer key = ByteBuffer.allocateDirect(16);
         ByteBuffer value = ByteBuffer.allocateDirect(VALUE);
-        if (store.get(key.clear().put(keys[0]).flip(), value.clear()) < 0) {
-            return Double.NaN;
-        }
         return rate(wanted.length, () -> {
             for (int i : wanted) {
                 key.clear().put(keys[i]).flip();
