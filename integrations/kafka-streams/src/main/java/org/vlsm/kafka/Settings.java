@@ -27,25 +27,24 @@ final class Settings {
     /** The options of a task's store. */
     static Options options(Map<String, Object> configs) {
         Options options = new Options();
-        if (!configs.containsKey(PREFIX + "memory_limit")) {
-            options.memoryLimit(MEMORY_LIMIT);
-        }
-        if (!configs.containsKey(PREFIX + "durability")) {
-            // Changelogs are what makes a record durable; RocksDB's stores have no WAL at all.
-            options.durability(Durability.LAZY);
-        }
-        if (!configs.containsKey(PREFIX + "workers")) {
-            options.set("workers", 1);
-        }
-        if (!configs.containsKey(PREFIX + "io_threads")) {
-            options.set("io_threads", 1);
-        }
+        unlessSet(configs, options, "memory_limit", Long.toString(MEMORY_LIMIT));
+        // Changelogs are what makes a record durable; RocksDB's stores have no WAL at all.
+        unlessSet(configs, options, "durability", "lazy");
+        unlessSet(configs, options, "workers", "1");
+        unlessSet(configs, options, "io_threads", "1");
         configs.forEach((name, value) -> {
             if (name.startsWith(PREFIX) && !name.equals(COMMIT_DURABILITY) && value != null) {
                 set(options, name.substring(PREFIX.length()), value);
             }
         });
         return options;
+    }
+
+    private static void unlessSet(Map<String, Object> configs, Options options, String name,
+            String value) {
+        if (!configs.containsKey(PREFIX + name)) {
+            set(options, name, value);
+        }
     }
 
     private static void set(Options options, String name, Object value) {

@@ -282,6 +282,9 @@ class StoreStateTest {
         assertTrue(unknown.getMessage().contains("memory_limits"), unknown.getMessage());
         assertThrows(ConfigException.class,
                 () -> open(Map.of("vlsm.commit_durability", "later")));
+        ProcessorStateException large = assertThrows(ProcessorStateException.class,
+                () -> open(Map.of("vlsm.wal_sync_bytes", "1 TiB")));
+        assertTrue(large.getMessage().contains("wal_sync_bytes"), large.getMessage());
         open(Map.of("vlsm.memory_limit", 128 << 20, "vlsm.commit_durability", "sync",
                 "vlsm.policy.tree.memtable_bytes", "4 MiB", "vlsm.log", "false")).close();
     }
