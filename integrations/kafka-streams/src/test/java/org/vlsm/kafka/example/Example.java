@@ -294,6 +294,8 @@ public final class Example implements AutoCloseable {
     }
 
     private static void remove(Path folder) {
+        // The main thread would complain that they end.
+        Thread.setDefaultUncaughtExceptionHandler((thread, failed) -> { });
         Child.killAll();
         try {
             Utils.delete(folder.toFile());
