@@ -1,4 +1,4 @@
-//! What this library calls in Java: static methods of `Native`, found once when it is loaded.
+//! The methods of Java that this library calls: static ones of `Native`, found when it is loaded.
 //!
 //! Threads of the store could not find them later: they know no class loader but the system's.
 
