@@ -210,8 +210,9 @@ impl Control {
             return;
         }
         let stopped = self.shared.counters.stopped_writers.get() > 0;
-        let calls =
-            self.jobs.tables.cache().counters().misses + self.shared.counters.wal_syncs.get();
+        // A sync in the background lets no client wait.
+        let misses = self.jobs.tables.cache().counters().misses;
+        let calls = misses + self.shared.counters.awaited_syncs.get();
         let yields = self.shared.options.policy.tree.jobs_yield;
         let urgent = stopped || (yields && self.is_pressed());
         self.shared.io.bulk().note_clients(calls, urgent);

@@ -82,6 +82,8 @@ pub(crate) struct Counters {
     pub reserve_bytes: Counter,
     pub wal_writes: Counter,
     pub wal_syncs: Counter,
+    /// Syncs of the WAL that a caller waits for.
+    pub awaited_syncs: Counter,
     pub manifest_bytes: Counter,
     pub installs: Counter,
     pub rotations: Counter,

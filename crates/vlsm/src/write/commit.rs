@@ -242,6 +242,7 @@ impl Writer {
     /// Stage 6.
     fn wait_for_sync(&self, position: u64) -> Result<()> {
         let since = self.shared.env.now();
+        self.shared.counters.awaited_syncs.add(1);
         self.log.sync_through(position)?;
         self.shared.note_wait(WaitCause::WalSync, since);
         Ok(())

@@ -1,0 +1,61 @@
+//! An open store at which nothing happens wakes no thread, but for one look a second at whether
+//! another process asks for the statistics (`stats_on_request`). A program of its own, because it
+//! counts the wake-ups of all threads of the process.
+//!
+//! `IDLE_SECONDS=60` counts for longer.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use vlsm::{ByteCount, Db};
+
+/// How often each thread but this one has gone to sleep, by its name and number.
+fn sleeps() -> BTreeMap<String, u64> {
+    let this = std::fs::read_link("/proc/thread-self").unwrap();
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap());
+    let others = tasks.filter(|task| Some(&*task.file_name()) != this.file_name());
+    let count = |task: std::fs::DirEntry| {
+        let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+        let of =
+            |label: &str| Some(status.split_once(label)?.1.split_whitespace().next()?.to_owned());
+        let name = format!("{} {}", of("Name:")?, of("Pid:")?);
+        Some((name, of("\nvoluntary_ctxt_switches:")?.parse().ok()?))
+    };
+    others.filter_map(count).collect()
+}
+
+#[test]
+fn an_idle_store_wakes_no_thread() {
+    let seconds = std::env::var("IDLE_SECONDS").map_or(2, |text| text.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name| {
+        let db = Db::builder(folder.path().join(name));
+        let small = |options: &mut vlsm::Options| {
+            options.policy.tree.memtable_bytes = ByteCount::mib(1);
+            options.stats_on_request = false;
+        };
+        db.configure(small).open().unwrap()
+    };
+    // One that has written and compacted, and one that was only opened.
+    let (used, _fresh) = (open("used"), open("fresh"));
+    for number in 0..100_000_u64 {
+        used.put(number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes(), [7; 100]).unwrap();
+    }
+    used.flush().unwrap();
+    let _iter = used.iter();
+    let (deadline, mut before) = (Instant::now() + Duration::from_secs(60), sleeps());
+    // Compactions end, unneeded files are removed, the WAL is prepared ahead.
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = sleeps();
+        if now == before || Instant::now() > deadline {
+            break;
+        }
+        before = now;
+    }
+    std::thread::sleep(Duration::from_secs(seconds));
+    let woken: Vec<_> =
+        sleeps().into_iter().filter(|(name, n)| before.get(name) != Some(n)).collect();
+    assert!(woken.is_empty(), "threads that woke, of {before:?}: {woken:?}");
+}
