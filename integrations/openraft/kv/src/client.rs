@@ -1,11 +1,10 @@
 //! The client: asks one node after the other until one leads.
 //! Writes whose outcome is unknown are not repeated.
 
-use crate::command::{Answer, Command};
-use crate::server::{Error, Value};
 use clap::Args;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
+use vlsm_openraft_kv::{Answer, Command, Error, Value};
 
 /// Where the nodes are.
 #[derive(Args)]

@@ -3,12 +3,12 @@
 //! A node that ends is started again after a second: kill one by its process id, and see the
 //! others go on.
 
-use crate::node::asked_to_stop;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::{Child, Command};
+use vlsm_openraft_kv::asked_to_stop;
 
 /// The arguments of `cluster`.
 #[derive(Args)]

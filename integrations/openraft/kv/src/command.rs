@@ -16,18 +16,30 @@ openraft::declare_raft_types!(
         SnapshotData = SnapshotFile,
 );
 
-/// This program's Raft.
-pub type Raft = openraft::Raft<Config>;
-
 /// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Sets the value.
-    Put { key: String, value: String },
+    Put {
+        /// Of which key.
+        key: String,
+        /// To this.
+        value: String,
+    },
     /// Removes the key.
-    Delete { key: String },
-    /// Sets the value if the present one is `expected`; `None` is a key that does not exist.
-    Cas { key: String, expected: Option<String>, value: String },
+    Delete {
+        /// Which.
+        key: String,
+    },
+    /// Sets the value if it has the expected one.
+    Cas {
+        /// Of which key.
+        key: String,
+        /// The present value; none if the key must not exist.
+        expected: Option<String>,
+        /// The new one.
+        value: String,
+    },
 }
 
 /// The answer to a command.

@@ -1,16 +1,12 @@
-//! `vlsm-openraft-kv`: a replicated key-value store, as an example of openraft on vLSM.
-//!
-//! `serve` is one node, `cluster` starts three on loopback, and the other commands are a client.
+//! The program `vlsm-openraft-kv`: `serve` is one node, `cluster` starts three on loopback, and the
+//! other commands are a client.
 
 mod client;
 mod cluster;
-mod command;
-mod node;
-mod server;
-mod transport;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use vlsm_openraft_kv::{Serve, Vlsm, serve};
 
 /// A replicated key-value store: openraft on vLSM.
 #[derive(Parser)]
@@ -23,7 +19,7 @@ struct Program {
 #[derive(Subcommand)]
 enum Command {
     /// Run one node.
-    Serve(node::Serve),
+    Serve(Serve),
     /// Run three nodes on loopback, each a process; a node that stops is started again.
     Cluster(cluster::Cluster),
     /// Print the value of a key.
@@ -46,7 +42,7 @@ fn main() -> ExitCode {
     };
     let done = runtime.block_on(async {
         match program.command {
-            Command::Serve(serve) => node::serve(serve).await,
+            Command::Serve(arguments) => serve::<Vlsm>(arguments).await,
             Command::Cluster(cluster) => cluster::run(cluster).await,
             Command::Get(get) => client::get(get).await,
             Command::Put(put) => client::put(put).await,

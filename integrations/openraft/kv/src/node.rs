@@ -3,18 +3,17 @@
 //! A node whose storage fails stops: openraft does not go on after a `StorageError`. The process
 //! then ends with an error, and may be started again when the cause is gone.
 
-use crate::command::{Config, Pairs, Raft};
 use crate::server::{Node, routes};
+use crate::store::{Opened, Store, Types};
 use crate::transport::{Cuts, Network};
 use clap::Args;
-use openraft::{BasicNode, SnapshotPolicy};
+use openraft::{BasicNode, Raft, SnapshotPolicy};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use vlsm::units::parse_bytes;
-use vlsm_openraft::Storage;
 
 /// The arguments of `serve`.
 #[derive(Args)]
@@ -53,28 +52,22 @@ fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map(|bytes| bytes.0).map_err(|error| error.to_string())
 }
 
-/// Opens the storage.
-fn open(serve: &Serve) -> Result<Storage<Config, Pairs>, String> {
-    let memory = serve.memory;
-    let opened = Storage::open_with(&serve.folder, Pairs, |builder| {
-        builder.configure(|options| {
-            if let Some(memory) = memory {
-                options.memory_limit = vlsm::ByteCount(memory);
-                // A quarter for memtables that are being written and flushed.
-                options.policy.tree.memtable_bytes = vlsm::ByteCount(memory / 16);
-            }
-        })
-    });
-    opened.map_err(|error| format!("cannot open {}: {error}", serve.folder.display()))
-}
-
-/// Runs a node.
-pub async fn serve(serve: Serve) -> Result<(), String> {
+/// Runs a node until it is asked to stop.
+///
+/// # Errors
+/// An address or a folder that cannot be used; any error of the storage, upon which a node stops.
+pub async fn serve<S: Store>(serve: Serve) -> Result<(), String> {
     let own = serve.members.iter().find(|(id, _)| *id == serve.id);
     let (_, address) = own.ok_or_else(|| format!("--members does not name node {}", serve.id))?;
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| format!("cannot listen at {address}: {error}"))?;
-    let (storage, serve) = blocking(move || Ok((open(&serve)?, serve))).await?;
+    let (opened, serve) = blocking(move || {
+        let opened = S::open(&serve.folder, serve.memory);
+        let failed = |error| format!("cannot open {}: {error}", serve.folder.display());
+        Ok((opened.map_err(failed)?, serve))
+    })
+    .await?;
+    let Opened { log, state, store } = opened;
     let config = openraft::Config {
         cluster_name: "vlsm-openraft-kv".to_owned(),
         heartbeat_interval: serve.heartbeat,
@@ -88,7 +81,6 @@ pub async fn serve(serve: Serve) -> Result<(), String> {
     let cuts = Cuts::default();
     let http = reqwest::Client::new();
     let network = Network { http, from: serve.id, cuts: cuts.clone() };
-    let Storage { log, state, reader, db } = storage;
     let raft = Raft::new(serve.id, Arc::new(config), network, log, state).await;
     let raft = raft.map_err(|error| format!("cannot start Raft: {error}"))?;
     if serve.init {
@@ -99,7 +91,7 @@ pub async fn serve(serve: Serve) -> Result<(), String> {
         serve.id,
         listener.local_addr().map_or_else(|e| e.to_string(), |a| a.to_string())
     );
-    let node = Node { id: serve.id, raft: raft.clone(), reader, cuts };
+    let node = Node { id: serve.id, raft: raft.clone(), store: store.clone(), cuts };
     let served = tokio::select! {
         served = axum::serve(listener, routes(node)).into_future() => {
             served.map_err(|error| format!("cannot serve: {error}"))
@@ -110,7 +102,7 @@ pub async fn serve(serve: Serve) -> Result<(), String> {
     if let Err(error) = raft.shutdown().await {
         eprintln!("node {}: Raft did not end well: {error}", serve.id);
     }
-    let closed = blocking(move || db.close().map_err(|error| error.to_string())).await;
+    let closed = blocking(move || store.close()).await;
     served.and(closed)
 }
 
@@ -124,7 +116,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Founds the cluster, unless this node has a log.
-async fn found(raft: &Raft, members: &[(u64, String)]) -> Result<(), String> {
+async fn found<C: Types>(raft: &Raft<C>, members: &[(u64, String)]) -> Result<(), String> {
     use openraft::error::{InitializeError, RaftError};
     let members = members.iter().map(|(id, address)| (*id, BasicNode::new(address)));
     match raft.initialize(members.collect::<BTreeMap<_, _>>()).await {
@@ -134,7 +126,7 @@ async fn found(raft: &Raft, members: &[(u64, String)]) -> Result<(), String> {
 }
 
 /// Waits until Raft has stopped by itself. Returns the cause.
-async fn raft_stops(raft: &Raft) -> String {
+async fn raft_stops<C: Types>(raft: &Raft<C>) -> String {
     let mut metrics = raft.metrics();
     loop {
         if let Err(error) = &metrics.borrow_and_update().running_state {
@@ -147,6 +139,9 @@ async fn raft_stops(raft: &Raft) -> String {
 }
 
 /// Waits for SIGTERM or Ctrl-C.
+///
+/// # Errors
+/// Signals that cannot be watched.
 pub async fn asked_to_stop() -> Result<(), String> {
     let terminate = signal(SignalKind::terminate());
     let mut terminate = terminate.map_err(|error| format!("cannot watch signals: {error}"))?;

@@ -12,7 +12,8 @@
 //! Errors are a status and an [`Error`]: 421 when another node leads (try that one), 503 when the
 //! outcome is unknown or nobody leads.
 
-use crate::command::{Command, Config, Raft};
+use crate::command::Command;
+use crate::store::Store;
 use crate::transport::{Cuts, FROM};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State};
@@ -23,14 +24,13 @@ use axum::{Json, Router};
 use openraft::error::{CheckIsLeaderError, ClientWriteError, RaftError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use vlsm_openraft::Reader;
 
 /// What a node's routes need.
 #[derive(Clone)]
-pub struct Node {
+pub struct Node<S: Store> {
     pub id: u64,
-    pub raft: Raft,
-    pub reader: Reader<Config>,
+    pub raft: openraft::Raft<S::Config>,
+    pub store: S,
     pub cuts: Cuts,
 }
 
@@ -63,20 +63,20 @@ fn refuse(status: StatusCode, error: String, leader: Option<String>, unknown: bo
 }
 
 /// All routes.
-pub fn routes(node: Node) -> Router {
+pub fn routes<S: Store>(node: Node<S>) -> Router {
     let routes = Router::new()
-        .route("/kv", get(read).post(write))
-        .route("/status", get(status))
-        .route("/snapshot", post(snapshot))
-        .route("/raft/append", post(raft_append))
-        .route("/raft/vote", post(raft_vote))
-        .route("/raft/snapshot", post(raft_snapshot));
+        .route("/kv", get(read::<S>).post(write::<S>))
+        .route("/status", get(status::<S>))
+        .route("/snapshot", post(snapshot::<S>))
+        .route("/raft/append", post(raft_append::<S>))
+        .route("/raft/vote", post(raft_vote::<S>))
+        .route("/raft/snapshot", post(raft_snapshot::<S>));
     #[cfg(feature = "chaos")]
-    let routes = routes.route("/chaos/cut", post(cut));
+    let routes = routes.route("/chaos/cut", post(cut::<S>));
     routes.layer(DefaultBodyLimit::max(64 << 20)).with_state(node)
 }
 
-async fn read(State(node): State<Node>, Query(Key { key }): Query<Key>) -> Response {
+async fn read<S: Store>(State(node): State<Node<S>>, Query(Key { key }): Query<Key>) -> Response {
     if !stale_reads() {
         match node.raft.ensure_linearizable().await {
             Ok(_) => {}
@@ -90,13 +90,10 @@ async fn read(State(node): State<Node>, Query(Key { key }): Query<Key>) -> Respo
             }
         }
     }
-    let reader = node.reader.clone();
-    match tokio::task::spawn_blocking(move || reader.view().get(key)).await {
-        Ok(Ok(value)) => {
-            let value = value.map(|value| String::from_utf8_lossy(&value).into_owned());
-            Json(Value { value }).into_response()
-        }
-        Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None, false),
+    let store = node.store.clone();
+    match tokio::task::spawn_blocking(move || store.get(&key)).await {
+        Ok(Ok(value)) => Json(Value { value }).into_response(),
+        Ok(Err(error)) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error, None, false),
         Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string(), None, false),
     }
 }
@@ -112,7 +109,7 @@ fn stale_reads() -> bool {
     false
 }
 
-async fn write(State(node): State<Node>, Json(command): Json<Command>) -> Response {
+async fn write<S: Store>(State(node): State<Node<S>>, Json(command): Json<Command>) -> Response {
     // A node that does not lead says so before it proposes: then the command has no effect.
     let metrics = node.raft.metrics().borrow().clone();
     if metrics.current_leader != Some(node.id) {
@@ -134,12 +131,12 @@ async fn write(State(node): State<Node>, Json(command): Json<Command>) -> Respon
     }
 }
 
-async fn status(State(node): State<Node>) -> Response {
+async fn status<S: Store>(State(node): State<Node<S>>) -> Response {
     let metrics = node.raft.metrics().borrow().clone();
     Json(metrics).into_response()
 }
 
-async fn snapshot(State(node): State<Node>) -> Response {
+async fn snapshot<S: Store>(State(node): State<Node<S>>) -> Response {
     match node.raft.trigger().snapshot().await {
         Ok(()) => StatusCode::ACCEPTED.into_response(),
         Err(error) => refuse(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None, false),
@@ -147,8 +144,8 @@ async fn snapshot(State(node): State<Node>) -> Response {
 }
 
 #[cfg(feature = "chaos")]
-async fn cut(
-    State(node): State<Node>,
+async fn cut<S: Store>(
+    State(node): State<Node<S>>,
     Json(nodes): Json<std::collections::BTreeSet<u64>>,
 ) -> StatusCode {
     node.cuts.set(nodes);
@@ -156,8 +153,8 @@ async fn cut(
 }
 
 /// The request of another node, or the answer if it is refused.
-fn request<T: DeserializeOwned>(
-    node: &Node,
+fn request<S: Store, T: DeserializeOwned>(
+    node: &Node<S>,
     headers: &HeaderMap,
     body: &[u8],
 ) -> Result<T, Box<Response>> {
@@ -183,21 +180,33 @@ fn answer<T: Serialize>(answer: &T) -> Response {
     }
 }
 
-async fn raft_append(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Response {
+async fn raft_append<S: Store>(
+    State(node): State<Node<S>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     match request(&node, &headers, &body) {
         Ok(request) => answer(&node.raft.append_entries(request).await),
         Err(refused) => *refused,
     }
 }
 
-async fn raft_vote(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Response {
+async fn raft_vote<S: Store>(
+    State(node): State<Node<S>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     match request(&node, &headers, &body) {
         Ok(request) => answer(&node.raft.vote(request).await),
         Err(refused) => *refused,
     }
 }
 
-async fn raft_snapshot(State(node): State<Node>, headers: HeaderMap, body: Bytes) -> Response {
+async fn raft_snapshot<S: Store>(
+    State(node): State<Node<S>>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     match request(&node, &headers, &body) {
         Ok(request) => answer(&node.raft.install_snapshot(request).await),
         Err(refused) => *refused,

@@ -2,7 +2,7 @@
 //!
 //! A request carries the sender's id, so that a test build can cut the connection at both ends.
 
-use crate::command::Config;
+use crate::store::Types;
 use openraft::error::{
     InstallSnapshotError, NetworkError, RPCError, RaftError, RemoteError, Unreachable,
 };
@@ -45,7 +45,7 @@ pub struct Network {
     pub cuts: Cuts,
 }
 
-impl RaftNetworkFactory<Config> for Network {
+impl<C: Types> RaftNetworkFactory<C> for Network {
     type Network = Connection;
 
     async fn new_client(&mut self, target: u64, node: &BasicNode) -> Connection {
@@ -97,10 +97,10 @@ impl Connection {
     }
 }
 
-impl RaftNetwork<Config> for Connection {
+impl<C: Types> RaftNetwork<C> for Connection {
     async fn append_entries(
         &mut self,
-        request: AppendEntriesRequest<Config>,
+        request: AppendEntriesRequest<C>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<u64>, Failed<RaftError<u64>>> {
         self.call("append", &request, &option).await
@@ -108,7 +108,7 @@ impl RaftNetwork<Config> for Connection {
 
     async fn install_snapshot(
         &mut self,
-        request: InstallSnapshotRequest<Config>,
+        request: InstallSnapshotRequest<C>,
         option: RPCOption,
     ) -> Result<InstallSnapshotResponse<u64>, Failed<RaftError<u64, InstallSnapshotError>>> {
         self.call("snapshot", &request, &option).await
