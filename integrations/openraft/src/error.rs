@@ -3,6 +3,7 @@
 
 use openraft::{AnyError, ErrorSubject, ErrorVerb, NodeId, StorageError, StorageIOError};
 use std::path::PathBuf;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// An error of the storage.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +87,17 @@ impl StoreError {
     }
 }
 
-/// Runs a call that may wait for the device on a thread that may wait.
+/// Runs a call that may wait for the device.
+///
+/// On a runtime of several threads it runs here, and another thread takes over this one's tasks:
+/// each switch to a waiting thread and back would cost more than most calls. Else it runs on a
+/// thread that may wait.
 pub(crate) async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
+    if Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+        return tokio::task::block_in_place(call);
+    }
     match tokio::task::spawn_blocking(call).await {
         Ok(done) => done,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Durability:
-//! 1. Entries go into the store's memory (`Lazy`) and can be read at once. A thread syncs the WAL
-//!    and then reports them as flushed: one sync for all appends that wait.
+//! 1. Entries go into the store's memory (`Lazy`) and can be read at once. Then the WAL is synced,
+//!    and they are reported as flushed.
 //! 2. A vote is synced before `save_vote` returns.
 //! 3. Truncate and purge are one range delete each, without a sync: the WAL keeps the order of
 //!    writes, so a crash that loses one of them loses all that was written after it, too.
@@ -33,9 +33,9 @@
 
 mod codec;
 mod error;
-mod flusher;
 mod log;
 mod plant;
+mod recent;
 mod snapshot;
 mod state;
 mod storage;
@@ -43,5 +43,5 @@ mod storage;
 pub use error::StoreError;
 pub use log::LogStore;
 pub use snapshot::{Builder, SnapshotFile};
-pub use state::{Apply, Changes, Reader, StateMachine, View};
+pub use state::{Apply, Changes, MAX_KEY_LEN, Reader, StateMachine, View};
 pub use storage::{Storage, TypeConfig};

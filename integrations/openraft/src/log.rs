@@ -1,22 +1,26 @@
 //! The log: openraft's `RaftLogStorage` in the keyspace `log`.
 //!
-//! Writes go into the store's memory without a file call when they need not wait; those that would
-//! wait, reads, and syncs run on threads that may wait. What is synced when is in the crate's head.
+//! Writes go into the store's memory without a file call when they need not wait; the last entries
+//! are read from memory ([`crate::recent`]). All other reads and writes, and syncs, may wait, and
+//! hold up no task of the runtime. What is synced when is in the crate's head.
+//!
+//! openraft 0.9 waits for an append's callback before the next append, so there is nothing to gain
+//! from a thread that syncs for several appends.
 
 use crate::codec::{COMMITTED, ENTRY, PURGED, VOTE, decode, encode, entry_key, entry_range};
 use crate::error::{StoreError, blocking};
-use crate::flusher::Flusher;
 use crate::plant::{self, Plant};
+use crate::recent::Recent;
 use crate::storage::TypeConfig;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{
-    Entry, ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, StorageError,
-    Vote,
+    Entry, ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogReader, StorageError, Vote,
 };
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::ops::RangeBounds;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use vlsm::{Batch, Db, Durability, Keyspace, WriteOptions};
 
@@ -26,9 +30,10 @@ type Result<T, C> = std::result::Result<T, StorageError<<C as openraft::RaftType
 pub struct LogStore<C: TypeConfig> {
     db: Db,
     log: Keyspace,
-    flusher: Flusher<C>,
+    recent: Arc<Mutex<Recent>>,
     /// Whether this process has saved a vote.
     voted: Arc<AtomicBool>,
+    config: PhantomData<C>,
 }
 
 impl<C: TypeConfig> Clone for LogStore<C> {
@@ -36,8 +41,9 @@ impl<C: TypeConfig> Clone for LogStore<C> {
         Self {
             db: self.db.clone(),
             log: self.log.clone(),
-            flusher: self.flusher.clone(),
+            recent: self.recent.clone(),
             voted: self.voted.clone(),
+            config: PhantomData,
         }
     }
 }
@@ -49,9 +55,12 @@ impl<C: TypeConfig> Debug for LogStore<C> {
 }
 
 impl<C: TypeConfig> LogStore<C> {
-    pub(crate) fn new(db: Db, log: Keyspace) -> std::result::Result<Self, StoreError> {
-        let flusher = Flusher::start(db.clone())?;
-        Ok(Self { db, log, flusher, voted: Arc::default() })
+    pub(crate) fn new(db: Db, log: Keyspace) -> Self {
+        Self { db, log, recent: Arc::default(), voted: Arc::default(), config: PhantomData }
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn read<T: Send + 'static>(
@@ -119,6 +128,13 @@ impl<C: TypeConfig> RaftLogReader<C> for LogStore<C> {
         &mut self,
         range: RB,
     ) -> Result<Vec<Entry<C>>, C> {
+        let recent = self.recent().range(&range).map(|entries| {
+            let entries = entries.map(|entry| decode("an entry of the log", entry));
+            entries.collect::<std::result::Result<Vec<_>, StoreError>>()
+        });
+        if let Some(entries) = recent {
+            return entries.map_err(|error| error.at(ErrorSubject::Logs, ErrorVerb::Read));
+        }
         let range = entry_range(&range);
         let read = move |log: &Keyspace| {
             let pairs = log.range(range);
@@ -182,17 +198,33 @@ impl<C: TypeConfig> RaftLogStorage<C> for LogStore<C> {
         I::IntoIter: OptionalSend,
     {
         let mut batch = Batch::new();
-        let encoded = entries.into_iter().try_for_each(|entry| {
-            let key = entry_key(entry.get_log_id().index);
-            batch.put(&self.log, key, encode("an entry of the log", &entry)?);
-            Ok(())
+        let encoded = entries.into_iter().map(|entry| {
+            let encoded = encode("an entry of the log", &entry)?;
+            batch.put(&self.log, entry_key(entry.log_id.index), &encoded);
+            Ok((entry.log_id.index, encoded))
         });
-        self.write(ErrorSubject::Logs, encoded.map(|()| batch), Durability::Lazy).await?;
-        self.flusher.flush(callback);
+        let (encoded, batch) = match encoded.collect::<std::result::Result<Vec<_>, _>>() {
+            Ok(encoded) => (encoded, Ok(batch)),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.write(ErrorSubject::Logs, batch, Durability::Lazy).await?;
+        {
+            let mut recent = self.recent();
+            encoded.into_iter().for_each(|(index, entry)| recent.append(index, entry));
+        }
+        let synced = match plant::is(Plant::AcknowledgeBeforeDurable) {
+            true => Ok(()),
+            false => {
+                let db = self.db.clone();
+                blocking(move || Ok(db.sync()?)).await
+            }
+        };
+        callback.log_io_completed(synced.map_err(StoreError::into_io));
         Ok(())
     }
 
     async fn truncate(&mut self, log_id: LogId<C::NodeId>) -> Result<(), C> {
+        self.recent().truncate(log_id.index);
         let mut batch = Batch::new();
         batch.delete_range(&self.log, entry_range(&(log_id.index..)));
         self.write(ErrorSubject::Log(log_id), Ok(batch), Durability::Buffered).await
@@ -206,6 +238,7 @@ impl<C: TypeConfig> RaftLogStorage<C> for LogStore<C> {
         if first > log_id.index {
             return Ok(());
         }
+        self.recent().purge(log_id.index);
         let batch = self.one(PURGED, "the last purged log id", &log_id).map(|mut batch| {
             batch.delete_range(&self.log, entry_range(&(first..=log_id.index)));
             batch

@@ -25,13 +25,18 @@ pub(crate) type AppliedOf<C> = Applied<<C as RaftTypeConfig>::NodeId, <C as Raft
 /// The most entries that are applied by one transaction.
 const CHUNK: usize = 256;
 
+/// The longest key of an application.
+pub const MAX_KEY_LEN: usize = vlsm::MAX_KEY_LEN - 1; // without the first byte, [`DATA`]
+
 /// What the commands of an application do.
 pub trait Apply<C: RaftTypeConfig>: Send + Sync + 'static {
     /// Executes a command, and answers it. It must depend on nothing but the command and what it
     /// reads from `changes`: all nodes execute the same commands.
     ///
     /// # Errors
-    /// An error of the store, which stops the node. A command that is refused is an answer.
+    /// An error of the store, which stops the node. The command stays in the log, so one that no
+    /// store can execute, such as with a key longer than [`MAX_KEY_LEN`], stops all nodes for good:
+    /// check commands before they are proposed. A command that is refused is an answer.
     fn apply(&self, changes: &mut Changes<'_>, command: C::D) -> vlsm::Result<C::R>;
 
     /// The answer to an entry without a command: a new leader's first one, or a membership.

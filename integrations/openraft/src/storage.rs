@@ -3,8 +3,9 @@
 //! 1. The keyspace of the state is the one that the record `state` names.
 //! 2. Another keyspace `state-N` is an install that a crash cut short, or the state before one:
 //!    it is dropped.
-//! 3. A file in `snapshots` that is not the current snapshot is removed for the same reasons. There
-//!    is no current snapshot if its file is missing.
+//! 3. A snapshot in `snapshots` that is not the current one is removed for the same reasons; files
+//!    with other names stay. There is no current snapshot if its file is missing.
+//! 4. Snapshots without a store are an error: the node has lost its log and its vote.
 
 use crate::codec::{Record, SNAPSHOT, STATE, encode};
 use crate::error::StoreError;
@@ -57,7 +58,8 @@ impl<C: TypeConfig, A: Apply<C>> Storage<C, A> {
     ///
     /// # Errors
     /// Any error of opening the store, among them that another process has it open; a folder that
-    /// cannot be made or read; a state that was written by a program with other types.
+    /// cannot be made or read, or has snapshots and no store; a state that was written by a program
+    /// with other types.
     pub fn open(folder: impl AsRef<Path>, application: A) -> Result<Self, StoreError> {
         Self::open_with(folder, application, |builder| builder)
     }
@@ -75,7 +77,9 @@ impl<C: TypeConfig, A: Apply<C>> Storage<C, A> {
         let snapshots = folder.join("snapshots");
         let made = std::fs::create_dir_all(&snapshots);
         made.map_err(StoreError::file("cannot make the folder", &snapshots))?;
-        let db = options(Db::builder(folder.join("store"))).open()?;
+        let store = folder.join("store");
+        refuse_lost(&store, &snapshots)?;
+        let db = options(Db::builder(store)).open()?;
         let log = db.create_keyspace("log", KeyspaceOptions::new())?;
         let state = current_state(&db, &log)?;
         let record = get(&log, SNAPSHOT, "the record of the current snapshot")?;
@@ -91,8 +95,29 @@ impl<C: TypeConfig, A: Apply<C>> Storage<C, A> {
         });
         let reader = Reader::new(shared.clone());
         let state = StateMachine::new(shared, application)?;
-        Ok(Self { log: LogStore::new(db.clone(), log)?, state, reader, db })
+        Ok(Self { log: LogStore::new(db.clone(), log), state, reader, db })
     }
+}
+
+/// Whether a file in `snapshots` has the name of a snapshot.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("built-") || name.starts_with("received-")
+}
+
+/// Refuses a folder whose store is gone: a new one would have neither log nor vote, and could vote
+/// a second time.
+fn refuse_lost(store: &Path, snapshots: &Path) -> Result<(), StoreError> {
+    let files = std::fs::read_dir(snapshots);
+    let mut files = files.map_err(StoreError::file("cannot list the folder", snapshots))?;
+    if is_there(store) || files.next().is_none() {
+        return Ok(());
+    }
+    Err(StoreError::Broken(format!(
+        "{} has files, but {} is missing: if it was a node's, that node has lost its log and its \
+         vote; take the node out of the cluster, and add a new one in an empty folder",
+        snapshots.display(),
+        store.display()
+    )))
 }
 
 /// Whether a snapshot's file is there. Without it openraft builds another when it needs one; any
@@ -133,7 +158,8 @@ fn remove_leftovers<NID: openraft::NodeId, N: openraft::Node>(
     for file in files.map_err(StoreError::file("cannot list the folder", snapshots))? {
         let file = file.map_err(StoreError::file("cannot list the folder", snapshots))?;
         let name = file.file_name();
-        if record.is_none_or(|record| name.to_str() != Some(&*record.file)) {
+        let Some(name) = name.to_str().filter(|name| is_ours(name)) else { continue };
+        if record.is_none_or(|record| name != record.file) {
             let removed = std::fs::remove_file(file.path());
             removed.map_err(StoreError::file("cannot remove the leftover", file.path()))?;
         }

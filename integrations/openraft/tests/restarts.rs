@@ -185,6 +185,21 @@ async fn leftovers_of_an_install_and_of_a_build_are_removed() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_no_nodes_keeps_its_files_and_one_that_lost_its_store_is_refused() {
+    let folder = tempfile::tempdir().expect("there is a folder");
+    let photo = folder.path().join("snapshots/photo");
+    drop(open(folder.path()));
+    std::fs::write(&photo, "of a holiday").expect("it is written");
+    drop(open(folder.path()));
+    assert!(photo.exists(), "only snapshots are removed");
+    std::fs::remove_dir_all(folder.path().join("store")).expect("it can be removed");
+    let opened = vlsm_openraft::Storage::<Config, _>::open(folder.path(), words::Words);
+    let error = opened.map(|_| ()).expect_err("its log is gone").to_string();
+    assert!(error.contains("store is missing"), "{error}");
+    assert!(photo.exists() && !folder.path().join("store").exists());
+}
+
+#[tokio::test]
 async fn a_store_of_another_program_is_an_error_that_says_so() {
     let folder = tempfile::tempdir().expect("there is a folder");
     drop(open(folder.path()));

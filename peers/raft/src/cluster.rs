@@ -52,9 +52,8 @@ impl Cluster {
         let log = log.map_err(|error| format!("{}: {error}", self.log(node).display()))?;
         let program = std::env::current_exe();
         let program = program.map_err(|error| format!("cannot find this program: {error}"))?;
-        let name = format!("{storage:?}").to_lowercase();
         let mut command = Command::new(program);
-        command.args(["serve", "--init", "--storage", &name]);
+        command.args(["serve", "--init", "--storage", &storage.to_string()]);
         command.args(["--id", &(node + 1).to_string(), "--members", &members.join(",")]);
         command.arg("--folder").arg(self.folder.path().join(format!("node-{}", node + 1)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);

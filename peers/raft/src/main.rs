@@ -16,6 +16,7 @@ mod load;
 mod log;
 mod measure;
 mod memory;
+#[cfg(feature = "rocksdb")]
 mod rocksdb;
 mod syncs;
 #[cfg(test)]
@@ -53,9 +54,16 @@ pub enum Storage {
     /// The one of integrations/openraft.
     Vlsm,
     /// As openraft's own examples store.
+    #[cfg(feature = "rocksdb")]
     Rocksdb,
     /// As openraft's own examples store.
     Fjall,
+}
+
+impl std::fmt::Display for Storage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&format!("{self:?}").to_lowercase())
+    }
 }
 
 fn main() -> ExitCode {
@@ -67,6 +75,7 @@ fn main() -> ExitCode {
     let done = runtime.block_on(async {
         match program.command {
             Command::Serve { storage: Storage::Vlsm, serve: it } => serve::<Vlsm>(it).await,
+            #[cfg(feature = "rocksdb")]
             Command::Serve { storage: Storage::Rocksdb, serve: it } => {
                 serve::<memory::InMemory<rocksdb::RocksDb>>(it).await
             }

@@ -12,7 +12,7 @@ use crate::Storage;
 use crate::cluster::Cluster;
 use crate::load::{self, Loaded};
 use crate::syncs::Count;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use std::time::Duration;
 #[derive(Args)]
 pub struct Measure {
     /// The storages, in the order of the first round.
-    #[arg(long, value_delimiter = ',', default_value = "vlsm,rocksdb,fjall")]
+    #[arg(long, value_delimiter = ',', default_values_t = Storage::value_variants().to_vec())]
     storages: Vec<Storage>,
     /// The numbers of clients.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256")]
@@ -80,6 +80,7 @@ pub async fn run(measure: &Measure) -> Result<(), String> {
 fn name(storage: Storage) -> &'static str {
     match storage {
         Storage::Vlsm => "vLSM",
+        #[cfg(feature = "rocksdb")]
         Storage::Rocksdb => "RocksDB",
         Storage::Fjall => "fjall",
     }

@@ -1,4 +1,5 @@
-//! Counts the `fsync` and `fdatasync` calls of processes by strace, from outside of the storages.
+//! Counts the syncs of processes by strace, from outside of the storages: `fdatasync`, `fsync`, and
+//! `msync`, which syncs vLSM's WAL where that is written through a mapping of the file.
 //!
 //! strace slows the nodes down, so a run that counts is not one that measures time.
 
@@ -20,7 +21,7 @@ impl Count {
         for process in processes {
             let file = dir.join(format!("syncs-{process}"));
             let mut command = Command::new("strace");
-            command.args(["-f", "-q", "-c", "-e", "trace=fsync,fdatasync"]);
+            command.args(["-f", "-q", "-c", "-e", "trace=fsync,fdatasync,msync"]);
             command.args(["-p", &process.to_string(), "-o"]).arg(&file);
             command.stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
             let child = command.spawn();
@@ -51,9 +52,9 @@ impl Count {
     }
 }
 
-/// The calls in a summary of strace: the fourth column of the rows of both calls.
+/// The calls in a summary of strace: the fourth column of their rows.
 fn calls(summary: &str) -> u64 {
     let rows = summary.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let ours = rows.filter(|row| matches!(row.last(), Some(&("fsync" | "fdatasync"))));
+    let ours = rows.filter(|row| matches!(row.last(), Some(&("fsync" | "fdatasync" | "msync"))));
     ours.filter_map(|row| row.get(3)?.parse::<u64>().ok()).sum()
 }

@@ -4,6 +4,7 @@
 use crate::fjall::Fjall;
 use crate::log::{Keep, Log};
 use crate::memory::{Config, InMemory};
+#[cfg(feature = "rocksdb")]
 use crate::rocksdb::RocksDb;
 use openraft::StorageError;
 use openraft::testing::{StoreBuilder, Suite};
@@ -22,6 +23,7 @@ impl<K: Keep> StoreBuilder<Config, Log<K>, InMemory<K>, TempDir> for Folders<K> 
     }
 }
 
+#[cfg(feature = "rocksdb")]
 #[test]
 fn every_test_of_openraft_passes_on_rocksdb() {
     Suite::test_all(Folders::<RocksDb>(PhantomData)).expect("no storage fails");

@@ -4,7 +4,7 @@
 use clap::Args;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
-use vlsm_openraft_kv::{Answer, Command, Error, Value};
+use vlsm_openraft_kv::{Answer, Command, Error, Value, check_key};
 
 /// Where the nodes are.
 #[derive(Args)]
@@ -85,16 +85,27 @@ impl Nodes {
                     return answer.json().await.map_err(|error| format!("{node}: {error}"));
                 }
                 Ok(answer) => {
-                    let error: Error =
-                        answer.json().await.map_err(|error| format!("{node}: {error}"))?;
+                    let status = answer.status();
+                    let error: Error = answer.json().await.map_err(|_| {
+                        format!("{node}: it answers {status}, not as a node of this program does")
+                    })?;
+                    if status == reqwest::StatusCode::BAD_REQUEST {
+                        return Err(format!("{node}: {}", error.error));
+                    }
                     if error.unknown {
                         return Err(format!("{node}: {}: the outcome is unknown", error.error));
                     }
                     last = format!("{node}: {}", error.error);
                     hint = error.leader.filter(|leader| *leader != node);
                 }
-                Err(error) if error.is_connect() => last = format!("{node}: {error}"),
-                Err(error) => return Err(format!("{node}: {error}: the outcome is unknown")),
+                Err(error) if error.is_builder() => {
+                    let cause = cause(&error);
+                    return Err(format!("cannot ask {node:?}, which must be HOST:PORT: {cause}"));
+                }
+                Err(error) if error.is_connect() => last = format!("{node}: {}", cause(&error)),
+                Err(error) => {
+                    return Err(format!("{node}: {}: the outcome is unknown", cause(&error)));
+                }
             }
             if hint.is_none() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -104,12 +115,23 @@ impl Nodes {
     }
 
     async fn send(&self, command: &Command) -> Result<Answer, String> {
+        command.check()?;
         self.ask(|http, node| http.post(format!("http://{node}/kv")).json(command)).await
     }
 }
 
+/// The last cause of an error: `Connection refused` and not `error sending request for url`.
+fn cause(error: &reqwest::Error) -> String {
+    let mut error: &dyn std::error::Error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
 /// Prints the value of a key.
 pub async fn get(get: Get) -> Result<(), String> {
+    check_key(&get.key)?;
     let request = |http: &reqwest::Client, node: &str| {
         http.get(format!("http://{node}/kv")).query(&[("key", &get.key)])
     };
@@ -161,7 +183,7 @@ pub async fn status(status: Status) -> Result<(), String> {
                 metrics["last_applied"]["index"],
                 metrics["snapshot"]["index"],
             ),
-            Err(error) => println!("{node}: {error}"),
+            Err(error) => println!("{node}: {}", cause(&error)),
         }
     }
     Ok(())

@@ -22,35 +22,67 @@ pub struct Cluster {
 }
 
 const NODES: u16 = 3;
+const LOOPBACK: &str = "127.0.0.1";
 
 /// Runs the cluster until Ctrl-C or SIGTERM.
 pub async fn run(cluster: Cluster) -> Result<(), String> {
-    let last = cluster.port.checked_add(NODES - 1);
-    last.ok_or_else(|| format!("--port {} leaves no room for {NODES} nodes", cluster.port))?;
-    // The cluster is founded once. A node that lost its folder must not found another.
-    let first = !cluster.folder.join("founded").exists();
-    let run = async {
-        let mut tasks = tokio::task::JoinSet::new();
-        for number in 0..NODES {
-            let child = start(&cluster, number, first)?;
-            tasks.spawn(async move { (number, child).wait().await });
-        }
-        if first {
-            let marked = std::fs::write(cluster.folder.join("founded"), "");
-            marked.map_err(|error| format!("{}: {error}", cluster.folder.display()))?;
-        }
-        while let Some(ended) = tasks.join_next().await {
-            let (number, status) = ended.map_err(|error| format!("a task failed: {error}"))??;
-            eprintln!("node {} ended ({status}); it is started again", number + 1);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let child = start(&cluster, number, false)?;
-            tasks.spawn(async move { (number, child).wait().await });
-        }
-        Ok(())
-    };
+    let last = cluster.port.checked_add(NODES - 1).filter(|_| cluster.port > 0);
+    let last =
+        last.ok_or_else(|| format!("--port {} leaves no room for {NODES} nodes", cluster.port))?;
+    for port in cluster.port..=last {
+        let free = std::net::TcpListener::bind((LOOPBACK, port));
+        free.map_err(|error| format!("port {port}: {error}; choose others by --port"))?;
+    }
     tokio::select! {
-        ran = run => ran,
+        ran = keep_running(&cluster) => ran,
         asked = asked_to_stop() => asked,
+    }
+}
+
+/// Starts the nodes, and those that end again.
+///
+/// The cluster is founded once, and marked so when it has a leader. A node that lost its folder
+/// later must not found another.
+async fn keep_running(cluster: &Cluster) -> Result<(), String> {
+    let mark = cluster.folder.join("founded");
+    let first = !mark.exists();
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..NODES {
+        let child = start(cluster, number, first)?;
+        tasks.spawn(async move { (number, child).wait().await });
+    }
+    if first {
+        tokio::select! {
+            () = has_leader(cluster) => {}
+            Some(ended) = tasks.join_next() => {
+                let (number, status) = ended.map_err(|error| format!("a task failed: {error}"))??;
+                return Err(format!("node {} did not start ({status})", number + 1));
+            }
+        }
+        let marked = std::fs::write(&mark, "");
+        marked.map_err(|error| format!("{}: {error}", mark.display()))?;
+    }
+    while let Some(ended) = tasks.join_next().await {
+        let (number, status) = ended.map_err(|error| format!("a task failed: {error}"))??;
+        eprintln!("node {} ended ({status}); it is started again", number + 1);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let child = start(cluster, number, false)?;
+        tasks.spawn(async move { (number, child).wait().await });
+    }
+    Ok(())
+}
+
+/// Waits until a node says that there is a leader.
+async fn has_leader(cluster: &Cluster) {
+    let http = reqwest::Client::new();
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let request = http.get(format!("http://{LOOPBACK}:{}/status", cluster.port));
+        let status: Result<serde_json::Value, reqwest::Error> =
+            async { request.send().await?.json().await }.await;
+        if status.is_ok_and(|status| status["current_leader"].is_u64()) {
+            return;
+        }
     }
 }
 
@@ -69,7 +101,7 @@ fn start(cluster: &Cluster, number: u16, first: bool) -> Result<Child, String> {
     let program = std::env::current_exe();
     let program = program.map_err(|error| format!("cannot find this program: {error}"))?;
     let members: Vec<_> = (0..NODES)
-        .map(|number| format!("{}=127.0.0.1:{}", number + 1, cluster.port + number))
+        .map(|number| format!("{}={LOOPBACK}:{}", number + 1, cluster.port + number))
         .collect();
     let folder = cluster.folder.join(format!("node-{}", number + 1));
     let made = std::fs::create_dir_all(&folder);

@@ -3,7 +3,7 @@
 
 use openraft::{BasicNode, Entry};
 use serde::{Deserialize, Serialize};
-use vlsm_openraft::{Apply, Changes, SnapshotFile};
+use vlsm_openraft::{Apply, Changes, MAX_KEY_LEN, SnapshotFile};
 
 openraft::declare_raft_types!(
     /// The types of this program's cluster.
@@ -40,6 +40,39 @@ pub enum Command {
         /// The new one.
         value: String,
     },
+}
+
+impl Command {
+    /// Refuses what no node could store. It is asked before a command is proposed: one in the log
+    /// that cannot be executed would stop all nodes.
+    ///
+    /// # Errors
+    /// A key or a value that is too long.
+    pub fn check(&self) -> Result<(), String> {
+        let (key, value) = match self {
+            Self::Put { key, value } | Self::Cas { key, value, .. } => (key, value.len()),
+            Self::Delete { key } => (key, 0),
+        };
+        check_key(key)?;
+        if value > MAX_VALUE_LEN {
+            return Err(format!("the value has {value} bytes; {MAX_VALUE_LEN} is the limit"));
+        }
+        Ok(())
+    }
+}
+
+/// The longest value. An entry with it goes to the other nodes in one request.
+const MAX_VALUE_LEN: usize = 1 << 20;
+
+/// Refuses a key that no node could store.
+///
+/// # Errors
+/// A key that is too long.
+pub fn check_key(key: &str) -> Result<(), String> {
+    if key.len() > MAX_KEY_LEN {
+        return Err(format!("the key has {} bytes; {MAX_KEY_LEN} is the limit", key.len()));
+    }
+    Ok(())
 }
 
 /// The answer to a command.

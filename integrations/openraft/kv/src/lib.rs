@@ -16,7 +16,7 @@ mod server;
 mod store;
 mod transport;
 
-pub use command::{Answer, Command, Config, Pairs};
+pub use command::{Answer, Command, Config, Pairs, check_key};
 pub use node::{Serve, asked_to_stop, serve};
 pub use server::{Error, Value};
 pub use store::{Opened, Store, Types, Vlsm};

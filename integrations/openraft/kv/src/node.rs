@@ -9,7 +9,7 @@ use crate::transport::{Cuts, Network};
 use clap::Args;
 use openraft::{BasicNode, Raft, SnapshotPolicy};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -62,6 +62,7 @@ pub async fn serve<S: Store>(serve: Serve) -> Result<(), String> {
     let listener = TcpListener::bind(address).await;
     let listener = listener.map_err(|error| format!("cannot listen at {address}: {error}"))?;
     let (opened, serve) = blocking(move || {
+        check_owner(&serve.folder, serve.id)?;
         let opened = S::open(&serve.folder, serve.memory);
         let failed = |error| format!("cannot open {}: {error}", serve.folder.display());
         Ok((opened.map_err(failed)?, serve))
@@ -104,6 +105,23 @@ pub async fn serve<S: Store>(serve: Serve) -> Result<(), String> {
     }
     let closed = blocking(move || store.close()).await;
     served.and(closed)
+}
+
+/// Refuses the folder of another node: with its vote and its log this node could vote twice.
+fn check_owner(folder: &Path, id: u64) -> Result<(), String> {
+    let file = folder.join("node-id");
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    match std::fs::read_to_string(&file) {
+        Ok(text) if text.trim() == id.to_string() => Ok(()),
+        Ok(text) => {
+            Err(format!("{} is the folder of node {}, not {id}", folder.display(), text.trim()))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+            std::fs::write(&file, id.to_string()).map_err(failed)
+        }
+        Err(error) => Err(failed(error)),
+    }
 }
 
 async fn blocking<T: Send + 'static>(

@@ -9,10 +9,10 @@
 //! | `POST /raft/...` | for the other nodes |
 //! | `POST /chaos/cut` | a test build only: the ids of nodes to which connections are cut |
 //!
-//! Errors are a status and an [`Error`]: 421 when another node leads (try that one), 503 when the
-//! outcome is unknown or nobody leads.
+//! Errors are a status and an [`Error`]: 400 for a key or a value that is too long, 421 when
+//! another node leads (try that one), 503 when the outcome is unknown or nobody leads.
 
-use crate::command::Command;
+use crate::command::{Command, check_key};
 use crate::store::Store;
 use crate::transport::{Cuts, FROM};
 use axum::body::Bytes;
@@ -77,6 +77,9 @@ pub fn routes<S: Store>(node: Node<S>) -> Router {
 }
 
 async fn read<S: Store>(State(node): State<Node<S>>, Query(Key { key }): Query<Key>) -> Response {
+    if let Err(error) = check_key(&key) {
+        return refuse(StatusCode::BAD_REQUEST, error, None, false);
+    }
     if !stale_reads() {
         match node.raft.ensure_linearizable().await {
             Ok(_) => {}
@@ -110,6 +113,9 @@ fn stale_reads() -> bool {
 }
 
 async fn write<S: Store>(State(node): State<Node<S>>, Json(command): Json<Command>) -> Response {
+    if let Err(error) = command.check() {
+        return refuse(StatusCode::BAD_REQUEST, error, None, false);
+    }
     // A node that does not lead says so before it proposes: then the command has no effect.
     let metrics = node.raft.metrics().borrow().clone();
     if metrics.current_leader != Some(node.id) {
