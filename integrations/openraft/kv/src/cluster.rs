@@ -26,17 +26,31 @@ const LOOPBACK: &str = "127.0.0.1";
 
 /// Runs the cluster until Ctrl-C or SIGTERM.
 pub async fn run(cluster: Cluster) -> Result<(), String> {
-    let last = cluster.port.checked_add(NODES - 1).filter(|_| cluster.port > 0);
-    let last =
-        last.ok_or_else(|| format!("--port {} leaves no room for {NODES} nodes", cluster.port))?;
-    for port in cluster.port..=last {
-        let free = std::net::TcpListener::bind((LOOPBACK, port));
-        free.map_err(|error| format!("port {port}: {error}; choose others by --port"))?;
+    if cluster.port == 0 || cluster.port.checked_add(NODES).is_none() {
+        return Err(format!("--port {} leaves no room for {NODES} nodes", cluster.port));
     }
-    tokio::select! {
+    free(&cluster).map_err(|error| format!("{error}; choose others by --port"))?;
+    let ended = tokio::select! {
         ran = keep_running(&cluster) => ran,
         asked = asked_to_stop() => asked,
+    };
+    // The nodes are killed now. When they are gone, the cluster may be started again.
+    for _ in 0..100 {
+        if free(&cluster).is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    ended
+}
+
+/// Whether nobody listens at the ports of the nodes.
+fn free(cluster: &Cluster) -> Result<(), String> {
+    for port in cluster.port..cluster.port + NODES {
+        let free = std::net::TcpListener::bind((LOOPBACK, port));
+        free.map_err(|error| format!("port {port}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Starts the nodes, and those that end again.
