@@ -329,8 +329,7 @@ impl Db {
     /// Any error of syncing the WAL; [`Error::Closed`].
     pub fn sync(&self) -> Result<()> {
         self.engine.shared.health.check_open()?;
-        self.engine.shared.counters.awaited_syncs.add(1);
-        self.engine.log.sync_all()
+        self.engine.log.sync_for_client()
     }
 
     /// Flushes all memtables and waits until they are flushed.

@@ -404,6 +404,14 @@ impl Log {
         self.sync_through(position)
     }
 
+    /// The same for a client, who may sync again soon.
+    pub fn sync_for_client(self: &Arc<Self>) -> Result<()> {
+        let position = self.sequence().tail.appended();
+        self.note_sync(position);
+        self.shared.counters.awaited_syncs.add(1);
+        self.sync_through(position)
+    }
+
     /// Syncs everything appended, and then a mark that says so: from here on damage to what was
     /// synced cannot pass for a torn tail.
     pub fn seal_end(self: &Arc<Self>) -> Result<()> {
