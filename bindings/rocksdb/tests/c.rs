@@ -76,6 +76,12 @@ fn the_main_functions_work_from_c() {
 }
 
 #[test]
+fn stores_of_other_kinds_and_their_reads_work_from_c() {
+    let (folder, program) = program("stores.c", &shared());
+    run(Command::new(program).arg(folder.path()));
+}
+
+#[test]
 fn what_was_acknowledged_survives_kills() {
     let (folder, program) = program("killed.c", &shared());
     let store = folder.path().join("store");

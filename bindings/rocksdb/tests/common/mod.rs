@@ -76,6 +76,7 @@ pub fn program(source: &str, linked: &[String]) -> (tempfile::TempDir, PathBuf) 
     let program = folder.path().join("program");
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Werror", "-g", "-I"]).arg(folder.path());
+    cc.arg("-I").arg(Path::new(HOME).join("tests/common"));
     cc.arg(Path::new(HOME).join("tests").join(source)).arg("-o").arg(&program).args(linked);
     run(&mut cc);
     (folder, program)
