@@ -1,7 +1,7 @@
 //! Writes and reads of single keys, and of several at once.
 //!
-//! A read goes to the snapshot of its options if they have one, and else to the newest state. What
-//! `rocksdb_get` returns is the caller's to free; a pinned value belongs to its handle.
+//! A read goes to the snapshot of its options if they have one, and else to the newest state. The
+//! caller frees the result of `rocksdb_get`; a pinned value belongs to its handle.
 
 use crate::bag::Bag;
 use crate::batch::rocksdb_writebatch_t;
@@ -31,14 +31,8 @@ pub(crate) fn pinned(value: Option<Vec<u8>>) -> *mut rocksdb_pinnableslice_t {
 }
 
 /// The value of a key, as read options ask for it.
-pub(crate) fn read(
-    store: &Store,
-    family: &Family,
-    options: &Bag,
-    key: &[u8],
-) -> Outcome<Option<Bytes>> {
+pub(crate) fn read(family: &Family, options: &Bag, key: &[u8]) -> Outcome<Option<Bytes>> {
     check_read(options)?;
-    let _ = store;
     Ok(match options.kept::<Seen>("snapshot") {
         Some(seen) => seen.snapshot.get(&family.keyspace, key)?,
         None => family.keyspace.get(key)?,
@@ -54,13 +48,14 @@ unsafe fn found(
     len: usize,
 ) -> Outcome<Option<Bytes>> {
     unsafe {
-        let (store, family) = place(db, family)?;
-        read(store, &family, shared(options, "the read options")?, bytes(key, len)?)
+        let (_, family) = place(db, family)?;
+        read(&family, shared(options, "the read options")?, bytes(key, len)?)
     }
 }
 
 /// The values of several keys, each with its result.
-pub(crate) fn read_each(
+fn read_each(
+    store: &Store,
     options: &Bag,
     asked: &[(Arc<Family>, &[u8])],
 ) -> Outcome<Vec<engine::Result<Option<Bytes>>>> {
@@ -75,12 +70,8 @@ pub(crate) fn read_each(
         });
     }
     // Several keyspaces: all as of one moment.
-    let Some((first, _)) = asked.first() else { return Ok(Vec::new()) };
-    let _ = first;
-    let get = |(family, key): &(Arc<Family>, &[u8])| match &seen {
-        Some(seen) => seen.snapshot.get(&family.keyspace, key),
-        None => family.keyspace.get(key),
-    };
+    let seen = seen.unwrap_or_else(|| Arc::new(Seen { snapshot: store.db.snapshot() }));
+    let get = |(family, key): &(Arc<Family>, &[u8])| seen.snapshot.get(&family.keyspace, key);
     Ok(asked.iter().map(get).collect())
 }
 
@@ -134,13 +125,14 @@ pub(crate) unsafe fn asked<'a>(
 }
 
 /// Results as this library gives them.
-pub(crate) fn own(results: Vec<engine::Result<Option<Bytes>>>) -> Vec<Outcome<Option<Vec<u8>>>> {
+fn own(results: Vec<engine::Result<Option<Bytes>>>) -> Vec<Outcome<Option<Vec<u8>>>> {
     let own = |result: engine::Result<Option<Bytes>>| Ok(result?.map(|value| value.to_vec()));
     results.into_iter().map(own).collect()
 }
 
-unsafe fn multi_get(
-    db: *const rocksdb_t,
+/// As `rocksdb_multi_get_cf`.
+pub(crate) unsafe fn multi_get(
+    store: Outcome<&Arc<Store>>,
     options: *const Bag,
     families: *const *const Handle,
     number: usize,
@@ -148,8 +140,9 @@ unsafe fn multi_get(
     to: Places,
 ) -> Outcome {
     let results = || unsafe {
-        let asked = asked(store(db)?, families, number, keys, lens)?;
-        Ok(own(read_each(shared(options, "the read options")?, &asked)?))
+        let store = store?;
+        let asked = asked(store, families, number, keys, lens)?;
+        Ok(own(read_each(store, shared(options, "the read options")?, &asked)?))
     };
     unsafe { to.fill(number, results()) }
 }
@@ -177,9 +170,9 @@ unsafe fn batched(
     (values, errors): (*mut *mut rocksdb_pinnableslice_t, *mut *mut c_char),
 ) -> Outcome {
     let results = || unsafe {
-        let (_, family) = place(db, family)?;
+        let (store, family) = place(db, family)?;
         let asked: Vec<_> = keys?.into_iter().map(|key| (family.clone(), key)).collect();
-        Ok(own(read_each(shared(options, "the read options")?, &asked)?))
+        Ok(own(read_each(store, shared(options, "the read options")?, &asked)?))
     };
     let results: Outcome<Vec<Outcome<Option<Vec<u8>>>>> = results();
     let results = results.unwrap_or_else(|all| vec![Err(all); number]);
@@ -408,7 +401,7 @@ api! {
         values: *mut *mut c_char, lens: *mut usize, errors: *mut *mut c_char,
     ) {
         let to = Places { values, lens, errors };
-        multi_get(db, options, std::ptr::null(), number, (keys, key_lens), to)
+        multi_get(store(db), options, std::ptr::null(), number, (keys, key_lens), to)
     }
 
     fn rocksdb_multi_get_cf(
@@ -417,7 +410,7 @@ api! {
         values: *mut *mut c_char, lens: *mut usize, errors: *mut *mut c_char,
     ) {
         let to = Places { values, lens, errors };
-        multi_get(db, options, families, number, (keys, key_lens), to)
+        multi_get(store(db), options, families, number, (keys, key_lens), to)
     }
 
     fn rocksdb_batched_multi_get_cf(

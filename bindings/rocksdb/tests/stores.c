@@ -3,6 +3,8 @@
  * works in the folder.
  */
 #include "check.h"
+#include <pthread.h>
+#include <stdatomic.h>
 
 static void time_to_live(void)
 {
@@ -84,22 +86,70 @@ static void many_keys(void)
     put(db, "k", "main");
     GOOD(rocksdb_put_cf(db, writing, family, "k", 1, "side", 4, &error));
     rocksdb_column_family_handle_t *main_family = rocksdb_get_default_column_family_handle(db);
-    const rocksdb_column_family_handle_t *families[] = {main_family, family, family, main_family};
-    const char *keys[] = {"k", "k", "absent", NULL};
-    size_t lens[] = {1, 1, 6, 5}, value_lens[4];
-    char *values[4], *errors[4];
-    rocksdb_multi_get_cf(db, reading, families, 4, keys, lens, values, value_lens, errors);
+    const rocksdb_column_family_handle_t *families[] = {main_family, family, family};
+    const char *keys[] = {"k", "k", "absent"}, *bad[] = {"k", NULL, "absent"};
+    size_t lens[] = {1, 1, 6}, value_lens[3];
+    char *values[3], *errors[3];
+    rocksdb_multi_get_cf(db, reading, families, 3, keys, lens, values, value_lens, errors);
     CHECK(errors[0] == NULL && value_lens[0] == 4 && !memcmp(values[0], "main", 4));
     CHECK(errors[1] == NULL && value_lens[1] == 4 && !memcmp(values[1], "side", 4));
     CHECK(errors[2] == NULL && values[2] == NULL);
-    CHECK(errors[3] != NULL && values[3] == NULL);
-    for (int at = 0; at < 4; at++) {
-        rocksdb_free(values[at]);
+    rocksdb_free(values[0]);
+    rocksdb_free(values[1]);
+    /* A key that is NULL is an error of all. */
+    rocksdb_multi_get_cf(db, reading, families, 3, bad, lens, values, value_lens, errors);
+    for (int at = 0; at < 3; at++) {
+        CHECK(errors[at] != NULL && values[at] == NULL);
         rocksdb_free(errors[at]);
     }
     rocksdb_column_family_handle_destroy(main_family);
     rocksdb_column_family_handle_destroy(family);
     rocksdb_close(db);
+}
+
+static rocksdb_t *raced;
+static rocksdb_column_family_handle_t *raced_families[2];
+static atomic_int raced_done;
+
+/* Writes the same number into both column families, in one batch each time. */
+static void *write_both(void *unused)
+{
+    for (int number = 0; !raced_done; number++) {
+        char *failed = NULL;
+        rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
+        for (int at = 0; at < 2; at++)
+            rocksdb_writebatch_put_cf(batch, raced_families[at], "k", 1, (char *)&number, sizeof number);
+        rocksdb_write(raced, writing, batch, &failed);
+        CHECK(failed == NULL);
+        rocksdb_writebatch_destroy(batch);
+    }
+    return unused;
+}
+
+/* A read of several column families is of one moment. */
+static void one_moment(void)
+{
+    GOOD(raced = rocksdb_open(options, in("moment"), &error));
+    for (int at = 0; at < 2; at++)
+        GOOD(raced_families[at] = rocksdb_create_column_family(raced, options, at ? "b" : "a", &error));
+    pthread_t writer;
+    CHECK(pthread_create(&writer, NULL, write_both, NULL) == 0);
+    const rocksdb_column_family_handle_t *families[] = {raced_families[0], raced_families[1]};
+    const char *keys[] = {"k", "k"};
+    size_t lens[] = {1, 1}, value_lens[2];
+    for (int round = 0; round < 20000; round++) {
+        char *values[2], *errors[2];
+        rocksdb_multi_get_cf(raced, reading, families, 2, keys, lens, values, value_lens, errors);
+        CHECK(errors[0] == NULL && errors[1] == NULL && !values[0] == !values[1]);
+        CHECK(values[0] == NULL || !memcmp(values[0], values[1], sizeof(int)));
+        rocksdb_free(values[0]);
+        rocksdb_free(values[1]);
+    }
+    raced_done = 1;
+    pthread_join(writer, NULL);
+    rocksdb_column_family_handle_destroy(raced_families[0]);
+    rocksdb_column_family_handle_destroy(raced_families[1]);
+    rocksdb_close(raced);
 }
 
 static int is(char *value, size_t len, const char *expected)
@@ -163,6 +213,7 @@ int main(int argc, char **argv)
     secondary();
     ingest();
     many_keys();
+    one_moment();
     indexed_batches();
     end();
     return 0;

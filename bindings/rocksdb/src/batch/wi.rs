@@ -110,7 +110,7 @@ unsafe fn through(
         let (store, options) = (store(db)?, shared(options, "the read options")?);
         let key = bytes(key.0, key.1)?;
         let index = shared(batch, "the batch")?.index.lock().clone();
-        let below = |family: &_| Ok(read(store, family, options, key)?.map(Into::into));
+        let below = |family: &_| Ok(read(family, options, key)?.map(Into::into));
         read_through(&index, store, id(family)?, key, below)
     }
 }

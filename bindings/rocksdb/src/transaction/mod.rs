@@ -131,9 +131,7 @@ impl Txn {
     /// The value of a key, with the transaction's writes.
     fn get(&self, family: &Family, options: &Bag, key: &[u8]) -> Outcome<Option<Vec<u8>>> {
         let index = self.writes.index.lock();
-        let below = |family: &Family| {
-            Ok(crate::db::read(&self.store, family, options, key)?.map(Into::into))
-        };
+        let below = |family: &Family| Ok(crate::db::read(family, options, key)?.map(Into::into));
         read_through(&index, &self.store, family.id, key, below)
     }
 

@@ -9,7 +9,7 @@ use crate::bag::Bag;
 use crate::batch::rep::{Op, WriteBatch};
 use crate::batch::{pair, rocksdb_writebatch_t};
 use crate::call::{Outcome, api, array, bytes, changed, count, free, give, shared, value_out};
-use crate::db::{Places, asked, own, pinned, read, read_each, rocksdb_pinnableslice_t};
+use crate::db::{Places, multi_get, pinned, read, rocksdb_pinnableslice_t};
 use crate::files::rocksdb_checkpoint_t;
 use crate::iterator::{Cursor, rocksdb_iterator_t};
 use crate::open::{Listed, close, create, open_listed, open_one};
@@ -102,25 +102,10 @@ unsafe fn get(
     key: (*const c_char, usize),
 ) -> Outcome<Option<Vec<u8>>> {
     unsafe {
-        let (store, family) = place(db, family)?;
+        let (_, family) = place(db, family)?;
         let options = shared(options, "the read options")?;
-        Ok(read(store, &family, options, bytes(key.0, key.1)?)?.map(Into::into))
+        Ok(read(&family, options, bytes(key.0, key.1)?)?.map(Into::into))
     }
-}
-
-unsafe fn multi_get(
-    db: *mut Db,
-    options: *const Bag,
-    families: *const *const Handle,
-    number: usize,
-    (keys, lens): (*const *const c_char, *const usize),
-    to: Places,
-) -> Outcome {
-    let results = || unsafe {
-        let asked = asked(store(db)?, families, number, keys, lens)?;
-        Ok(own(read_each(shared(options, "the read options")?, &asked)?))
-    };
-    unsafe { to.fill(number, results()) }
 }
 
 unsafe fn iterate(
@@ -287,7 +272,7 @@ api! {
         values: *mut *mut c_char, lens: *mut usize, errors: *mut *mut c_char,
     ) {
         let to = Places { values, lens, errors };
-        multi_get(db, options, null(), number, (keys, key_lens), to)
+        multi_get(store(db), options, null(), number, (keys, key_lens), to)
     }
 
     fn rocksdb_transactiondb_multi_get_cf(
@@ -296,7 +281,7 @@ api! {
         values: *mut *mut c_char, lens: *mut usize, errors: *mut *mut c_char,
     ) {
         let to = Places { values, lens, errors };
-        multi_get(db, options, families, number, (keys, key_lens), to)
+        multi_get(store(db), options, families, number, (keys, key_lens), to)
     }
 
     fn rocksdb_transactiondb_create_iterator(

@@ -78,6 +78,7 @@ pub fn program(source: &str, linked: &[String]) -> (tempfile::TempDir, PathBuf) 
     cc.args(["-Wall", "-Werror", "-g", "-I"]).arg(folder.path());
     cc.arg("-I").arg(Path::new(HOME).join("tests/common"));
     cc.arg(Path::new(HOME).join("tests").join(source)).arg("-o").arg(&program).args(linked);
+    cc.arg("-lpthread");
     run(&mut cc);
     (folder, program)
 }
