@@ -26,7 +26,7 @@ pub struct rocksdb_backup_engine_t {
     making: Mutex<()>,
 }
 
-/// What is known of a backup.
+/// A backup, as its list knows it.
 struct Backup {
     id: u32,
     made: i64,
@@ -37,7 +37,7 @@ struct Backup {
 /// A list of backups.
 pub struct rocksdb_backup_engine_info_t(Vec<Backup>);
 
-/// What was being made when a process died.
+/// The parts of a backup that is being made. A process that dies leaves them.
 const PARTS: [&str; 2] = ["making.checkpoint", "making.copy"];
 
 impl rocksdb_backup_engine_t {

@@ -81,7 +81,7 @@ impl<T> Scalar for *mut T {
     }
 }
 
-/// What vLSM makes of an option.
+/// The counterpart of an option in vLSM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// It has a counterpart.

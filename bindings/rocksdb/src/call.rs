@@ -2,7 +2,7 @@
 //!
 //! `api!` writes the frame. A `fallible fn` has the parameter `errptr` behind its own: an error is
 //! stored there, and the function returns nothing of use. Any other function has no way to report
-//! an error and returns zero, NULL or false instead. What C gets to free comes from `malloc`.
+//! an error and returns zero, NULL or false instead. Memory that C is to free comes from `malloc`.
 
 use crate::status::Failure;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -13,7 +13,7 @@ use std::ptr::{null, null_mut};
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// What a function returns when it has nothing to return.
+/// The result of a function that has nothing to return.
 pub(crate) trait Nothing {
     const NOTHING: Self;
 }

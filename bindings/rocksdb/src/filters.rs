@@ -39,7 +39,7 @@ pub(crate) struct One {
 /// A filter's handle.
 pub struct rocksdb_compactionfilter_t(Arc<One>);
 
-/// What a factory is told: nothing is known here of a later compaction.
+/// The context that a factory gets: nothing is known here of a later compaction.
 pub struct rocksdb_compactionfiltercontext_t;
 
 /// Where filters come from.

@@ -29,7 +29,7 @@ use vlsm_handle::Owned;
 
 type Handle = rocksdb_column_family_handle_t;
 
-/// What an iterator reads.
+/// The state that an iterator reads.
 pub(crate) struct Cursor {
     pub store: Arc<Store>,
     pub family: Arc<Family>,
@@ -43,7 +43,8 @@ pub(crate) struct Cursor {
     /// Writes that are merged in.
     pub own: Option<Arc<Mutex<Index>>>,
     walk: Option<Walk>,
-    at: Option<(Vec<u8>, Vec<u8>)>,
+    /// The pair that it is at: a part of a block or a memtable, or of its own if it was merged.
+    at: Option<(Bytes, Bytes)>,
     prefix: Option<Vec<u8>>,
     failure: Option<Failure>,
 }
@@ -169,7 +170,7 @@ impl Cursor {
             let own = own.filter(|(key, _)| !beyond(key));
             let Some((key, entry)) = own else {
                 let taken = walk.peeked.take().flatten();
-                return self.arrive(taken.map(|(key, value)| (key.to_vec(), value.to_vec())));
+                return self.arrive(taken);
             };
             let order = base.map(|(base, _)| match walk.forward {
                 true => base[..].cmp(&key[..]),
@@ -177,7 +178,7 @@ impl Cursor {
             });
             if order == Some(std::cmp::Ordering::Less) {
                 let taken = walk.peeked.take().flatten();
-                return self.arrive(taken.map(|(key, value)| (key.to_vec(), value.to_vec())));
+                return self.arrive(taken);
             }
             let below = match order {
                 Some(std::cmp::Ordering::Equal) => walk.peeked.take().flatten(),
@@ -185,14 +186,14 @@ impl Cursor {
             };
             let below = below.map(|(_, value)| value.to_vec());
             if let Some(value) = entry.value(&self.family, &key, || Ok(below))? {
-                return self.arrive(Some((key, value)));
+                return self.arrive(Some((key.into(), value.into())));
             }
             own_at = At::Key(key, false);
         }
     }
 
     /// Is at a pair, unless its prefix is another one.
-    fn arrive(&mut self, pair: Option<(Vec<u8>, Vec<u8>)>) -> Outcome {
+    fn arrive(&mut self, pair: Option<(Bytes, Bytes)>) -> Outcome {
         let transform = self.family.prefix.as_ref().filter(|_| self.same_prefix);
         self.at = pair.filter(|(key, _)| match (transform, &self.prefix) {
             (Some(transform), Some(prefix)) => transform.prefix(key).as_ref() == Some(prefix),
@@ -213,7 +214,8 @@ impl Cursor {
         let transform = self.family.prefix.as_ref().filter(|_| self.same_prefix);
         self.prefix = key.and_then(|key| transform?.prefix(key));
         let from = key.map_or(Unbounded, |key| Included(key.to_vec()));
-        let own_at = |bound: Option<&Vec<u8>>, inclusive: bool| match (key, bound) {
+        let key_of_own = key.filter(|_| self.own.is_some());
+        let own_at = |bound: Option<&Vec<u8>>, inclusive: bool| match (key_of_own, bound) {
             (None, None) => At::End,
             (Some(key), None) => At::Key(key.to_vec(), true),
             (None, Some(bound)) => At::Key(bound.clone(), inclusive),
@@ -242,8 +244,10 @@ impl Cursor {
     fn go(&mut self, forward: bool) {
         let Some((key, _)) = self.at.take() else { return };
         let same = self.walk.as_ref().is_some_and(|walk| walk.forward == forward);
-        if (same && !self.tailing) || self.begin(Excluded(key.clone()), forward) {
-            let outcome = self.step(At::Key(key, false));
+        if (same && !self.tailing) || self.begin(Excluded(key.to_vec()), forward) {
+            // Without writes to merge in, their place is not looked at.
+            let own_at = self.own.as_ref().map_or(At::End, |_| At::Key(key.to_vec(), false));
+            let outcome = self.step(own_at);
             self.note(outcome);
         }
     }

@@ -11,7 +11,7 @@ use std::ffi::c_char;
 use std::sync::Arc;
 use vlsm_handle::Owned;
 
-/// What a snapshot shows.
+/// The state that a snapshot shows.
 pub(crate) struct Seen {
     pub snapshot: Snapshot,
 }

@@ -9,7 +9,7 @@ use crate::status::{Failure, Kind};
 use crate::store::{Family, Store};
 use std::collections::BTreeMap;
 
-/// What writes leave of the value below.
+/// The change that writes make to the value below.
 #[derive(Debug, Clone)]
 enum Base {
     Below,

@@ -1,4 +1,4 @@
-//! What vLSM makes of RocksDB's options: those of the store, of a keyspace, of reads and of writes.
+//! How RocksDB's options become vLSM's: those of the store, of a keyspace, of reads and of writes.
 //!
 //! 1. An option of the status `refused` that is not as by default is an error at open, which names
 //!    the option and says what to do.

@@ -22,7 +22,7 @@ pub struct rocksdb_comparator_t {
     _state: State,
 }
 
-/// What options remember of a comparator.
+/// A comparator as options remember it.
 pub(crate) struct Order {
     pub name: String,
     pub timestamps: bool,

@@ -1,5 +1,5 @@
-//! What the tests share: the library, which `cargo test` alone does not build, a header that is
-//! made from the list of functions, and C programs that are compiled against both.
+//! The common parts of the tests: the library, which `cargo test` alone does not build, a header
+//! that is made from the list of functions, and C programs that are compiled against both.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
