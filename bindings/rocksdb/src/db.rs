@@ -4,6 +4,7 @@
 //! caller frees the result of `rocksdb_get`; a pinned value belongs to its handle.
 
 use crate::bag::Bag;
+use crate::batch::rep::forward;
 use crate::batch::rocksdb_writebatch_t;
 use crate::call::{
     Outcome, api, array, byte_lists, bytes, free, give, rocksdb_slice_t, set_error, shared,
@@ -284,7 +285,7 @@ api! {
         db: *mut rocksdb_t, options: *const Bag, family: *mut Handle,
         from: *const c_char, from_len: usize, to: *const c_char, to_len: usize,
     ) {
-        let range = bytes(from, from_len)?..bytes(to, to_len)?;
+        let range = forward(bytes(from, from_len)?, bytes(to, to_len)?)?;
         write_one(db, options, family, |to, how| Ok(to.keyspace.delete_range_with(range, how)?))
     }
 

@@ -350,8 +350,14 @@ static void bad_input(void)
     BAD(rocksdb_put(db, NULL, "k", 1, "v", 1, &error), "Invalid argument: ");
     BAD(rocksdb_put(db, writing, NULL, 1, "v", 1, &error), "Invalid argument: ");
     BAD(rocksdb_put_with_ts(db, writing, "k", 1, "t", 1, "v", 1, &error), "Not implemented: vLSM has no user-defined");
+    rocksdb_column_family_handle_t *family = rocksdb_get_default_column_family_handle(db);
+    BAD(rocksdb_delete_range_cf(db, writing, family, "z", 1, "a", 1, &error), "Invalid argument: a range");
+    rocksdb_column_family_handle_destroy(family);
     BAD(rocksdb_repair_db(options, in("bad"), &error), "Not implemented: ");
     rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
+    rocksdb_writebatch_delete_range(batch, "z", 1, "a", 1);
+    BAD(rocksdb_write(db, writing, batch, &error), "Invalid argument: a range to delete ends before");
+    rocksdb_writebatch_clear(batch);
     rocksdb_writebatch_put(batch, "fine", 4, "", 0);
     rocksdb_writebatch_put(batch, NULL, 3, "", 0);
     BAD(rocksdb_write(db, writing, batch, &error), "Invalid argument: ");

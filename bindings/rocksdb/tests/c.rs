@@ -1,5 +1,5 @@
-//! The library from C: what it exports, programs that call the main functions, and one that is
-//! killed.
+//! The library from C: the functions that it exports, programs that call the main functions, also
+//! under Valgrind, and one that is killed.
 //!
 //! The list of functions is compared with the library, and with the header of RocksDB where cargo
 //! has fetched it (the crate `librocksdb-sys`, which the script `suite` fetches).
@@ -79,6 +79,22 @@ fn the_main_functions_work_from_c() {
 fn stores_of_other_kinds_and_their_reads_work_from_c() {
     let (folder, program) = program("stores.c", &shared());
     run(Command::new(program).arg(folder.path()));
+}
+
+#[test]
+fn valgrind_finds_no_errors_and_no_leaks() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        println!("SKIPPED: Valgrind is missing: apt-get install valgrind");
+        return;
+    }
+    // A child of `api` has none of its parent's threads, so memory that they hold is lost there.
+    for (source, leaks) in [("stores.c", "definite"), ("api.c", "none")] {
+        let (folder, program) = program(source, &shared());
+        let mut valgrind = Command::new("valgrind");
+        valgrind.args(["--quiet", "--fair-sched=yes", "--error-exitcode=9", "--leak-check=full"]);
+        valgrind.arg(format!("--errors-for-leak-kinds={leaks}")).arg(program);
+        run(valgrind.arg(folder.path()));
+    }
 }
 
 #[test]

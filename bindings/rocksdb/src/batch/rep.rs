@@ -12,6 +12,7 @@ use crate::call::Outcome;
 use crate::status::{Failure, Kind};
 use crate::store::Store;
 use engine::{Batch, Durability, WriteOptions};
+use std::ops::Range;
 use std::sync::Arc;
 
 const HEADER: usize = 12;
@@ -60,6 +61,14 @@ pub(crate) struct WriteBatch {
     /// The lengths and counts at each savepoint.
     savepoints: Vec<(usize, u32)>,
     failure: Option<Failure>,
+}
+
+/// A range to delete. One that ends before it begins is a mistake, as in RocksDB.
+pub(crate) fn forward<'a>(from: &'a [u8], to: &'a [u8]) -> Outcome<Range<&'a [u8]>> {
+    match from <= to {
+        true => Ok(from..to),
+        false => Err(Failure::argument("a range to delete ends before it begins")),
+    }
 }
 
 impl WriteBatch {
@@ -170,7 +179,9 @@ impl WriteBatch {
                 Op::Delete(_, key) | Op::SingleDelete(_, key) => {
                     batch.delete(&family.keyspace, key);
                 }
-                Op::DeleteRange(_, from, to) => batch.delete_range(&family.keyspace, from..to),
+                Op::DeleteRange(_, from, to) => {
+                    batch.delete_range(&family.keyspace, forward(from, to)?);
+                }
                 Op::LogData(_) => {}
             }
         }
