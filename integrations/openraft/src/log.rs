@@ -2,7 +2,7 @@
 //!
 //! Writes go into the store's memory without a file call when they need not wait; the last entries
 //! are read from memory ([`crate::recent`]). All other reads and writes, and syncs, may wait, and
-//! hold up no task of the runtime. What is synced when is in the crate's head.
+//! hold up no task of the runtime. The crate's head says when each write is synced.
 //!
 //! openraft 0.9 waits for an append's callback before the next append, so there is nothing to gain
 //! from a thread that syncs for several appends.

@@ -19,7 +19,7 @@ pub struct Cluster {
     ports: Vec<u16>,
 }
 
-/// What a node says of itself.
+/// The status that a node reports.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
     pub leader: Option<u64>,
@@ -91,7 +91,7 @@ impl Cluster {
         self.children.iter().filter_map(Child::id).collect()
     }
 
-    /// What a node says of itself.
+    /// The status that a node reports.
     pub async fn status(&self, node: usize) -> Result<Status, String> {
         let address = self.address(node);
         let text = format!("GET /status HTTP/1.1\r\nhost: {address}\r\n\r\n");

@@ -15,9 +15,9 @@
 //!    this process's memory before. The background syncs only what lies before the pages in use
 //!    ([`Log::closed`]). A page that the kernel writes to the device is protected, and the next
 //!    store there would fault; so pages that are ready stay ready.
-//! 5. `Sync` writers have every page in use written at once. So windows rest until a number of
-//!    bytes has been written without one ([`Windows::rest`]): their groups are written by calls,
-//!    and synced by `fdatasync`.
+//! 5. `Sync` writers and `Db::sync` have every page in use written at once. So windows rest until
+//!    a number of bytes has been written without one ([`Windows::rest`]): their groups are written
+//!    by calls, and synced by `fdatasync`.
 //!
 //! Where a file cannot be mapped, or its bytes cannot be brought in, the store goes on with calls,
 //! and tells it once ([`Event::WalUnmapped`]). A file that is shorter than it was prepared latches
@@ -98,7 +98,7 @@ pub(super) struct Windows {
     opening: AtomicBool,
     /// Whether files cannot be mapped here.
     refused: AtomicBool,
-    /// The position after the last record of a `Sync` writer.
+    /// The position after the last record that a client had synced.
     last_sync: AtomicU64,
 }
 
@@ -199,7 +199,7 @@ impl Log {
         Ok(())
     }
 
-    /// The records up to this position, of a `Sync` writer, are about to be written.
+    /// A client is about to have the records up to this position synced.
     pub fn note_sync(&self, position: u64) {
         self.windows.last_sync.fetch_max(position, Ordering::AcqRel);
     }

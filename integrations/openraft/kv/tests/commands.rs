@@ -30,7 +30,7 @@ fn run(arguments: &[&str]) -> Output {
     output.expect("the program can be started")
 }
 
-/// What a command prints. It must succeed.
+/// Runs a command, which must succeed, and returns its output.
 fn done(arguments: &[&str]) -> String {
     let output = run(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -38,7 +38,7 @@ fn done(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it is text").trim().to_owned()
 }
 
-/// What a command says when it fails. It must fail.
+/// Runs a command, which must fail, and returns its error.
 fn refused(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert!(!output.status.success(), "{arguments:?}");
