@@ -149,8 +149,8 @@ pub struct Options {
     /// Write a readable LOG into the store's folder. Default: true.
     pub log: bool,
     /// While another process asks for the statistics, as `vlsm top` does, write them to the file
-    /// `STATS.prom` in the store's folder each second. Without a request this costs one look for
-    /// a file a second. Default: true.
+    /// `STATS.prom` in the store's folder each second. Without a request this costs nothing,
+    /// or one look for a file a second where the system cannot tell of it. Default: true.
     pub stats_on_request: bool,
 }
 

@@ -110,6 +110,25 @@ fn a_store_that_may_not_publish_does_not() {
     silent.close().unwrap();
 }
 
+/// On real files the system tells a store of the request, and none of its threads has to look.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn a_request_wakes_an_idle_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = bench::small(Db::builder(folder.path())).open().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    pause(Duration::from_millis(2_500));
+    for _ in 0..2 {
+        let now = RealEnv::new().wall_clock();
+        std::fs::write(file(WANTED), now.as_millis().to_string()).unwrap();
+        soon(|| file(PAGE).exists());
+        let before = now - Duration::from_secs(11);
+        std::fs::write(file(WANTED), before.as_millis().to_string()).unwrap();
+        soon(|| !file(PAGE).exists());
+    }
+    db.close().unwrap();
+}
+
 /// Whatever call fails, the store goes on, and the next page is there when the disk is good.
 #[test]
 fn failing_calls_do_not_matter() {

@@ -168,7 +168,20 @@ pub trait Fs: Send + Sync {
     /// Locks an existing file shared with other readers, and changes nothing. None if another
     /// handle holds it exclusively.
     fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
+
+    /// Calls `changed` each time that a process has written this file and closed it, or renamed
+    /// another one to it, until the result is dropped. None if the system cannot tell: then one has
+    /// to look.
+    fn watch(&self, _path: &Path, _changed: Changed) -> Option<Watch> {
+        None
+    }
 }
+
+/// What a watch calls, on a thread of the watch: it must be short.
+pub type Changed = Arc<dyn Fn() + Send + Sync>;
+
+/// A watch on a file. It ends when it is dropped.
+pub type Watch = Box<dyn Send + Sync>;
 
 /// Reads a whole file.
 ///

@@ -12,9 +12,9 @@
 //! The platform-dependent parts are at the end of this file: how a file is synced, and whether an
 //! open can bypass the page cache.
 
-#[cfg(target_os = "linux")]
-use crate::fs::Map;
 use crate::fs::patience::patiently;
+#[cfg(target_os = "linux")]
+use crate::fs::{Changed, Map, Watch};
 use crate::fs::{File, Fs, Lock, OpenOptions};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -31,6 +31,8 @@ use vlsm_core::LockHolder;
 
 #[cfg(target_os = "linux")]
 mod map;
+#[cfg(target_os = "linux")]
+mod watch;
 
 /// The operating system's file system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -177,6 +179,11 @@ impl Fs for PosixFs {
             }
         }
         Ok(found)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn watch(&self, path: &Path, changed: Changed) -> Option<Watch> {
+        watch::watch(path, changed)
     }
 
     fn lock_holder(&self, path: &Path) -> LockHolder {

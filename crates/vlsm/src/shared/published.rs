@@ -5,9 +5,10 @@
 //! 1. A process that wants to see the statistics writes the wall-clock time, in milliseconds since
 //!    the Unix epoch, into the file [`WANTED`]. It does so again and again, because a request is
 //!    forgotten after [`WANTED_FOR`].
-//! 2. A background thread of the store looks for a request each second ([`PERIOD`]). While there is
-//!    one it writes the statistics to a temporary file, which it renames to [`PAGE`]: a reader
-//!    always finds a whole page.
+//! 2. The system tells the store of a new request (`Fs::watch`). While it holds, a background
+//!    thread of the store writes the statistics each second ([`PERIOD`]) to a temporary file, which
+//!    it renames to [`PAGE`]: a reader always finds a whole page. Where the system cannot tell, the
+//!    thread looks for a request each second.
 //! 3. When the request is forgotten, and at the close, the store removes the page. What a crash
 //!    leaves behind is removed by the next open.
 //!
@@ -15,19 +16,19 @@
 //! process; its histograms are as fine as the store's, without their empty buckets.
 //!
 //! No operation depends on these files: they are never synced, and a failed call is tried again a
-//! second later and is otherwise ignored. Without a request a second costs one look for a name. A
-//! store that is opened read-only publishes nothing.
+//! second later and is otherwise ignored. Without a request nothing is done, or one look for a name
+//! a second. A store that is opened read-only publishes nothing.
 //!
 //! Threads and locks: a look runs on a thread for file calls. `there` is held meanwhile, so it is
 //! only ever taken with `try_lock`.
 
 use crate::sync::Mutex;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-use vlsm_disk::Env;
-use vlsm_disk::fs::{Fs, OpenOptions, read_all};
+use vlsm_disk::fs::{Fs, OpenOptions, Watch, read_all};
+use vlsm_disk::{Condition, Env};
 
 /// The statistics.
 pub(crate) const PAGE: &str = "STATS.prom";
@@ -59,6 +60,10 @@ pub(crate) struct Published {
     next: AtomicU64,
     /// Whether the store has made a page.
     there: Mutex<bool>,
+    /// The watch for requests; none inside where the system cannot tell.
+    watch: OnceLock<Option<Watch>>,
+    /// Whether there may be a request since the last look, as far as the watch tells.
+    asked: Arc<AtomicBool>,
 }
 
 impl Published {
@@ -67,8 +72,33 @@ impl Published {
         assert!(self.above.set(above).is_ok(), "attached once, when the store is composed");
     }
 
-    /// Whether a look is due, which the caller then starts; and the time of the next one.
-    pub fn due(&self, now: Duration) -> (bool, Duration) {
+    /// Has a worker woken for each request from now on, if the system can tell.
+    pub fn watch(&self, env: &dyn Env, dir: &Path, work: &Arc<dyn Condition>) {
+        let begin = || {
+            // There may be one from before.
+            self.asked.store(true, Ordering::Relaxed);
+            let (asked, work) = (self.asked.clone(), work.clone());
+            let changed = move || {
+                asked.store(true, Ordering::Relaxed);
+                work.notify();
+            };
+            env.fs().watch(&dir.join(WANTED), Arc::new(changed))
+        };
+        self.watch.get_or_init(begin);
+    }
+
+    /// Whether a look is due, which the caller then starts; and the time of the next one, if there
+    /// is one without a request.
+    pub fn due(&self, now: Duration) -> (bool, Option<Duration>) {
+        let watched = self.watch.get().is_some_and(Option::is_some);
+        if watched && !self.asked.load(Ordering::Relaxed) {
+            return (false, None);
+        }
+        let (due, next) = self.due_in_time(now);
+        (due, Some(next))
+    }
+
+    fn due_in_time(&self, now: Duration) -> (bool, Duration) {
         let (micros, after) = (now.as_micros() as u64, now + PERIOD);
         let next = self.next.load(Ordering::Relaxed);
         if next > micros {
@@ -83,10 +113,14 @@ impl Published {
     /// Writes a page if it is wanted, and removes one that is wanted no more.
     pub fn look(&self, env: &dyn Env, dir: &Path) {
         let Some(mut there) = self.there.try_lock() else { return };
+        // A request from here on is seen by the next look.
+        self.asked.store(false, Ordering::Relaxed);
         if !is_wanted(env, dir) {
             remove(&**env.fs(), dir, &mut there);
+            self.asked.fetch_or(*there, Ordering::Relaxed);
             return;
         }
+        self.asked.store(true, Ordering::Relaxed);
         let Some(above) = self.above.get().and_then(Weak::upgrade) else { return };
         let page = above.page();
         drop(above);
@@ -144,9 +178,9 @@ mod tests {
     #[test]
     fn one_look_a_second_is_due_and_none_at_the_open() {
         let (published, at) = (Published::default(), Duration::from_millis);
-        assert_eq!(published.due(at(5_000)), (false, at(6_000)));
-        assert_eq!(published.due(at(5_999)), (false, at(6_000)));
-        assert_eq!(published.due(at(6_300)), (true, at(7_300)));
-        assert_eq!(published.due(at(6_301)), (false, at(7_300)));
+        assert_eq!(published.due(at(5_000)), (false, Some(at(6_000))));
+        assert_eq!(published.due(at(5_999)), (false, Some(at(6_000))));
+        assert_eq!(published.due(at(6_300)), (true, Some(at(7_300))));
+        assert_eq!(published.due(at(6_301)), (false, Some(at(7_300))));
     }
 }

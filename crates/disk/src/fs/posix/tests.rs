@@ -32,6 +32,45 @@ fn files_and_directories() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_watch_tells_of_what_is_written_to_its_file_and_of_nothing_else() {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    let (sender, told) = channel();
+    let watch = |name: &'static str| {
+        let sender = sender.clone();
+        PosixFs.watch(&path(name), Arc::new(move || _ = sender.send(name))).expect("watched")
+    };
+    let write = |name: &str| {
+        let file = PosixFs.open(&path(name), OpenOptions::CREATE).expect("new");
+        file.write_at(b"now", 0).expect("written");
+    };
+    let next = || told.recv_timeout(Duration::from_secs(10));
+    let (one, two) = (watch("one"), watch("two"));
+    write("other");
+    write("one");
+    assert_eq!(next(), Ok("one"));
+    PosixFs.rename(&path("other"), &path("two")).expect("renamed");
+    assert_eq!(next(), Ok("two"));
+    // Without the second watch the same folder is still watched for the first.
+    drop(two);
+    PosixFs.rename(&path("one"), &path("two")).expect("renamed");
+    write("one");
+    assert_eq!(next(), Ok("one"));
+    drop(one);
+    PosixFs.remove(&path("one")).expect("removed");
+    write("one");
+    let _again = watch("again");
+    write("again");
+    assert_eq!(next(), Ok("again"));
+    assert_eq!(told.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
+    let no_folder = PosixFs.watch(&path("none/file"), Arc::new(|| ()));
+    assert!(no_folder.is_none());
+}
+
+#[test]
 fn one_holder_of_the_lock() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("LOCK");
