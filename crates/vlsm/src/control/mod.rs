@@ -68,6 +68,8 @@ pub(crate) struct State {
     pub jobs: Vec<Slot>,
     /// Steps so far.
     pub turns: u64,
+    /// Whether the worker with the priority of clients steps a job.
+    pub flusher_steps: bool,
     pub pace: Pace,
     /// The shape's last answer for each tree that is not idle.
     pub known: BTreeMap<TreeId, Known>,

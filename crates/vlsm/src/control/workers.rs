@@ -3,8 +3,9 @@
 //!
 //! Workers are niced, so they use the processor time that clients leave. But a flush without
 //! processor time stops the clients. So there is one additional worker with the priority of
-//! clients. It takes only flushes (or jobs that free memtables in their place) and, while a writer
-//! waits for a memtable, any job.
+//! clients, the flusher. It takes only flushes (or jobs that free memtables in their place) and,
+//! while a writer waits for a memtable, any job. A niced worker takes a flush only while the
+//! flusher steps another job: beside busy clients its step may take a tenth of a second.
 //!
 //! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
 //! Order: jobs that free memory, then L0, then the levels from the top; within a class first come,
@@ -82,7 +83,17 @@ impl Control {
         self.tell_rotations();
         self.balance_memory();
         match self.take_job(priority) {
-            Ok((id, job)) => self.step(id, job),
+            Ok((id, job)) => {
+                let flushes = job.candidate.frees == Class::Memtable;
+                let ran = self.step(id, job);
+                if priority == Priority::Normal {
+                    self.state.lock().flusher_steps = false;
+                } else if flushes && ran {
+                    // The flusher left it to this worker, and may be asleep. If it is blocked, the
+                    // end of a file call wakes all workers.
+                    self.shared.channel.wake();
+                }
+            }
             Err(paced) => {
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.shared.env.now() + UNREADY_RETRY);
@@ -117,12 +128,13 @@ impl Control {
         if !shared.options.stats_on_request || shared.channel.stopping() {
             return None;
         }
+        shared.published.watch(&*shared.env, &shared.dir, shared.channel.work());
         let (due, next) = shared.published.due(shared.env.now());
         if due {
             let on = shared.clone();
             shared.in_background(move || on.published.look(&*on.env, &on.dir));
         }
-        Some(next)
+        next
     }
 
     /// Fills the shelf of spare arenas in the background.
@@ -150,10 +162,11 @@ impl Control {
     /// is none, the time when a job that lacks bandwidth may continue. While memory is scarce,
     /// flushes run one after the other, because each of many small trees has one.
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
-        let any =
-            priority == Priority::Background || self.shared.counters.stopped_writers.get() > 0;
+        let is_flusher = priority == Priority::Normal;
+        let any = !is_flusher || self.shared.counters.stopped_writers.get() > 0;
         let mut state = self.state.lock();
-        let State { jobs, pace, turns, .. } = &mut *state;
+        let State { jobs, pace, turns, flusher_steps, .. } = &mut *state;
+        let takes_flushes = is_flusher || *flusher_steps;
         pace.fill(self.shared.env.now());
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
         let begun = |slot: &Slot| slot.job.as_ref().is_some_and(|job| job.has_begun());
@@ -162,7 +175,7 @@ impl Control {
             |slot: &Slot| slot.cancelled || slot.job.as_ref().is_some_and(|job| job.has_failed());
         let ready = |slot: &&mut Slot| {
             let is_flush = slot.candidate.frees == Class::Memtable;
-            (any || is_flush)
+            (if is_flush { takes_flushes } else { any })
                 && (slot.paused_since.is_none() || ends(slot))
                 && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
@@ -184,6 +197,7 @@ impl Control {
         });
         let taken = next.and_then(|slot| {
             *turns += 1;
+            *flusher_steps |= is_flusher;
             slot.turn = *turns;
             let mut job = slot.job.take()?;
             job.rank = if slot.first { Rank::First } else { Rank::Later };
@@ -203,11 +217,11 @@ impl Control {
         self.state.lock().known.values().any(|known| known.pressure.slowdown >= PRESSED)
     }
 
-    /// One step of a job that was taken from its slot.
-    fn step(self: &Arc<Self>, id: JobId, mut job: Box<Job>) {
+    /// One step of a job that was taken from its slot. True if it can go on.
+    fn step(self: &Arc<Self>, id: JobId, mut job: Box<Job>) -> bool {
         if self.is_cancelled(id) {
             self.abandon(id, job);
-            return;
+            return false;
         }
         let stopped = self.shared.counters.stopped_writers.get() > 0;
         // A sync in the background lets no client wait.
@@ -226,7 +240,9 @@ impl Control {
         counter.written.add(written);
         let frees = job.candidate.frees;
         self.state.lock().pace.spend(frees, Bytes(read), Bytes(written));
-        match stepped.unwrap_or_else(|_| panicked()) {
+        let stepped = stepped.unwrap_or_else(|_| panicked());
+        let ran = matches!(stepped, Ok(Step::Ran(_)));
+        match stepped {
             Ok(Step::Ran(bytes)) => self.put_back(id, job, bytes),
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
             Ok(Step::Done(request)) => self.finish(id, job, request),
@@ -235,6 +251,7 @@ impl Control {
                 self.abandon(id, job);
             }
         }
+        ran
     }
 
     fn put_back(&self, id: JobId, job: Box<Job>, merged: Bytes) {
