@@ -29,7 +29,7 @@
 //! decision set.
 //!
 //! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, the part
-//! of it that no job has merged (`unmerged`), what was
+//! of it that no job has merged (`unmerged`), the number of memtables that are `sealed`, what was
 //! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
 //! `job-written`), and `device`, the bytes per second that it moves of any mix. What is left out is
 //! 0. Options of one mechanism are named as `cruise.k1=0.5`.
@@ -368,9 +368,10 @@ impl World {
 }
 
 /// The arguments of `admit` that set the store's signals, by prefix.
-const STORE: [&str; 11] = [
+const STORE: [&str; 12] = [
     "now=",
     "fill=",
+    "sealed=",
     "unmerged=",
     "writes=",
     "write-bytes=",
@@ -409,6 +410,7 @@ fn counted(args: &[&str]) -> Signals {
         },
         memtables: signals::MemtableSignals {
             active: share("fill="),
+            immutable_count: size("sealed=").0 as usize,
             capacity: Bytes(1_000_000),
             unmerged: share("unmerged="),
             ..Default::default()

@@ -135,6 +135,7 @@ pub mod policy {
     pub use vlsm_policy::admission::AdmissionOptions;
     pub use vlsm_policy::admission::cruise::{CruiseOptions, First, High, Limits, Rise};
     pub use vlsm_policy::admission::fixed::FixedOptions;
+    pub use vlsm_policy::admission::gradual::GradualOptions;
     pub use vlsm_policy::admission::slowdown_stop::SlowdownStopOptions;
     pub use vlsm_policy::admission::spring::SpringOptions;
     pub use vlsm_policy::mechanism::NoOptions;

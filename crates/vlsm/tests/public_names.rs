@@ -13,10 +13,10 @@ use std::time::Duration;
 use vlsm::env::{Condition, File, Fs, Join, Lock, OpenOptions, Priority, RealEnv};
 use vlsm::policy::{
     AdmissionOptions, AdocOptions, AutoTunedOptions, Burst, CruiseOptions, Delay, DlcOptions,
-    First, FixedOptions, FlsmOptions, GearOptions, High, L1Limit, Limits, LoadModel, NoOptions,
-    Order, Overlap, Pause, PriorityOptions, Rise, ScheduleOptions, ShapeOptions, SilkOptions,
-    SlowdownStopOptions, SpLsmOptions, SpringOptions, TieredOptions, TreeOptions, TriadOptions,
-    VlsmOptions,
+    First, FixedOptions, FlsmOptions, GearOptions, GradualOptions, High, L1Limit, Limits,
+    LoadModel, NoOptions, Order, Overlap, Pause, PriorityOptions, Rise, ScheduleOptions,
+    ShapeOptions, SilkOptions, SlowdownStopOptions, SpLsmOptions, SpringOptions, TieredOptions,
+    TreeOptions, TriadOptions, VlsmOptions,
 };
 use vlsm::{
     ByteCount, Bytes, BytesPerSec, Compression, Db, DeviceMap, Durability, Env, Event, JobId,
@@ -202,6 +202,7 @@ fn all_options_have_types_with_names() {
     let _: (First, High, Rise, Limits) = (cruise.first, cruise.high, cruise.rise, cruise.limits);
     let _: (&NoOptions, &SlowdownStopOptions) = (&admissions.open, &admissions.slowdown_stop);
     let _: (&FixedOptions, &SpringOptions) = (&admissions.fixed, &admissions.spring);
+    let _: &GradualOptions = &admissions.gradual;
 }
 
 /// The slice of values and keys, and a sequence number, are the crate's, too.

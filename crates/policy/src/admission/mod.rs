@@ -2,6 +2,7 @@
 
 pub mod cruise;
 pub mod fixed;
+pub mod gradual;
 pub mod open;
 pub mod slowdown_stop;
 pub mod spring;
@@ -18,6 +19,7 @@ registry! {
     cruise = cruise::Cruise,
     fixed = fixed::Fixed,
     spring = spring::Spring,
+    gradual = gradual::Gradual,
 }
 
 /// *How fast*. It may keep state between calls; the time is an argument.
