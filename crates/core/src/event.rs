@@ -21,7 +21,8 @@ pub enum WaitCause {
     WalWrite,
     /// The WAL was being synced.
     WalSync,
-    /// All memtables were full and none was flushed yet.
+    /// Memtables were full, or so nearly full that the admission let writes in slowly, and none was
+    /// flushed yet.
     MemtableFull,
     /// L0 was at the admission's bound.
     L0Bound,
