@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vlsm::{ByteCount, Db, Durability, Error, Result, Stats, WriteOptions};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::posix::PosixFs;
-use vlsm_testfs::{Fault, FaultFs, Op, Rule, SimFs};
+use vlsm_testfs::{CrashMode, Fault, FaultFs, Op, Rule, SimFs};
 
 const CHILD: &str = "WAL_WINDOW_CHILD";
 
@@ -254,6 +254,33 @@ fn a_cut_is_an_error(ahead: i64, synced: bool) -> bool {
     assert!(db.stats().read_only.is_some(), "{ahead}");
     assert!(db.close().is_err(), "{ahead}");
     true
+}
+
+/// A sync in the background ends somewhere in the file. Were it within a record, the log would
+/// claim that the record is durable, and its end may be lost: no damage, but the end of the log.
+#[test]
+fn what_a_power_cut_tears_beyond_a_background_sync_is_no_damage() {
+    let value = |n: u64| vec![n as u8; if n % 2 == 0 { 5_000 } else { 10 }];
+    let mut lost = 0;
+    for seed in 0..60_u64 {
+        let (disk, store) = (SimFs::new(), Path::new("/store"));
+        let db = open(store, &FaultFs::new(Arc::new(disk.clone())));
+        let count = 250 + 10 * seed;
+        for n in 0..count {
+            let options = WriteOptions::durability(Durability::Buffered);
+            db.put_with(n.to_be_bytes(), value(n), options).unwrap();
+        }
+        disk.crash(CrashMode::Random, seed);
+        drop(db);
+        let db = open(store, &FaultFs::new(Arc::new(disk)));
+        let there: Vec<_> = db.iter().map(Result::unwrap).collect();
+        for (n, (key, found)) in (0_u64..).zip(&there) {
+            assert_eq!((&key[..], &found[..]), (&n.to_be_bytes()[..], &value(n)[..]), "{seed}");
+        }
+        lost += count - there.len() as u64;
+        db.close().unwrap();
+    }
+    assert!(lost > 60, "{lost}: records were torn");
 }
 
 /// The child writes only `Buffered`, tells what was acknowledged, and how much went through memory.

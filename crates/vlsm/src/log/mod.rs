@@ -79,6 +79,8 @@ struct Extent {
     /// The position of the file's first record.
     start: u64,
     written: u64,
+    /// The end of a group of records, before the pages in use ([`Windows::pass`]).
+    closed: u64,
 }
 
 impl Extent {
@@ -159,7 +161,8 @@ impl Log {
         let file = Arc::new(file);
         let options = &shared.options;
         let offset = file.framer().offset();
-        let extent = Extent { file: file.clone(), unsynced: Vec::new(), start: 0, written: 0 };
+        let (unsynced, start, written, closed) = (Vec::new(), 0, 0, 0);
+        let extent = Extent { file: file.clone(), unsynced, start, written, closed };
         let synced_hint = Hint::default();
         synced_hint.set(&file, file.taken_over());
         // An opening syncs the file that it begins.
@@ -313,6 +316,7 @@ impl Log {
 
     /// Writes records that end at a position into the current file.
     fn write_out(&self, writer: &mut CurrentFile, records: &[u8], end: u64) -> Result<()> {
+        let offset = writer.offset;
         if !records.is_empty() {
             let since = self.shared.env.now();
             let result = self.put(writer, records, end);
@@ -325,7 +329,12 @@ impl Log {
             self.shared.counters.wal_bytes.add(records.len() as u64);
             self.shared.counters.wal_writes.add(1);
         }
-        self.extent.lock().written = end;
+        let mut extent = self.extent.lock();
+        if self.windows.pass(offset, writer.offset) {
+            extent.closed = end - (writer.offset - offset);
+        }
+        extent.written = end;
+        drop(extent);
         self.written.store(end, Ordering::Release);
         Ok(())
     }
@@ -451,8 +460,7 @@ impl Log {
             let extent = self.extent.lock();
             let synced = self.synced.load(Ordering::Acquire);
             let written = least.map_or(extent.written, |least| {
-                let closed = self.closed(extent.written, extent.offset_of(extent.written));
-                closed.max(least).max(synced).max(extent.start)
+                self.closed(&extent).max(least).max(synced).max(extent.start)
             });
             // Of a file of which nothing is synced, the header is to be synced, too.
             let from = if synced > extent.start { extent.offset_of(synced) } else { 0 };
@@ -481,9 +489,10 @@ impl Log {
     /// Has the next file prepared and the current one synced, in the background, before they are
     /// needed.
     fn look_ahead(self: &Arc<Self>) {
-        let (written, offset, capacity) = {
+        let (closed, offset, capacity) = {
             let extent = self.extent.lock();
-            (extent.written, extent.offset_of(extent.written), extent.file.capacity())
+            let offset = extent.offset_of(extent.written);
+            (self.closed(&extent), offset, extent.file.capacity())
         };
         if offset >= capacity / LOOK_AHEAD_PART
             && !self.is_starved()
@@ -493,7 +502,6 @@ impl Log {
         }
         self.open_ahead();
         let synced = self.synced.load(Ordering::Acquire);
-        let closed = self.closed(written, offset);
         if closed.saturating_sub(synced) >= self.shared.options.wal_sync_bytes.0
             && !self.syncing_ahead.swap(true, Ordering::AcqRel)
         {

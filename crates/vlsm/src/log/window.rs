@@ -33,7 +33,7 @@
 //! in memory. The thread that writes keeps the current window beside the file. The last reference
 //! is dropped in the background, because it unmaps the file.
 
-use super::{CurrentFile, Log};
+use super::{CurrentFile, Extent, Log};
 use crate::options::Options;
 use crate::shared::counters::Counter;
 use crate::sync::Mutex;
@@ -88,7 +88,7 @@ impl InMemory {
 /// The windows of a log.
 pub(super) struct Windows {
     piece: u64,
-    /// Background syncs end at multiples of this.
+    /// Background syncs end before the last multiple of this, between two records.
     closes: u64,
     /// The current file's and the next one's, as far as there are.
     open: Mutex<Vec<Arc<Window>>>,
@@ -123,6 +123,13 @@ impl Windows {
     /// Whether they rest at this position: shortly after a `Sync` writer, and at the beginning.
     fn rest(&self, position: u64) -> bool {
         position < self.last_sync.load(Ordering::Acquire).saturating_add(self.piece)
+    }
+
+    /// Whether the pages in use begin anew between these offsets. The group of records that lies
+    /// there is not closed then: a sync ends between two records, or else the log would claim that
+    /// a record is durable of which only the first part is.
+    pub(super) fn pass(&self, from: u64, to: u64) -> bool {
+        from / self.closes != to / self.closes
     }
 
     fn of(&self, file: u64) -> Option<Arc<Window>> {
@@ -227,13 +234,13 @@ impl Log {
         file.sync()
     }
 
-    /// The position up to which the background syncs: that of `offset`, or with a window the last
-    /// one before the pages in use.
-    pub(super) fn closed(&self, position: u64, offset: u64) -> u64 {
+    /// The position up to which the background syncs: all that is written, or with a window the
+    /// end of a group before the pages in use.
+    pub(super) fn closed(&self, extent: &Extent) -> u64 {
         let windows = &self.windows;
-        match windows.refused.load(Ordering::Relaxed) || windows.rest(position) {
-            true => position,
-            false => position.saturating_sub(offset % windows.closes),
+        match windows.refused.load(Ordering::Relaxed) || windows.rest(extent.written) {
+            true => extent.written,
+            false => extent.closed,
         }
     }
 
