@@ -260,7 +260,7 @@ fn a_cut_is_an_error(ahead: i64, synced: bool) -> bool {
 /// claim that the record is durable, and its end may be lost: no damage, but the end of the log.
 #[test]
 fn what_a_power_cut_tears_beyond_a_background_sync_is_no_damage() {
-    let value = |n: u64| vec![n as u8; if n % 2 == 0 { 5_000 } else { 10 }];
+    let value = |n: u64| vec![n as u8; if n.is_multiple_of(2) { 5_000 } else { 10 }];
     let mut lost = 0;
     for seed in 0..60_u64 {
         let (disk, store) = (SimFs::new(), Path::new("/store"));
