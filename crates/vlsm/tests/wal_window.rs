@@ -168,8 +168,8 @@ fn a_failed_store_latches_and_what_was_acknowledged_stays() {
     db.close().unwrap();
 }
 
-/// While the background has not caught up, calls write. What is about memory begins again then,
-/// with another store.
+/// Repeats a case, each time with another store, until it says that memory was written. While the
+/// background has not caught up, writes are made by calls.
 fn through_memory(attempt: impl Fn() -> bool) {
     assert!((0..100).any(|_| attempt()), "always by calls");
 }

@@ -169,15 +169,15 @@ pub trait Fs: Send + Sync {
     /// handle holds it exclusively.
     fn lock_shared(&self, path: &Path) -> io::Result<Option<Box<dyn Lock>>>;
 
-    /// Calls `changed` each time that a process has written this file and closed it, or renamed
-    /// another one to it, until the result is dropped. None if the system cannot tell: then one has
-    /// to look.
+    /// Calls `changed` whenever a process has written and closed this file, or has renamed another
+    /// one to it. The watch ends when the result is dropped. None if the system does not tell of
+    /// changes, or refuses a further watch: then the caller has to look for itself.
     fn watch(&self, _path: &Path, _changed: Changed) -> Option<Watch> {
         None
     }
 }
 
-/// What a watch calls, on a thread of the watch: it must be short.
+/// A function that a watch calls, on a thread of its own. It must return soon.
 pub type Changed = Arc<dyn Fn() + Send + Sync>;
 
 /// A watch on a file. It ends when it is dropped.

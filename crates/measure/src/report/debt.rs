@@ -30,7 +30,7 @@ pub struct Debt {
     pub start: f64,
     /// Its size in targets at the best moment in the last fifth of the phase.
     pub end: f64,
-    /// What one flush adds to L0, in targets; 0 for other levels.
+    /// The growth of L0 by one flush, in targets; 0 for other levels.
     #[serde(default)]
     pub flush: f64,
 }

@@ -118,7 +118,7 @@ fn phases(report: &Report, out: &mut String) {
     row(out, all, "device bytes (kernel, all)", |phase| moved_bytes(phase.block));
     row(out, all, "furthest beyond its target", |phase| {
         let debt = report.debt(phase)?;
-        Some(format!("L{} {:.2}, at first {:.2}", debt.level, debt.end, debt.start))
+        Some(format!("L{} {:.2}, was {:.2}", debt.level, debt.end, debt.start))
     });
     row(out, all, "debt left", |phase| {
         Some(if report.debt(phase)?.is_bounded() { "no" } else { "yes" }.into())

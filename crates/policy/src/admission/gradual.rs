@@ -19,8 +19,8 @@
 //!
 //! Cost: O(trees). State: the controller's, the number of writes, and the time of the last one.
 
-use super::Admission;
 use super::slowdown_stop::{SlowdownStop, SlowdownStopOptions};
+use super::{Admission, Writing};
 use crate::decision::Admit;
 use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::{MemtableSignals, Signals};
@@ -76,9 +76,7 @@ pub struct Gradual {
     controller: SlowdownStop,
     memtable_count: usize,
     time: Micros,
-    /// The number of writes at the last call, and the time when it last grew or a writer waited.
-    writes: u64,
-    wrote_at: Option<Micros>,
+    writing: Writing,
 }
 
 impl Mechanism for Gradual {
@@ -88,7 +86,7 @@ impl Mechanism for Gradual {
     fn new(tree: &TreeOptions, own: &GradualOptions) -> Result<Self> {
         let controller = SlowdownStop::new(tree, &SlowdownStopOptions::default())?;
         let (memtable_count, time) = (tree.memtable_count, own.time);
-        Ok(Self { controller, memtable_count, time, writes: 0, wrote_at: None })
+        Ok(Self { controller, memtable_count, time, writing: Writing::default() })
     }
 }
 
@@ -116,17 +114,12 @@ impl Admission for Gradual {
 
     fn decide(&mut self, signals: &Signals) -> Admit {
         let controlled = self.controller.decide(signals);
-        let (counters, now) = (&signals.counters, signals.now);
-        if counters.writes > self.writes || counters.waiting_writers > 0 {
-            self.wrote_at = Some(now);
-        }
-        self.writes = counters.writes;
-        let writing = self.wrote_at.is_some_and(|at| now.saturating_sub(at) < self.time);
+        let writing = self.writing.look(signals, self.time);
         let (memory, x) = self.used(&signals.memtables);
         if !writing || x <= 0.0 {
             return controlled;
         }
-        let again = Some(now + LOOK);
+        let again = Some(signals.now + LOOK);
         let own = (x > LIMITED_FROM).then(|| self.limit(memory, x));
         match (own, controlled.writes) {
             (Some(own), controlled) if controlled.is_none_or(|rate| own < rate) => {

@@ -10,6 +10,7 @@ pub mod spring;
 use crate::decision::Admit;
 use crate::mechanism::registry;
 use crate::signals::Signals;
+use vlsm_core::Micros;
 
 registry! {
     /// The options of every admission.
@@ -20,6 +21,28 @@ registry! {
     fixed = fixed::Fixed,
     spring = spring::Spring,
     gradual = gradual::Gradual,
+}
+
+/// Whether anybody writes, as far as the counters tell: while nobody does, no limit is needed, and
+/// no worker is woken for one.
+#[derive(Debug, Default)]
+struct Writing {
+    /// The number of writes at the last look.
+    writes: u64,
+    /// The time of the last look at which it had grown, or a writer waited.
+    at: Option<Micros>,
+}
+
+impl Writing {
+    /// Takes a look. Whether there was a write, or a writer that waited, within `time`.
+    fn look(&mut self, signals: &Signals, time: Micros) -> bool {
+        let (counters, now) = (&signals.counters, signals.now);
+        if counters.writes > self.writes || counters.waiting_writers > 0 {
+            self.at = Some(now);
+        }
+        self.writes = counters.writes;
+        self.at.is_some_and(|at| now.saturating_sub(at) < time)
+    }
 }
 
 /// *How fast*. It may keep state between calls; the time is an argument.

@@ -37,7 +37,7 @@
 //!
 //! Cost: O(1). State: the number of writes, and the time of the last one.
 
-use super::Admission;
+use super::{Admission, Writing};
 use crate::decision::Admit;
 use crate::mechanism::{Mechanism, MechanismOptions};
 use crate::signals::Signals;
@@ -113,9 +113,7 @@ pub struct Spring {
     high: f64,
     memtable: f64,
     time: Micros,
-    /// The number of writes at the last call, and the time when it last grew or a writer waited.
-    writes: u64,
-    wrote_at: Option<Micros>,
+    writing: Writing,
 }
 
 impl Mechanism for Spring {
@@ -127,7 +125,7 @@ impl Mechanism for Spring {
         let gathered = tree.l0_trigger.min(tree.memtable_count / 2).max(1) as f64 * memtable;
         let low = (own.low / 2.0).max(gathered);
         let high = (own.high / 2.0).max(low + memtable);
-        Ok(Self { low, high, memtable, time: own.time, writes: 0, wrote_at: None })
+        Ok(Self { low, high, memtable, time: own.time, writing: Writing::default() })
     }
 }
 
@@ -152,12 +150,8 @@ impl Admission for Spring {
     }
 
     fn decide(&mut self, signals: &Signals) -> Admit {
-        let (memtables, counters, now) = (&signals.memtables, &signals.counters, signals.now);
-        if counters.writes > self.writes || counters.waiting_writers > 0 {
-            self.wrote_at = Some(now);
-        }
-        self.writes = counters.writes;
-        let writing = self.wrote_at.is_some_and(|at| now.saturating_sub(at) < self.time);
+        let (memtables, now) = (&signals.memtables, signals.now);
+        let writing = self.writing.look(signals, self.time);
         let fill = memtables.unmerged.as_f64() / memtables.capacity.as_f64().max(1.0);
         // A memtable that is sealed calls for a decision, so the watermark cannot be passed unseen.
         if !writing || fill < self.low - self.memtable {

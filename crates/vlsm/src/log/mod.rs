@@ -79,7 +79,7 @@ struct Extent {
     /// The position of the file's first record.
     start: u64,
     written: u64,
-    /// The end of a group of records, before the pages in use ([`Windows::pass`]).
+    /// The end of a group of records, before the pages in use ([`Windows::crosses`]).
     closed: u64,
 }
 
@@ -329,12 +329,14 @@ impl Log {
             self.shared.counters.wal_bytes.add(records.len() as u64);
             self.shared.counters.wal_writes.add(1);
         }
-        let mut extent = self.extent.lock();
-        if self.windows.pass(offset, writer.offset) {
-            extent.closed = end - (writer.offset - offset);
+        let crosses = self.windows.crosses(offset, writer.offset);
+        {
+            let mut extent = self.extent.lock();
+            if crosses {
+                extent.closed = end - (writer.offset - offset);
+            }
+            extent.written = end;
         }
-        extent.written = end;
-        drop(extent);
         self.written.store(end, Ordering::Release);
         Ok(())
     }

@@ -88,7 +88,7 @@ impl InMemory {
 /// The windows of a log.
 pub(super) struct Windows {
     piece: u64,
-    /// Background syncs end before the last multiple of this, between two records.
+    /// Background syncs end between two records, before the last multiple of this.
     closes: u64,
     /// The current file's and the next one's, as far as there are.
     open: Mutex<Vec<Arc<Window>>>,
@@ -125,10 +125,10 @@ impl Windows {
         position < self.last_sync.load(Ordering::Acquire).saturating_add(self.piece)
     }
 
-    /// Whether the pages in use begin anew between these offsets. The group of records that lies
-    /// there is not closed then: a sync ends between two records, or else the log would claim that
-    /// a record is durable of which only the first part is.
-    pub(super) fn pass(&self, from: u64, to: u64) -> bool {
+    /// Whether a group of records at these offsets reaches into other pages. A background sync ends
+    /// before the last such group. If it ended at the page, it could end within a record, and the
+    /// log would claim that the whole record is durable.
+    pub(super) fn crosses(&self, from: u64, to: u64) -> bool {
         from / self.closes != to / self.closes
     }
 

@@ -24,7 +24,7 @@
 
 use crate::sync::Mutex;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use vlsm_disk::fs::{Fs, OpenOptions, Watch, read_all};
@@ -62,8 +62,10 @@ pub(crate) struct Published {
     there: Mutex<bool>,
     /// The watch for requests; none inside where the system cannot tell.
     watch: OnceLock<Option<Watch>>,
-    /// Whether there may be a request since the last look, as far as the watch tells.
-    asked: Arc<AtomicBool>,
+    /// The number of requests that the watch has told of.
+    requests: Arc<AtomicU64>,
+    /// That number when a look last found no request in force and no page left to remove.
+    answered: AtomicU64,
 }
 
 impl Published {
@@ -76,10 +78,10 @@ impl Published {
     pub fn watch(&self, env: &dyn Env, dir: &Path, work: &Arc<dyn Condition>) {
         let begin = || {
             // There may be one from before.
-            self.asked.store(true, Ordering::Relaxed);
-            let (asked, work) = (self.asked.clone(), work.clone());
+            self.requests.fetch_add(1, Ordering::Relaxed);
+            let (requests, work) = (self.requests.clone(), work.clone());
             let changed = move || {
-                asked.store(true, Ordering::Relaxed);
+                requests.fetch_add(1, Ordering::Relaxed);
                 work.notify();
             };
             env.fs().watch(&dir.join(WANTED), Arc::new(changed))
@@ -91,7 +93,8 @@ impl Published {
     /// is one without a request.
     pub fn due(&self, now: Duration) -> (bool, Option<Duration>) {
         let watched = self.watch.get().is_some_and(Option::is_some);
-        if watched && !self.asked.load(Ordering::Relaxed) {
+        let answered = self.answered.load(Ordering::Relaxed);
+        if watched && self.requests.load(Ordering::Relaxed) == answered {
             return (false, None);
         }
         let (due, next) = self.due_in_time(now);
@@ -113,14 +116,14 @@ impl Published {
     /// Writes a page if it is wanted, and removes one that is wanted no more.
     pub fn look(&self, env: &dyn Env, dir: &Path) {
         let Some(mut there) = self.there.try_lock() else { return };
-        // A request from here on is seen by the next look.
-        self.asked.store(false, Ordering::Relaxed);
+        let requests = self.requests.load(Ordering::Relaxed);
         if !is_wanted(env, dir) {
             remove(&**env.fs(), dir, &mut there);
-            self.asked.fetch_or(*there, Ordering::Relaxed);
+            if !*there {
+                self.answered.store(requests, Ordering::Relaxed);
+            }
             return;
         }
-        self.asked.store(true, Ordering::Relaxed);
         let Some(above) = self.above.get().and_then(Weak::upgrade) else { return };
         let page = above.page();
         drop(above);
