@@ -86,7 +86,7 @@ impl Probe {
 
 /// The latencies of the reads, for each step of the run.
 #[derive(Default)]
-pub(crate) struct Steps(Vec<(String, Histogram<u64>)>);
+pub(crate) struct Steps(Vec<(String, Histogram<u32>)>);
 
 impl Steps {
     /// Begins a step: the following reads belong to it.

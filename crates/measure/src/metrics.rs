@@ -96,13 +96,13 @@ const HOUR: u64 = 3_600_000_000_000;
 
 /// A histogram for latencies in nanoseconds.
 #[must_use]
-pub fn histogram() -> Histogram<u64> {
+pub fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")
 }
 
 /// Latencies in nanoseconds, by kind. A kind that never occurred takes no memory.
 #[derive(Debug, Clone, Default)]
-pub struct Latencies([Option<Histogram<u64>>; Kind::TABLE.len()]);
+pub struct Latencies([Option<Histogram<u32>>; Kind::TABLE.len()]);
 
 impl Latencies {
     /// Counts one latency.
@@ -123,24 +123,24 @@ impl Latencies {
 
     /// The histogram of one kind, if it occurred.
     #[must_use]
-    pub fn of(&self, kind: Kind) -> Option<&Histogram<u64>> {
+    pub fn of(&self, kind: Kind) -> Option<&Histogram<u32>> {
         self.0[kind as usize].as_ref().filter(|histogram| !histogram.is_empty())
     }
 
     /// The histogram of a group of kinds, if one of them occurred.
     #[must_use]
-    pub fn group(&self, group: Group) -> Option<Cow<'_, Histogram<u64>>> {
+    pub fn group(&self, group: Group) -> Option<Cow<'_, Histogram<u32>>> {
         self.together(|kind| kind.group() == group)
     }
 
     /// The histogram of all kinds together, if one of them occurred.
     #[must_use]
-    pub fn all(&self) -> Option<Cow<'_, Histogram<u64>>> {
+    pub fn all(&self) -> Option<Cow<'_, Histogram<u32>>> {
         self.together(|_| true)
     }
 
     /// The histogram of the wanted kinds together, if one of them occurred.
-    fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u64>>> {
+    fn together(&self, wanted: impl Fn(Kind) -> bool) -> Option<Cow<'_, Histogram<u32>>> {
         let mut used = Kind::all().filter(|&kind| wanted(kind)).filter_map(|kind| self.of(kind));
         let mut all = Cow::Borrowed(used.next()?);
         for histogram in used {
@@ -351,7 +351,7 @@ pub struct Percentiles {
 impl Percentiles {
     /// The percentiles of a histogram in nanoseconds; `None` if it is empty.
     #[must_use]
-    pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
+    pub fn of(histogram: &Histogram<u32>) -> Option<Self> {
         let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
         (!histogram.is_empty()).then(|| Self {
             count: histogram.len(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use vlsm::{ByteCount, Db, MemoryStats};
 
 const LIMIT: ByteCount = ByteCount(32 << 20);
-const BESIDE: ByteCount = ByteCount(20 << 20);
+const BESIDE: ByteCount = ByteCount(16 << 20);
 
 /// Resident memory of this process, where the system tells it.
 fn resident() -> Option<u64> {
@@ -82,7 +82,7 @@ fn memory_stays_within_its_limit_under_a_mixed_load() {
     assert!(peak.as_f64() < LIMIT.as_f64() * 1.05, "{peak}: {peaks:?}");
     assert!(most.as_f64() > LIMIT.as_f64() * 0.8, "the limit is made use of: {at_most:?}");
     // Beside memory that is counted there are WAL buffers, stacks, the program's own pages, and
-    // small memory that the allocator keeps: 10 to 16 MB in 36 runs beside a compiler.
+    // small memory that the allocator keeps: 4 to 11 MB in ten runs, beside busy programs, too.
     assert!(grew.as_f64() < LIMIT.as_f64() * 1.05 + BESIDE.as_f64(), "the process grew by {grew}");
     db.close().unwrap();
 }

@@ -14,8 +14,9 @@ use rustc_hash::FxBuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::FileUid;
 
-/// Memory of a cache entry besides its block.
-const ENTRY_OVERHEAD: usize = 128;
+/// Memory of a cache entry besides its block, as measured: the entry in the cache's tables, which
+/// grow by doubling, what counts the block's users, and the rounding of the allocator.
+const ENTRY_OVERHEAD: usize = 192;
 
 #[derive(Clone)]
 struct ByMemory;

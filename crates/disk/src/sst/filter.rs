@@ -28,6 +28,48 @@ pub fn hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
+/// The hashes of a file's keys, until its filter is built.
+///
+/// They are kept in parts, so that no long vector is copied and freed while it grows: the allocator
+/// would keep its memory, for each thread.
+#[derive(Default)]
+pub struct Hashes {
+    full: Vec<Vec<u64>>,
+    open: Vec<u64>,
+}
+
+impl Hashes {
+    const PART: usize = 4096;
+
+    /// Appends a hash.
+    #[inline]
+    pub fn push(&mut self, hash: u64) {
+        if self.open.len().is_multiple_of(Self::PART) {
+            self.begin();
+        }
+        self.open.push(hash);
+    }
+
+    /// Begins a part.
+    #[cold]
+    fn begin(&mut self) {
+        let full = std::mem::replace(&mut self.open, Vec::with_capacity(Self::PART));
+        self.full.extend((!full.is_empty()).then_some(full));
+    }
+
+    /// Their number.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.full.len() * Self::PART + self.open.len()
+    }
+
+    /// The hashes, as they came.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.full.iter().chain([&self.open]).flatten().copied()
+    }
+}
+
 /// A set of keys. It may report a key that it does not have, but it never denies a key that it has.
 pub struct Filter {
     lines: Vec<Line>,
@@ -37,7 +79,7 @@ pub struct Filter {
 impl Filter {
     /// A filter with `bits_per_key` bits for each of these hashes, which belong to distinct keys.
     #[must_use]
-    pub fn build(hashes: &[u64], bits_per_key: u32) -> Self {
+    pub fn build(hashes: &Hashes, bits_per_key: u32) -> Self {
         let bits = hashes.len() as u64 * u64::from(bits_per_key);
         let count = bits.div_ceil(8 * LINE_LEN as u64).clamp(1, 1 << 26) as usize;
         // In theory ln 2 · bits a key is the best number of probes. With lines a little less is
@@ -46,8 +88,8 @@ impl Filter {
         let mut filter = Self { lines: vec![Line::zeroed(); count], probes };
         match probes {
             // Of 10 bits a key: the loop over the probes is unrolled.
-            6 => hashes.iter().for_each(|hash| filter.set(*hash, 6)),
-            _ => hashes.iter().for_each(|hash| filter.set(*hash, probes)),
+            6 => hashes.iter().for_each(|hash| filter.set(hash, 6)),
+            _ => hashes.iter().for_each(|hash| filter.set(hash, probes)),
         }
         filter
     }
@@ -127,11 +169,27 @@ fn bits(hash: u64, probes: u32) -> impl Iterator<Item = (usize, u32)> {
 mod tests {
     use super::*;
 
+    fn kept(hashes: &[u64]) -> Hashes {
+        let mut kept = Hashes::default();
+        hashes.iter().for_each(|hash| kept.push(*hash));
+        kept
+    }
+
+    #[test]
+    fn hashes_stay_as_they_came() {
+        for count in [0, 1, Hashes::PART - 1, Hashes::PART, Hashes::PART + 1, 3 * Hashes::PART] {
+            let hashes: Vec<u64> = (0..count as u64).collect();
+            let kept = kept(&hashes);
+            assert_eq!((kept.len(), kept.iter().collect()), (count, hashes));
+        }
+    }
+
     #[test]
     fn never_forgets_and_seldom_lies() {
         for (bits, most) in [(4, 0.20), (10, 0.015), (16, 0.004)] {
             let hashes: Vec<u64> = (0..20_000u32).map(|n| hash(&n.to_be_bytes())).collect();
-            let filter = Filter::decode(&Filter::build(&hashes, bits).encode()).expect("sound");
+            let filter =
+                Filter::decode(&Filter::build(&kept(&hashes), bits).encode()).expect("sound");
             assert!(hashes.iter().all(|hash| filter.may_contain(*hash)));
             let lies =
                 (20_000..120_000u32).filter(|n| filter.may_contain(hash(&n.to_be_bytes()))).count();
@@ -141,7 +199,7 @@ mod tests {
 
     #[test]
     fn one_key_and_damage() {
-        let filter = Filter::build(&[hash(b"")], 10);
+        let filter = Filter::build(&kept(&[hash(b"")]), 10);
         assert!(filter.may_contain(hash(b"")));
         let bytes = filter.encode();
         assert!(Filter::decode(&bytes[1..]).is_err());

@@ -34,10 +34,14 @@ use crate::fs::File;
 use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::cell::Cell;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::{Error, FileMeta, FileUid, RangeTombstones, Result, Seq, Trailer, units};
+
+/// The longest buffer that a thread keeps for the next block.
+const PAGES_KEPT: usize = 64 << 10;
 
 /// The counters of gets and cursors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -336,9 +340,13 @@ impl SstReader {
     fn read_block(&self, number: usize, cache: &BlockCache, fill: bool) -> Result<(Block, u64)> {
         let extent = self.index.extent(number);
         let around = align_down(extent.start)..align_up(extent.end);
-        let buf = read(&*self.file, &self.path, around.clone())?;
-        let block = self.decode(number, &buf, extent.start - around.start, cache)?;
         let bytes = around.end - around.start;
+        let mut pages = PAGES.take();
+        read_into(&mut pages, &*self.file, &self.path, around.clone())?;
+        let block = self.decode(number, &pages, extent.start - around.start, cache)?;
+        if pages.capacity() <= PAGES_KEPT {
+            PAGES.set(pages);
+        }
         cache.missed(self.uid(), extent.start, bytes, &block, fill);
         Ok((block, bytes))
     }
@@ -479,18 +487,31 @@ pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
     }
 }
 
+thread_local! {
+    /// The pages that this thread reads blocks into. If each block had new ones, holes would stay
+    /// between the blocks of the cache: a quarter of its size.
+    static PAGES: Cell<AlignedBuf> = Cell::default();
+}
+
 /// Reads exactly this range of a file. The range is aligned and within the file.
 pub(super) fn read(file: &dyn File, path: &Path, range: Range<u64>) -> Result<AlignedBuf> {
+    let mut buf = AlignedBuf::default();
+    read_into(&mut buf, file, path, range)?;
+    Ok(buf)
+}
+
+/// As [`read`], in place of what `buf` held.
+fn read_into(buf: &mut AlignedBuf, file: &dyn File, path: &Path, range: Range<u64>) -> Result<()> {
     let len = usize::try_from(range.end - range.start)
         .map_err(|_| Error::corruption(path, range.start, "an extent is too long"))?;
-    let mut buf = AlignedBuf::zeroed(len);
-    let count = file
-        .read_at(&mut buf, range.start)
-        .map_err(|error| Error::io("cannot read", path, error))?;
+    buf.clear();
+    buf.set_len(len);
+    let count =
+        file.read_at(buf, range.start).map_err(|error| Error::io("cannot read", path, error))?;
     if count < len {
         return Err(Error::corruption(path, range.start + count as u64, "the file is cut off"));
     }
-    Ok(buf)
+    Ok(())
 }
 
 /// The verified bytes of a section. `tail` is the file from `start` on.

@@ -23,7 +23,7 @@
 
 use super::block_builder::BlockBuilder;
 use super::compress::Compressor;
-use super::filter::{self, Filter};
+use super::filter::{self, Filter, Hashes};
 use super::format::{
     BLOCK_TRAILER_LEN, Compression, Footer, Properties, Section, VERSION, checksum, common_prefix,
 };
@@ -128,7 +128,7 @@ pub struct SstWriter {
     /// The length that the open block should not exceed.
     room: usize,
     index: IndexBuilder,
-    hashes: Vec<u64>,
+    hashes: Hashes,
     ranges: RangesBuilder,
     properties: Properties,
     last_key: KeyBuf,
@@ -187,7 +187,7 @@ impl SstWriter {
             block: BlockBuilder::new(options.restart_interval),
             room: 0,
             index: IndexBuilder::default(),
-            hashes: Vec::new(),
+            hashes: Hashes::default(),
             ranges: RangesBuilder::default(),
             properties: Properties {
                 seq_min: Seq::MAX,
@@ -406,7 +406,7 @@ impl SstWriter {
             rest.push((self.chunks.handed_out, self.chunks.open));
         }
         let tail = bytes - units::Bytes(footer.index.offset);
-        let sketch = self.options.sketch.then(|| Arc::new(Sketch::of(self.hashes)));
+        let sketch = self.options.sketch.then(|| Arc::new(Sketch::of(self.hashes.iter())));
         (rest, SstSummary { uid: self.uid, bytes, tail, checksum, properties, sketch })
     }
 }

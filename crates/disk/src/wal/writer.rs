@@ -17,6 +17,7 @@
 //! After a failed write or sync the file is abandoned, and the next one seals it at its last good
 //! length. Threads: a framer has one owner; several threads may write and sync a `WalFile` at once.
 
+use crate::aligned::AlignedBuf;
 use crate::fs::{File, Fs, OpenOptions};
 use crate::record::{
     HEADER_LEN, Header, RecordHead, RecordKind, Seal, SealKind, WAL_MAGIC, checksum, encode_record,
@@ -229,7 +230,8 @@ pub(super) fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
-    let zeros = vec![0; FILL_CHUNK.min(end.saturating_sub(offset) as usize)];
+    // A map that nobody has written to takes no memory.
+    let zeros = AlignedBuf::zeroed(FILL_CHUNK.min(end.saturating_sub(offset) as usize));
     while offset < end {
         let len = (end - offset).min(zeros.len() as u64);
         file.write_at(&zeros[..len as usize], offset)?;

@@ -19,7 +19,7 @@ pub const LEAST: u64 = 1_000;
 
 /// The requests of one kind whose percentiles are not given yet.
 #[derive(Debug, Default)]
-struct Stretch(Option<Histogram<u64>>);
+struct Stretch(Option<Histogram<u32>>);
 
 /// The percentiles of a stretch in microseconds; all zero where there are none.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,7 +32,7 @@ struct Given {
 }
 
 impl Given {
-    fn of(requests: &Histogram<u64>) -> Self {
+    fn of(requests: &Histogram<u32>) -> Self {
         let at = |quantile| requests.value_at_quantile(quantile) as f64 / 1e3;
         Self { count: requests.len(), p50: at(0.5), p99: at(0.99), p999: at(0.999) }
     }
@@ -40,7 +40,7 @@ impl Given {
 
 impl Stretch {
     /// Adds the requests of an interval. Returns the percentiles if there are enough of them.
-    fn add(&mut self, found: Option<Cow<'_, Histogram<u64>>>) -> Given {
+    fn add(&mut self, found: Option<Cow<'_, Histogram<u32>>>) -> Given {
         let Some(found) = found else { return Given::default() };
         let waiting = self.0.as_ref().is_some_and(|waiting| !waiting.is_empty());
         if !waiting && found.len() >= LEAST {
