@@ -11,6 +11,7 @@ use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use rustc_hash::FxBuildHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::FileUid;
 
@@ -18,11 +19,24 @@ use vlsm_core::FileUid;
 /// grow by doubling, what counts the block's users, and the rounding of the allocator.
 const ENTRY_OVERHEAD: usize = 192;
 
+/// The key of a block: the uid of its file, and its offset there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place(FileUid, u64);
+
+impl Hash for Place {
+    /// The cache picks a shard by low bits of the hash, and those depend on lower bits of the key
+    /// only. Where blocks are as long as pages, the lowest bits of an offset that differ are those
+    /// of the page, so they come first.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.0.wrapping_add(self.1.rotate_right(12)));
+    }
+}
+
 #[derive(Clone)]
 struct ByMemory;
 
-impl Weighter<(FileUid, u64), Block> for ByMemory {
-    fn weight(&self, _: &(FileUid, u64), block: &Block) -> u64 {
+impl Weighter<Place, Block> for ByMemory {
+    fn weight(&self, _: &Place, block: &Block) -> u64 {
         (block.weight() + ENTRY_OVERHEAD) as u64
     }
 }
@@ -54,7 +68,7 @@ pub struct CacheCounters {
 pub struct BlockCache {
     /// Hashed without a random seed, so that a simulated store evicts the same blocks in each run.
     /// The uids are random.
-    blocks: Option<Cache<(FileUid, u64), Block, ByMemory, FxBuildHasher>>,
+    blocks: Option<Cache<Place, Block, ByMemory, FxBuildHasher>>,
     /// The memory of all blocks read through the cache that the cache or a reader still holds.
     held: Gauge,
     hits: AtomicU64,
@@ -84,7 +98,7 @@ impl BlockCache {
     }
 
     pub(crate) fn get(&self, uid: FileUid, offset: u64) -> Option<Block> {
-        let found = self.blocks.as_ref()?.get(&(uid, offset));
+        let found = self.blocks.as_ref()?.get(&Place(uid, offset));
         if found.is_some() {
             self.hits.fetch_add(1, Relaxed);
         }
@@ -96,7 +110,7 @@ impl BlockCache {
         self.misses.fetch_add(1, Relaxed);
         self.miss_bytes.fetch_add(bytes, Relaxed);
         if let Some(blocks) = self.blocks.as_ref().filter(|_| fill) {
-            blocks.insert((uid, offset), block.clone());
+            blocks.insert(Place(uid, offset), block.clone());
         }
     }
 
@@ -150,5 +164,34 @@ impl BlockCache {
 impl std::fmt::Debug for BlockCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "BlockCache({} bytes, {:?})", self.memory_bytes(), self.counters())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks of one file, of this length each, as many as fill the cache twice. Returns the part
+    /// of the cache that they fill.
+    fn filled(len: usize) -> f64 {
+        let capacity = 32 << 20;
+        let cache = BlockCache::new(capacity);
+        let mut raw = vec![0; len];
+        // One restart point, and one byte of entries.
+        raw[len - 8] = 1;
+        raw[len - 4] = 1;
+        for n in 0..2 * capacity / len as u64 {
+            let block = Block::new(cache.hold(raw.clone(), len), len).expect("a block");
+            cache.missed(FileUid(7), n * len as u64, len as u64, &block, true);
+        }
+        cache.memory_bytes() as f64 / capacity as f64
+    }
+
+    #[test]
+    fn one_file_fills_the_cache_whatever_the_length_of_its_blocks() {
+        for len in [512, 1000, 4096, 4231, 8192, 16_384] {
+            let filled = filled(len);
+            assert!(filled > 0.95 && filled <= 1.0, "blocks of {len} bytes fill {filled}");
+        }
     }
 }
