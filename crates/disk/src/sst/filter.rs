@@ -60,7 +60,7 @@ impl Hashes {
     /// Their number.
     #[must_use]
     #[inline]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.full.len() * Self::PART + self.open.len()
     }
 
@@ -80,7 +80,7 @@ impl Filter {
     /// A filter with `bits_per_key` bits for each of these hashes, which belong to distinct keys.
     #[must_use]
     pub fn build(hashes: &Hashes, bits_per_key: u32) -> Self {
-        let bits = hashes.len() as u64 * u64::from(bits_per_key);
+        let bits = hashes.count() as u64 * u64::from(bits_per_key);
         let count = bits.div_ceil(8 * LINE_LEN as u64).clamp(1, 1 << 26) as usize;
         // In theory ln 2 · bits a key is the best number of probes. With lines a little less is
         // better, and it costs less time.
@@ -180,7 +180,7 @@ mod tests {
         for count in [0, 1, Hashes::PART - 1, Hashes::PART, Hashes::PART + 1, 3 * Hashes::PART] {
             let hashes: Vec<u64> = (0..count as u64).collect();
             let kept = kept(&hashes);
-            assert_eq!((kept.len(), kept.iter().collect()), (count, hashes));
+            assert_eq!((kept.count(), kept.iter().collect()), (count, hashes));
         }
     }
 

@@ -215,7 +215,7 @@ impl SstWriter {
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> u64 {
-        let filter = Filter::len_for(self.hashes.len(), self.options.bits_per_key);
+        let filter = Filter::len_for(self.hashes.count(), self.options.bits_per_key);
         self.position() + (self.block.len() + self.index.len() + filter + self.ranges.len()) as u64
     }
 
