@@ -261,7 +261,7 @@ impl rocksdb_iterator_t {
         Self(Owned::new(Mutex::new(cursor)))
     }
 
-    /// What it reads, taken out of the handle.
+    /// The cursor, taken out of the handle.
     pub(crate) unsafe fn take(iter: *mut Self) -> Outcome<Cursor> {
         let iter = unsafe { changed(iter, "the iterator")? };
         let cursor = iter.0.get()?.lock();

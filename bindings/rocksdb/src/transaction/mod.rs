@@ -166,7 +166,7 @@ impl Txn {
         let basis = self.basis.take();
         let mut transaction = basis.unwrap_or_else(|| self.store.db.transaction());
         for (id, key) in &self.keys {
-            // What it reads counts; the value does not.
+            // The read counts for conflicts; the value is not needed.
             transaction.contains_key(&self.store.family(*id)?.keyspace, key)?;
         }
         for op in self.writes.batch.ops() {
