@@ -4,7 +4,10 @@
 //! The thread is there while anything is watched. It sleeps in the kernel until a watched folder
 //! has an event, so nothing wakes it while nothing happens.
 //!
-//! Threads and locks: `WATCHES` is held for the calls that add and remove a folder, which do not
+//! A forked process has no thread of its parent's, shares its instance, and its locks stay as they
+//! were at the fork. So each process has its own state, found by its number.
+//!
+//! Threads and locks: the lock is held for the calls that add and remove a folder, which do not
 //! block, and never while a callback runs. The thread ends, with the instance, when it finds
 //! nothing watched; the end of a folder's watch is an event, too.
 
@@ -18,14 +21,37 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Room for some events: a name has at most 255 bytes.
 const EVENTS_LEN: usize = 4096;
 
-static WATCHES: Mutex<Watches> =
-    Mutex::new(Watches { inotify: None, folders: BTreeMap::new(), next_id: 0 });
+static FIRST: OnceLock<Process> = OnceLock::new();
 
+/// The state of one process.
+struct Process {
+    number: u32,
+    watches: Mutex<Watches>,
+    /// The state of a process that this one forked and that watches, too.
+    forked: OnceLock<Box<Process>>,
+}
+
+impl Process {
+    fn new(number: u32) -> Self {
+        Self { number, watches: Mutex::default(), forked: OnceLock::new() }
+    }
+
+    /// The state of the process with this number, which is this process.
+    fn of(number: u32) -> &'static Self {
+        let mut process = FIRST.get_or_init(|| Self::new(number));
+        while process.number != number {
+            process = process.forked.get_or_init(|| Box::new(Self::new(number)));
+        }
+        process
+    }
+}
+
+#[derive(Default)]
 struct Watches {
     /// None while nothing is watched.
     inotify: Option<Arc<OwnedFd>>,
@@ -42,6 +68,7 @@ struct Watched {
 
 /// Ends the watch when it is dropped.
 struct Guard {
+    process: &'static Process,
     folder: i32,
     id: u64,
 }
@@ -49,10 +76,11 @@ struct Guard {
 /// Watches a file. None if the system refuses: it has limits for watches and instances.
 pub fn watch(path: &Path, changed: Changed) -> Option<Watch> {
     let (parent, name) = (path.parent()?, path.file_name()?.to_owned());
-    let mut watches = WATCHES.lock();
+    let process = Process::of(std::process::id());
+    let mut watches = process.watches.lock();
     let inotify = match &watches.inotify {
         Some(inotify) => inotify.clone(),
-        None => watches.begin()?,
+        None => watches.begin(process)?,
     };
     let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
     // If this fails nothing was added, and a thread that has nothing to do waits for the next one.
@@ -60,16 +88,16 @@ pub fn watch(path: &Path, changed: Changed) -> Option<Watch> {
     let id = watches.next_id;
     watches.next_id += 1;
     watches.folders.entry(folder).or_default().push(Watched { id, name, changed });
-    Some(Box::new(Guard { folder, id }))
+    Some(Box::new(Guard { process, folder, id }))
 }
 
 impl Watches {
     /// Begins to watch, with a thread.
-    fn begin(&mut self) -> Option<Arc<OwnedFd>> {
+    fn begin(&mut self, process: &'static Process) -> Option<Arc<OwnedFd>> {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC).ok()?);
         let own = inotify.clone();
         let thread = std::thread::Builder::new().name("vlsm-watch".into());
-        thread.spawn(move || serve(&own)).ok()?;
+        thread.spawn(move || serve(process, &own)).ok()?;
         self.inotify = Some(inotify.clone());
         Some(inotify)
     }
@@ -85,7 +113,11 @@ impl Watches {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut watches = WATCHES.lock();
+        // A watch of the parent's is the parent's to end.
+        if self.process.number != std::process::id() {
+            return;
+        }
+        let mut watches = self.process.watches.lock();
         let Watches { inotify, folders, .. } = &mut *watches;
         let Some(files) = folders.get_mut(&self.folder) else { return };
         files.retain(|file| file.id != self.id);
@@ -98,28 +130,42 @@ impl Drop for Guard {
 }
 
 /// Calls back until nothing is watched.
-fn serve(inotify: &OwnedFd) {
+fn serve(process: &Process, inotify: &OwnedFd) {
     let mut buffer = [MaybeUninit::uninit(); EVENTS_LEN];
     let mut events = Reader::new(inotify, &mut buffer);
     loop {
         let called = match events.next() {
             Ok(event) => {
                 let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-                WATCHES.lock().of(event.wd(), name)
+                process.watches.lock().of(event.wd(), name)
             }
             Err(Errno::INTR) => continue,
             // There is no such error. It would end all watches.
             Err(_) => {
-                WATCHES.lock().folders.clear();
+                process.watches.lock().folders.clear();
                 Vec::new()
             }
         };
         called.iter().for_each(|changed| changed());
         drop(called);
-        let mut watches = WATCHES.lock();
+        let mut watches = process.watches.lock();
         if watches.folders.is_empty() {
             watches.inotify = None;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forked_process_does_not_wait_for_its_parents_lock() {
+        let parent = Process::of(1);
+        let _held = parent.watches.lock();
+        let child = Process::of(2);
+        assert!(child.watches.try_lock().is_some() && child.number == 2);
+        assert!(std::ptr::eq(child, Process::of(2)));
     }
 }
