@@ -121,8 +121,18 @@ fn a_cluster_serves_survives_a_kill_and_goes_on_after_a_restart() {
     if let Some(process) = process_of(&node) {
         let pid = rustix::process::Pid::from_raw(process).expect("it is an id");
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
-        done(&["put", "--nodes", &at, "pear", "yellow"]);
         let begun = Instant::now();
+        // A node that dies while it has the request leaves its outcome unknown, and says nothing.
+        loop {
+            let put = run(&["put", "--nodes", &at, "pear", "yellow"]);
+            let error = String::from_utf8_lossy(&put.stderr);
+            if put.status.success() {
+                break;
+            }
+            assert!(error.trim().ends_with("the outcome is unknown"), "{error}");
+            assert!(begun.elapsed() < Duration::from_secs(20), "the others serve");
+        }
+        assert_eq!(done(&["get", "--nodes", &at, "pear"]), "yellow");
         while process_of(&node).is_none_or(|again| again == process) {
             assert!(begun.elapsed() < Duration::from_secs(20), "it is started again");
             std::thread::sleep(Duration::from_millis(100));
