@@ -36,7 +36,8 @@ pub struct Keyspace {
 const SCRATCH_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// The batch of this thread's last single write; the next one reuses its memory.
+    /// The batch of this thread's last single write; the next one reuses its memory. At the end of
+    /// a thread it may be gone.
     static SCRATCH: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
@@ -507,12 +508,12 @@ pub(crate) fn write_one(
     options: WriteOptions,
     add: impl FnOnce(&mut Batch),
 ) -> Result<()> {
-    let mut batch = SCRATCH.take().unwrap_or_default();
+    let mut batch = SCRATCH.try_with(Cell::take).ok().flatten().unwrap_or_default();
     batch.clear();
     add(&mut batch);
     let result = writer.write(&batch, options);
     if batch.encoded_len() <= SCRATCH_MAX {
-        SCRATCH.set(Some(batch));
+        let _ = SCRATCH.try_with(|kept| kept.set(Some(batch)));
     }
     result
 }

@@ -3,8 +3,9 @@
 
 mod tiny;
 
+use std::cell::RefCell;
 use tiny::tiny;
-use vlsm::{Batch, Db, Durability, Error, KeyspaceOptions, WriteOptions};
+use vlsm::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
@@ -259,5 +260,44 @@ fn a_panic_of_the_caller_leaves_the_store_in_use() {
     assert!(panicked.is_err());
     assert!(db.contains_key("before").unwrap() && !db.contains_key("never").unwrap());
     db.put("after", "1").unwrap();
+    db.close().unwrap();
+}
+
+/// Uses a store when it is dropped.
+struct AtTheEnd(Db, &'static str);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        // A panic here ends the process.
+        assert_eq!(self.0.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+        self.0.put(self.1, "ended").unwrap();
+    }
+}
+
+/// A thread ends its own variables in an order that nobody chooses, ours among them.
+#[test]
+fn a_variable_of_a_thread_uses_the_store_when_the_thread_ends() {
+    thread_local! {
+        static EARLY: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+        static LATE: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+    }
+    let folder = folder();
+    let uncached = Db::builder(folder.path().join("store"))
+        .configure(|options| options.cache_limit = Some(ByteCount::ZERO));
+    let db = uncached.open().unwrap();
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    let used = db.clone();
+    let thread = std::thread::spawn(move || {
+        EARLY.set(Some(AtTheEnd(used.clone(), "early")));
+        used.put("between", "").unwrap();
+        used.get("key").unwrap();
+        LATE.set(Some(AtTheEnd(used, "late")));
+    });
+    thread.join().unwrap();
+    for key in ["early", "late"] {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&b"ended"[..]), "{key}");
+    }
+    assert!(db.stats().cache_misses >= 3, "each get of the flushed key reads its block");
     db.close().unwrap();
 }

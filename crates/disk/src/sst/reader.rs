@@ -341,11 +341,11 @@ impl SstReader {
         let extent = self.index.extent(number);
         let around = align_down(extent.start)..align_up(extent.end);
         let bytes = around.end - around.start;
-        let mut pages = PAGES.take();
+        let mut pages = PAGES.try_with(Cell::take).unwrap_or_default();
         read_into(&mut pages, &*self.file, &self.path, around.clone())?;
         let block = self.decode(number, &pages, extent.start - around.start, cache)?;
         if pages.capacity() <= PAGES_KEPT {
-            PAGES.set(pages);
+            let _ = PAGES.try_with(|kept| kept.set(pages));
         }
         cache.missed(self.uid(), extent.start, bytes, &block, fill);
         Ok((block, bytes))
@@ -489,7 +489,7 @@ pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
 
 thread_local! {
     /// The pages that this thread reads blocks into. If each block had new ones, holes would stay
-    /// between the blocks of the cache: a quarter of its size.
+    /// between the blocks of the cache: a fifth of its size. At the end of a thread it may be gone.
     static PAGES: Cell<AlignedBuf> = Cell::default();
 }
 
