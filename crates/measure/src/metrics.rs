@@ -94,7 +94,7 @@ impl Group {
 /// The longest latency that a histogram holds: an hour.
 const HOUR: u64 = 3_600_000_000_000;
 
-/// A histogram for latencies in nanoseconds.
+/// A histogram for latencies in nanoseconds. A count ends at four billion.
 #[must_use]
 pub fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, HOUR, 3).expect("the bounds are in order")

@@ -15,8 +15,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vlsm_core::FileUid;
 
-/// Memory of a cache entry besides its block, as measured: the entry in the cache's tables, which
-/// grow by doubling, what counts the block's users, and the rounding of the allocator.
+/// Memory of a cache entry besides its block, as measured (docs/performance.md): the entry in the
+/// cache's tables, which grow by doubling, the counts of users and of memory, and the rounding of
+/// the allocator.
 const ENTRY_OVERHEAD: usize = 192;
 
 /// The key of a block: the uid of its file, and its offset there.

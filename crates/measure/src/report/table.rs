@@ -183,8 +183,9 @@ fn whole_run(report: &Report, out: &mut String) {
     let mean = store.standing_bytes.checked_div(store.standing_count).map(Bytes);
     let (widest, longest) = (Bytes(store.standing_width), store.standing_length);
     let flushes = grouped(store.standing_count);
+    let stages = if longest == 1 { "stage" } else { "stages" };
     let standing = |mean| {
-        format!("widest {widest}, mean {mean}, longest {longest} stages ({flushes} flushes)")
+        format!("widest {widest}, mean {mean}, longest {longest} {stages} ({flushes} flushes)")
     };
     said("chain behind L0", mean.map(standing));
     said("widest compaction", Some(Bytes(store.widest_job).to_string()));

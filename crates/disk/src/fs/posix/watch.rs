@@ -26,6 +26,7 @@ use std::sync::{Arc, OnceLock};
 /// Room for some events: a name has at most 255 bytes.
 const EVENTS_LEN: usize = 4096;
 
+/// The process that watched first. The others are behind it, in the order of their forks.
 static FIRST: OnceLock<Process> = OnceLock::new();
 
 /// The state of one process.
