@@ -103,4 +103,10 @@ pub trait Condition: Send + Sync {
 
     /// Wakes all waiters.
     fn notify(&self);
+
+    /// Wakes one waiter, any; the others sleep on, and depend on that one. As after
+    /// [`Self::notify`], a `wait` with an older epoch returns at once. By default it wakes all.
+    fn notify_one(&self) {
+        self.notify();
+    }
 }

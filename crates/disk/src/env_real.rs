@@ -191,6 +191,13 @@ impl<S: Sleepers> Condition for EventCount<S> {
             self.sleepers.wake(&self.word);
         }
     }
+
+    fn notify_one(&self) {
+        self.word.fetch_add(1, Ordering::SeqCst);
+        if self.count.load(Ordering::SeqCst) != 0 {
+            self.sleepers.wake_one(&self.word);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -253,6 +260,28 @@ mod tests {
                 return;
             }
             condition.wait(epoch, None);
+        }
+    }
+
+    #[test]
+    fn notify_one_wakes_one_after_the_other() {
+        let env = RealEnv::new();
+        for condition in conditions(&env, Duration::ZERO) {
+            let (open, through) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let sleepers = (0..3).map(|number| {
+                let (condition, open, through) = (condition.clone(), open.clone(), through.clone());
+                let body = move || {
+                    wait_for(&*condition, &open, 1);
+                    through.fetch_add(1, Ordering::SeqCst);
+                    condition.notify_one();
+                };
+                env.spawn(&number.to_string(), Priority::Normal, Box::new(body)).expect("started")
+            });
+            let sleepers: Vec<_> = sleepers.collect();
+            open.store(1, Ordering::SeqCst);
+            condition.notify_one();
+            assert!(sleepers.into_iter().all(Join::join));
+            assert_eq!(through.load(Ordering::SeqCst), 3);
         }
     }
 

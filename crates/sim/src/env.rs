@@ -345,4 +345,17 @@ impl Condition for SimCondition {
             self.machine.wake(waiter);
         }
     }
+
+    fn notify_one(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.machine.note(What::Notify, "one", u64::from(self.id));
+        let mut waiters = self.waiters.lock();
+        while !waiters.is_empty() {
+            let any = self.machine.below(waiters.len() as u64) as usize;
+            // One whose wait has ended at its deadline is not a waiter any more.
+            if self.machine.wake(waiters.swap_remove(any)) {
+                return;
+            }
+        }
+    }
 }

@@ -235,11 +235,13 @@ impl Machine {
     }
 
     /// Makes a waiter ready, unless its wait has ended.
-    pub(crate) fn wake(&self, (task, ticket): (TaskId, u64)) {
+    pub(crate) fn wake(&self, (task, ticket): (TaskId, u64)) -> bool {
         let task = &mut self.state.lock().tasks[task];
-        if task.ticket == ticket && matches!(task.status, Status::Waiting { .. }) {
+        let waits = task.ticket == ticket && matches!(task.status, Status::Waiting { .. });
+        if waits {
             task.status = Status::Ready;
         }
+        waits
     }
 
     /// Waits for a task to end. True if its body returned.

@@ -24,6 +24,9 @@ pub(super) trait Sleepers: Default + Send + Sync + 'static {
 
     /// Wakes all sleepers. The caller has changed the word before.
     fn wake(&self, word: &AtomicU32);
+
+    /// Wakes one sleeper, if there is any. The caller has changed the word before.
+    fn wake_one(&self, word: &AtomicU32);
 }
 
 /// The implementation for this platform.
@@ -49,6 +52,10 @@ impl Sleepers for Futex {
     fn wake(&self, word: &AtomicU32) {
         // Fails only for a bad address.
         let _ = futex::wake(word, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    fn wake_one(&self, word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::PRIVATE, 1);
     }
 }
 
@@ -77,5 +84,10 @@ impl Sleepers for Portable {
         // A sleeper that saw the old value holds the lock until it sleeps.
         drop(self.lock.lock());
         self.changed.notify_all();
+    }
+
+    fn wake_one(&self, _: &AtomicU32) {
+        drop(self.lock.lock());
+        self.changed.notify_one();
     }
 }

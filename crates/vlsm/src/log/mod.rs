@@ -4,7 +4,7 @@
 //! write takes the buffer and writes it for all writers with records in it; these wait for it. The
 //! write is a copy into the file's memory where that is ready, else a call (`window`).
 //! Syncs work in the same way, separately from writes, so that a `Sync` writer never delays a
-//! `Buffered` one.
+//! `Buffered` one (`group`).
 //!
 //! Positions count the framed bytes of all files since the store was opened. `written` and `synced`
 //! are positions; a writer waits until its own is reached.
@@ -29,6 +29,7 @@
 //! held over file calls. Order: `writer` before the sequencing lock.
 
 mod ahead;
+mod group;
 pub(crate) mod live;
 pub(crate) mod sequence;
 pub(crate) mod tail;
@@ -37,6 +38,7 @@ mod window;
 use crate::shared::{Shared, WAIT_EVENT};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard, Race, races};
+use group::Groups;
 use live::LiveWal;
 use sequence::Sequence;
 use std::path::PathBuf;
@@ -137,7 +139,7 @@ pub(crate) struct Log {
     /// The offset up to which a file is synced: the hint that its records carry.
     synced_hint: Hint,
     write_done: Arc<dyn Condition>,
-    sync_done: Arc<dyn Condition>,
+    groups: Groups,
     prepared: Mutex<Option<PreparedWal>>,
     /// The numbers of files that were prepared and are not begun yet.
     upcoming: Mutex<Vec<u64>>,
@@ -157,7 +159,6 @@ impl Log {
     /// The log that goes on in `file`, the last of the `live` ones.
     pub fn new(shared: &Arc<Shared>, last_seq: Seq, file: WalFile, live: Vec<LiveWal>) -> Self {
         let sequence = Mutex::new(Sequence::new(last_seq, Tail::new(&file)));
-        let condition = |spin| shared.channel.condition(&*shared.env, spin);
         let file = Arc::new(file);
         let options = &shared.options;
         let offset = file.framer().offset();
@@ -180,8 +181,8 @@ impl Log {
             synced: AtomicU64::new(0),
             durable_file,
             synced_hint,
-            write_done: condition(WRITE_SPIN),
-            sync_done: condition(Duration::ZERO),
+            write_done: shared.channel.condition(&*shared.env, WRITE_SPIN),
+            groups: Groups::new(shared),
             prepared: Mutex::new(None),
             upcoming: Mutex::default(),
             preparing: AtomicBool::new(false),
@@ -382,47 +383,6 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until everything up to `position` is on the device, syncing where nobody else does.
-    pub fn sync_through(self: &Arc<Self>, position: u64) -> Result<()> {
-        self.write_through(position)?;
-        self.sync_to(position, false)
-    }
-
-    /// The same for a position that is written. In the background nothing is synced beyond it that
-    /// is not `closed`.
-    fn sync_to(&self, position: u64, background: bool) -> Result<()> {
-        loop {
-            let epoch = self.sync_done.epoch();
-            if self.synced.load(Ordering::Acquire) >= position {
-                return Ok(());
-            }
-            self.shared.health.check_running()?;
-            if let Some(guard) = self.syncer.try_lock() {
-                let result = self.sync_files(background.then_some(position));
-                drop(guard);
-                self.sync_done.notify();
-                self.write_done.notify();
-                result?;
-                continue;
-            }
-            self.sync_done.wait(epoch, None);
-        }
-    }
-
-    /// Makes the log durable up to everything appended so far.
-    pub fn sync_all(self: &Arc<Self>) -> Result<()> {
-        let position = self.sequence().tail.appended();
-        self.sync_through(position)
-    }
-
-    /// The same for a client, who may sync again soon.
-    pub fn sync_for_client(self: &Arc<Self>) -> Result<()> {
-        let position = self.sequence().tail.appended();
-        self.note_sync(position);
-        self.shared.counters.awaited_syncs.add(1);
-        self.sync_through(position)
-    }
-
     /// Syncs everything appended, and then a mark that says so: from here on damage to what was
     /// synced cannot pass for a torn tail.
     pub fn seal_end(self: &Arc<Self>) -> Result<()> {
@@ -450,42 +410,6 @@ impl Log {
     /// The numbers of the files that were prepared and are not begun yet.
     pub fn upcoming(&self) -> Vec<u64> {
         self.upcoming.lock().clone()
-    }
-
-    /// Makes durable what is written at this moment, or no more than is `closed` and what lies
-    /// before a position that is written. The caller holds `syncer`.
-    fn sync_files(&self, least: Option<u64>) -> Result<()> {
-        // As in `write_buffer`: a failed sync is never tried again.
-        self.shared.health.check_running()?;
-        let _watch = self.shared.watch();
-        let (file, unsynced, written, from, to) = {
-            let extent = self.extent.lock();
-            let synced = self.synced.load(Ordering::Acquire);
-            let written = least.map_or(extent.written, |least| {
-                self.closed(&extent).max(least).max(synced).max(extent.start)
-            });
-            // Of a file of which nothing is synced, the header is to be synced, too.
-            let from = if synced > extent.start { extent.offset_of(synced) } else { 0 };
-            let to = extent.offset_of(written);
-            (extent.file.clone(), extent.unsynced.clone(), written, from, to)
-        };
-        for file in &unsynced {
-            file.sync().map_err(|error| self.shared.latch(error))?;
-            self.shared.counters.wal_syncs.add(1);
-        }
-        if from < to {
-            let synced = self.sync_range(&file, from, to, written);
-            synced.map_err(|error| self.shared.latch(error))?;
-            self.shared.counters.wal_syncs.add(1);
-        }
-        let mut extent = self.extent.lock();
-        extent.unsynced.retain(|held| !unsynced.iter().any(|synced| Arc::ptr_eq(held, synced)));
-        self.durable_file.fetch_max(file.number(), Ordering::AcqRel);
-        self.synced.fetch_max(written, Ordering::AcqRel);
-        if Arc::ptr_eq(&extent.file, &file) {
-            self.synced_hint.set(&file, extent.offset_of(written));
-        }
-        Ok(())
     }
 
     /// Has the next file prepared and the current one synced, in the background, before they are
@@ -519,7 +443,7 @@ impl Log {
     /// Lets nobody write or sync any more, once the store's health says that it is closed.
     pub fn shut(&self) {
         self.write_done.notify();
-        self.sync_done.notify();
+        self.groups.wake();
         for lock in [&self.writer as &dyn Shut, &self.syncer] {
             loop {
                 let epoch = self.write_done.epoch();

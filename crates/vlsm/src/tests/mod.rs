@@ -113,6 +113,11 @@ impl Condition for ShuttleCondition {
         *self.epoch.lock().unwrap() += 1;
         self.changed.notify_all();
     }
+
+    fn notify_one(&self) {
+        *self.epoch.lock().unwrap() += 1;
+        self.changed.notify_one();
+    }
 }
 
 fn schedules() -> usize {

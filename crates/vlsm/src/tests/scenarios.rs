@@ -10,6 +10,7 @@ use crate::shared::gate::Gate;
 use crate::shared::health::Health;
 use crate::sync::Race;
 use crate::{Batch, ByteCount, Db, Durability, Error, KeyspaceOptions, WriteOptions};
+use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use vlsm_core::{MemtableId, Seq, Trailer};
 use vlsm_disk::Env;
 use vlsm_disk::wal::{Entries, RecoverOptions, recover};
 use vlsm_policy::Admit;
-use vlsm_testfs::SimFs;
+use vlsm_testfs::{CrashMode, SimFs};
 
 fn open(disk: &SimFs) -> Db {
     let env: Arc<dyn Env> = ShuttleEnv::new(disk.clone());
@@ -95,6 +96,39 @@ fn shuttle_commit_finds() {
     for bug in [Race::PublishAtOnce, Race::PublishNoSecondLook, Race::WriteNoWait] {
         finds(bug, commit);
     }
+}
+
+/// Writers that have their records synced are all woken; what is acknowledged is on the device.
+fn syncs() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    // Calls take their time, so that some writers come while a sync runs.
+    let pause = || (0..thread_rng().gen_range(0..12)).for_each(|_| thread::yield_now());
+    disk.set_interleave(Arc::new(pause));
+    let write = |key: &'static str| {
+        let (db, disk) = (db.clone(), disk.clone());
+        thread::spawn(move || {
+            pause();
+            let sync = WriteOptions::durability(Durability::Sync);
+            db.default_keyspace().put_with(key, "1", sync).unwrap();
+            let after = disk.fork();
+            after.crash(CrashMode::LoseAll, 0);
+            assert!(keys_in_wal(&after).contains(&key.into()), "acknowledged, not synced");
+        })
+    };
+    let writers = ["a", "b", "c"].map(write);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    db.close().unwrap();
+}
+
+#[test]
+fn shuttle_syncs() {
+    holds(syncs);
+}
+
+#[test]
+fn shuttle_syncs_finds() {
+    finds(Race::SyncWakesNobody, syncs);
 }
 
 /// The last writer, the thread that seals, or both learn that the memtable is drained. Neither
