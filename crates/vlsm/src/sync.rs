@@ -31,8 +31,8 @@ pub(crate) enum Race {
     InstallNoSecondLook,
     /// Letting go of the leadership wakes nobody.
     LeadNoNotify,
-    /// The end of a sync wakes its own group only.
-    SyncWakesNobody,
+    /// The end of a write or of a sync wakes its own group only.
+    NextGroupSleeps,
     /// A new rate wakes nobody at the gate.
     GateNoNotify,
     /// Closing wakes nobody at the gate.

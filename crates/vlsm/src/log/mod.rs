@@ -1,10 +1,10 @@
 //! From framed records to the device: writing and syncing the WAL, and switching its files.
 //!
 //! The sequencing step appends records to a buffer ([`Tail`]). The first writer that needs the
-//! write takes the buffer and writes it for all writers with records in it; these wait for it. The
-//! write is a copy into the file's memory where that is ready, else a call (`window`).
-//! Syncs work in the same way, separately from writes, so that a `Sync` writer never delays a
-//! `Buffered` one (`group`).
+//! write takes the buffer and writes it for all writers with records in it; these wait for it
+//! (`group`). The write is a copy into the file's memory where that is ready, else a call
+//! (`window`). Syncs work in the same way (`durable`), separately from writes, so that a `Sync`
+//! writer never delays a `Buffered` one.
 //!
 //! Positions count the framed bytes of all files since the store was opened. `written` and `synced`
 //! are positions; a writer waits until its own is reached.
@@ -29,6 +29,7 @@
 //! held over file calls. Order: `writer` before the sequencing lock.
 
 mod ahead;
+mod durable;
 mod group;
 pub(crate) mod live;
 pub(crate) mod sequence;
@@ -61,6 +62,8 @@ const LAZY_BUFFER: u64 = 64 << 10;
 const LAZY_BUFFER_MAX: u64 = 4 << 20;
 /// Buffers larger than this are not kept for reuse.
 const SPARE_BUFFER_MAX: usize = 4 << 20;
+/// How soon one that shuts the log looks again whether nobody is at work.
+const SHUT_RETRY: Duration = Duration::from_millis(1);
 /// The next file is prepared when this part of the current one is used.
 const LOOK_AHEAD_PART: u64 = 16;
 
@@ -138,8 +141,10 @@ pub(crate) struct Log {
     durable_file: AtomicU64,
     /// The offset up to which a file is synced: the hint that its records carry.
     synced_hint: Hint,
-    write_done: Arc<dyn Condition>,
-    groups: Groups,
+    writes: Groups,
+    syncs: Groups,
+    /// Where one that shuts the log waits for those at work.
+    shutting: Arc<dyn Condition>,
     prepared: Mutex<Option<PreparedWal>>,
     /// The numbers of files that were prepared and are not begun yet.
     upcoming: Mutex<Vec<u64>>,
@@ -181,8 +186,9 @@ impl Log {
             synced: AtomicU64::new(0),
             durable_file,
             synced_hint,
-            write_done: shared.channel.condition(&*shared.env, WRITE_SPIN),
-            groups: Groups::new(shared),
+            writes: Groups::new(shared, WRITE_SPIN),
+            syncs: Groups::new(shared, Duration::ZERO),
+            shutting: shared.env.condition(Duration::ZERO),
             prepared: Mutex::new(None),
             upcoming: Mutex::default(),
             preparing: AtomicBool::new(false),
@@ -251,7 +257,7 @@ impl Log {
     pub fn write_through(self: &Arc<Self>, position: u64) -> Result<()> {
         let mut since = None;
         loop {
-            let epoch = self.write_done.epoch();
+            let place = self.writes.join(position);
             if self.written.load(Ordering::Acquire) >= position || races(Race::WriteNoWait) {
                 if let Some(since) = since {
                     self.shared.note_wait(WaitCause::WalQueue, since);
@@ -262,14 +268,12 @@ impl Log {
             self.shared.env.interleave();
             if let Some(mut writer) = self.writer.try_lock() {
                 let result = self.write_buffer(&mut writer);
-                drop(writer);
-                self.write_done.notify();
-                self.look_ahead();
+                self.end_write(writer);
                 result?;
                 continue;
             }
             since.get_or_insert_with(|| self.shared.env.now());
-            self.write_done.wait(epoch, None);
+            self.writes.wait(position, place);
         }
     }
 
@@ -285,10 +289,16 @@ impl Log {
         }
         let Some(mut writer) = self.writer.try_lock() else { return Ok(()) };
         let result = self.write_buffer(&mut writer);
-        drop(writer);
-        self.write_done.notify();
-        self.look_ahead();
+        self.end_write(writer);
         result
+    }
+
+    /// Lets the next one write, and wakes those that are written.
+    fn end_write(self: &Arc<Self>, writer: MutexGuard<'_, CurrentFile>) {
+        let group = self.writes.last();
+        drop(writer);
+        self.writes.end(group);
+        self.look_ahead();
     }
 
     /// Takes the buffer and writes it, and changes files where the framer did.
@@ -302,6 +312,7 @@ impl Log {
             let mut sequence = self.sequence();
             sequence.tail.take(spare)
         };
+        self.writes.begin(end);
         self.shared.env.interleave();
         for Switch { rest, end, next, next_seq } in switches {
             self.write_out(writer, &rest, end)?;
@@ -442,15 +453,13 @@ impl Log {
 
     /// Lets nobody write or sync any more, once the store's health says that it is closed.
     pub fn shut(&self) {
-        self.write_done.notify();
-        self.groups.wake();
+        self.writes.wake();
+        self.syncs.wake();
         for lock in [&self.writer as &dyn Shut, &self.syncer] {
-            loop {
-                let epoch = self.write_done.epoch();
-                if lock.shut() {
-                    break;
-                }
-                self.write_done.wait(epoch, None);
+            while !lock.shut() {
+                // Those at work tell nobody but their groups.
+                let soon = self.shared.env.now() + SHUT_RETRY;
+                self.shutting.wait(self.shutting.epoch(), Some(soon));
             }
         }
     }

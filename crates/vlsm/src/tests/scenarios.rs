@@ -128,7 +128,7 @@ fn shuttle_syncs() {
 
 #[test]
 fn shuttle_syncs_finds() {
-    finds(Race::SyncWakesNobody, syncs);
+    finds(Race::NextGroupSleeps, syncs);
 }
 
 /// The last writer, the thread that seals, or both learn that the memtable is drained. Neither

@@ -23,7 +23,7 @@
 
 use crate::catalog::Catalog;
 use crate::log::sequence::Sequence;
-use crate::memtable::{Memtable, Reservation, body_size, range_size, towers_size};
+use crate::memtable::{Memtable, Reservation, towers_size};
 use crate::options::{Durability, WriteOptions};
 use crate::read::changes::{Change, ReadIndex};
 use crate::shared::Shared;
@@ -33,7 +33,9 @@ use crate::write::Writer;
 use crate::write::batch::{Batch, Entry};
 use crate::write::check::Check;
 use crate::write::large::Prepared;
+use crate::write::needs::{Needs, needs_of};
 use crate::write::publish::IN_FLIGHT_MAX;
+use smallvec::SmallVec;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +54,12 @@ struct Sequenced {
     /// The WAL position up to which it must be written.
     position: u64,
     /// Its memtables with the space claimed there, by tree.
-    claims: Vec<Claim>,
+    claims: Claims,
     rotated: bool,
 }
+
+/// The space that was claimed for a batch, by tree.
+type Claims = SmallVec<[Claim; 1]>;
 
 /// The result of the sequencing step.
 enum Attempt {
@@ -95,7 +100,7 @@ type Checked<'a> = (&'a Batch, Option<&'a Check<'a>>);
 enum Staged {
     /// Its entries are inserted after sequencing. `checksum` is that of its payload; none when it
     /// is not for the WAL.
-    Small { needs: Vec<Need>, checksum: Option<u32> },
+    Small { needs: Needs, checksum: Option<u32> },
     /// Its entries are in memtables of its own, its payload in the WAL.
     Large(Prepared),
 }
@@ -116,17 +121,6 @@ impl Staged {
             Self::Large(large) => large.pinned,
         }
     }
-}
-
-/// The memory that a batch needs in one tree.
-#[derive(Clone, Copy)]
-struct Need {
-    tree: TreeId,
-    entries: usize,
-    /// In the arena.
-    bytes: usize,
-    /// Outside of the arena: of range tombstones.
-    tombstones: usize,
 }
 
 impl Writer {
@@ -444,7 +438,7 @@ impl Writer {
         sequence: &mut Sequence,
         staged: &Staged,
         seqs: RangeInclusive<Seq>,
-    ) -> Result<(Vec<Claim>, bool), WaitCause> {
+    ) -> Result<(Claims, bool), WaitCause> {
         let mut rotated = false;
         match staged {
             Staged::Small { needs, checksum } => {
@@ -458,7 +452,7 @@ impl Writer {
                     rotated |= self.make_room(sequence, need.tree, bytes, served)?;
                 }
                 let view = self.views.load();
-                let mut claims = Vec::with_capacity(needs.len());
+                let mut claims = Claims::new();
                 for need in needs {
                     let memtable = view.tree(need.tree).active.clone();
                     let space = memtable
@@ -488,7 +482,7 @@ impl Writer {
                 }
                 // Its memory counts from here on; who writes next may have to wait for that.
                 rotated |= self.bound_memtables(sequence, 0, |_| false).unwrap_or(true);
-                Ok((Vec::new(), rotated))
+                Ok((Claims::new(), rotated))
             }
         }
     }
@@ -534,7 +528,15 @@ impl Writer {
         }
         let since = self.shared.env.now();
         let cause = self.publish_cause();
-        self.await_published(last_seq)?;
+        let seat = self.publisher.seat(ticket);
+        loop {
+            let epoch = seat.epoch();
+            if self.views.visible() >= last_seq {
+                break;
+            }
+            self.shared.health.check_running()?;
+            seat.wait(epoch, None);
+        }
         self.shared.note_wait(cause, since);
         Ok(())
     }
@@ -551,27 +553,6 @@ impl Writer {
 /// The tree of a batch's first write, which its waits are counted for.
 fn tree_of(batch: &Batch) -> Option<TreeId> {
     batch.entries().first().map(|entry| entry.tree)
-}
-
-/// The room that a batch needs in each of its trees.
-fn needs_of(batch: &Batch) -> Vec<Need> {
-    let mut needs: Vec<Need> = Vec::with_capacity(1);
-    for entry in batch.entries() {
-        let (key, value) = (batch.key(entry).len(), batch.value(entry).len());
-        let (bytes, tombstones) = match entry.kind {
-            Kind::RangeDelete => (0, range_size(key, value)),
-            _ => (body_size(key, value), 0),
-        };
-        match needs.iter_mut().find(|need| need.tree == entry.tree) {
-            Some(need) => {
-                need.entries += 1;
-                need.bytes += bytes;
-                need.tombstones += tombstones;
-            }
-            None => needs.push(Need { tree: entry.tree, entries: 1, bytes, tombstones }),
-        }
-    }
-    needs
 }
 
 fn check_one_keyspace(catalog: &Catalog, batch: &Batch) -> Result<()> {

@@ -16,6 +16,7 @@ pub(crate) mod commit;
 pub(crate) mod flush;
 pub(crate) mod keep;
 pub(crate) mod large;
+mod needs;
 pub(crate) mod publish;
 pub(crate) mod retire;
 pub(crate) mod rotate;
@@ -55,9 +56,9 @@ impl Writer {
         catalog: &Arc<Catalog>,
         gathers: bool,
     ) -> Self {
-        let condition = |spin| shared.channel.condition(&*shared.env, spin);
+        let condition = || shared.channel.condition(&*shared.env, PUBLISH_SPIN);
         Self {
-            publisher: Publisher::new(condition(PUBLISH_SPIN), views),
+            publisher: Publisher::new(condition, views),
             shared: shared.clone(),
             views: views.clone(),
             log: log.clone(),

@@ -11,6 +11,8 @@ use vlsm_disk::Condition;
 
 /// Batches that may be between sequencing and publishing at once.
 pub(crate) const IN_FLIGHT_MAX: u64 = 4096;
+/// The writers that wait for their batches sleep on so many conditions, by ticket.
+const SEATS: u64 = 64;
 /// A waiter for its turn to publish spins this long before it sleeps.
 pub(crate) const PUBLISH_SPIN: Duration = Duration::from_micros(5);
 
@@ -20,23 +22,29 @@ pub(crate) const PUBLISH_SPIN: Duration = Duration::from_micros(5);
 /// slot at the head filled, and nobody else at work, empties it, moves the visible sequence number
 /// on and looks at the next. So a late batch publishes all that waited behind it, and nobody waits
 /// for a lock.
+///
+/// A writer whose batch is finished before earlier ones sleeps at the seat of its ticket, and is
+/// woken when that is published. If all slept on one condition, hundreds of writers would be woken
+/// by each batch.
 pub(crate) struct Publisher {
     slots: Box<[AtomicU64]>,
     head: AtomicU64,
     views: Arc<Views>,
     advancing: AtomicBool,
     advanced: Arc<dyn Condition>,
+    seats: Box<[Arc<dyn Condition>]>,
 }
 
 impl Publisher {
-    /// A publisher with nothing to publish. `advanced` wakes those who wait for it.
-    pub fn new(advanced: Arc<dyn Condition>, views: &Arc<Views>) -> Self {
+    /// A publisher with nothing to publish, and its conditions.
+    pub fn new(condition: impl Fn() -> Arc<dyn Condition>, views: &Arc<Views>) -> Self {
         Self {
             slots: (0..IN_FLIGHT_MAX).map(|_| AtomicU64::new(0)).collect(),
             head: AtomicU64::new(0),
             views: views.clone(),
             advancing: AtomicBool::new(false),
-            advanced,
+            advanced: condition(),
+            seats: (0..SEATS).map(|_| condition()).collect(),
         }
     }
 
@@ -59,9 +67,15 @@ impl Publisher {
         self.advanced.wait(epoch, until);
     }
 
+    /// The condition that is notified when the batch with this ticket is published.
+    pub fn seat(&self, ticket: u64) -> &Arc<dyn Condition> {
+        &self.seats[(ticket % SEATS) as usize]
+    }
+
     /// Wakes all waiters so that they look at the store's health.
     pub fn wake(&self) {
         self.advanced.notify();
+        self.seats.iter().for_each(|seat| seat.notify());
     }
 
     /// The batch with this ticket may become visible, once all before it are.
@@ -77,7 +91,8 @@ impl Publisher {
             if self.advancing.swap(true, Ordering::SeqCst) {
                 return;
             }
-            let mut head = self.head.load(Ordering::SeqCst);
+            let first = self.head.load(Ordering::SeqCst);
+            let mut head = first;
             loop {
                 let last = self.slot(head).swap(0, Ordering::SeqCst);
                 if last == 0 {
@@ -89,6 +104,11 @@ impl Publisher {
             }
             self.advancing.store(false, Ordering::SeqCst);
             self.advanced.notify();
+            // Nobody sleeps for this thread's own batch.
+            if head > first + 1 || first != ticket {
+                let published = first..head.min(first + SEATS);
+                published.for_each(|ticket| self.seat(ticket).notify());
+            }
             if races(Race::PublishNoSecondLook) {
                 return;
             }
