@@ -14,11 +14,10 @@
 //! 2. `insert` copies lengths, trailer, key and value into the reserved space, which no one else
 //!    sees yet.
 //! 3. It searches from the top level down and notes, per level, the nodes before and after. Most
-//!    comparisons look at the first eight bytes of the key as one number. A node met again one
-//!    level lower is not compared again.
+//!    comparisons look at the first eight bytes of the key as one number, or at the next eight. A
+//!    node met again one level lower is not compared again.
 //! 4. From level 0 up it sets the node's link and swings the link of the node before by
-//!    compare-and-swap (release). Where another writer was faster it walks on from there and tries
-//!    again.
+//!    compare-and-swap (release). If another writer was faster, it tries again from there.
 //!
 //! Readers follow links (acquire) and never wait.
 //!
@@ -26,10 +25,10 @@
 //! entries have the same key and trailer; a node's bytes do not change once it is linked; link 0
 //! means "end", which no node is, because the head lies first in the block.
 //!
-//! Unsafe: here alone, for raw memory shared by threads. All of it rests on three facts: the block
-//! is initialised and stays put; reservations are disjoint; a node is complete before a release
-//! link shows it. Miri checks the tests: `cargo +nightly miri test -p vlsm skiplist`. Source: Pugh,
-//! "Skip lists" (1990), and the arena skip lists of LevelDB and RocksDB.
+//! Unsafe, for raw memory shared by threads, rests on three facts: the block is initialised and
+//! stays put; reservations are disjoint; a node is complete before a release link shows it. Miri
+//! checks the tests: `cargo +nightly miri test -p vlsm skiplist`. Source: Pugh, "Skip lists"
+//! (1990), and the arena skip lists of LevelDB and RocksDB.
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
@@ -54,7 +53,6 @@ const END: u32 = 0;
 const CHARGE_STEP: usize = 4096;
 /// The size of a huge page.
 const HUGE: usize = 2 << 20;
-
 /// The size from which a block is mapped instead of allocated: memory that is given back goes back
 /// to the system, and what was never touched takes none.
 const MAPPED: usize = 64 << 10;
@@ -231,11 +229,11 @@ impl Reservation {
     }
 }
 
-/// The position that a search looks for: a key and a trailer, with the prefix of the key as a
-/// number.
+/// The position that a search looks for, with the key's first and second eight bytes as numbers.
 #[derive(Clone, Copy)]
 struct Target<'a> {
     prefix: u64,
+    second: Option<u64>,
     key: &'a [u8],
     trailer: Trailer,
 }
@@ -243,7 +241,8 @@ struct Target<'a> {
 impl<'a> Target<'a> {
     #[inline]
     fn new(key: &'a [u8], trailer: Trailer) -> Self {
-        Self { prefix: key::prefix(key), key, trailer }
+        let second = key.get(8..16).map(key::prefix);
+        Self { prefix: key::prefix(key), second, key, trailer }
     }
 }
 
@@ -470,10 +469,14 @@ impl SkipList {
         if prefix != target.prefix {
             return prefix < target.prefix;
         }
-        match self.key_of(node).cmp(target.key) {
-            Order::Less => true,
-            Order::Equal => self.trailer_of(node).0 > target.trailer.0,
-            Order::Greater => false,
+        let key = self.key_of(node);
+        match key.get(8..16).map(key::prefix).zip(target.second) {
+            Some((second, wanted)) if second != wanted => second < wanted,
+            _ => match key.cmp(target.key) {
+                Order::Less => true,
+                Order::Equal => self.trailer_of(node).0 > target.trailer.0,
+                Order::Greater => false,
+            },
         }
     }
 
@@ -486,7 +489,6 @@ impl SkipList {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             _mm_prefetch::<_MM_HINT_T0>(self.at(node).cast());
         }
-        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = node;
     }
 

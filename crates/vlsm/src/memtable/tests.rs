@@ -30,9 +30,11 @@ fn skiplist_agrees_with_a_sorted_map() {
     let mut entries = Vec::new();
     for seq in 1..=count {
         let n = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        // Short keys, long keys with a common start, and many versions of some.
-        let key = match n % 3 {
+        // Short keys, long keys with a common start, keys of the same eight bytes and up to eight
+        // and more behind them, and many versions of some.
+        let key = match n % 4 {
             0 => vec![b'a'; (n % 11) as usize],
+            3 => format!("user0000{:01$}", n % 600, (n % 12) as usize).into_bytes(),
             1 => format!("a common start {:03}", n % 400).into_bytes(),
             _ => (n % 1000).to_be_bytes()[5..].to_vec(),
         };
