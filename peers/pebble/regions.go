@@ -291,6 +291,7 @@ func (r *Regions) Stats() Stats {
 	for _, part := range r.parts {
 		one := part.Stats()
 		all = all.plus(&one)
+		all.WalSyncs += one.WalSyncs
 		all.L0Compactions += one.L0Compactions
 		all.WidestJob = max(all.WidestJob, one.WidestJob)
 		all.Waits = addWaits(all.Waits, one.Waits)
@@ -329,6 +330,7 @@ func (s Stats) plus(other *Stats) Stats {
 func (s Stats) since(before *Stats) Stats {
 	less := func(now *uint64, then uint64) { *now -= min(*now, then) }
 	less(&s.WalBytes, before.WalBytes)
+	less(&s.WalSyncs, before.WalSyncs)
 	less(&s.FlushBytes, before.FlushBytes)
 	less(&s.CompactionRead, before.CompactionRead)
 	less(&s.CompactionWritten, before.CompactionWritten)

@@ -15,6 +15,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // Setup is what an instance is opened with; 0 leaves a size as Pebble has it.
@@ -67,6 +69,7 @@ type Stats struct {
 	// Pebble's estimate of the bytes that compactions owe.
 	pending           uint64
 	WalBytes          uint64  `json:"wal_bytes"`
+	WalSyncs          uint64  `json:"wal_syncs"`
 	FlushBytes        uint64  `json:"flush_bytes"`
 	CompactionRead    uint64  `json:"compaction_read"`
 	CompactionWritten uint64  `json:"compaction_written"`
@@ -276,10 +279,20 @@ func (i *Instance) Flush() error {
 	return err
 }
 
+// count is the number of values in a histogram of Pebble's.
+func count(histogram prometheus.Metric) uint64 {
+	var values dto.Metric
+	if histogram == nil || histogram.Write(&values) != nil {
+		return 0
+	}
+	return values.GetHistogram().GetSampleCount()
+}
+
 // Stats gathers the counters.
 func (i *Instance) Stats() Stats {
 	metrics := i.db.Metrics()
 	stats := Stats{WalBytes: metrics.WAL.BytesWritten, pending: metrics.Compact.EstimatedDebt}
+	stats.WalSyncs = count(metrics.LogWriter.FsyncLatency)
 	for n := range metrics.Levels {
 		level := &metrics.Levels[n]
 		stats.FlushBytes += level.TableBytesFlushed

@@ -273,6 +273,7 @@ impl Store for Engine {
         };
         StoreStats {
             wal_bytes: stats.wal_bytes.0,
+            wal_syncs: stats.wal_syncs,
             flush_bytes: stats.flush.written.0,
             compaction_read: stats.compactions.iter().map(|work| work.read.0).sum(),
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),

@@ -235,6 +235,8 @@ pub struct Admitted {
 pub struct StoreStats {
     /// Bytes written to the WAL.
     pub wal_bytes: u64,
+    /// Syncs of the WAL.
+    pub wal_syncs: u64,
     /// Bytes written by flushes.
     pub flush_bytes: u64,
     /// Bytes read by compactions.
@@ -313,6 +315,7 @@ impl StoreStats {
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.combined(before, u64::saturating_sub);
+        since.wal_syncs = self.wal_syncs.saturating_sub(before.wal_syncs);
         since.l0_compactions = self.l0_compactions.saturating_sub(before.l0_compactions);
         since.chains = self.chains.saturating_sub(before.chains);
         since.chain_bytes = self.chain_bytes.saturating_sub(before.chain_bytes);

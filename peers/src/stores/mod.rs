@@ -408,6 +408,7 @@ impl Store for Regions {
         let mut all = StoreStats::default();
         for one in self.parts.iter().map(|part| part.stats()) {
             all = StoreStats {
+                wal_syncs: all.wal_syncs + one.wal_syncs,
                 l0_compactions: all.l0_compactions + one.l0_compactions,
                 widest_job: all.widest_job.max(one.widest_job),
                 waits: with_waits(std::mem::take(&mut all.waits), one.waits.clone()),

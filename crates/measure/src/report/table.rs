@@ -132,6 +132,11 @@ fn phases(report: &Report, out: &mut String) {
         row(out, all, statistic.name, |phase| Some(statistic.unit.text((statistic.take)(phase)?)));
     }
     waits(out, all);
+    row(out, all, "syncs of the WAL", |phase| {
+        let (syncs, writes) = (phase.store.wal_syncs, phase.writes.as_ref()?.count);
+        let each = (syncs > 0).then(|| writes as f64 / syncs as f64)?;
+        Some(format!("{} × {each:.1} writes", grouped(syncs)))
+    });
     out.push('\n');
 }
 

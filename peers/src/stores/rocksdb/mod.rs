@@ -310,6 +310,7 @@ impl Instance for Tree {
         let missed = count(Ticker::BlockCacheDataBytesInsert);
         StoreStats {
             wal_bytes: count(Ticker::WalFileBytes),
+            wal_syncs: count(Ticker::WalFileSynced),
             flush_bytes: count(Ticker::FlushWriteBytes),
             compaction_read: count(Ticker::CompactReadBytes),
             compaction_written: count(Ticker::CompactWriteBytes),
